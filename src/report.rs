@@ -1,7 +1,8 @@
-//! What a person or a program sees of a turn: the sinks that events go to.
+//! Output of a turn, for people and programs: the sinks that receive its events.
 //!
-//! Text for a pipe (the answer once, byte for byte), text for a terminal (as it comes, made harmless), one JSON object,
-//! or one JSON event per line; and beside each of them progress on standard error.
+//! The formats are text for a pipe (the answer once, byte for byte), text for a terminal (streamed, with escape
+//! sequences neutralised), one JSON object, or one JSON event per line. Each is accompanied by progress on standard
+//! error.
 
 use crate::event::Event;
 use crate::sys::terminal::Terminal;
@@ -24,28 +25,28 @@ mod stream;
 pub use bar::Bar;
 pub use progress::{Level, Progress};
 
-/// What is printed on standard output.
+/// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Text,
-    /// The result alone, as one object.
+    /// Only the result, as one JSON object.
     Json,
-    /// Every event as a line.
+    /// Every event as a JSON line.
     StreamJson,
-    /// Nothing: the answer is for somebody else to print.
+    /// Nothing: the caller prints the answer.
     Held,
 }
 
-/// Turns the events of one turn into what is printed.
+/// Converts the events of one turn to output.
 pub struct Report {
     terminal: Terminal,
     form: Form,
-    /// Every event line carries these.
+    /// The fields that every event line carries.
     pub stamp: json::Stamp,
     progress: Progress,
     stream: Stream,
     log: Option<Log>,
-    /// The answer is printed when it is complete, wherever.
+    /// True if the answer is only printed once it is complete, even on a terminal.
     whole: bool,
 }
 
@@ -67,14 +68,14 @@ impl Report {
         self.form
     }
 
-    /// Also write every event, but pieces of text, as a line of the file at `path`.
+    /// Also appends every event, except pieces of text, to the log file at `path`.
     pub fn log_to(&mut self, path: &Path) {
         self.log = Some(Log::new(path));
     }
 
-    /// The sink.
+    /// Handles an event.
     pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
-        // What is told of it meanwhile begins on a line of its own.
+        // Progress output starts on a new line.
         if !matches!(event, Event::Text { .. } | Event::Assistant { .. }) {
             self.stream.make_way()?;
         }
@@ -95,29 +96,29 @@ impl Report {
         }
     }
 
-    /// Print the answer when it is complete, on a terminal too: until it is checked it is none.
+    /// Prints the answer only when it is complete, even on a terminal, because it has to be checked first.
     pub fn show_whole(&mut self) {
         self.whole = true;
         self.progress.beside_answer(false);
     }
 
-    /// Show what comes as the model wrote it, on a terminal too.
+    /// Streams the model's text unrendered, even on a terminal.
     pub fn show_as_written(&mut self) {
         self.stream.as_written();
     }
 
-    /// Say something that is no failure.
+    /// Prints a notice, which is not an error.
     pub fn notice(&mut self, text: &str) {
-        // A notice that cannot be shown has nobody to see it.
+        // If the notice cannot be written, there is no other place to report that.
         drop(self.tell(Event::Notice(text)));
     }
 
-    /// The last word of a run: the result object, where one is printed.
+    /// Ends the output of a run, with the result object if the format has one.
     pub fn finish(&mut self, result: &Value) -> Result<()> {
         self.progress.clear();
         self.log(|_| result.clone());
         match self.form {
-            // What was cut off is followed by why, on a line of its own.
+            // If the answer was cut off, the reason follows on a new line.
             Form::Text => self.stream.end_line()?,
             Form::Json | Form::StreamJson => self.line(result)?,
             Form::Held => {}
@@ -128,12 +129,12 @@ impl Report {
         Ok(())
     }
 
-    /// Show that `what` happens when so long has passed, as a countdown where there is a terminal.
+    /// Shows that `what` happens after `wait`, as a countdown on a terminal.
     pub fn wait(&mut self, what: &'static str, wait: Duration) {
         self.progress.wait(what, wait);
     }
 
-    /// A log that cannot be written is told once, and is no reason to end: whoever asked for the turn wants its answer.
+    /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.
     fn log(&mut self, line: impl FnOnce(&json::Stamp) -> Value) {
         let Some(log) = &mut self.log else {
             return;

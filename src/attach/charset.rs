@@ -1,30 +1,31 @@
-//! In which encoding a page is written: as its mark says, else the server, else the page itself, else as it looks.
+//! Determines the character encoding of a page: by its byte order mark, then the server's header, then the page's own
+//! declaration, then detection.
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
 
-/// Where a page may say its encoding.
+/// Bytes at the start of a page that may contain its encoding declaration.
 const HEAD: usize = 1024;
-/// What is looked at where nobody says it.
+/// Bytes examined to detect an encoding that is not declared.
 const LOOK: usize = 64 << 10;
 
-/// `bytes` as text, and the encoding it was in. `kind` is the server's `content-type`.
+/// Decodes `bytes`; returns the text and its encoding. `kind` is the server's `content-type`.
 pub fn decode(bytes: &[u8], kind: &str) -> (String, &'static Encoding) {
     let guess = || match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
         Err(_) => {
             let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
             detector.feed(&bytes[..bytes.len().min(LOOK)], bytes.len() <= LOOK);
-            // Where a page was cut, its last letter may be half a one.
+            // A truncated page may end within a character.
             detector.guess(None, Utf8Detection::Allow)
         }
     };
-    // A byte order mark is stronger than either, which `decode` knows.
+    // A byte order mark takes precedence over both; `decode` handles it.
     let (text, used, _) = told(kind, bytes).unwrap_or_else(guess).decode(bytes);
     (text.into_owned(), used)
 }
 
-/// The encoding that the server or the page tells.
+/// Returns the encoding declared by the server or by the page.
 pub(super) fn told(kind: &str, bytes: &[u8]) -> Option<&'static Encoding> {
     let kind = kind.to_ascii_lowercase();
     named(&kind).or_else(|| {
@@ -33,13 +34,13 @@ pub(super) fn told(kind: &str, bytes: &[u8]) -> Option<&'static Encoding> {
     })
 }
 
-/// Whether `kind`, a `content-type`, is that of a page.
+/// True if `kind`, a `content-type`, is HTML.
 pub fn is_html(kind: &str) -> bool {
     let kind = kind.trim_start().to_ascii_lowercase();
     kind.starts_with("text/html") || kind.starts_with("application/xhtml")
 }
 
-/// The encoding that follows `charset=` in `text`.
+/// Returns the encoding that follows `charset=` in `text`.
 fn named(text: &str) -> Option<&'static Encoding> {
     let text = text.to_ascii_lowercase();
     let (_, rest) = text.split_once("charset=")?;
@@ -71,7 +72,7 @@ mod tests {
             b"<meta charset=iso-8859-1>\xe9",
             ("<meta charset=iso-8859-1>\u{e9}", "windows-1252"),
         );
-        // Only a page says it of itself.
+        // Only an HTML page can declare its own encoding.
         check(
             "text/plain",
             b"<meta charset=koi8-r>",

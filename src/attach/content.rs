@@ -1,4 +1,4 @@
-//! Bytes as a part of the message. Their type is detected from content, not from the extension.
+//! Converts bytes to a part of the message. Their type is detected from content, not from the extension.
 
 use super::options::Terms;
 use super::origin::Origin;
@@ -8,10 +8,10 @@ use crate::message::{Document, Part};
 use crate::sys::input;
 use anyhow::Result;
 
-/// The part that `bytes` make.
+/// Converts `bytes` to a message part.
 ///
 /// # Errors
-/// Status 65 where they are of no use to the model.
+/// Status 65 if the content is of no use to the model.
 pub fn of_bytes(
     bytes: Vec<u8>,
     origin: Origin<'_>,
@@ -26,11 +26,11 @@ pub fn of_bytes(
     text_part(&text.text, origin)
 }
 
-/// The image or the document that `bytes` are; `None` where they may be text. A PDF comes as its text where the model
-/// takes no documents.
+/// Returns `bytes` as an image or a document; `None` if they may be text. A PDF is converted to text if the model
+/// does not accept documents.
 ///
 /// # Errors
-/// Status 65 where they are of no use to the model.
+/// Status 65 if the content is of no use to the model.
 pub fn other_than_text(
     bytes: &[u8],
     origin: Origin<'_>,

@@ -1,5 +1,5 @@
-//! A directory as one text: the list of its files, and what the text files hold. Hidden files and what `.gitignore`
-//! names are left out; no link is followed. The same directory always gives the same text.
+//! Converts a directory to one text: the list of its files and the content of its text files. Hidden files and files
+//! ignored by `.gitignore` are left out, and links are not followed. The same directory always gives the same text.
 
 use super::pdf;
 use crate::error::{Exit, fail};
@@ -13,17 +13,17 @@ use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
 
-/// Text that is taken in all; about a third of what a model with a small window reads.
+/// Maximum total text in bytes; about a third of a small model's context window.
 const TEXT: usize = 256 << 10;
-/// Files that are listed.
+/// Maximum number of listed files.
 const FILES: usize = 2_000;
-/// What is looked at of a file that is too long, to tell whether it is text.
+/// Bytes read of a file that does not fit, to detect if it is text.
 const GLANCE: u64 = 8 << 10;
 
-/// The directory at `path`, which the user calls `name`.
+/// Reads the directory at `path`, which the user calls `name`.
 ///
 /// # Errors
-/// It cannot be read; or the run is to end.
+/// The directory cannot be read, or the run is cancelled.
 pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     let what = || format!("read `{name}`");
     let path = std::fs::canonicalize(path).with_context(what)?;
@@ -47,7 +47,7 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
             break;
         }
         files += 1;
-        // A name with a line break would be two lines of the list.
+        // A name with a line break would produce two lines in the list.
         let shown = below.to_string_lossy().replace(char::is_control, "?");
         let found = look(&root, below, room);
         left_out.count(&found);
@@ -79,13 +79,13 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
     Ok(Part::Text(block("directory", Some(name), &text)))
 }
 
-/// Counts of the files without their content.
+/// Counts of the files whose content is left out.
 #[derive(Default)]
 struct LeftOut {
     long: usize,
     binary: usize,
     unread: usize,
-    /// There are more than [`FILES`].
+    /// True if there are more files than [`FILES`].
     is_cut: bool,
 }
 
@@ -125,9 +125,9 @@ impl LeftOut {
     }
 }
 
-/// What is beneath `path`, in the order of the names.
+/// Walks the entries below `path`, in the order of their names.
 fn walk(path: &Path) -> Walk {
-    // As git has it: files above count up to the top of the repository, and nowhere else.
+    // As in git, ignore files of parent directories apply up to the root of the repository, and only inside one.
     let in_repository = path.ancestors().any(|above| above.join(".git").exists());
     let mut walk = WalkBuilder::new(path);
     walk.standard_filters(false)
@@ -140,25 +140,25 @@ fn walk(path: &Path) -> Walk {
     walk.build()
 }
 
-/// The path of `entry` beneath `path`, where it is no directory.
+/// Returns the path of `entry` relative to `path`; `None` for a directory.
 fn below<'a>(entry: &'a DirEntry, path: &Path) -> Option<&'a Path> {
     let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
     entry.path().strip_prefix(path).ok().filter(|_| !is_dir)
 }
 
-/// What a file is.
+/// The kind of a file's content.
 enum Found {
-    /// With the size of the file, which may be another than that of the text.
+    /// Text with the size of the file in bytes, which may differ from that of the text.
     Text(String, u64),
-    /// Text that finds no room.
+    /// Text that exceeds the remaining budget.
     Long(u64),
     Binary(u64),
     Unread,
-    /// What has no content of its own.
+    /// A file without content of its own.
     Other(&'static str),
 }
 
-/// Read the file at `below` where it is a text of at most `room` bytes.
+/// Reads the file at `below` if it is text of at most `room` bytes.
 fn look(root: &Root, below: &Path, room: usize) -> Found {
     let file = match root.read(below) {
         Ok(file) => file,
@@ -174,7 +174,7 @@ fn look(root: &Root, below: &Path, room: usize) -> Found {
     };
     let fits = size <= room as u64;
     let mut bytes = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     let most = if fits { size } else { GLANCE };
     if file.take(most).read_to_end(&mut bytes).is_err() {
         return Found::Unread;
@@ -184,10 +184,10 @@ fn look(root: &Root, below: &Path, room: usize) -> Found {
     }
     match input::decode(bytes, "") {
         Err(_) => Found::Binary(size),
-        // The cut of a glance may go through a letter.
+        // The read limit may split a character.
         Ok(_) if !fits => Found::Long(size),
         Ok(text) if text.notice.is_some() => Found::Binary(size),
-        // UTF-16 can take more room as UTF-8 than on the disk.
+        // UTF-16 text can be longer in UTF-8 than on disk.
         Ok(text) if text.text.len() > room => Found::Long(size),
         Ok(text) => Found::Text(text.text, size),
     }

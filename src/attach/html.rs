@@ -1,9 +1,10 @@
-//! The text of a page: what stands between its tags, without scripts and styles. It knows lines, paragraphs and lists;
-//! links, images and the shape of tables are lost. Any input gives some text, in time that grows with its length only.
+//! Extracts the text of an HTML page: the content between tags, without scripts and styles. Lines, paragraphs and
+//! lists are preserved; links, images and table layout are lost. Any input gives some text, in time linear in its
+//! length.
 
-/// Elements of which nothing is shown.
+/// Elements whose content is not displayed.
 const UNSEEN: &[&str] = &["script", "style", "template", "svg", "noscript"];
-/// Elements that stand apart from what is around them.
+/// Elements that are separated from their surroundings, such as paragraphs.
 const APART: &[&str] = &[
     "address",
     "article",
@@ -36,7 +37,7 @@ const APART: &[&str] = &[
     "title",
     "ul",
 ];
-/// Elements that begin a line.
+/// Elements that start a new line.
 const LINES: &[&str] = &[
     "br",
     "caption",
@@ -48,7 +49,7 @@ const LINES: &[&str] = &[
     "option",
     "tr",
 ];
-/// The text of `page`.
+/// Extracts the text of `page`.
 pub fn text(page: &str) -> String {
     let mut text = Text::default();
     let mut rest = page;
@@ -56,7 +57,7 @@ pub fn text(page: &str) -> String {
         text.say(&rest[..at]);
         rest = &rest[at..];
         if rest.starts_with("<!--") {
-            // The marks may share their dashes.
+            // The opening and closing marks may share dashes, as in `<!-->`.
             rest = after(&rest[2..], "-->");
             continue;
         }
@@ -89,12 +90,12 @@ pub fn text(page: &str) -> String {
     text.done
 }
 
-/// What follows `mark`; nothing where there is none.
+/// Returns the text after `mark`; empty if there is none.
 fn after<'a>(text: &'a str, mark: &str) -> &'a str {
     text.split_once(mark).map_or("", |(_, rest)| rest)
 }
 
-/// What follows the end tag of `name`, but for the rest of that tag, which is shown as nothing.
+/// Returns the text after the end tag of `name`, including the rest of that tag; empty if there is none.
 fn after_element<'a>(text: &'a str, name: &str) -> &'a str {
     let mut from = 0;
     while let Some(at) = text[from..].find("</") {
@@ -111,7 +112,7 @@ fn after_element<'a>(text: &'a str, name: &str) -> &'a str {
     ""
 }
 
-/// Where the tag that `text` begins with has ended. A `>` in a quoted value is none.
+/// Returns the offset after the tag at the start of `text`. A `>` inside a quoted value does not end it.
 fn end_of_tag(text: &str) -> usize {
     let mut quote = None;
     let mut before = b'<';
@@ -130,15 +131,15 @@ fn end_of_tag(text: &str) -> usize {
     text.len()
 }
 
-/// The text as far as it goes.
+/// The text extracted so far.
 #[derive(Default)]
 struct Text {
     done: String,
-    /// Line breaks that come before the next word.
+    /// Line breaks to write before the next word.
     breaks: usize,
-    /// A space comes before it.
+    /// True if a space precedes the next word.
     space: bool,
-    /// How many elements deep white space counts.
+    /// Depth of nested elements that preserve white space.
     kept: usize,
 }
 
@@ -159,7 +160,7 @@ impl Text {
         }
     }
 
-    /// What stands between two tags.
+    /// Appends the text between two tags.
     fn say(&mut self, text: &str) {
         if self.kept > 0 {
             return self.lines(text);
@@ -174,7 +175,7 @@ impl Text {
         }
     }
 
-    /// Text of which the white space counts.
+    /// Appends text whose white space is preserved.
     fn lines(&mut self, text: &str) {
         if !text.is_empty() {
             self.space = false;
@@ -194,7 +195,7 @@ impl Text {
     }
 }
 
-/// `text` with its character references decoded. Spaces that must not break are plain ones, soft hyphens are gone.
+/// Decodes the character references of `text`. Non-breaking spaces become plain ones; soft hyphens are removed.
 fn decoded(text: &str) -> String {
     html_escape::decode_html_entities(text)
         .replace('\u{a0}', " ")

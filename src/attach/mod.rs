@@ -1,6 +1,7 @@
-//! What `--attach` takes: files, directories, pages and what was piped in, each made into one part of the message.
+//! Reads the inputs of `--attach`: files, directories, web pages and piped data. Each becomes one part of the
+//! message.
 //!
-//! Whatever a model cannot be sent fails here, before it is asked.
+//! Content that a model cannot accept is rejected here, before any request.
 
 use crate::message::Part;
 use crate::sys::input;
@@ -23,14 +24,15 @@ pub use options::{Accepts, Terms};
 pub use origin::Origin;
 pub use picture::ImageLimits;
 
-/// The largest file that is read. Photographs are, since they are made smaller; of a text see [`input::LIMIT`].
+/// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::LIMIT`] for text.
 const LIMIT: usize = 32 << 20;
 
-/// What `given` names: a file, a directory or a page. `tell` takes what was changed or left out.
+/// Reads `given`: a file, a directory or a web page. `tell` receives notices about content that was changed or left
+/// out.
 ///
 /// # Errors
-/// Status 66 where there is nothing of that name, 65 where it is of no use to the model, 77 for a page that may not be
-/// fetched and 69 for one that cannot be.
+/// Status 66 if it does not exist, 65 if it is of no use to the model, 77 for a page that must not be fetched, and 69
+/// for one that cannot be fetched.
 pub fn read(given: &OsStr, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     let name = given.to_string_lossy();
     let path = Path::new(given);

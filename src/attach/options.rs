@@ -1,13 +1,13 @@
-//! What decides how an attachment is read: the abilities of the model, and the limits of its provider.
+//! Options for reading an attachment: the abilities of the model and the limits of its provider.
 
 use super::picture::ImageLimits;
 use crate::sys::env::Env;
 
-/// What the model takes besides text.
+/// The content types that a model accepts in addition to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepts {
     pub images: bool,
-    /// PDFs as they are; where it does not, it gets their text.
+    /// True if PDFs are sent unchanged; otherwise their text is sent.
     pub pdf: bool,
 }
 
@@ -20,12 +20,12 @@ impl Default for Accepts {
     }
 }
 
-/// On what terms something is attached.
+/// The conditions under which an attachment is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
     pub accepts: Accepts,
     pub images: ImageLimits,
-    /// No page is fetched.
+    /// True if no page may be fetched.
     pub offline: bool,
     pub env: &'a Env,
 }

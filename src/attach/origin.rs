@@ -1,9 +1,9 @@
-//! The source of an attachment, as messages and the model are told of it.
+//! The source of an attachment, as shown in messages and to the model.
 
 use crate::message::{Part, block};
 use std::fmt;
 
-/// Where something came from.
+/// The source of an attachment.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
     File(&'a str),
@@ -19,7 +19,7 @@ impl Origin<'_> {
         }
     }
 
-    /// `text` in a block that says where it came from.
+    /// Wraps `text` in a block that names its source.
     pub(super) fn block(&self, text: &str) -> Part {
         Part::Text(match self {
             Self::File(name) => block("file", Some(name), text),
@@ -29,7 +29,7 @@ impl Origin<'_> {
     }
 }
 
-/// As messages name it.
+/// The form used in messages.
 impl fmt::Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

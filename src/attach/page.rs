@@ -1,4 +1,4 @@
-//! What is at an address of the public internet. See [`Http::public_only`] for what is not reached.
+//! Fetches a page from the public internet. See [`Http::public_only`] for the addresses that are refused.
 
 use super::charset::told;
 use super::content::{other_than_text, text_part};
@@ -13,7 +13,7 @@ use anyhow::Result;
 use std::io::Read;
 use std::time::Duration;
 
-/// The most that is taken, as counted after it was unpacked.
+/// Maximum size of a response in bytes, after decompression.
 const LIMIT: u64 = 20 << 20;
 
 const TIMEOUTS: Timeouts = Timeouts {
@@ -23,7 +23,7 @@ const TIMEOUTS: Timeouts = Timeouts {
     total: Duration::from_secs(120),
 };
 
-/// Whether `name` is an address and no file.
+/// True if `name` is an HTTP address and not a file.
 pub(super) fn is_one(name: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| {
         name.get(..scheme.len())
@@ -31,10 +31,10 @@ pub(super) fn is_one(name: &str) -> bool {
     })
 }
 
-/// What is at `url`: a page as its text, all else as if it were a file.
+/// Fetches `url`: a page becomes its text, any other content is handled like a file.
 ///
 /// # Errors
-/// Status 66 where there is nothing, 69 where it cannot be reached, 77 where it may not be.
+/// Status 66 if it does not exist, 69 if it cannot be reached, 77 if it must not be fetched.
 pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
     if terms.offline {
         let cause = format!("`--offline` forbids to fetch `{url}`");
@@ -53,7 +53,7 @@ pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> 
         }
     }
     let bytes = body(url, &mut answer)?;
-    // Without what a server is not told.
+    // Without the fragment, which is not sent to the server.
     let asked = url.split('#').next().unwrap_or_default();
     let name = match answer.url.trim_end_matches('/') == asked.trim_end_matches('/') {
         true => url.to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> 
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
-    // UTF-8 needs no telling, and what is not of it is then noticed.
+    // UTF-8 is the default, and invalid UTF-8 is then noticed.
     let text = match told(&kind, &bytes).filter(|told| *told != encoding_rs::UTF_8) {
         Some(told) => told.decode(&bytes).0.into_owned(),
         None => {
@@ -81,7 +81,7 @@ pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> 
     }
 }
 
-/// What we can make use of, for servers that have several forms of a page.
+/// Preferred content types, for servers that offer several forms of a page.
 const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
 fn body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
@@ -99,7 +99,7 @@ fn body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A request that failed, with what was to be fetched, and the status for that.
+/// Adds the address to a failed request's error, and the exit status.
 fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;

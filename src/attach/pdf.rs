@@ -1,5 +1,5 @@
-//! The text of a PDF, by the program that most systems have for it. It reads what others wrote: so it runs as a child of
-//! its own, without a shell, and for a limited time.
+//! Extracts the text of a PDF with `pdftotext`, which most systems provide. PDFs are untrusted content, so the
+//! program runs as a child process without a shell, in a sandbox if available, and with a timeout.
 
 use super::origin::Origin;
 use crate::error::{Exit, fail, fail_hint};
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 const TIME: Duration = Duration::from_secs(60);
 
-/// Whether `bytes` are a PDF.
+/// True if `bytes` are a PDF.
 pub fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(b"%PDF-")
 }
 
-/// Its text, lines and columns about where they are on the page.
+/// Extracts the text, with lines and columns laid out roughly as on the page.
 ///
 /// # Errors
-/// Status 65 where there is no such program, or no such text.
+/// Status 65 if the program is missing or the PDF has no text.
 pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
     let bad = |words: String| fail(Exit::BadInput, words);
-    // What came through a pipe has no name; and one of the user's could be taken for a flag.
+    // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
     let file = store::temporary(bytes).context("keep a PDF for `pdftotext`")?;
     let name = file.path().to_string_lossy().into_owned();
     let flags = ["-q", "-layout", "-enc", "UTF-8"].map(str::to_owned);
@@ -38,8 +38,8 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
         env: vec![("PATH".into(), path.into())],
         timeout: TIME,
         keep: input::LIMIT,
-        // Strangers write PDFs too, and programs that read them have had holes: it sees the system and the one file, where
-        // the system can hold it to that.
+        // PDFs are untrusted, and PDF readers have had vulnerabilities: where the system supports a sandbox, the
+        // program can only read system files and this one file.
         fence: sandbox::available().is_ok().then(|| {
             let mut reads = system::reads(path, &[], Path::new("/nonexistent"));
             reads.push(file.path().to_owned());

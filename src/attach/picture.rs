@@ -1,4 +1,5 @@
-//! Images as providers take them. One that fits is sent as it is, byte for byte; another is made smaller.
+//! Prepares images for providers. An image within the limits is sent unchanged, byte for byte; a larger one is scaled
+//! down.
 
 use super::origin::Origin;
 use crate::error::{Exit, fail};
@@ -10,10 +11,10 @@ use image::codecs::png::PngEncoder;
 use image::{DynamicImage, ImageDecoder, ImageReader, ImageResult, Limits};
 use std::io::Cursor;
 
-/// What a provider takes.
+/// A provider's limits for images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageLimits {
-    /// Of the file, before it is made text for the way.
+    /// Bytes of the file, before base64 encoding.
     pub max_bytes: usize,
     /// Pixels of the longer side.
     pub max_side: u32,
@@ -28,20 +29,20 @@ impl Default for ImageLimits {
     }
 }
 
-/// The longer side of what is made smaller: models look at no more.
+/// Longer side, in pixels, of a reduced image: models use no more detail.
 const SIDE: u32 = 1568;
-/// The longer side below which there is nothing to see any more.
+/// Longer side, in pixels, below which an image is no longer legible.
 const LEAST: u32 = 64;
-/// The most that is decoded: the largest cameras make so many, and a few bytes can promise any number.
+/// Maximum pixels to decode: the largest cameras produce this many, and a small file can claim any number.
 const PIXELS: u64 = 100_000_000;
-/// The memory that decoding may take.
+/// Maximum memory for decoding, in bytes.
 const MEMORY: u64 = 512 << 20;
 const QUALITY: u8 = 85;
 
-/// The image within `limits`. It is decoded only where it is not so already.
+/// Fits the image to `limits`. It is only decoded if it does not fit already.
 ///
 /// # Errors
-/// Status 65 for a damaged one, and for one that promises more than can be meant.
+/// Status 65 for a damaged image, and for one whose claimed size is implausible.
 pub(super) fn fit(
     bytes: &[u8],
     media_type: &'static str,
@@ -97,7 +98,7 @@ pub(super) fn fit(
     }
 }
 
-/// The picture, with the way it was held to the camera put right.
+/// Decodes the picture and applies its EXIF orientation.
 fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
     let mut limits = Limits::default();
     limits.max_alloc = Some(MEMORY);
@@ -111,10 +112,11 @@ fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
     Ok(image)
 }
 
-/// `image` with a longer side of `side`: media type, file, and its size in words. A JPEG, but where one sees through it.
+/// Scales `image` to a longer side of `side` pixels; returns media type, file, and its size in words. The result is a
+/// JPEG, unless the image has transparency.
 fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(&'static str, Vec<u8>, String)> {
     let (width, height) = (image.width(), image.height());
-    // Not through `thumbnail` where only the bytes are too many: it would blur what it keeps.
+    // If only the byte size is too large, `thumbnail` would blur the image without need.
     let small = match width.max(height) > side {
         true => image.thumbnail(side, side).to_rgba8(),
         false => image.to_rgba8(),

@@ -1,18 +1,18 @@
-//! What a line of the crontab runs: this program and a job's id, with what cron's environment lacks. Pure.
+//! The command of a crontab line: this program and a job's id, with the environment that cron lacks. Pure.
 //!
-//! The words are spelled so that every cron and every shell between here and there reads the same. A `%` would end the
-//! command: it stands escaped and outside of quotes, where a cron that takes the backslash away and one that leaves it to
-//! the shell come to the same. Some crons also read two backslashes as one: a quote always parts them.
+//! Words are escaped so that every cron and every shell reads them the same. A `%` would end the command. It is
+//! escaped with a backslash outside of quotes, so it makes no difference if cron removes the backslash or leaves it
+//! to the shell. Some crons also read two backslashes as one, so backslashes are always separated by a quote.
 
 use std::path::Path;
 
-/// Bytes of a command: Debian's cron refuses a table with a longer one.
+/// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
 pub const LONGEST: usize = 998;
 
-/// The PATH where there is none.
+/// The PATH used if none is set.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Directories that a PATH keeps, however long it is.
+/// Directories that are kept in the PATH regardless of its length.
 const SYSTEM: [&str; 6] = [
     "/usr/local/sbin",
     "/usr/local/bin",
@@ -22,35 +22,35 @@ const SYSTEM: [&str; 6] = [
     "/bin",
 ];
 
-/// What a command is made of. Paths are absolute.
+/// The parts of a command. All paths are absolute.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub home: &'a Path,
-    /// `NANOBOT_HOME`, where it is set.
+    /// `NANOBOT_HOME`, if set.
     pub root: Option<&'a Path>,
-    /// `PATH`, where it is set.
+    /// `PATH`, if set.
     pub path: Option<&'a str>,
     pub program: &'a Path,
-    /// The file of `-c`.
+    /// The file given with `-c`.
     pub config: Option<&'a Path>,
-    /// The directory of `-w`.
+    /// The directory given with `-w`.
     pub workspace: Option<&'a Path>,
-    /// The job.
+    /// The job's id.
     pub id: &'a str,
 }
 
-/// A command as it stands in a crontab.
+/// A command as written in a crontab.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub text: String,
-    /// The directories of the PATH that are not in it: there is no room for them, or they are relative.
+    /// Directories of the PATH that were left out, because they do not fit or are relative.
     pub left_out: Vec<String>,
 }
 
-/// The command of a line.
+/// Builds the command of a crontab line.
 ///
 /// # Errors
-/// In words, where a path cannot stand in a crontab, or the paths are too long for it.
+/// A message, if a path cannot be written in a crontab or the command is too long.
 pub fn command(parts: &Parts) -> Result<Command, String> {
     let Parts {
         home,
@@ -65,7 +65,7 @@ pub fn command(parts: &Parts) -> Result<Command, String> {
     if let Some(root) = root {
         start += &format!(" NANOBOT_HOME={}", word(root)?);
     }
-    // It would be taken for one more variable.
+    // `env` would take a program path with `=` for another variable.
     if program.as_os_str().as_encoded_bytes().contains(&b'=') {
         return Err(format!(
             "`{}` cannot stand in a crontab: its path has a `=`",
@@ -98,7 +98,7 @@ pub fn command(parts: &Parts) -> Result<Command, String> {
     }
 }
 
-/// What a command of ours is made of, read back: the variables, and the words from the program on.
+/// A parsed command of ours: its variables, and the words from the program on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Started {
     pub variables: Vec<(String, String)>,
@@ -106,7 +106,7 @@ pub struct Started {
 }
 
 impl Started {
-    /// What `command` starts; `None` where it is none of ours.
+    /// Parses `command`; `None` if it is not one of ours.
     pub fn of(command: &str) -> Option<Self> {
         let mut words = words(command.strip_prefix("/usr/bin/env ")?)?.into_iter();
         let mut started = Self::default();
@@ -124,7 +124,7 @@ impl Started {
     }
 }
 
-/// The words of a command of ours, as a shell has them. `None` where a quote does not end.
+/// Splits a command of ours into words as a shell would. `None` if a quote is not closed.
 fn words(text: &str) -> Option<Vec<String>> {
     let (mut words, mut word) = (Vec::new(), String::new());
     let mut letters = text.chars();
@@ -145,7 +145,8 @@ fn words(text: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The directories of a PATH that mean the same everywhere, each once; and, last first, the others.
+/// Splits a PATH into unique directories that are independent of the working directory, and the others in reverse
+/// order.
 fn entries(path: &str) -> (Vec<&str>, Vec<String>) {
     let (mut entries, mut left_out) = (Vec::new(), Vec::new());
     for entry in path.split(':').filter(|entry| !entry.is_empty()) {
@@ -158,7 +159,7 @@ fn entries(path: &str) -> (Vec<&str>, Vec<String>) {
     (entries, left_out)
 }
 
-/// A path as one word of a command.
+/// Escapes a path as one word of a command.
 fn word(path: &Path) -> Result<String, String> {
     let cannot = |why: &str| {
         Err(format!(
@@ -176,7 +177,7 @@ fn word(path: &Path) -> Result<String, String> {
     }
 }
 
-/// `text`, which has no control characters, as one word or the end of one, for cron and then for a shell.
+/// Escapes `text`, which has no control characters, as a word or the end of one, for cron and then for a shell.
 fn escaped(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@+=:,./-".contains(letter);
     let mut out = String::new();
@@ -337,7 +338,7 @@ mod tests {
         }
     }
 
-    /// What Debian's cron makes of a command, and what it passes to it as input.
+    /// Interprets a command as Debian's cron does; returns the command and its standard input.
     fn by_cron(text: &str) -> (String, Option<String>) {
         let mut out = String::new();
         let mut letters = text.chars();
@@ -355,7 +356,7 @@ mod tests {
         (out, None)
     }
 
-    /// What a shell makes of a word of ours.
+    /// Interprets an escaped word as a shell does.
     fn by_shell(text: &str) -> String {
         let mut out = String::new();
         let mut letters = text.chars();
@@ -392,7 +393,7 @@ mod tests {
         crate::fuzz::hold(&seeds, |input, _| {
             let text = crate::fuzz::text(input).replace(char::is_control, "");
             let word = escaped(&text);
-            // One that knows about `%` and one that does not.
+            // With a cron that handles `%`, and with one that does not.
             let (passed, input) = by_cron(&word);
             assert_eq!((by_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(by_shell(&word), text, "{word}");

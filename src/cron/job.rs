@@ -1,4 +1,5 @@
-//! A job: what the job file has of it, which the Python program shares, and the terms that only this program knows.
+//! A job: the data of the job file, which is shared with the Python program, and the terms that only this program
+//! stores.
 
 use super::schedule::{CatchUp, Schedule, Timetable};
 use jiff::Timestamp;
@@ -8,35 +9,35 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The id of the job that looks at HEARTBEAT.md.
+/// The id of the job that checks HEARTBEAT.md.
 pub const HEARTBEAT: &str = "heartbeat";
-/// How long a run may take that says nothing of it, in seconds.
+/// Default deadline of a run in seconds.
 const DEADLINE: u64 = 3600;
 
 /// A job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Eight hexadecimal digits, unless somebody chose it: letters, digits, `_` and `-`, 64 at most.
+    /// Eight hexadecimal digits by default. A chosen id has at most 64 letters, digits, `_` and `-`.
     pub id: String,
     pub name: String,
     pub enabled: bool,
-    /// Or in words, why it never runs.
+    /// The schedule, or a message that says why the job never runs.
     pub schedule: Result<Schedule, String>,
     pub message: String,
-    /// Where the answer goes, as the job file has it.
+    /// The delivery of the answer as stored in the job file.
     pub delivery: Delivery,
-    /// The session, where it is another than `cron:ID`.
+    /// The session, if it is not `cron:ID`.
     pub session: Option<String>,
     pub created: Timestamp,
-    /// As of the last run, whoever did it.
+    /// State after the last run, by this program or another.
     pub state: State,
-    /// It is removed once it has run.
+    /// True if the job is removed after its run.
     pub delete_after_run: bool,
-    /// `None` for a job that another program made.
+    /// `None` for a job created by another program.
     pub terms: Option<Terms>,
 }
 
-/// Where an answer is to go.
+/// The delivery of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     pub deliver: bool,
@@ -44,7 +45,7 @@ pub struct Delivery {
     pub to: Option<String>,
 }
 
-/// What the job file says of runs.
+/// The run state in the job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub next_run: Option<Timestamp>,
@@ -54,68 +55,68 @@ pub struct State {
     pub last_error: Option<String>,
 }
 
-/// What only this program knows of a job. It lies beside the job file and not in it, since the Python program drops what it
-/// does not know; and since what runs commands of the user's must not come from a file that others write.
+/// The job data that only this program stores. It is kept outside the job file for two reasons: the Python program
+/// drops keys that it does not know, and commands to run must not come from a file that other programs write.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Terms {
-    /// The version of the layout.
+    /// The version of the format.
     pub v: u32,
-    /// What it is granted, as the flags of `cron add` write themselves; paths absolute.
+    /// The permissions granted, in the form of the `cron add` flags; paths are absolute.
     pub grants: Value,
-    /// What its creator might do, as [`crate::policy::snapshot`] has it: it never may more.
+    /// The permissions of the job's creator, in the form of [`crate::policy::snapshot`]: an upper bound for the job.
     pub policy: Option<Value>,
-    /// A run made it and not a person.
+    /// True if a run created the job, and not a person.
     pub by_model: bool,
     pub model: Option<String>,
-    /// The config file, where it is not the usual one.
+    /// The config file, if it is not the default one.
     pub config: Option<PathBuf>,
-    /// A command that says whether there is anything to do.
+    /// A command that decides if there is anything to do.
     pub when: Option<String>,
-    /// Seconds; 0 for none.
+    /// Seconds; 0 for no timeout.
     pub timeout: Option<u64>,
     pub max_cost: Option<f64>,
     pub catch_up: CatchUp,
     pub after_crash: AfterCrash,
-    /// A command that is told of failures.
+    /// A command that is notified of failures.
     pub on_failure: Option<String>,
-    /// The answer is not printed.
+    /// True if the answer is not printed.
     pub quiet: bool,
-    /// Where the answer goes on this machine.
+    /// The local destination of the answer.
     pub sink: Option<Sink>,
-    /// What the run does.
+    /// The kind of run.
     pub kind: Kind,
-    /// The message and the session that all of this is for, as the job had them when a person, or a run, said so: the job file
-    /// is written by others too.
+    /// The message and the session that these terms apply to, recorded when a person or a run last set them: other
+    /// programs write the job file too.
     pub message: Option<String>,
     pub session: Option<String>,
-    /// Milliseconds between two runs, for a job that stands in no job file.
+    /// Milliseconds between two runs, for a job that is not in a job file.
     pub every_ms: Option<i64>,
-    /// From when on times count, in milliseconds since 1970; 0 for since it was made.
+    /// The earliest time of a slot, in milliseconds since 1970; 0 for the job's creation.
     pub since_ms: i64,
 }
 
 impl Terms {
-    /// The version of this layout.
+    /// The version of this format.
     pub const V: u32 = 1;
 }
 
-/// What a run does.
+/// The kind of run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A turn with the job's message.
     #[default]
     Turn,
-    /// A look at HEARTBEAT.md.
+    /// A check of HEARTBEAT.md.
     Heartbeat,
 }
 
-/// How often HEARTBEAT.md is looked at where nobody said: half an hour, as in the Python program.
+/// Default interval of HEARTBEAT.md checks: half an hour, as in the Python program.
 pub const PERIOD: Duration = Duration::from_secs(1800);
 
 impl Job {
-    /// The job that looks at HEARTBEAT.md, as nobody has changed it yet.
+    /// Returns the heartbeat job with its default settings.
     pub fn heartbeat(made: Timestamp) -> Self {
         Self {
             id: HEARTBEAT.into(),
@@ -135,7 +136,7 @@ impl Job {
         }
     }
 
-    /// The conversation of its runs, and whether it is its own: then only the last run is sent again.
+    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent again.
     pub fn conversation(&self) -> (String, bool) {
         match &self.session {
             Some(key) => (key.clone(), key == HEARTBEAT),
@@ -143,7 +144,7 @@ impl Job {
         }
     }
 
-    /// Let its terms hold for what it is told now.
+    /// Binds the terms to the job's current message and session.
     pub fn bind(&mut self) {
         if let Some(terms) = &mut self.terms {
             terms.message = Some(self.message.clone());
@@ -151,7 +152,8 @@ impl Job {
         }
     }
 
-    /// Whether another program changed what it is told, after its terms were given. When it runs is anybody's to say.
+    /// True if another program changed the message or the session after the terms were set. Other programs may change
+    /// the schedule.
     pub fn is_altered(&self) -> bool {
         let terms = self.terms.iter();
         let mut turns = terms.filter(|terms| terms.kind == Kind::Turn);
@@ -160,25 +162,25 @@ impl Job {
         })
     }
 
-    /// Whether it has but one time.
+    /// True if the job runs only once.
     pub fn is_once(&self) -> bool {
         matches!(self.schedule, Ok(Schedule::At(_)))
     }
 
-    /// How long a run may take, in seconds; 0 for no limit.
+    /// Maximum duration of a run in seconds; 0 for no limit.
     pub fn deadline(&self) -> u64 {
         let said = self.terms.as_ref().and_then(|terms| terms.timeout);
         said.unwrap_or(DEADLINE)
     }
 
-    /// From when on times count.
+    /// Returns the earliest time of a slot.
     pub fn since(&self) -> Timestamp {
         let since = self.terms.as_ref().map_or(0, |terms| terms.since_ms);
         let since = Timestamp::from_millisecond(since).unwrap_or_default();
         since.max(self.created)
     }
 
-    /// Its times by `schedule` in `zone`.
+    /// Returns the job's timetable for `schedule` in `zone`.
     pub fn timetable<'a>(&self, schedule: &'a Schedule, zone: &'a TimeZone) -> Timetable<'a> {
         Timetable {
             schedule,
@@ -189,7 +191,8 @@ impl Job {
         }
     }
 
-    /// What becomes of a missed time: of one that comes but once, nobody would want to hear nothing.
+    /// Returns the policy for missed slots. A job that runs only once is caught up by default, because it would
+    /// otherwise be lost silently.
     pub fn catch_up(&self) -> CatchUp {
         match (&self.terms, &self.schedule) {
             (Some(terms), _) => terms.catch_up,
@@ -199,22 +202,22 @@ impl Job {
     }
 }
 
-/// What becomes of a run of which nobody knows how it ended.
+/// The policy for a run with an unknown outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AfterCrash {
-    /// It is not run again.
+    /// The slot is not run again.
     #[default]
     Skip,
     Again,
 }
 
-/// Where an answer goes on this machine.
+/// The local destination of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sink {
-    /// It is appended to this file.
+    /// Appends the answer to this file.
     File(PathBuf),
-    /// A shell runs this, with the answer as its input.
+    /// Runs this shell command with the answer as its standard input.
     Command(String),
 }

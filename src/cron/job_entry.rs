@@ -1,5 +1,5 @@
-//! One job of the job file: read as a [`Job`], and written back without a loss of what we do not know. Releases of the Python
-//! program spell keys in camelCase or in snake_case; each key keeps the spelling it has.
+//! Converts a job between its entry in the job file and a [`Job`]; keys that we do not know are preserved. Releases
+//! of the Python program spell keys in camelCase or snake_case; each key keeps its spelling.
 
 use super::expression::Expression;
 use super::job::{Delivery, Job, State};
@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Characters of a name that are read.
+/// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 200;
 
-/// The job that `value` is, without the terms that only this program knows.
+/// Converts `value` to a job, without the terms that only this program stores.
 pub(super) fn to_job(value: &Value) -> Job {
     let id = text(value, "id").unwrap_or_default();
     let payload = either(value, "payload", "payload");
@@ -52,12 +52,12 @@ pub(super) fn to_job(value: &Value) -> Job {
     }
 }
 
-/// Whether `value` is the job `id`.
+/// True if `value` is the job `id`.
 pub(super) fn is(value: &Value, id: &str) -> bool {
     text(value, "id").as_deref() == Some(id)
 }
 
-/// What a job is called, on one line and without what a terminal or a command would take for something else.
+/// Returns a job's name on one line, without characters that a terminal or a command would misinterpret.
 fn name_of(value: &Value) -> Option<String> {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name: String = text(value, "name")?
@@ -69,7 +69,7 @@ fn name_of(value: &Value) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// A value by either of its names.
+/// Returns a value by either of its names.
 fn either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
     match &value[name] {
         Value::Null => &value[other],
@@ -77,7 +77,7 @@ fn either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
     }
 }
 
-/// `camelCase` as `snake_case`: newer releases take both.
+/// Converts `camelCase` to `snake_case`; newer releases accept both.
 fn snake(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
@@ -94,7 +94,7 @@ pub(super) fn text(value: &Value, key: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// Milliseconds, which some releases write as a text.
+/// Reads milliseconds, which some releases write as a string.
 fn millis(value: &Value, key: &str) -> Option<i64> {
     let found = either(value, key, &snake(key));
     found
@@ -131,7 +131,7 @@ fn schedule_of(value: &Value) -> Result<Schedule, String> {
     }
 }
 
-/// Write into `value` what `job` says; what it does not know stays.
+/// Updates `value` from `job`; unknown keys are preserved.
 pub(super) fn fill(value: &mut Value, job: &Job, now: Timestamp) {
     let at = |time: Option<Timestamp>| json!(time.map(Timestamp::as_millisecond));
     value["id"] = json!(job.id);
@@ -188,7 +188,7 @@ pub(super) fn fill(value: &mut Value, job: &Job, now: Timestamp) {
     }
 }
 
-/// Set a key by the name that it has there already.
+/// Sets a key in the spelling that it already has.
 fn set(place: &mut Map<String, Value>, key: &str, value: Value) {
     let other = snake(key);
     let name = match place.contains_key(&other) && !place.contains_key(key) {

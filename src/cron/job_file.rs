@@ -1,5 +1,5 @@
-//! The job file as JSON: read, changed under its lock, and copied aside where it is damaged. What a job in it means is for
-//! [`super::job_entry`].
+//! The job file as JSON: reads it, changes it under its lock, and keeps a copy if it is damaged. [`super::job_entry`]
+//! interprets its jobs.
 
 use super::job_entry::is;
 use crate::error::{Exit, fail, fail_hint};
@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most that is read of a file.
+/// Maximum bytes read from a file.
 pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
-/// What the name of a damaged file's copy begins with.
+/// Prefix of the name of a damaged file's copy.
 const COPY_PREFIX: &str = "jobs.json.corrupt-";
-/// How many copies of damaged files are kept.
+/// Maximum number of copies of damaged files.
 const MAX_COPIES: usize = 5;
-/// How long another program may keep the file. It takes milliseconds.
+/// Maximum wait for another program's lock, which is usually held for milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the file at `path` says; nothing where there is none.
+/// Reads the file at `path`; empty if it does not exist.
 pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
     let Some(bytes) = store::read_at_most(path, READ_LIMIT_BYTES)? else {
         return Ok(Map::new());
@@ -48,8 +48,8 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
     Err(error.context(format!("a copy is kept as `{}`", aside.display())))
 }
 
-/// The job `id` of the file at `path`. The others are only skipped over, since cron asks this way each minute; wherever that
-/// does not do, the whole file is read and judged.
+/// Reads the job `id` from the file at `path`. Other jobs are skipped without parsing, because cron does this every
+/// minute. If that fails, the whole file is parsed and checked.
 pub(super) fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
     #[derive(Deserialize)]
     struct Sketch<'a> {
@@ -71,7 +71,7 @@ pub(super) fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
     Ok(entries(&file).find(|value| is(value, id)).cloned())
 }
 
-/// A copy of a damaged file, made once and named for its last change: the file itself stays for whoever mends it.
+/// Copies a damaged file once, named after its modification time. The file itself stays in place for repair.
 fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let time = std::fs::metadata(path)
         .and_then(|about| about.modified())
@@ -86,7 +86,7 @@ fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     Ok(aside)
 }
 
-/// Remove the oldest copies beside `newest`, which are named for their times.
+/// Removes the oldest copies beside `newest`; their names contain their times.
 fn thin_out(newest: &Path) -> Result<()> {
     let folder = newest.parent().unwrap_or(newest);
     let entries = std::fs::read_dir(folder);
@@ -114,7 +114,7 @@ pub(super) fn damaged(path: &Path, wrong: &str) -> anyhow::Error {
     )
 }
 
-/// Change the file at `path` under its lock. It is written where `alter` says so.
+/// Changes the file at `path` under its lock. It is only written if `alter` returns true.
 pub(super) fn change(
     path: &Path,
     alter: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,

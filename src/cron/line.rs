@@ -1,33 +1,33 @@
-//! The times of a job in a crontab: what stands before the command.
+//! The time fields of a job's crontab lines, which precede the command.
 //!
-//! A run that cron starts looks for itself whether it is due, so a line may name more minutes than the job has slots, but
-//! never fewer. Only what every cron understands is used: numbers, names, lists, ranges, steps and `*`. A cron looks at
-//! hours that begin with `*` as they come, and so fires in a repeated hour twice and in a skipped one not at all; with other
-//! hours it makes up for what the clock does. So the `*` of a line is part of its meaning.
+//! A run started by cron checks if it is due, so a line may match more minutes than the job has slots, but never
+//! fewer. Only syntax that every cron understands is used: numbers, names, lists, ranges, steps and `*`. Cron matches
+//! hours that begin with `*` against the clock as it is, so it fires twice in a repeated hour and not at all in a
+//! skipped one. For other hours it compensates for clock changes. The `*` of a line is therefore part of its meaning.
 
 use super::expression::{Expression, bits, has};
 use super::schedule::{CatchUp, Schedule, floor, minute_of};
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
-/// Minutes of the hour at which the clock of every zone is changed, wherever it is looked at from: offsets are whole
-/// quarters of an hour.
+/// Minutes of the hour at which clocks change in any zone, as seen from any other: offsets are whole quarters of an
+/// hour.
 const QUARTERS: u64 = 1 | 1 << 15 | 1 << 30 | 1 << 45;
 const ALL: u64 = (1 << 60) - 1;
-/// How many changes of the clock are looked at: twenty years of summer times.
+/// Number of clock changes to examine: twenty years of daylight saving time.
 const CHANGES: usize = 40;
 
-/// The five fields of each line that stands for a job, which was made at `created`. `zone` is the schedule's, `system` is
-/// cron's.
+/// Returns the five time fields of each line for a job created at `created`. `zone` is the schedule's zone, `system`
+/// that of cron.
 ///
 /// | schedule | line |
 /// |---|---|
-/// | expression, same zone | as it was written; days that cron cannot name (`L`, `15W`, `5#2`) by those that they may be |
-/// | expression, other zone | every hour, at its minutes and those a quarter, half and three quarters later |
+/// | expression, same zone | as written; days that cron cannot express (`L`, `15W`, `5#2`) as a range that has them |
+/// | expression, other zone | every hour, at its minutes and those 15, 30 and 45 later |
 /// | every | every hour, at the minutes that it can fall on |
 /// | at | its date, each year |
 ///
-/// What is caught up is looked for every ten minutes too: on the same line where that is for every hour anyway.
+/// A job that is caught up is also checked every ten minutes, on the same line if that covers every hour anyway.
 pub fn fields(
     schedule: &Schedule,
     catch_up: CatchUp,
@@ -67,8 +67,8 @@ pub fn fields(
     line.into_iter().chain(hourly).collect()
 }
 
-/// The minutes of an expression by another zone's clock. Two clocks differ by whole quarters of an hour, and where a time
-/// is skipped, the slot is the end of the gap, which lies on a quarter.
+/// Returns the minutes of an expression in another time zone. Offsets differ by whole quarters of an hour, and the
+/// slot of a skipped time is the end of the gap, which lies on a quarter.
 fn elsewhere(expression: &Expression, created: Timestamp, zone: &TimeZone) -> u64 {
     let skips = expression.fixed() && zone.following(created).next().is_some();
     let shifted = bits(expression.minutes())
@@ -77,8 +77,8 @@ fn elsewhere(expression: &Expression, created: Timestamp, zone: &TimeZone) -> u6
     shifted | if skips { QUARTERS } else { 0 }
 }
 
-/// The minutes that a period can fall on: it goes through the hour in steps of what it and the hour have in common. A clock
-/// that is changed by half an hour has that in common too.
+/// Returns the minutes of the hour that a period can fall on, in steps of the greatest common divisor of the period
+/// and an hour. Half an hour is included in the divisor if the clock changes by half an hour.
 fn every(seconds: u64, nanos: u32, created: Timestamp, system: &TimeZone) -> u64 {
     if nanos != 0 || !seconds.is_multiple_of(60) {
         return ALL;
@@ -98,7 +98,8 @@ fn every(seconds: u64, nanos: u32, created: Timestamp, system: &TimeZone) -> u64
     })
 }
 
-/// The date of a moment. Where the clock shows the time twice, the hour is `*`, and cron fires both times.
+/// Returns the date and time of an instant. If the clock shows that time twice, the hour is `*` and cron fires both
+/// times.
 fn at(time: Timestamp, system: &TimeZone) -> Option<String> {
     let time = minute_of(time)?;
     let shown = system.to_datetime(time);
@@ -114,8 +115,8 @@ fn at(time: Timestamp, system: &TimeZone) -> Option<String> {
     ))
 }
 
-/// The minutes of every hour with those of a check every ten minutes. Where in the ten, the job's age says, so that jobs do
-/// not all start at once; but not where `own` minutes lie, at which another line fires.
+/// Adds a check every ten minutes to the minutes of every hour. Its offset depends on the job's creation time, so
+/// that jobs do not all start at once, and avoids `own`, the minutes of another line.
 fn checked(hourly: u64, own: u64, created: Timestamp) -> u64 {
     let tens = |first: u32| (0..6).fold(0_u64, |all, number| all | 1 << (first + 10 * number));
     if often(hourly) {
@@ -128,7 +129,7 @@ fn checked(hourly: u64, own: u64, created: Timestamp) -> u64 {
     hourly | tens(shared.or(apart).unwrap_or(age))
 }
 
-/// Whether ten minutes never pass without one of them.
+/// True if no ten minutes pass without a match.
 fn often(hourly: u64) -> bool {
     (0..60).all(|first| (first..first + 10).any(|minute| has(hourly, minute % 60)))
 }
@@ -199,7 +200,7 @@ mod tests {
             check(&cron(text), CatchUp::None, zones, &[expect]);
         };
         check("5 9 * * 1-5", ["Asia/Kolkata", "UTC"], "5,20,35,50 * * * *");
-        // A skipped time is made up for at the end of the gap.
+        // A skipped time runs at the end of the gap.
         check(
             "5 9 * * 1-5",
             ["Europe/Berlin", "UTC"],
@@ -219,7 +220,7 @@ mod tests {
         check(1440, "Asia/Kolkata", "33 * * * *");
         check(7, "UTC", "* * * * *");
         check(45, "UTC", "3,18,33,48 * * * *");
-        // A clock that is changed by half an hour.
+        // A clock that changes by half an hour.
         check(60, "Australia/Lord_Howe", "3,33 * * * *");
         super::tests::check(
             &Schedule::Every(Duration::from_secs(90)),
@@ -246,13 +247,13 @@ mod tests {
             "Europe/Berlin",
             &["0 18 24 12 *", checks],
         );
-        // Not at a minute at which its own line fires.
+        // Not at a minute at which the job's own line fires.
         check(
             "2026-12-24T17:43:00Z",
             "UTC",
             &["43 17 24 12 *", "4,14,24,34,44,54 * * * *"],
         );
-        // 02:30 for the second time.
+        // The second 02:30.
         check(
             "2026-10-25T01:30:00Z",
             "Europe/Berlin",
@@ -276,7 +277,7 @@ mod tests {
             here,
             &["*/10 8 * * *", "3,13,23,33,43,53 * * * *"],
         );
-        // What fires so often anyway needs none.
+        // A line that fires this often needs no extra check.
         check(cron("*/5 * * * *"), here, &["*/5 * * * *"]);
         check(
             cron("*/15 * * * *"),
@@ -288,7 +289,7 @@ mod tests {
             here,
             &["3,8,13,18,23,28,33,38,43,48,53,58 * * * *"],
         );
-        // One line where both are for every hour.
+        // One line, if both apply to every hour.
         check(every(60), here, &["3,13,23,33,43,53 * * * *"]);
         check(
             cron("5 9 * * *"),
@@ -297,7 +298,7 @@ mod tests {
         );
     }
 
-    /// Whether Debian's cron starts a line at `time`, from what its manual says; with none of our code.
+    /// True if Debian's cron starts a line at `time`; an independent implementation of its manual.
     fn fires(line: &str, time: Timestamp, zone: &TimeZone) -> bool {
         let fields: Vec<&str> = line.split(' ').collect();
         let shown = zone.to_datetime(time);
@@ -307,7 +308,7 @@ mod tests {
         if let AmbiguousOffset::Fold { after, .. } = zone.to_ambiguous_timestamp(shown).offset() {
             return zone.to_offset(time) != after && matches(&fields, shown);
         }
-        // Times of the day that the clock has just skipped, too.
+        // Includes times of day that the clock has just skipped.
         let mut skipped = shown;
         loop {
             if matches(&fields, skipped) {
@@ -363,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Any expression: it is read or refused; its slots are the same forwards and backwards; and cron fires at each.
+    /// Any expression is parsed or rejected; its slots are the same forwards and backwards; and cron fires at each.
     #[test]
     fn fuzz_lines_miss_no_slot() {
         let seeds: &[&[u8]] = &[
@@ -382,7 +383,7 @@ mod tests {
         crate::fuzz::hold(seeds, |input, random| {
             let mut text = crate::fuzz::text(input);
             if random.below(2) == 0 {
-                // Changed at random, few are expressions.
+                // Few random changes give a valid expression.
                 let item = |random: &mut crate::fuzz::Random, low: usize, high: usize| {
                     let value =
                         |random: &mut crate::fuzz::Random| low + random.below(high - low + 1);
@@ -413,7 +414,7 @@ mod tests {
 
             let [of, system] = [(); 2].map(|()| &zones[random.below(ZONES.len())]);
             let of = if random.below(2) == 0 { of } else { system };
-            // About a change of the clock, or any time.
+            // Near a clock change, or at any time.
             let mut time =
                 Timestamp::from_second(1_700_000_000 + random.below(150_000_000) as i64).unwrap();
             if random.below(2) == 0

@@ -1,8 +1,9 @@
-//! Jobs: when they are due, what the job file says of them, and the lines of the crontab that stand for them.
+//! Scheduled jobs: when they are due, their entries in the job file, and their lines in the crontab.
 //!
-//! [`expression`], [`schedule`], [`line`] and [`table`] are pure: times come in as values, text goes out. [`store`] is the
-//! job file, which the Python program shares; [`record`] is what only this program keeps of a job, in a folder of its own:
-//! its terms, what was started, and what each run came to.
+//! [`expression`], [`schedule`], [`line`] and [`table`] are pure: times are passed in as values, and text is
+//! returned. [`store`] reads and writes the job file, which is shared with the Python program. [`record`] holds what
+//! only this program stores of a job, in a separate folder: its terms, the runs that were started, and their
+//! outcomes.
 
 pub mod command;
 pub mod export;

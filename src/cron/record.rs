@@ -1,8 +1,7 @@
-//! What only this program keeps of a job's runs, in the job's folder: the stamps that say which times were handled, and a
-//! record of each run.
+//! The private state of a job's runs, in the job's folder: the stamps of handled slots, and a record of each run.
 //!
-//! A stamp is on the disk before a run begins and after it has ended. One that has begun and not ended, while nobody holds
-//! the job's lock, is a run of which nobody knows how it ended.
+//! A stamp is synced to disk before a run starts and after it ends. A stamp that says started but not ended, without
+//! a held job lock, is a run with an unknown outcome.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::store::{self, Lock};
@@ -13,36 +12,36 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Bytes of records after which a new file is begun; the one before it is kept.
+/// Maximum size of the record file in bytes before rotation; one older file is kept.
 const ROTATE: u64 = 1 << 20;
-/// Bytes of stamps that are read.
+/// Maximum bytes read from the stamp file.
 const LONGEST: u64 = 64 << 10;
-/// How many answers are kept.
+/// Number of answers kept.
 const OUTPUTS: usize = 50;
 
-/// The folder of a job.
+/// The folder of a job's private state.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
-/// Which times of a job were handled.
+/// The slots of a job that were handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Stamps {
     pub v: u32,
-    /// The last time that was run or passed over, in milliseconds since 1970.
+    /// The last slot that was run or skipped, in milliseconds since 1970.
     pub handled_ms: Option<i64>,
-    /// A run that has begun.
+    /// A run that was started and has not ended.
     pub started: Option<Started>,
 }
 
-/// A run that has begun.
+/// A run that was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Started {
     pub at_ms: i64,
-    /// The time it was due; `None` when somebody asked for it.
+    /// The run's slot; `None` for a manual run.
     pub slot_ms: Option<i64>,
     pub pid: u32,
 }
@@ -54,7 +53,7 @@ impl Started {
 }
 
 impl Stamps {
-    /// The version of this layout.
+    /// The version of this format.
     const V: u32 = 1;
 
     pub fn handled(&self) -> Option<Timestamp> {
@@ -63,39 +62,39 @@ impl Stamps {
     }
 }
 
-/// Why a job was started.
+/// The cause of a job's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trigger {
-    /// It was due.
+    /// The job was due.
     Schedule,
-    /// Somebody asked for it.
+    /// A manual start.
     Hand,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// It answered.
+    /// The run gave an answer.
     Ok,
-    /// It had nothing to say.
+    /// The run had nothing to report.
     Nothing,
-    /// `--when` said no.
+    /// The `--when` command reported that there is nothing to do.
     No,
     Failed,
-    /// It was running already.
+    /// The job was already running.
     Busy,
-    /// Its time had passed when there was a chance to run it.
+    /// The slot had passed before the job could run.
     Missed,
-    /// Another program had run it at that time.
+    /// Another program ran the job for that slot.
     Elsewhere,
-    /// It had begun, and nobody knows how it ended.
+    /// The run was started, and its outcome is unknown.
     Unknown,
 }
 
 impl Outcome {
-    /// In a word or two.
+    /// Describes the outcome in one or two words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -109,7 +108,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the job ran, or was to.
+    /// True if the job ran, or should have run.
     pub fn is_run(self) -> bool {
         matches!(
             self,
@@ -118,38 +117,38 @@ impl Outcome {
     }
 }
 
-/// A record of a run: a line of `runs.jsonl`. Times in UTC.
+/// The record of a run: one line of `runs.jsonl`. Times are in UTC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The version of this layout.
+    /// The version of this format.
     pub version: u32,
     pub job: String,
-    /// As the job was called then.
+    /// The job's name at the time of the run.
     pub name: String,
     pub trigger: Trigger,
-    /// The time it was due.
+    /// The slot for which the job ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
     pub start: String,
     pub end: String,
     pub outcome: Outcome,
-    /// The status with which it ended, and its name.
+    /// The exit status; `cause` is its name.
     pub status: u8,
     pub cause: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(flatten)]
     pub spent: Spent,
-    /// Where its answer is kept.
+    /// The file that contains the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<PathBuf>,
-    /// Where its answer went.
+    /// The destination of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<String>,
 }
 
-/// What a run cost and was denied.
+/// The usage of a run, and the tool calls it was denied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spent {
@@ -159,9 +158,9 @@ pub struct Spent {
     pub iterations: u32,
     pub input_tokens: u64,
     pub output_tokens: u64,
-    /// US dollars; `None` where no price is known.
+    /// US dollars; `None` if the price is unknown.
     pub cost_usd: Option<f64>,
-    /// What it was denied: tools, each as often as it was.
+    /// Names of the denied tools, one entry per denial.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
 }
@@ -171,7 +170,7 @@ impl Record {
 }
 
 impl Spent {
-    /// Count what was spent before it. Where that is all there was, it stands as it is.
+    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used unchanged.
     pub fn add(&mut self, before: &Self) {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);
@@ -191,10 +190,10 @@ impl Folder {
         Self { path }
     }
 
-    /// Take the right to run the job. Whoever has it keeps it for the whole run.
+    /// Acquires the job's lock, which is held for the whole run.
     ///
     /// # Errors
-    /// Status 75 with whoever has it.
+    /// Status 75 if the lock is held; the message names its holder.
     pub fn lock(&self, name: &str, now: &str) -> Result<Lock> {
         store::create_dir(&self.path)?;
         let path = self.path.join("lock");
@@ -203,7 +202,7 @@ impl Folder {
         Lock::take(&path, &what, now, Duration::ZERO, busy).map_err(|error| {
             match crate::error::exit_of(&error) {
                 Exit::TryAgain => {
-                    // Whoever has it may not have said yet who that is.
+                    // The holder may not have written its identity yet.
                     let cause = format!("{error:#}")
                         .replace("is in use by", "is still run by")
                         .replace("is in use", "runs already");
@@ -218,13 +217,15 @@ impl Folder {
         })
     }
 
-    /// Whether the job runs now.
+    /// True if the job is running.
     pub fn is_running(&self) -> Result<bool> {
         Lock::is_held(&self.path.join("lock"))
     }
 
+    /// Reads the stamps.
+    ///
     /// # Errors
-    /// Status 78 where they cannot be read: without them a time might be run twice.
+    /// Status 78 if they cannot be read: without them a slot might run twice.
     pub fn stamps(&self) -> Result<Stamps> {
         let path = self.path.join("state.json");
         let Some(bytes) = store::read_at_most(&path, LONGEST)? else {
@@ -246,7 +247,7 @@ impl Folder {
         }
     }
 
-    /// Write the stamps; they are on the disk when this returns.
+    /// Writes the stamps and syncs them to disk.
     pub fn stamp(&self, stamps: &Stamps) -> Result<()> {
         store::create_dir(&self.path)?;
         let stamps = Stamps {
@@ -257,12 +258,12 @@ impl Folder {
         store::replace(&self.path.join("state.json"), &text)
     }
 
-    /// Where the records are.
+    /// Returns the path of the record file.
     pub fn runs(&self) -> PathBuf {
         self.path.join("runs.jsonl")
     }
 
-    /// Append a record; it is on the disk when this returns.
+    /// Appends a record and syncs it to disk.
     pub fn record(&self, record: &Record) -> Result<()> {
         store::create_dir(&self.path)?;
         let path = self.runs();
@@ -273,7 +274,7 @@ impl Folder {
             let before = store::size(&file, &path)?;
             store::append_to(&file, &path, before, &line)?;
             store::sync(&file, &path)?;
-            // Whoever has the file open goes on with the one that has another name now.
+            // A process that has the file open continues with the renamed one.
             match before > ROTATE {
                 true => std::fs::rename(&path, self.older()).context("begin a new file of records"),
                 false => Ok(()),
@@ -285,7 +286,7 @@ impl Folder {
         self.path.join("runs.1.jsonl")
     }
 
-    /// The last `count` records, oldest first. A line that is none is passed over.
+    /// Returns the last `count` records, oldest first. Invalid lines are skipped.
     pub fn records(&self, count: usize) -> Result<Vec<Record>> {
         let mut records = Vec::new();
         for path in [self.older(), self.runs()] {
@@ -295,7 +296,7 @@ impl Folder {
         Ok(records.split_off(skip))
     }
 
-    /// Keep an answer. The oldest ones go.
+    /// Stores an answer and removes the oldest ones.
     pub fn keep(&self, start: Timestamp, text: &str) -> Result<PathBuf> {
         let folder = self.path.join("output");
         store::create_dir(&folder)?;

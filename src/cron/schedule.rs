@@ -1,6 +1,7 @@
-//! When a job runs, and whether it is due.
+//! The schedule of a job, and the decision if it is due.
 //!
-//! A schedule names slots: whole minutes, since cron has no others. All else follows from which slot was handled last.
+//! A schedule yields slots, which are whole minutes as in cron. Everything else follows from the slot that was
+//! handled last.
 
 use super::expression::{Expression, moment};
 use jiff::civil::{Date, DateTime};
@@ -8,68 +9,69 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
-/// When a job runs.
+/// The schedule of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// At the minutes of an expression, by the clock of a zone; `None` for the system's.
+    /// The minutes of an expression in a time zone; `None` for the system's zone.
     Cron {
         expression: Expression,
         zone: Option<String>,
     },
-    /// Each time this much has passed since the job was made.
+    /// A fixed period, counted from the job's creation.
     Every(Duration),
-    /// Once.
+    /// A single time.
     At(Timestamp),
 }
 
-/// What becomes of a time that was missed, because the machine was off or asleep.
+/// The policy for slots missed while the machine was off or asleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUp {
-    /// It is run later, once, however many times were missed.
+    /// Runs the job once, later, regardless of the number of missed slots.
     Once,
     #[default]
     None,
 }
 
-/// Whether a run is due.
+/// The result of checking if a job is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing is; and when something will be.
+    /// No slot is due; `next` is the next one.
     NotYet { next: Option<Timestamp> },
-    /// This slot is. Once it is begun, it is the one that was handled last.
+    /// This slot is due. When its run starts, it becomes the last handled slot.
     Due { slot: Timestamp },
-    /// This slot was, so long ago that the job is not to run for it. It is handled by being recorded.
+    /// This slot is too old to run. Recording it makes it handled.
     Missed { slot: Timestamp },
-    /// The slot that was handled last lies so far ahead that the clock must have been wrong. Take `handled` for it, and
-    /// ask again: what fell to the very minute that it is now is due then. From now on only the records of runs tell
-    /// which slots have been: when the clock goes forth again, a slot comes that it has shown before.
+    /// The last handled slot is so far ahead that the clock must have been wrong. Use `handled` instead and check
+    /// again: a slot at exactly the current minute is then due. From now on only the run records tell which slots
+    /// were run, because a corrected clock may repeat slots.
     ClockWasWrong { handled: Timestamp },
 }
 
-/// How late a run may begin that is not caught up: cron itself begins late when it has many jobs, or after a clock change.
+/// Maximum delay of a run that is not caught up: cron itself starts late with many jobs or after a clock change.
 pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
-/// How far ahead the last slot may lie: less is a clock that was set back, and what ran is not run again.
+/// Maximum distance of the last slot into the future. Within it, the clock was merely set back, and slots are not
+/// repeated.
 pub const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
 const MINUTE: i64 = 60;
 const NANOS: i128 = 1_000_000_000;
 
-/// A schedule as one job follows it.
+/// The schedule of a particular job.
 #[derive(Clone, Copy, Debug)]
 pub struct Timetable<'a> {
     pub schedule: &'a Schedule,
     pub catch_up: CatchUp,
-    /// When the job was made: periods are counted from here.
+    /// The job's creation time; periods are counted from here.
     pub created: Timestamp,
-    /// No slot before this counts.
+    /// Slots before this time are ignored.
     pub since: Timestamp,
-    /// The schedule's zone.
+    /// The schedule's time zone.
     pub zone: &'a TimeZone,
 }
 
 impl Timetable<'_> {
-    /// What is due at `now`. `handled` is the last slot that was run, skipped or recorded as missed.
+    /// Returns what is due at `now`. `handled` is the last slot that was run, skipped or recorded as missed.
     pub fn due(&self, handled: Option<Timestamp>, now: Timestamp) -> Verdict {
         let Self {
             schedule,
@@ -79,7 +81,7 @@ impl Timetable<'_> {
             zone,
         } = *self;
         let far = |time: Timestamp| time.duration_since(now) > AHEAD;
-        // The job itself may have been made by the wrong clock; then what was handled decides alone.
+        // The job may also have been created under a wrong clock; then only `handled` counts.
         let since = (!far(since)).then_some(since);
         let baseline = match handled.into_iter().chain(since).max() {
             Some(baseline) if !far(baseline) => baseline,
@@ -103,17 +105,17 @@ impl Timetable<'_> {
 }
 
 impl Schedule {
-    /// The first slot after `after`, for a job that was made at `created`. The zone is the schedule's.
+    /// Returns the first slot after `after` for a job created at `created`. `zone` is the schedule's.
     pub fn next(&self, after: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Cron { expression, .. } => expression.next(after, zone),
-            // The first that is a whole minute after it.
+            // Start from the first whole minute after `after`.
             Self::Every(period) => every_from(*period, created, minute_after(after)?),
             Self::At(time) => minute_of(*time).filter(|slot| *slot > after),
         }
     }
 
-    /// The last slot that is not after `at`.
+    /// Returns the last slot at or before `at`.
     pub fn latest(&self, at: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Cron { expression, .. } => expression.latest(at, zone),
@@ -122,7 +124,7 @@ impl Schedule {
         }
     }
 
-    /// In words, for people. The zone is the schedule's.
+    /// Describes the schedule for users. `zone` is the schedule's.
     pub fn words(&self, zone: &TimeZone) -> String {
         match self {
             Self::Cron {
@@ -142,23 +144,23 @@ impl Schedule {
     }
 }
 
-/// Read a period: a bare number is seconds, as the Python program has it.
+/// Parses a period; a bare number is in seconds, as in the Python program.
 ///
 /// # Errors
-/// In words, with the right form.
+/// A message with the correct form.
 pub fn every(text: &str) -> Result<Duration, String> {
     length(text, "--every 90m")
 }
 
-/// Read a moment, by the clock of `zone` where the text names no other.
+/// Parses a time, in `zone` unless the text names an offset.
 ///
 /// # Errors
-/// In words, with the right form: it is none, or past.
+/// A message with the correct form, if the text is not a time or the time is past.
 pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let shown = zone.to_datetime(now);
     let time = match (text.parse::<Timestamp>(), text.parse::<DateTime>()) {
-        // A zone's name in brackets would be read and not heeded.
+        // A zone name in brackets would be parsed but ignored.
         _ if text.contains('[') => None,
         (Ok(time), _) => Some(time),
         (_, Ok(time)) => moment(time, zone),
@@ -166,7 +168,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
     };
     let Some(time) = time else {
         let day = match text.parse::<jiff::civil::Time>() {
-            // Only a time of the day: the day is the next on which it comes.
+            // Without a date, the time's next occurrence is meant.
             _ if text.contains(['-', '[']) => None,
             Ok(time) if time > shown.time() => Some((shown.date(), time)),
             Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
@@ -194,7 +196,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
     }
 }
 
-/// What to say of a date that is written well, of a day that its month has not.
+/// Returns the error for a well-formed date whose day does not exist in its month.
 fn no_such_day(text: &str) -> Option<String> {
     let mut parts = text.get(..10)?.split('-');
     let mut number = || parts.next()?.parse::<i16>().ok();
@@ -205,10 +207,10 @@ fn no_such_day(text: &str) -> Option<String> {
         .then(|| format!("`{text}`: {} has {days} days", month.strftime("%B %Y")))
 }
 
-/// Read how long from `now` a job is to run: the first whole minute then.
+/// Parses a delay from `now`; returns the first whole minute after it.
 ///
 /// # Errors
-/// In words, with the right form.
+/// A message with the correct form.
 pub fn after(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     let length = length(text, "--in 2h")?;
     let seconds = i64::try_from(length.as_secs()).ok();
@@ -218,7 +220,7 @@ pub fn after(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         .ok_or_else(|| format!("`{text}` is too long"))
 }
 
-/// What to say of a zone that is none, of those that there are.
+/// Builds the error for an unknown time zone, with similar names from `zones`.
 pub fn unknown_zone(name: &str, zones: &[String]) -> String {
     let wanted = name.to_lowercase().replace(' ', "_");
     let likeness = |zone: &String| {
@@ -248,7 +250,7 @@ pub fn unknown_zone(name: &str, zones: &[String]) -> String {
     }
 }
 
-/// `90m`, `1h30m`, `2 days`, or seconds.
+/// Parses a duration such as `90m`, `1h30m`, `2 days`, or a number of seconds.
 fn length(text: &str, example: &str) -> Result<Duration, String> {
     let text = text.trim();
     let wrong = || {
@@ -268,7 +270,7 @@ fn length(text: &str, example: &str) -> Result<Duration, String> {
             .unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         let unit = match &*unit.to_ascii_lowercase() {
-            // Seconds need no unit, but only as the whole text.
+            // The unit may be omitted for seconds, but only if the number is the whole text.
             "" if number.len() == text.len() => 1,
             "s" | "sec" | "secs" | "second" | "seconds" => 1,
             "m" | "min" | "mins" | "minute" | "minutes" => 60,
@@ -315,12 +317,12 @@ fn period_words(period: Duration) -> String {
     }
 }
 
-// The slots of a period lie at `created`, floored to its minute, and whole periods from there on, each at the first minute
-// that is not before it. Those before `created` are counted too, so that a job made by a wrong clock has slots.
+// The slots of a period start at `created`, floored to its minute, and follow at whole periods, each rounded up to a
+// minute. Slots before `created` count too, so that a job created under a wrong clock has slots.
 
 fn every_from(period: Duration, created: Timestamp, from: Timestamp) -> Option<Timestamp> {
     let (start, period) = grid(period, created)?;
-    // The first point after the minute before.
+    // The first point after the preceding minute.
     let from = from.as_nanosecond() - i128::from(MINUTE) * NANOS;
     let number = (from - start).div_euclid(period) + 1;
     minute_of(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
@@ -340,13 +342,13 @@ fn grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
     Some((floor(created).as_nanosecond(), period))
 }
 
-/// The minute that `time` is in.
+/// Returns the minute that contains `time`.
 pub(crate) fn floor(time: Timestamp) -> Timestamp {
     let seconds = time.as_nanosecond().div_euclid(NANOS) as i64;
     Timestamp::from_second(seconds - seconds.rem_euclid(MINUTE)).unwrap_or(Timestamp::MIN)
 }
 
-/// The first minute that is not before `time`.
+/// Returns the first whole minute at or after `time`.
 pub(crate) fn minute_of(time: Timestamp) -> Option<Timestamp> {
     match floor(time) {
         whole if whole == time => Some(time),
@@ -358,7 +360,7 @@ fn minute_after(time: Timestamp) -> Option<Timestamp> {
     floor(time).checked_add(SignedDuration::from_mins(1)).ok()
 }
 
-/// The minute before that of `time`.
+/// Returns the minute before the one that contains `time`.
 fn before(time: Timestamp) -> Timestamp {
     let minute = SignedDuration::from_mins(1);
     floor(time).checked_sub(minute).unwrap_or(Timestamp::MIN)
@@ -431,7 +433,7 @@ mod tests {
             "2026-01-05T09:00:00Z",
             missed("2026-01-05T08:00:00Z"),
         );
-        // The clock was set back: by a day at most, and nothing is repeated.
+        // The clock was set back by at most a day: nothing is repeated.
         check(
             "2026-01-03T08:00:00Z",
             "2026-01-02T08:00:00Z",
@@ -476,14 +478,14 @@ mod tests {
             "2026-01-02T08:00:20Z",
             Verdict::Due { slot },
         );
-        // It may have been run before.
+        // The slot may have been run before.
         let next = Some(time("2026-01-03T08:00:00Z"));
         check(
             "2036-01-01T08:00:00Z",
             "2026-01-02T08:01:00Z",
             Verdict::NotYet { next },
         );
-        // The job is of the future, too.
+        // The job's creation is in the future, too.
         check(
             "",
             "2025-06-01T08:00:00Z",
@@ -498,7 +500,7 @@ mod tests {
                 slot: time("2025-06-01T08:00:00Z"),
             },
         );
-        // By less than a day it is only waited for.
+        // A difference of less than a day is only waited for.
         assert_eq!(
             verdict(&daily(), CatchUp::Once, "", "2025-12-31T12:00:00Z"),
             Verdict::NotYet {
@@ -535,7 +537,7 @@ mod tests {
             "2026-01-01T03:00:00Z",
             "2026-01-01T01:30:00Z",
         );
-        // What falls between two minutes is for the second.
+        // A slot between two minutes runs at the second one.
         check(
             90,
             "2026-01-01T00:00:20Z",
@@ -554,7 +556,7 @@ mod tests {
             "2026-01-01T00:03:00Z",
             "2026-01-01T00:02:00Z",
         );
-        // A month of the shortest kind, from before the job was.
+        // A period of the length of February, with slots before the job was created.
         check(
             86_400 * 28,
             "2025-12-31T00:00:00Z",
@@ -662,7 +664,7 @@ mod tests {
         check("2026-12-24", "2026-12-23T23:00:00Z");
         check("2026-12-24T18:00Z", "2026-12-24T18:00:00Z");
         check("2026-12-24T18:00:00-05:00", "2026-12-24T23:00:00Z");
-        // A time that is skipped, and one that comes twice.
+        // A skipped time, and one that occurs twice.
         check("2026-03-29T02:30", "2026-03-29T01:00:00Z");
         check("2026-10-25T02:30", "2026-10-25T00:30:00Z");
         let refuse = |text: &str, expect: &str| {

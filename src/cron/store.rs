@@ -1,7 +1,8 @@
-//! The jobs of a workspace: those of the job file, each with the terms that only this program keeps of it. The Python program
-//! writes the job file too: what it has there and we do not know stays as it is.
+//! The jobs of a workspace: the entries of the job file, combined with the terms that only this program stores. The
+//! Python program writes the job file too, so keys that we do not know are preserved.
 //!
-//! Releases up to 0.1.4.post5 keep it in the data directory, later ones in the workspace. Each job is changed where it lies.
+//! Releases up to 0.1.4.post5 keep the file in the data directory, later ones in the workspace. Each job is changed
+//! in the file that contains it.
 
 use super::job::{HEARTBEAT, Job, Kind, Terms};
 use super::job_entry::{self, every, fill, is, text};
@@ -14,30 +15,31 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// The name of the file, in the workspace and in the data directory.
+/// The path of the file, relative to the workspace or the data directory.
 const FILE: &str = "cron/jobs.json";
-/// The mark of another program's job that cron is to run.
+/// Marker file: cron is to run this job of another program.
 const TAKEN: &str = "taken";
 
-/// Whether a job was added.
+/// The result of adding a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Done,
-    /// Runs have made as many as they may.
+    /// The limit on jobs created by runs is reached.
     Full,
 }
 
 /// The jobs of a workspace.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// Where the file may lie: in the workspace, and then where older releases have it.
+    /// Possible paths of the job file: in the workspace, then where older releases have it.
     files: Vec<PathBuf>,
-    /// Where a folder for each job holds what only this program knows.
+    /// Directory with a folder per job for the data that only this program stores.
     own: PathBuf,
 }
 
 impl Store {
-    /// The jobs of `workspace`; `data` is our own directory. With `older` what older releases keep there counts too.
+    /// Opens the jobs of `workspace`; `data` is our own directory. With `older`, the job file of older releases is
+    /// included.
     pub fn new(workspace: &Path, data: &Path, older: bool) -> Self {
         let mut files = vec![workspace.join(FILE)];
         files.extend(older.then(|| data.join(FILE)));
@@ -48,21 +50,21 @@ impl Store {
         }
     }
 
-    /// Whether there are jobs where older releases have them.
+    /// True if there is a job file of older releases.
     pub fn has_older(data: &Path) -> bool {
         data.join(FILE).exists()
     }
 
-    /// The file that new jobs go to.
+    /// Returns the file for new jobs.
     pub fn file(&self) -> &Path {
         let found = self.files.iter().find(|path| path.exists());
         found.unwrap_or(&self.files[0])
     }
 
-    /// The folder of what only this program knows of the job `id`.
+    /// Returns the folder with our own data on the job `id`.
     ///
     /// # Errors
-    /// Status 78 where the id is no name of a folder: it would lead elsewhere.
+    /// Status 78 if the id is not a safe folder name, since it could lead elsewhere.
     pub fn folder(&self, id: &str) -> Result<PathBuf> {
         match is_plain(id) {
             true => Ok(self.own.join(id)),
@@ -70,7 +72,7 @@ impl Store {
         }
     }
 
-    /// Let cron run the job `id` of another program, from now on.
+    /// Lets cron run the job `id` of another program from now on.
     pub fn take_over(&self, id: &str) -> Result<()> {
         let folder = self.folder(id)?;
         let mark = folder.join(TAKEN);
@@ -81,27 +83,27 @@ impl Store {
         store::open_log(&mark).map(drop)
     }
 
-    /// Whether somebody said that cron is to run the job `id`, which another program made.
+    /// True if cron was asked to run the job `id`, which another program created.
     pub fn is_taken_over(&self, id: &str) -> bool {
         self.folder(id)
             .is_ok_and(|folder| folder.join(TAKEN).is_file())
     }
 
-    /// The directory of these folders.
+    /// The directory of the job folders.
     pub fn own(&self) -> &Path {
         &self.own
     }
 
-    /// All jobs, in the order of the files; the heartbeat is the last.
+    /// Returns all jobs in file order, followed by the heartbeat.
     ///
     /// # Errors
-    /// Status 78 where a file is no job file; it is copied aside.
+    /// Status 78 if a file is not a valid job file; it is copied aside.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let (mut jobs, mut ids) = (Vec::new(), HashSet::new());
         for path in &self.files {
             for value in entries(&load(path)?) {
                 let id = text(value, "id");
-                // That name is the heartbeat's, which stands in no file.
+                // This id is reserved for the heartbeat, which is not in any file.
                 if id.as_deref() == Some(HEARTBEAT) {
                     continue;
                 }
@@ -114,7 +116,7 @@ impl Store {
         Ok(jobs)
     }
 
-    /// What is odd about the files, in words.
+    /// Describes anything unusual about the files.
     pub fn oddities(&self) -> Result<Vec<String>> {
         let mut words = Vec::new();
         for path in &self.files {
@@ -139,7 +141,7 @@ impl Store {
         Ok(words)
     }
 
-    /// The job `id`; `None` where there is none.
+    /// Returns the job `id`; `None` if there is none.
     pub fn job(&self, id: &str) -> Result<Option<Job>> {
         if id == HEARTBEAT {
             return self.heartbeat();
@@ -152,10 +154,9 @@ impl Store {
         Ok(None)
     }
 
-    /// Add a job that has an id of its own. What only we know of it is written first: a job never stands in the file
-    /// without its limits.
+    /// Adds a job with a unique id. Our own data is written first, so a job is never in the file without its limits.
     ///
-    /// With `most`, only where runs have made fewer jobs than that.
+    /// With `most`, the job is only added if runs have created fewer jobs than that.
     pub fn add(&self, job: &Job, now: Timestamp, most: Option<usize>) -> Result<Added> {
         let mut job = job.clone();
         job.bind();
@@ -186,9 +187,9 @@ impl Store {
         match is_done {
             Ok(true) => Ok(Added::Done),
             Ok(false) => self.remove_folder(&job.id).map(|()| Added::Full),
-            // It may stand in the file all the same, where only the last call failed; then it keeps its limits.
+            // The job may be in the file even if only the last system call failed; then it keeps its limits.
             Err(error) if load(&path).map_or(true, |file| has(&file, &job.id)) => Err(error),
-            // What could not be added leaves nothing behind, if that can be had.
+            // A job that was not added leaves nothing behind, if cleanup succeeds.
             Err(error) => match self.remove_folder(&job.id) {
                 Ok(()) => Err(error),
                 Err(other) => Err(error.context(format!("{other:#}"))),
@@ -196,8 +197,8 @@ impl Store {
         }
     }
 
-    /// Change the job `id` where it lies, as it is by then. Whether there is one. Its terms are written only where `change`
-    /// says so.
+    /// Changes the current state of the job `id` in its file; returns true if it exists. The terms are only written
+    /// if `change` says so.
     pub fn update(
         &self,
         id: &str,
@@ -232,8 +233,8 @@ impl Store {
         Ok(false)
     }
 
-    /// Take the job `id` out of the file, and what it was granted with it: another program may put one back under its id.
-    /// Whether there was one. What is left of its runs stays.
+    /// Removes the job `id` from the file together with its grants, since another program may reuse the id. Returns
+    /// true if it existed. The data of its runs is kept.
     pub fn remove(&self, id: &str) -> Result<bool> {
         if id == HEARTBEAT {
             let is_there = self.heartbeat()?.is_some();
@@ -267,7 +268,7 @@ impl Store {
         }
     }
 
-    /// Remove all that only this program keeps of the job `id`.
+    /// Removes all data that only this program stores of the job `id`.
     pub fn remove_folder(&self, id: &str) -> Result<()> {
         let folder = self.folder(id)?;
         match std::fs::remove_dir_all(&folder) {
@@ -295,7 +296,7 @@ impl Store {
         }))
     }
 
-    /// Whether there are terms of the job `id`.
+    /// True if the job `id` has stored terms.
     pub fn has_terms(&self, id: &str) -> Result<bool> {
         Ok(is_plain(id) && self.terms_path(id)?.exists())
     }
@@ -343,13 +344,13 @@ impl Store {
     }
 }
 
-/// Whether `id` can be the name of a folder and a word of a command line.
+/// True if `id` is safe as a folder name and as a command-line word.
 pub fn is_plain(id: &str) -> bool {
     let letter = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     (1..=64).contains(&id.len()) && !id.starts_with('-') && id.chars().all(letter)
 }
 
-/// What to say of a job whose id leads to no folder.
+/// Builds the error for a job whose id is not a valid folder name.
 pub fn unusable(id: &str) -> anyhow::Error {
     fail_hint(
         Exit::Config,

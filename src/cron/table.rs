@@ -1,24 +1,25 @@
-//! Our block in a crontab: the lines of one job file, between two comments that name its workspace. Pure, and on bytes:
-//! whatever else a table holds stays as it is, and what is added can be taken away again without a trace.
+//! Our block in a crontab: the lines of one job file between two comments that name its workspace. Pure, and on
+//! bytes: other content is preserved, and removing the block restores the original table.
 //!
-//! People edit crontabs. A block may have lost its end or its beginning, may be there twice, and may hold lines of theirs;
-//! so a line counts as ours only where it looks like one that we write, and all others are kept.
+//! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the
+//! user's. A line therefore only counts as ours if it looks like one that we write; all others are kept.
 
 use std::fmt::Write;
 
 const BEGIN: &str = "# >>> nanobot cron: ";
 const MADE: &str = " (made by `nanobot cron`; changes here are lost)";
-/// The table's last line had no end. We gave it one, and take it back with the block.
+/// Added if the table's last line had no line end: we add one, and remove it with the block.
 const MADE_WITH_END: &str =
     " (made by `nanobot cron`; changes here are lost; the end of the line above, too)";
 const END: &str = "# <<< nanobot cron: ";
-/// How a comment begins that may stand in a block.
+/// Prefix of the comments that a block may contain.
 pub const NOTE: &str = "# nanobot: ";
 
-/// `table` with `lines` as the block of `name`: where the block is already, else at the end. No lines, no block.
+/// Returns `table` with `lines` as the block of `name`, in its existing position or at the end. Without lines, the
+/// block is removed.
 ///
-/// Lines are those of [`super::command`], with fields before, or comments that begin with [`NOTE`]: others could not be
-/// told from those that a person put there.
+/// Lines are those of [`super::command`] preceded by time fields, or comments that begin with [`NOTE`]. Others could
+/// not be told apart from the user's own lines.
 pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     if lines.is_empty() {
         return without(table, name);
@@ -46,7 +47,7 @@ pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     out
 }
 
-/// `table` without the block of `name`.
+/// Returns `table` without the block of `name`.
 pub fn without(table: &[u8], name: &str) -> Vec<u8> {
     let Parts {
         before,
@@ -58,7 +59,7 @@ pub fn without(table: &[u8], name: &str) -> Vec<u8> {
     if block.is_some_and(|block| block.has_end) {
         match after.is_empty() {
             true => take_end(&mut out),
-            // The next block stands on that line's end now.
+            // The next block now depends on the line end that we added.
             false => inherit_end(&mut after),
         }
     }
@@ -66,14 +67,14 @@ pub fn without(table: &[u8], name: &str) -> Vec<u8> {
     out
 }
 
-/// The lines of the block of `name`; `None` where there is none.
+/// Returns the lines of the block of `name`; `None` if there is no block.
 pub fn block(table: &[u8], name: &str) -> Option<Vec<String>> {
     let lines = Parts::of(table, &encoded(name)).block?.lines;
     let text = |line: &&[u8]| String::from_utf8_lossy(line.trim_ascii_end()).into_owned();
     Some(lines.iter().map(text).collect())
 }
 
-/// What a table consists of. The block is where the first of its pieces was; what else stood in it comes after it.
+/// The parts of a table. The block goes where its first piece was; other lines inside it are moved after it.
 #[derive(Default)]
 struct Parts<'a> {
     before: Vec<&'a [u8]>,
@@ -83,7 +84,7 @@ struct Parts<'a> {
 
 #[derive(Default)]
 struct Block<'a> {
-    /// The end of the line above is ours.
+    /// True if we added the end of the line above.
     has_end: bool,
     lines: Vec<&'a [u8]>,
 }
@@ -101,7 +102,7 @@ impl<'a> Parts<'a> {
                         ..Block::default()
                     });
                     let length = length_of_block(next, name);
-                    // Without its end, it reaches only as far as there is no doubt.
+                    // A block without an end extends only over lines that are certainly ours.
                     let inner =
                         length.unwrap_or_else(|| next.iter().take_while(|l| is_ours(l)).count());
                     let (ours, theirs) = next[..inner]
@@ -119,7 +120,7 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    /// Where text goes that is none of the block's.
+    /// Returns the text to which lines outside the block are added.
     fn text(&mut self) -> &mut Vec<&'a [u8]> {
         match self.block {
             None => &mut self.before,
@@ -127,7 +128,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// An end without a beginning: the lines of ours just before it belong to it.
+    /// Handles an end without a start: our lines just before it belong to the block.
     fn take_back(&mut self) {
         let text = self.text();
         let first = text.iter().rposition(|line| !is_ours(line));
@@ -136,7 +137,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// How many lines come before the end of a block that has begun; `None` where another begins before, or the table ends.
+/// Returns the number of lines before the block's end; `None` if another block starts first, or the table ends.
 fn length_of_block(lines: &[&[u8]], name: &str) -> Option<usize> {
     let mark = lines.iter().enumerate();
     let mut marks = mark.filter_map(|(at, line)| Some((at, Mark::of(line, name)?)));
@@ -146,13 +147,13 @@ fn length_of_block(lines: &[&[u8]], name: &str) -> Option<usize> {
     }
 }
 
-/// One of our two comments.
+/// One of our two marker comments.
 enum Mark {
     Begin {
         has_end: bool,
     },
     End,
-    /// Of a block of another name.
+    /// The start of a block of another name.
     OtherBegin,
 }
 
@@ -174,7 +175,7 @@ impl Mark {
     }
 }
 
-/// Whether a line looks like one that we write into a block: it ends in `cron run ID --scheduled`, or is a note.
+/// True if a line looks like one that we write: it ends in `cron run ID --scheduled`, or is a note.
 fn is_ours(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     if line.starts_with(b"#") {
@@ -192,7 +193,7 @@ fn is_ours(line: &[u8]) -> bool {
         && words.next().is_some()
 }
 
-/// Take the end from the last line of `text`, if that is more than its end.
+/// Removes the end of the last line of `text`, unless that line is empty.
 fn take_end(text: &mut Vec<u8>) {
     if let [.., last, b'\n'] = text.as_slice()
         && *last != b'\n'
@@ -201,7 +202,7 @@ fn take_end(text: &mut Vec<u8>) {
     }
 }
 
-/// Where a block of another name begins `text`, say there that the end of the line above is ours.
+/// If another block starts `text`, records there that we added the end of the line above.
 fn inherit_end(text: &mut Vec<u8>) {
     let end = text.iter().position(|byte| *byte == b'\n');
     let line = text[..end.unwrap_or(text.len())].trim_ascii_end();
@@ -211,7 +212,7 @@ fn inherit_end(text: &mut Vec<u8>) {
     }
 }
 
-/// A name as it stands in a comment: on one line, and so that what an editor cuts off is no part of it.
+/// Encodes a name for a comment: on one line, and without trailing white space that an editor might remove.
 fn encoded(name: &str) -> String {
     if name.is_empty() {
         return "%".into();
@@ -249,7 +250,7 @@ mod tests {
         ids.iter().map(|id| line(id)).collect()
     }
 
-    /// A block as it is written.
+    /// Builds a block as it is written.
     fn text(made: &str, ids: &[&str]) -> String {
         let inner: String = lines(ids).iter().map(|line| format!("{line}\n")).collect();
         format!("{BEGIN}{NAME}{made}\n{inner}{END}{NAME}\n")
@@ -301,7 +302,7 @@ mod tests {
     fn what_people_add_stays() {
         let (begin, end) = (format!("{BEGIN}{NAME}{MADE}\n"), format!("{END}{NAME}\n"));
         let (a, b) = (line("a"), line("b"));
-        // In the block.
+        // Other lines inside the block.
         let table = format!("x\n{begin}{a}\nMAILTO=me\n#{b}\n{end}y\n");
         check(
             &table,
@@ -309,7 +310,7 @@ mod tests {
             &format!("x\n{}MAILTO=me\n#{b}\ny\n", text(MADE, &["c"])),
         );
         check(&table, &[], &format!("x\nMAILTO=me\n#{b}\ny\n"));
-        // Without its end, with a beginning too many, without its beginning.
+        // Without its end, with an extra start, without its start.
         let table = format!("x\n{begin}{a}\n{b}\ny\n{a}\n");
         check(
             &table,
@@ -321,7 +322,7 @@ mod tests {
         let table = format!("x\n{a}\n# nanobot: note\n{b}\n{end}z\n{end}");
         check(&table, &["c"], &format!("x\n{}z\n", text(MADE, &["c"])));
         check(&table, &[], "x\nz\n");
-        // At the end of the table, cut off.
+        // Truncated at the end of the table.
         check(
             &format!("x\n{begin}{a}"),
             &["c"],
@@ -333,7 +334,7 @@ mod tests {
             &[],
             &format!("x\n{BEGIN}{NAME}"),
         );
-        // An editor's line ends.
+        // Line ends changed by an editor.
         check(
             &text(MADE, &["a"]).replace('\n', " \r\n"),
             &["a"],
@@ -415,7 +416,7 @@ mod tests {
         check("", false);
     }
 
-    /// The lines that are none of ours, without their ends.
+    /// Returns the lines that are not ours, without their line ends.
     fn foreign(table: &[u8]) -> Vec<String> {
         let name = encoded(NAME);
         let lines = table.split_inclusive(|byte| *byte == b'\n');
@@ -451,7 +452,7 @@ mod tests {
             assert_eq!(block(&removed, NAME), None);
             assert_eq!(without(&removed, NAME), removed);
             assert_eq!(foreign(&removed), foreign(table));
-            // What was there before does not matter, once it is gone.
+            // The content before the removal does not matter afterwards.
             assert_eq!(without(&with_block(&removed, NAME, &lines), NAME), removed);
         });
     }

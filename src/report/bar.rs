@@ -1,7 +1,7 @@
-//! A progress bar for work that may take long. It shows how much is done and the current item, on a terminal only.
+//! A progress bar for work that may take long. It shows the completed share and the current item, on a terminal only.
 //!
-//! The crate indicatif counts, words and times it. Its draw target is the status area of the terminal, which keeps the bar
-//! below all other output and makes the text harmless.
+//! The crate indicatif counts, formats and times it. Its draw target is the status area of the terminal, which keeps
+//! the bar below all other output and neutralises escape sequences in its text.
 
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::{Painter, Row, Terminal};
@@ -11,22 +11,22 @@ use std::io;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Work that takes no longer than this gets no bar.
+/// Work that finishes within this time gets no bar.
 const SHOW_AFTER: Duration = Duration::from_millis(200);
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const REDRAWS_PER_SECOND: u8 = 10;
 const TEMPLATE: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
-/// The width of the draw target in columns. The status area cuts lines at the width of the window.
+/// The width of the draw target in columns. The status area truncates lines to the width of the window.
 const WIDTH: u16 = 200;
 
 /// Shows the progress of a job until it is dropped.
 pub struct Bar(
-    /// `None` where it would not be seen.
+    /// `None` if the bar would not be visible.
     Option<ProgressBar>,
 );
 
 impl Bar {
-    /// A job of `total` parts.
+    /// Creates a bar for `total` parts.
     pub fn new(terminal: Terminal, quiet: bool, total: usize) -> Self {
         let is_visible = terminal.err && !quiet && total > 0;
         let bar = is_visible.then(|| {
@@ -42,14 +42,14 @@ impl Bar {
         Self(bar)
     }
 
-    /// Set the current item.
+    /// Sets the current item.
     pub fn at(&self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());
         }
     }
 
-    /// Count `parts` more as done.
+    /// Adds `parts` to the completed ones.
     pub fn add(&self, parts: usize) {
         if let Some(bar) = &self.0 {
             bar.inc(parts as u64);
@@ -71,11 +71,11 @@ fn progress_bar(total: u64, line: impl TermLike + 'static) -> ProgressBar {
     ProgressBar::with_draw_target(Some(total), target).with_style(style.progress_chars("━╸─"))
 }
 
-/// A terminal of one line, which each flush passes to `show`: `None` while it is empty.
+/// A one-line terminal that passes its text to `show` at each flush; `None` if it is empty.
 struct StatusLine<S> {
     show: S,
     began: Instant,
-    /// Nothing is shown before this.
+    /// Nothing is shown before this time has passed.
     delay: Duration,
     text: Mutex<String>,
 }

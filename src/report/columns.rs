@@ -1,19 +1,19 @@
-//! Text in columns, for people and for `awk`: two spaces apart, nothing at the end of a line. Pure.
+//! Aligns text in columns for people and for `awk`: two spaces apart, without trailing spaces. Pure.
 
 use crate::sys::terminal::folded;
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 
-/// Words are not folded into fewer columns than this.
+/// Minimum columns for wrapped words.
 const NARROWEST: usize = 16;
 
-/// Where the text of a column stands.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Left,
     Right,
 }
 
-/// The rows below their heads, one line each; nothing where there is no row.
+/// Aligns the rows below their headers, one line each; empty if there are no rows.
 pub fn aligned(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
@@ -39,7 +39,7 @@ pub fn aligned(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
     all().map(line).collect()
 }
 
-/// `text` in at most so many columns of a terminal; all of it elsewhere.
+/// Truncates `text` to `width` columns of a terminal; without a terminal, returns all of it.
 pub fn clipped(text: &str, width: Option<usize>) -> String {
     match width {
         Some(width) => truncate_str(text, width, "…").into_owned(),
@@ -47,7 +47,7 @@ pub fn clipped(text: &str, width: Option<usize>) -> String {
     }
 }
 
-/// `words` behind `head`, and where a terminal has no more than `width` columns, in lines below one another.
+/// Puts `words` after `head`, wrapped and indented if a terminal has only `width` columns.
 pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
     let indent = measure_text_width(head);
     let words = match width {

@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The version of both shapes. Fields may be added within it; none changes its meaning.
+/// The version of both formats. Fields may be added within a version; their meaning never changes.
 const VERSION: u32 = 1;
 
-/// The schema of both, as it is published.
+/// The published JSON Schema of both formats.
 pub const SCHEMA: &str = include_str!("events.v1.json");
 
-/// What every line carries.
+/// The fields that every line carries.
 #[derive(Clone, Debug, Default)]
 pub struct Stamp {
     pub session: String,
@@ -24,7 +24,7 @@ pub struct Stamp {
     pub clock: Clock,
 }
 
-/// `event` as one object.
+/// Converts `event` to a JSON object.
 pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
     let (kind, rest) = match event {
         Event::User(user) => (
@@ -100,20 +100,20 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
     stamped(kind, stamp, rest)
 }
 
-/// What is known of a run besides its ending.
+/// The data of a run in addition to its ending.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub provider: String,
     pub model: String,
     pub duration: Duration,
     pub max_iterations: u32,
-    /// The answer is JSON, and part of the result as such.
+    /// True if the answer is JSON and included in the result as such.
     pub has_schema: bool,
-    /// Files that might have told the agent how to work, and were not read.
+    /// Instruction files for the agent that were found but not read.
     pub ignored: Vec<PathBuf>,
 }
 
-/// The result object: all of `json`, and the last line of `stream-json`.
+/// Builds the result object: the whole output of `json`, and the last line of `stream-json`.
 pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
     let Ending {
         cause: _,
@@ -203,7 +203,7 @@ fn tokens(usage: Usage) -> Value {
             "estimated": estimated })
 }
 
-/// To the millionth of a cent: sums of doubles end in noise.
+/// Rounds to 1e-8 dollars, because sums of floats accumulate noise.
 fn dollars(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }

@@ -1,4 +1,4 @@
-//! The event log of `NANOBOT_LOG`: what happened, a JSON line each, for those who were not there. It holds no keys.
+//! The event log of `NANOBOT_LOG`: one JSON line per event, for later analysis. It contains no secrets.
 
 use crate::event::Event;
 use crate::sys::{secret, store};
@@ -7,13 +7,13 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// A file that many runs may append to.
+/// A log file to which several runs may append.
 pub(super) struct Log {
     path: PathBuf,
     file: Option<File>,
 }
 
-/// Whether an event is written: pieces are not, what they add up to is.
+/// True if an event is logged. Pieces of text are not, since the complete text is.
 pub(super) fn takes(event: &Event<'_>) -> bool {
     !matches!(
         event,

@@ -1,16 +1,17 @@
 //! Markdown for a terminal while it streams: pieces of text in, finished rows out.
 //!
-//! Pure: the caller prints the rows and chooses the colours. A piece may end anywhere. Only text that cannot be decided yet
-//! is held back: the beginning of a line that may be a list or a rule, an unfinished word, a mark that may be closed, a table
-//! that may get a wider cell. The cost is therefore linear in the text, and nothing flickers. Line breaks of the model are
-//! kept, as chat programs do, since a row cannot wait for what follows it.
+//! Pure: the caller prints the rows and chooses the colours. A piece may end anywhere. Only undecided text is held
+//! back: the start of a line that may be a list or a rule, an unfinished word, a mark that may be closed, a table
+//! that may get a wider cell. The cost is therefore linear in the text, and nothing flickers. The model's line breaks
+//! are kept, as chat programs do, since a row cannot wait for the text after it.
 //!
-//! The renderer is our own because those of the ecosystem take whole texts: termimad would have to render the text again
-//! with each piece, and rows that are already printed could change. It also shows links as written, and drops columns that
-//! do not fit. A table is complete before it is shown, so [`table`] lets termimad fit its columns into the width.
+//! The renderer is our own because existing ones take complete texts: termimad would have to render the text again
+//! with each piece, and rows that are already printed could change. It also shows links as written, and drops columns
+//! that do not fit. A table is complete before it is shown, so [`table`] lets termimad fit its columns into the
+//! width.
 //!
-//! The input has to be harmless already: escape sequences are neutralised before marks are looked for, and colours are
-//! added after that.
+//! The input must already be harmless: escape sequences are neutralised before parsing, and colours are added
+//! afterwards.
 
 use ink::{Look, Span};
 use inline::Inline;
@@ -25,68 +26,68 @@ mod line;
 mod rows;
 mod table;
 
-/// Beginnings of lines that are longer, and not known yet, are text.
+/// Bytes after which an undecided start of a line is treated as text.
 const LIMIT: usize = 600;
-/// Rows that are used whatever stands before them.
+/// Minimum columns for text, regardless of its indentation.
 const NARROW: usize = 8;
-/// No rule is longer.
+/// Maximum columns of a horizontal rule.
 const RULE: usize = 72;
-/// What stands before a quote's lines.
+/// Prefix of the lines of a quote.
 const BAR: &str = "│ ";
-/// What stands before code.
+/// Prefix of the lines of code.
 const INDENT: &str = "  ";
 
-/// A text on its way.
+/// The state of a text that is being rendered.
 #[derive(Debug, Default)]
 pub(super) struct Markdown {
     rows: Rows,
     inline: Inline,
-    /// What the lines stand in.
+    /// The open containers.
     open: Vec<Container>,
     line: Line,
-    /// Of the line: what is not decided, or waits for its end.
+    /// The part of the line that is undecided or waits for the end of the line.
     head: String,
     table: Option<Table>,
     fence: Option<Fence>,
-    /// An empty line that will be one if something follows, in so many of the containers.
+    /// A pending empty line, shown if text follows, and the number of containers that it is in.
     blank: Option<usize>,
-    /// Something was shown.
+    /// True if something was shown.
     begun: bool,
-    /// Indentation may make code of the next line.
+    /// Tells if indentation may make code of the next line.
     codes: Codes,
 }
 
-/// Where a line is.
+/// The state of the current line.
 #[derive(Debug, Default)]
 enum Line {
-    /// What it is depends on more of it.
+    /// The kind of line is not decided yet.
     #[default]
     Beginning,
     /// Words of this look.
     Words(Look),
-    /// Code, as it is.
+    /// Verbatim code.
     Code,
-    /// All of it is needed.
+    /// A line of a table, which is needed in full.
     Row,
     Fence(Fence),
-    /// Nothing of it is shown.
+    /// A line of which nothing is shown.
     Nothing,
 }
 
-/// After what a line comes that is indented.
+/// The context of an indented line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Codes {
-    /// An empty line, or nothing.
+    /// After an empty line, or at the start: it may be code.
     #[default]
     Maybe,
-    /// Words, which it belongs to.
+    /// After words: it continues them.
     No,
-    /// Such a line.
+    /// After indented code: it is code.
     Yes,
 }
 
 impl Markdown {
-    /// The next piece, for rows of `width` columns: what is to be printed now.
+    /// Adds a piece of text; returns the output for rows of `width` columns.
     pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<Span> {
         self.rows.width = width;
         let mut rest = text;
@@ -99,7 +100,7 @@ impl Markdown {
         self.rows.ink.take()
     }
 
-    /// The text has ended, or was cut off: what is left, and the end of its row.
+    /// Ends the text, which may be truncated; returns the remaining output with a line end.
     pub(super) fn end(&mut self, width: usize) -> Vec<Span> {
         self.rows.width = width;
         let is_empty = matches!(self.line, Line::Beginning) && self.head.is_empty();
@@ -112,11 +113,11 @@ impl Markdown {
         spans
     }
 
-    /// End the row that is begun, whatever follows in it: somebody else wants to say something.
+    /// Ends the current row, even within a line, so that other output can follow.
     pub(super) fn end_row(&mut self) -> Vec<Span> {
         match self.line {
             Line::Code => {
-                // What follows of this line is set in as its beginning was.
+                // The rest of the line is indented like its start.
                 self.rows.ink.end_row();
                 self.line = Line::Beginning;
             }
@@ -148,7 +149,7 @@ impl Markdown {
             self.begin(true);
         }
         match std::mem::take(&mut self.line) {
-            // A beginning is known at the end.
+            // At the end of the text, the start of a line is decided.
             Line::Nothing | Line::Beginning => {}
             Line::Words(look) => {
                 let rows = &mut self.rows;
@@ -168,7 +169,7 @@ impl Markdown {
         }
     }
 
-    /// Look whether the line's beginning is enough.
+    /// Decides the kind of line if its start is long enough.
     fn begin(&mut self, is_over: bool) {
         let head = std::mem::take(&mut self.head);
         let seen = &head[..head.floor_char_boundary(LIMIT)];
@@ -279,7 +280,7 @@ impl Markdown {
         self.piece(text);
     }
 
-    /// A line of code, or its beginning. What stands before it is no part of it, and short; before an empty line is nothing.
+    /// Shows a line of code or its start. Its prefix is short and not part of the code; an empty line has none.
     fn code(&mut self, text: &str, is_over: bool) {
         self.line = Line::Code;
         if is_over && text.trim().is_empty() {
@@ -291,7 +292,7 @@ impl Markdown {
         self.rows.ink.add(Look::CODE, text);
     }
 
-    /// The line that opens code is complete.
+    /// Handles the complete line that opens a code block.
     fn open_fence(&mut self, line: &str, fence: Fence) {
         let label = line[fence.length..].trim();
         if fence.mark == '`' && label.contains('`') {
@@ -312,7 +313,7 @@ impl Markdown {
         if self.table.get_or_insert_default().take(line) {
             return;
         }
-        // The line before it was none of a table; this one may be the first.
+        // The previous line was not part of a table, but this one may be its first.
         self.end_table();
         let (_, after) = self.margins(self.open.len());
         self.rows.begin(after.clone(), after);
@@ -336,7 +337,7 @@ impl Markdown {
         }
     }
 
-    /// The empty line before what follows, which stands in `kept` containers.
+    /// Shows the pending empty line before text in `kept` containers.
     fn show_blank(&mut self, kept: usize) {
         self.begun = true;
         let Some(blank) = self.blank.take() else {
@@ -353,8 +354,8 @@ impl Markdown {
         self.rows.ink.end_row();
     }
 
-    /// What is written before the first row of a line that opens the containers from `kept` on, and before the others. For
-    /// what lies too deep there is no room, and it is shown less deep.
+    /// Returns the prefix of the first row of a line that opens the containers from `kept` on, and that of the
+    /// others. Containers that are nested too deeply for the width are shown less deep.
     fn margins(&self, kept: usize) -> (Vec<Span>, Vec<Span>) {
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         let mut free = self.rows.width.saturating_sub(NARROW);
@@ -411,7 +412,7 @@ mod tests {
         spans.iter().map(|span| span.text.as_str()).collect()
     }
 
-    /// `text` is shown as `expect`, wherever it is cut.
+    /// Checks that `text` is shown as `expect`, for any split into pieces.
     #[track_caller]
     fn check(text: &str, width: usize, expect: &str) {
         let whole = spans([text], width);
@@ -530,7 +531,7 @@ mod tests {
         assert_eq!(shown(&markdown.push("rds and **mo", 80)), " words and");
         assert_eq!(shown(&markdown.push("re** ", 80)), " more");
         assert_eq!(shown(&markdown.push("日本語", 80)), " 日本");
-        // What follows a resize has the new width.
+        // Text after a resize uses the new width.
         assert_eq!(shown(&markdown.push("a b c d e f", 4)), "\n語a\nb c\nd e");
         assert_eq!(shown(&markdown.end(4)), "\nf\n");
     }
@@ -575,7 +576,7 @@ mod tests {
                     if number > 0 {
                         row.clear();
                     }
-                    // Code is never broken.
+                    // Code is never wrapped.
                     row.push_str(if span.look == Look::CODE { "" } else { text });
                     let columns = letter::width_of(&row);
                     assert!(
@@ -584,7 +585,7 @@ mod tests {
                     );
                 }
             }
-            // Addresses are said once, a task's cross is a picture, and names of columns may be said often.
+            // Addresses are not repeated, a task's cross becomes a symbol, and column names may be repeated.
             if !text.contains(['[', '<', '|']) {
                 let visible = |text: &str| {
                     text.chars()

@@ -1,4 +1,4 @@
-//! What happens meanwhile, on standard error: notices everywhere; on a terminal also what goes on, as it goes on.
+//! Progress on standard error: notices everywhere, and live status on a terminal.
 
 use super::short_text::{cut, hint, refusal, took};
 use crate::event::{Event, Outcome};
@@ -11,28 +11,28 @@ use std::time::{Duration, Instant};
 mod lines;
 mod scene;
 
-/// What happens meanwhile, on standard error.
+/// Writes progress to standard error.
 pub struct Progress {
     terminal: Terminal,
     level: Level,
-    /// What was told of refusals.
+    /// Refusals that were already reported.
     refused: Vec<String>,
-    /// What a terminal shows; `None` off one, and where nothing is to be shown.
+    /// The live status of a terminal; `None` without a terminal, and if nothing is to be shown.
     scene: Option<Arc<Mutex<Scene>>>,
-    /// It stands below what is printed.
+    /// True if the live status is displayed below the output.
     begun: bool,
-    /// All of it is shown.
+    /// True if all details are shown.
     detailed: bool,
-    /// The answer is printed on the same terminal as it comes.
+    /// True if the answer is streamed to the same terminal.
     speaks: bool,
 }
 
-/// How much is told meanwhile.
+/// The amount of progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing but failures.
+    /// Only failures.
     Quiet,
-    /// Notices; on a terminal also tools and waits, in short.
+    /// Notices; on a terminal also a summary of tools and waits.
     Notices,
     /// Notices, tools and waits.
     Lines,
@@ -52,7 +52,7 @@ impl Progress {
         }
     }
 
-    /// Whether the answer is printed on the same terminal as it comes.
+    /// Sets if the answer is streamed to the same terminal.
     pub(super) fn beside_answer(&mut self, speaks: bool) {
         self.speaks = speaks;
     }
@@ -76,7 +76,7 @@ impl Progress {
         } = event
         {
             let line = refusal(&result.name, words, *grant).replace('\n', "\\n");
-            // Each kind once, however often it is tried.
+            // Each refusal is reported once, even if it is repeated.
             if !self.refused.contains(&line) {
                 self.notice(&line);
                 self.refused.push(line);
@@ -84,10 +84,10 @@ impl Progress {
         }
     }
 
-    /// On a terminal.
+    /// Updates the live status of a terminal.
     fn show(&mut self, event: &Event<'_>) {
         let view = View {
-            // Only where text is folded by us.
+            // The width only matters for text that we wrap.
             width: if self.detailed { error_width() } else { 80 },
             detailed: self.detailed,
             speaks: self.speaks,
@@ -102,7 +102,7 @@ impl Progress {
         match event {
             Event::User(user) if !user.injected => self.begin(),
             Event::Assistant { last: true, .. } => self.clear(),
-            // There may be thousands of them: the next frame shows what they have changed.
+            // There may be thousands of these events; the next frame shows their effect.
             Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. } => {}
             _ => self.terminal.refresh(),
         }
@@ -113,7 +113,7 @@ impl Progress {
         Some(scene.lock().ignore_poison())
     }
 
-    /// From now on it is shown what goes on.
+    /// Starts the live status.
     fn begin(&mut self) {
         self.begun = true;
         if let Some(scene) = self.scene.clone() {
@@ -124,7 +124,7 @@ impl Progress {
         }
     }
 
-    /// Show that `what` happens when so long has passed.
+    /// Shows that `what` happens after `wait`.
     pub(super) fn wait(&mut self, what: &'static str, wait: Duration) {
         let now = Instant::now();
         let waits = self.scene().map(|mut scene| scene.wait(what, wait, now));
@@ -133,7 +133,7 @@ impl Progress {
         }
     }
 
-    /// A line of what goes on, off a terminal, for those who want it.
+    /// Prints a line of progress without a terminal, at the level that asks for it.
     fn line(&self, event: &Event<'_>) {
         let line = match event {
             Event::ToolCall(call) => format!("  ↳ {}", hint(&call.name, &call.arguments)),
@@ -167,14 +167,14 @@ impl Progress {
         }
     }
 
-    /// Nothing goes on any more.
+    /// Removes the live status.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.begun) {
             self.terminal.show_below(None);
         }
     }
 
-    /// What all of it came to, for those who want it.
+    /// Returns a summary of the turn, if details are shown.
     pub(super) fn summary(&self) -> Option<Row> {
         let scene = self.scene().filter(|scene| scene.has_asked())?;
         self.detailed.then(|| scene.summary(Instant::now()))

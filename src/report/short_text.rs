@@ -1,12 +1,12 @@
-//! Calls, refusals, times and sizes as short texts on one line.
+//! Formats calls, refusals, times and sizes as short one-line texts.
 
 use crate::message::{Part, plain_text};
 use crate::sys::store::size_in_words;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The arguments that tell one call of a tool from another, the first of them that are there. Any other tool is told by its
-/// first text.
+/// The arguments that identify a call, per tool; the first one present is used. Calls of other tools are identified
+/// by their first text argument.
 const TELLING: &[(&str, &[&[&str]])] = &[
     ("read_file", &[&["path"]]),
     ("write_file", &[&["path"]]),
@@ -27,18 +27,18 @@ const TELLING: &[(&str, &[&[&str]])] = &[
     ("todo", &[]),
 ];
 
-/// A refusal on one line, with the flag that would have allowed it.
+/// Formats a refusal on one line, with the flag that would have allowed it.
 pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
     let mut line = format!("refused: {tool}: {}", cut(words, 300));
-    // Most refusals name the flag where they say why.
+    // Most refusals already name the flag in their reason.
     if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));
     }
-    // A name may hold a line's end, and would begin a line of its own making.
+    // A name may contain a line break, which could forge a line of output.
     line.replace(['\n', '\r'], "␊")
 }
 
-/// A call in a few words: its name and, where its first argument is text, that.
+/// Describes a call in a few words: its name, and its first argument if that is text.
 pub fn hint(name: &str, arguments: &Value) -> String {
     match arguments
         .as_object()
@@ -50,7 +50,7 @@ pub fn hint(name: &str, arguments: &Value) -> String {
     }
 }
 
-/// The first `limit` characters of `text` on one line.
+/// Returns the first `limit` characters of `text` on one line.
 pub fn cut(text: &str, limit: usize) -> String {
     let line = text.replace(['\n', '\r'], " ");
     match line.char_indices().nth(limit) {
@@ -59,7 +59,7 @@ pub fn cut(text: &str, limit: usize) -> String {
     }
 }
 
-/// A call's arguments in short: those that tell.
+/// Returns the identifying arguments of a call.
 pub(super) fn short(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
     let line = match TELLING.iter().find(|(tool, _)| *tool == name) {
@@ -75,7 +75,7 @@ pub(super) fn short(name: &str, arguments: &Value) -> String {
     first_line(line.as_deref().unwrap_or_default())
 }
 
-/// The first line that says something, and a mark where there are more.
+/// Returns the first non-blank line, with a mark if more follow.
 pub(super) fn first_line(text: &str) -> String {
     let text = text.trim();
     match text.split_once('\n') {
@@ -84,7 +84,7 @@ pub(super) fn first_line(text: &str) -> String {
     }
 }
 
-/// How much a tool gave back.
+/// Describes the size of a tool's result.
 pub(super) fn size(parts: &[Part]) -> String {
     let text = plain_text(parts);
     let others = parts.iter().filter(|part| !matches!(part, Part::Text(_)));
@@ -97,7 +97,7 @@ pub(super) fn size(parts: &[Part]) -> String {
     }
 }
 
-/// A time that is over.
+/// Formats an elapsed time.
 pub(super) fn took(duration: Duration) -> String {
     match duration.as_secs() {
         0 => format!("{} ms", duration.as_millis()),
@@ -106,7 +106,7 @@ pub(super) fn took(duration: Duration) -> String {
     }
 }
 
-/// A time that goes on, in whole seconds.
+/// Formats a running time in whole seconds.
 pub(super) fn running(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
@@ -115,7 +115,7 @@ pub(super) fn running(duration: Duration) -> String {
     }
 }
 
-/// A count with its thousands apart.
+/// Formats a count with separated thousands.
 pub(super) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
@@ -128,7 +128,7 @@ pub(super) fn grouped(count: u64) -> String {
     text
 }
 
-/// A count for a line that changes all the time.
+/// Rounds a count for a line that changes constantly.
 pub(super) fn rounded(count: u64) -> String {
     match count {
         0..1000 => count.to_string(),

@@ -1,4 +1,4 @@
-//! The answer on a terminal, as it comes: rendered, or as the model wrote it.
+//! Streams the answer to a terminal, rendered or as the model wrote it.
 
 use super::markdown::Markdown;
 use super::markdown::ink::{Look, Span};
@@ -7,21 +7,22 @@ use crate::sys::terminal::{Harmless, Page, Terminal};
 use anyhow::Result;
 use console::Style;
 
-/// The answer on a terminal, as it comes.
+/// The streamed answer on a terminal.
 pub(super) struct Stream {
     terminal: Terminal,
     page: Page,
     way: Way,
-    /// Something was printed since the last line ended.
+    /// True if the current output line is unterminated.
     open: bool,
-    /// The text of this reply was printed piece by piece.
+    /// True if the text of this reply was printed piece by piece.
     shown: bool,
 }
 
-/// How an answer is shown.
+/// The presentation of an answer.
 enum Way {
     AsWritten,
-    /// What marks are looked for in is harmless already; a character held back by the one is a part of the other's text.
+    /// Escape sequences are neutralised before rendering; a character held back by that step later joins the
+    /// renderer's input.
     Rendered(Box<Markdown>, Harmless),
 }
 
@@ -40,7 +41,7 @@ impl Stream {
         }
     }
 
-    /// Show what comes as the model wrote it.
+    /// Prints the following text as the model wrote it.
     pub(super) fn as_written(&mut self) {
         self.way = Way::AsWritten;
     }
@@ -59,7 +60,7 @@ impl Stream {
         }
     }
 
-    /// End what was said so far, on a line of its own.
+    /// Ends the text so far with a line break.
     pub(super) fn end_line(&mut self) -> Result<()> {
         let is_open = std::mem::take(&mut self.open);
         match &mut self.way {
@@ -79,7 +80,7 @@ impl Stream {
         self.page.flush()
     }
 
-    /// End the row that something was printed in; what is said may go on in the next one.
+    /// Ends the current row; the text may continue in the next one.
     pub(super) fn make_way(&mut self) -> Result<()> {
         match &mut self.way {
             Way::AsWritten if self.open => self.end_line(),
@@ -110,7 +111,7 @@ impl Stream {
     }
 }
 
-/// Columns, where nobody says how many there are.
+/// Columns, if the width is unknown.
 const WIDTH: usize = 80;
 
 fn paint(page: &mut Page, spans: &[Span]) -> Result<()> {
@@ -123,7 +124,7 @@ fn paint(page: &mut Page, spans: &[Span]) -> Result<()> {
     Ok(())
 }
 
-/// The colours of a look, which the terminal's own scheme fills in.
+/// Returns the style of a look, in colours of the terminal's own scheme.
 fn style(look: Look) -> Style {
     let Look {
         bold,

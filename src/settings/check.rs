@@ -1,4 +1,5 @@
-//! Everything that can be said against a config: what is wrong, what is unknown, what has no effect.
+//! Checks a whole config: errors, unknown keys, and keys that have no effect. Unlike `resolve`, it also covers parts
+//! that the run does not use.
 
 use super::expand::refers;
 use super::file::{Config, KeyPath};
@@ -12,24 +13,24 @@ use serde_json::Value;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 
-/// Something about the config that its owner may want to know.
+/// A finding about the config, to be reported to the user.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     pub weight: Weight,
-    /// The message, which begins with the place it is about.
+    /// The message, which starts with the location it refers to.
     pub text: String,
-    /// Byte of the file, to sort by; what concerns no place comes last.
+    /// Byte offset in the file, used for sorting; findings without a location come last.
     at: usize,
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// It stops a run that needs it.
+    /// Stops every run that uses the value.
     Error,
-    /// It probably is not what was meant.
+    /// Probably a mistake.
     Warning,
-    /// It has no effect here.
+    /// Has no effect in this program.
     Note,
 }
 
@@ -57,7 +58,8 @@ pub fn findings(config: &Config, env: &Env, paths: &Paths) -> Vec<Finding> {
     checker.strays();
     checker.permissions();
     let mut found = checker.found;
-    // What stops a run and is no key of the file, such as a limit in a variable of its own.
+    // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
+    // variable.
     if let Err(error) = Settings::resolve(config, env, &Overrides::default(), paths) {
         let text = format!("{error:#}");
         if !found.iter().any(|finding| finding.text == text) {
@@ -155,7 +157,7 @@ impl Checker<'_> {
         self.push(Weight::Warning, path, &words);
     }
 
-    /// A top-level key of a newer release.
+    /// Reports a top-level key that nanobot 0.1.4 does not know.
     fn new_top(&mut self, path: &[String]) {
         let [name] = path else {
             return;
@@ -195,7 +197,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A key in a file that others can read is no secret.
+    /// Warns about API keys in a config file that other users can read.
     fn permissions(&mut self) {
         let Ok(metadata) = self.config.path().metadata() else {
             return;
@@ -240,7 +242,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a secret stands in `value` itself, and not as a reference to a variable.
+/// True if `value` contains a literal secret instead of a reference to an environment variable.
 fn holds_key(path: &mut KeyPath, value: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(name, member)| {

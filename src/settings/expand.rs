@@ -1,13 +1,13 @@
-//! `${VARIABLE}` inside the config's strings. `$${` stands for a plain `${`.
+//! Expands `${VARIABLE}` references in the config's strings. `$${` is an escaped, literal `${`.
 
 use crate::sys::env::Env;
 use serde_json::Value;
 
-/// The name of a variable that is not set, or is empty.
+/// The name of an environment variable that is unset or empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Missing(pub String);
 
-/// `text` with each `${NAME}` replaced. What is no name between the braces stays as it is.
+/// Replaces each `${NAME}` in `text`. Braces that do not contain a valid name are left unchanged.
 pub fn expand(text: &str, env: &Env) -> Result<String, Missing> {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -29,7 +29,7 @@ pub fn expand(text: &str, env: &Env) -> Result<String, Missing> {
     Ok(expanded)
 }
 
-/// As [`expand`], for every string inside `value`.
+/// Applies [`expand`] to every string inside `value`.
 pub fn expand_all(value: &Value, env: &Env) -> Result<Value, Missing> {
     Ok(match value {
         Value::String(text) => Value::String(expand(text, env)?),
@@ -49,7 +49,7 @@ pub fn expand_all(value: &Value, env: &Env) -> Result<Value, Missing> {
     })
 }
 
-/// Whether `text` refers to a variable, so that it holds no key itself.
+/// True if `text` refers to an environment variable, and so contains no secret itself.
 pub fn refers(text: &str) -> bool {
     text.match_indices("${").any(|(at, _)| {
         let escaped = text[..at].ends_with('$');
@@ -57,7 +57,7 @@ pub fn refers(text: &str) -> bool {
     })
 }
 
-/// Whether `name` can name a variable.
+/// True if `name` is a valid name for an environment variable.
 pub fn is_name(name: &str) -> bool {
     let mut letters = name.bytes();
     letters
@@ -66,7 +66,7 @@ pub fn is_name(name: &str) -> bool {
         && letters.all(|letter| letter == b'_' || letter.is_ascii_alphanumeric())
 }
 
-/// The name in a reference at the start of `text`, and what follows.
+/// Parses the reference at the start of `text`; returns its name and the text that follows.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let (name, after) = text.strip_prefix("${")?.split_once('}')?;
     is_name(name).then_some((name, after))

@@ -1,8 +1,8 @@
-//! The config file as written: its text, its values under their present names, and where each one stands.
+//! The config file: its text, its values under current key names, and the position of each value.
 //!
-//! JSON with comments, trailing commas and a byte order mark, and nothing else beyond JSON. Names are turned into the
-//! table's spelling on reading, older places into present ones; the text itself is only ever changed value by value,
-//! so comments, order and unknown keys survive.
+//! The format is JSON with comments, trailing commas and an optional byte order mark, and no other extension. Reading
+//! converts key names to the table's spelling and moves values from obsolete keys to current ones. The text itself is
+//! only edited value by value, so comments, order and unknown keys survive.
 
 use super::keys::{Branch, MOVED};
 use crate::error::{Exit, fail, fail_hint};
@@ -19,42 +19,45 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// A config of more bytes is no config: the largest that the Python program writes has some 10 KB.
+/// Maximum size of a config file in bytes. The largest that the Python program writes is about 10 KB.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Names from the top of the config, in the table's spelling.
+/// Key names from the top of the config, in the table's spelling.
 pub type KeyPath = Vec<String>;
 
 /// The config file.
 #[derive(Clone, Debug)]
 pub struct Config {
     path: PathBuf,
-    /// `None` where there is no file.
+    /// `None` if the file does not exist.
     text: Option<String>,
     value: Value,
-    /// The byte at which each value starts.
+    /// The byte offset at which each value starts.
     places: BTreeMap<KeyPath, usize>,
     remarks: Vec<Remark>,
 }
 
-/// Something about the way a key is written that a person may want to know.
+/// A remark about how a key is written, to be reported to the user.
 #[derive(Clone, Debug)]
 pub struct Remark {
-    /// Byte in the text.
+    /// Byte offset in the text.
     pub at: usize,
     pub text: String,
 }
 
 impl Config {
-    /// The value at a dotted path of the file itself. `null` counts as absent.
+    /// Returns the value at a dotted path in the file. `null` counts as absent.
     pub fn get_path(&self, path: &str) -> Option<&Value> {
         let path: Vec<&str> = path.split('.').collect();
         find(self.value(), &path).filter(|value| !value.is_null())
     }
 
-    /// Read the file; a missing one is an empty config. Fails with 78 when it is no config, and with 74 when it
-    /// cannot be read. A named pipe is none: it would keep every command waiting, and a TAB. One that our caller has opened,
-    /// as `/dev/stdin` or by `<(…)`, is read to its end.
+    /// Reads the file; a missing file is an empty config.
+    ///
+    /// # Errors
+    /// Status 78 if the content is not a valid config, 74 if it cannot be read. A named pipe is rejected, because it
+    /// would block every command and shell completion. A descriptor opened by our caller, such as `/dev/stdin` or
+    /// `<(…)`, is read to its end.
     pub fn load(path: &Path) -> Result<Self> {
         let is_opened = path.starts_with("/dev") || path.starts_with("/proc");
         let opened = match is_opened {
@@ -71,7 +74,7 @@ impl Config {
             let cause = format!("config `{}` is no regular file", path.display());
             return Err(fail(Exit::Config, cause));
         }
-        // Room for the usual config, and for the end of it to be seen.
+        // Enough for a typical config and for the read that detects the end of the file.
         let mut bytes = Vec::with_capacity(8 << 10);
         file.take(MAX_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -90,7 +93,7 @@ impl Config {
         Self::parse(path, &text)
     }
 
-    /// What a config without a file says: nothing.
+    /// Returns the empty config of a missing file.
     pub fn missing(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -101,7 +104,7 @@ impl Config {
         }
     }
 
-    /// The config that `text` holds; `path` is for messages. An empty text is an empty config, as `/dev/null` is.
+    /// Parses `text`; `path` is used in messages. An empty text, such as that of `/dev/null`, is an empty config.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let broken = |at: usize, words: &str| {
@@ -136,32 +139,32 @@ impl Config {
         Ok(config)
     }
 
-    /// The file's place.
+    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is a file.
+    /// True if the file exists.
     pub fn exists(&self) -> bool {
         self.text.is_some()
     }
 
-    /// The file's text, without a byte order mark; empty where there is no file.
+    /// The file's text without a byte order mark; empty if there is no file.
     pub fn text(&self) -> &str {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// All values under their present names.
+    /// All values under their current key names.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// What is to be said about how keys are written.
+    /// Remarks about how keys are written.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// The byte at which the value of `path`, or of the nearest object above it, starts.
+    /// Returns the byte offset of the value at `path`, or of its nearest enclosing object.
     pub fn offset(&self, path: &[String]) -> Option<usize> {
         (1..=path.len())
             .rev()
@@ -169,26 +172,27 @@ impl Config {
             .copied()
     }
 
-    /// `FILE:LINE:COLUMN` of a byte of the text.
+    /// Formats a byte offset as `FILE:LINE:COLUMN`.
     pub fn place(&self, offset: usize) -> String {
         let (line, column) = position(self.text(), offset);
         format!("{}:{line}:{column}", self.path.display())
     }
 
-    /// Write `value` at `path`, whatever spelling the file uses there. Comments and all else stay.
+    /// Writes `value` at `path` in the spelling that the file already uses. Comments and all other text are
+    /// preserved.
     pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
         self.edit(path, Some(value))
     }
 
-    /// Take the value at `path` out of the text, in every spelling. False when there was none.
+    /// Removes the value at `path` in every spelling. Returns false if there was none.
     pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
         let before = self.text.clone();
         self.edit(path, None)?;
         Ok(self.text != before)
     }
 
-    /// Write the text to the file, readable by its owner only. A device or a pipe, such as `/dev/null`, is never
-    /// replaced by a file.
+    /// Writes the text to the file, readable by its owner only. A device or a pipe, such as `/dev/null`, is never
+    /// replaced by a regular file.
     pub fn save(&self) -> Result<()> {
         let special = self
             .path
@@ -230,7 +234,7 @@ impl Config {
         Ok(())
     }
 
-    /// Bring values from where older releases kept them to where they are now.
+    /// Moves values from the keys of older releases to the current ones.
     fn move_old_keys(&mut self) {
         for (old, new) in MOVED {
             let from: KeyPath = old.split('.').map(str::to_owned).collect();
@@ -255,7 +259,7 @@ impl Config {
     }
 }
 
-/// Turns the parsed text into values, spelled and placed.
+/// Converts the parsed text to values, with key names in the table's spelling and the position of each value.
 struct Reader<'c, F> {
     config: &'c mut Config,
     broken: &'c F,
@@ -342,13 +346,13 @@ impl<F: Fn(usize, &str) -> anyhow::Error> Reader<'_, F> {
     }
 }
 
-/// The value at `path`.
+/// Returns the value at `path`.
 pub fn find<'v>(value: &'v Value, path: &[impl AsRef<str>]) -> Option<&'v Value> {
     path.iter()
         .try_fold(value, |inner, name| inner.get(name.as_ref()))
 }
 
-/// Put `new` at `path`, making the objects on the way; what stands in the way and is no object gives way.
+/// Stores `new` at `path` and creates the objects on the way. A value on the way that is not an object is replaced.
 pub fn place_in(value: &mut Value, path: &[String], new: Value) {
     let Some((name, rest)) = path.split_first() else {
         *value = new;
@@ -372,7 +376,7 @@ fn take(value: &mut Value, path: &[String]) -> Option<Value> {
     holder.as_object_mut()?.shift_remove(last)
 }
 
-/// The members of `object` that spell `name`, the one in use last.
+/// Returns the members of `object` that spell `name`, with the effective one last.
 fn members(object: &CstObject, branch: Option<Branch>, name: &str) -> Vec<CstObjectProp> {
     let mut found: Vec<(bool, CstObjectProp)> = object
         .properties()
@@ -443,7 +447,7 @@ fn input(value: &Value) -> CstInputValue {
     }
 }
 
-/// The parser's own defaults accept nearly JSON5, which no other reader of this file does.
+/// Sets strict options: the parser's defaults accept nearly JSON5, which no other reader of this file supports.
 fn strictness() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
@@ -459,7 +463,7 @@ fn strictness() -> ParseOptions {
     }
 }
 
-/// Line and column, in characters, of the byte at `offset`; both count from 1.
+/// Line and column of the byte at `offset`, both counted from 1; the column counts characters.
 fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,4 +1,4 @@
-//! The hosts that a config names: whoever writes an address there means it to be reached.
+//! Collects the hosts named in the config. An address in the config is an explicit permission to reach its host.
 
 use super::file::Config;
 use super::secrets::is_secret;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use url::Url;
 
-/// The hosts of all addresses in `config` but those that are secret.
+/// Returns the hosts of all addresses in `config`, except addresses that are secret.
 pub(super) fn named(config: &Config) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(config.value(), &mut Vec::new(), &mut found);

@@ -1,8 +1,9 @@
-//! Every key of the config, in one flat table: path, type, default, meaning, and whether this program uses it.
+//! The table of config keys: path, type, default, description, and whether this program uses the key.
 //!
-//! Types, defaults, names of variables, the schema, `config check`, `get` and `set` are all read from here. A `*` in
-//! a path stands for a name that the user chooses. Rows of one object stand together, so that a [`Branch`] can be a
-//! slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then ours.
+//! Types, defaults, environment variables, the JSON Schema and `config check`, `get` and `set` are all derived from
+//! it. A `*` in a path stands for a name that the user chooses. Rows of one object are adjacent, so a [`Branch`] can
+//! be a slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
+//! own.
 
 use super::kind::Kind;
 use super::kind::Kind::{Any, Bool, Map, Number, OneOf, Secret, Secrets, Text, Texts, Whole};
@@ -11,33 +12,33 @@ use serde_json::Value;
 /// A key of the config.
 #[derive(Debug)]
 pub struct Key {
-    /// Names from the top, joined by dots, in camelCase.
+    /// Key names from the top, joined by dots, in camelCase.
     pub path: &'static str,
     pub kind: Kind,
-    /// The default as JSON; `null` where there is none.
+    /// The default as JSON; `null` if there is none.
     pub default: &'static str,
     pub stage: Stage,
-    /// One line for people.
+    /// A one-line description for users.
     pub doc: &'static str,
 }
 
 impl Key {
-    /// The default as a value.
+    /// Parses the default.
     pub fn default_value(&self) -> Value {
         serde_json::from_str(self.default).expect("a test reads every default of the table")
     }
 }
 
-/// What this program does with a key.
+/// The degree to which this program supports a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Used.
     Used,
-    /// Used, and `onboard` writes it out.
+    /// Used, and written to the file by `onboard`.
     Written,
-    /// Understood; it belongs to a part that this release does not have.
+    /// Accepted, but belongs to a feature that this release does not have.
     Later,
-    /// Accepted because other releases write it; it has no meaning here.
+    /// Accepted because other releases write it; it has no effect here.
     Ignored,
 }
 
@@ -59,21 +60,21 @@ const fn key(
 
 use Stage::{Ignored, Later, Used, Written};
 
-/// A count with no sensible upper bound of its own.
+/// A count without a natural upper bound.
 const COUNT: Kind = Whole(0, i64::MAX);
-/// Tokens of one answer; 0 would ask for nothing, and no model has ten million.
+/// Tokens of one answer: at least 1, and more than any model can produce at most.
 const TOKENS: Kind = Whole(1, 10_000_000);
 const PORT: Kind = Whole(1, 65_535);
 const SIZE: Kind = Whole(1, i64::MAX);
-/// Seconds, up to a day.
+/// Seconds, at most one day.
 const SECONDS: Kind = Whole(1, 86_400);
-/// An amount of money.
+/// An amount in US dollars.
 const DOLLARS: Kind = Number(0.0, 1e9);
 const GROUP: Kind = OneOf(&["mention", "open", "allowlist"]);
 
-// One row a line is what makes it a table.
+// One row per line keeps the table readable.
 #[rustfmt::skip]
-/// The table.
+/// All keys of the config.
 pub const KEYS: &[Key] = &[
     key("agents.defaults.workspace", Text, r#""~/.nanobot/workspace""#, Written, "the agent's own directory: notes, memory, skills, sessions"),
     key("agents.defaults.directory", OneOf(&["cwd", "workspace"]), r#""cwd""#, Used, "where the work is: the current directory, or the workspace"),
@@ -315,7 +316,7 @@ pub const KEYS: &[Key] = &[
     key("tools.mcpServers.*.sandbox", OneOf(&["auto", "off"]), r#""auto""#, Used, "off: it may do all that you may"),
 ];
 
-/// Where a key used to be, and where it is now.
+/// Obsolete keys and their replacements, as `(old, new)`.
 pub const MOVED: &[(&str, &str)] = &[
     (
         "agents.defaults.maxIterations",
@@ -334,19 +335,19 @@ pub const MOVED: &[(&str, &str)] = &[
     ("channels.matrix.e2eeEnabled", "channels.matrix.e2EeEnabled"),
 ];
 
-/// The top-level keys that nanobot 0.1.4 knows. It refuses the whole file when there is another.
+/// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
 pub const OLD_TOP: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
 
-/// A place in the tree that the table spells out: a key, or the object above some.
+/// A node in the tree of keys: a key, or an object that contains keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Branch {
     rows: &'static [Key],
-    /// Where in each row's path the names below this place start.
+    /// Offset in each row's path at which the names below this node start.
     start: usize,
 }
 
 impl Branch {
-    /// The whole table.
+    /// Returns the root of the table.
     pub fn root() -> Self {
         Self {
             rows: KEYS,
@@ -354,7 +355,7 @@ impl Branch {
         }
     }
 
-    /// The place that `path` leads to. Below a key that holds a map, it is that key's own place.
+    /// Returns the node at `path`. A path below a key that holds a map leads to that key's own node.
     pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
         let mut here = Self::root();
         for name in path {
@@ -370,7 +371,7 @@ impl Branch {
         Some(here)
     }
 
-    /// The type of the value at `path`; `None` where the table knows none, or has an object of keys.
+    /// Returns the type of the value at `path`; `None` if the table has no such key or an object of keys.
     pub fn kind_at(path: &[impl AsRef<str>]) -> Option<Kind> {
         let key = Self::at(path)?.key()?;
         let below = path.len() > key.path.split('.').count();
@@ -381,7 +382,8 @@ impl Branch {
         })
     }
 
-    /// `written`, names joined by dots in any spelling and of any age, as the table has it; `None` for no key of it.
+    /// Converts `written`, a dotted path in any spelling and possibly obsolete, to the table's path; `None` if the
+    /// table has no such key.
     pub fn path_of(written: &str) -> Option<Vec<String>> {
         let mut path: Vec<String> = Vec::new();
         let mut here = Some(Self::root());
@@ -403,23 +405,23 @@ impl Branch {
         Some(new.split('.').map(str::to_owned).collect())
     }
 
-    /// The key at this place, if it is one.
+    /// Returns the key at this node, if the node is a key.
     pub fn key(self) -> Option<&'static Key> {
         let first = self.rows.first()?;
         (self.start > first.path.len()).then_some(first)
     }
 
-    /// All keys at and below this place.
+    /// All keys at and below this node.
     pub fn keys(self) -> &'static [Key] {
         self.rows
     }
 
-    /// What lies below under `name`, spelled as in the table.
+    /// Returns the child node called `name`, which must be in the table's spelling.
     pub fn child(self, name: &str) -> Option<Self> {
         self.exactly(name).or_else(|| self.exactly("*"))
     }
 
-    /// The names below, each once; `*` where the user chooses them.
+    /// Returns the names of the children without duplicates; `*` if the user chooses them.
     pub fn names(self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
         for row in self.rows {
@@ -432,13 +434,13 @@ impl Branch {
         names
     }
 
-    /// `written` as the table spells it: names are accepted in camelCase and in snake_case.
+    /// Converts `written` to the table's spelling; camelCase and snake_case are accepted.
     pub fn canonical(self, written: &str) -> String {
         if self.exactly(written).is_some() {
             return written.to_owned();
         }
         let camel = camel_case(written);
-        // Users choose the names of MCP servers and headers, but a provider's name is a word of the config.
+        // Names of MCP servers and headers are the user's own and stay as written; provider names are fixed keys.
         let provider = self.rows.first().is_some_and(|row| {
             self.name_in(row) == Some("*") && row.path[..self.start] == *"providers."
         });
@@ -448,7 +450,7 @@ impl Branch {
         written.to_owned()
     }
 
-    /// Whether a key was once named `name` here.
+    /// True if `name` is an obsolete key at this node.
     fn moved(self, name: &str) -> bool {
         let above = self.rows.first().and_then(|row| row.path.get(..self.start));
         MOVED
@@ -457,7 +459,7 @@ impl Branch {
     }
 
     fn exactly(self, name: &str) -> Option<Self> {
-        // The table is walked for every key of every config: compared without being taken apart.
+        // The table is scanned for every key of every config, so paths are compared without splitting them.
         let is_named = |row: &&Key| {
             let rest = row.path.get(self.start..);
             let rest = rest.and_then(|rest| rest.strip_prefix(name));
@@ -476,7 +478,7 @@ impl Branch {
     }
 }
 
-/// `max_tokens` as `maxTokens`. What has no underscore stays as it is.
+/// Converts `max_tokens` to `maxTokens`. A name without underscores is unchanged.
 pub fn camel_case(name: &str) -> String {
     let mut words = name.split('_').filter(|word| !word.is_empty());
     let mut camel = words.next().unwrap_or_default().to_owned();
@@ -488,7 +490,7 @@ pub fn camel_case(name: &str) -> String {
     camel
 }
 
-/// `openaiCodex` as `openai_codex`, the form in which providers are named in values.
+/// Converts `openaiCodex` to `openai_codex`, the form of provider names in values.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 2);
     for letter in name.chars() {
@@ -504,7 +506,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// The name among `known` that `name` was probably meant to be.
+/// Returns the name among `known` that `name` is most likely a misspelling of.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

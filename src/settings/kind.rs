@@ -1,32 +1,33 @@
-//! The types that a key of the config can have: what is accepted for each, and how a mistake is named.
+//! The types of config keys: the values that each accepts, and the words that describe a mismatch.
 
 use serde_json::{Map, Number, Value, json};
 
-/// A type.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Text,
-    /// Text that is never shown.
+    /// Text that is never displayed.
     Secret,
-    /// A whole number, both bounds included.
+    /// A whole number within inclusive bounds.
     Whole(i64, i64),
-    /// A number, both bounds included.
+    /// A number within inclusive bounds.
     Number(f64, f64),
     Bool,
-    /// A list of text.
+    /// A list of strings.
     Texts,
-    /// An object whose values are text.
+    /// An object whose values are strings.
     Map,
-    /// As `Map`, and its values are never shown.
+    /// Like `Map`, but the values are never displayed.
     Secrets,
     OneOf(&'static [&'static str]),
     Any,
 }
 
 impl Kind {
-    /// `value` in the type's own form; `None` when it is not of the type.
+    /// Converts `value` to the type's canonical form; `None` if it does not match the type.
     ///
-    /// Numbers and truths may be written as text, as the Python program accepts them and as variables have to.
+    /// Numbers and booleans may be written as strings: the Python program accepts that, and environment variables
+    /// require it.
     pub fn accept(self, value: &Value) -> Option<Value> {
         match self {
             Self::Text | Self::Secret => value.is_string().then(|| value.clone()),
@@ -56,7 +57,7 @@ impl Kind {
         }
     }
 
-    /// What `text`, from a variable or from the command line, stands for. Whether it is of the type, `accept` says.
+    /// Parses `text` from an environment variable or the command line. `accept` then checks it against the type.
     pub fn read(self, text: &str) -> Value {
         let compound = matches!(self, Self::Texts | Self::Map | Self::Secrets | Self::Any);
         match serde_json::from_str(text) {
@@ -65,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The type in words, to follow "expected".
+    /// Describes the type, to follow "expected".
     pub fn expected(self) -> String {
         match self {
             Self::Text | Self::Secret => "text".into(),
@@ -80,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// `value` in words, to follow "is". Text is shown only where it can be no secret.
+    /// Describes `value`, to follow "is". Text is only quoted if it cannot be a secret.
     pub fn found(self, value: &Value) -> String {
         match (self, value) {
             (_, Value::Number(number)) => number.to_string(),
@@ -93,12 +94,12 @@ impl Kind {
         }
     }
 
-    /// Whether values of this type are masked.
+    /// True if values of this type are masked.
     pub fn is_secret(self) -> bool {
         matches!(self, Self::Secret | Self::Secrets)
     }
 
-    /// The type as JSON Schema. `null` stands for "not set" everywhere.
+    /// Returns the type as JSON Schema. `null` means "not set" for every type.
     pub fn schema(self) -> Map<String, Value> {
         let shape = match self {
             Self::Text | Self::Secret => json!({"type": ["string", "null"]}),
@@ -128,7 +129,7 @@ impl Kind {
     }
 }
 
-/// The type of a JSON value in words.
+/// Returns the name of a JSON value's type.
 pub fn name_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -155,7 +156,7 @@ fn whole(value: &Value) -> Option<i64> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    // `8192.0` is a whole number too; beyond 2^53 a float no longer says which one.
+    // `8192.0` counts as a whole number. From 2^53 on, a float no longer identifies a single integer.
     written.or_else(|| {
         let float = number(value)?;
         (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)

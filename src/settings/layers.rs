@@ -1,7 +1,9 @@
-//! The file with the variables laid over it, read key by key: found, expanded, checked against its type.
+//! The config file with environment variables applied on top; each value is looked up, expanded and type-checked on
+//! demand.
 //!
-//! A variable `NANOBOT_A__B` names a key in any case, in camelCase or snake_case; what has parts is JSON. It is stronger
-//! than the file. The Python program does it the other way round, but there a variable can only fill gaps.
+//! A variable `NANOBOT_A__B` names a key in any case, in camelCase or snake_case; objects and lists are given as
+//! JSON. Variables take precedence over the file. In the Python program the file takes precedence, and variables only
+//! fill gaps.
 
 use super::expand::{Missing, expand_all};
 use super::file::{Config, KeyPath, find, place_in};
@@ -14,17 +16,17 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What the names of all our variables begin with.
+/// Prefix of all our environment variables.
 const PREFIX: &str = "NANOBOT_";
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The flag, as typed.
+    /// The flag as typed.
     Flag(&'static str),
-    /// The variable's name.
+    /// The name of the environment variable.
     Variable(String),
-    /// `FILE:LINE:COLUMN`.
+    /// The position as `FILE:LINE:COLUMN`.
     File(String),
     Default,
 }
@@ -40,27 +42,27 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The file and the variables, as one.
+/// The file merged with the environment variables.
 #[derive(Debug)]
 pub struct Layers<'a> {
     config: &'a Config,
     env: &'a Env,
     value: Value,
-    /// Which variable set which value.
+    /// The variable that set each value.
     variables: BTreeMap<KeyPath, String>,
     strays: Vec<Stray>,
 }
 
-/// A variable that looks like one of the config's and names no key.
+/// An environment variable that looks like a config variable but matches no key.
 #[derive(Debug)]
 pub struct Stray {
     pub variable: String,
-    /// The key that was probably meant.
+    /// The key that was probably intended.
     pub nearest: Option<String>,
 }
 
 impl<'a> Layers<'a> {
-    /// Lay the variables in `env` over `config`.
+    /// Applies the variables in `env` on top of `config`.
     pub fn new(config: &'a Config, env: &'a Env) -> Self {
         let mut layers = Self {
             config,
@@ -74,7 +76,7 @@ impl<'a> Layers<'a> {
             .filter(|(_, text)| !text.is_empty())
             .filter_map(|(name, text)| Some((names_in(name)?, name, text)))
             .collect();
-        // The more a variable says about where it belongs, the stronger it is.
+        // More specific variables take precedence, so they are applied last.
         named.sort_by_key(|(path, _, _)| path.len());
         for (path, variable, text) in named {
             layers.lay(&path, variable, text);
@@ -82,27 +84,30 @@ impl<'a> Layers<'a> {
         layers
     }
 
-    /// All values, unexpanded and unchecked.
+    /// All values, neither expanded nor checked.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The environment that `${VARIABLE}` refers to.
+    /// The environment used to expand `${VARIABLE}`.
     pub fn env(&self) -> &'a Env {
         self.env
     }
 
-    /// Variables that name no key.
+    /// Variables that match no key.
     pub fn strays(&self) -> &[Stray] {
         &self.strays
     }
 
-    /// The variables that set something, some perhaps more than once.
+    /// Names of the variables that set values; a name may repeat.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.values().map(String::as_str)
     }
 
-    /// The value at `path`, expanded and of its key's type; `None` when it is absent or null. Fails with 78.
+    /// Reads the value at `path`, expanded and type-checked; `None` if it is absent or null.
+    ///
+    /// # Errors
+    /// Status 78 if a referenced variable is missing or the type does not match.
     pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
         let path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
         let mut value = &self.value;
@@ -125,7 +130,7 @@ impl<'a> Layers<'a> {
         self.typed(&path, value, kind).map(Some)
     }
 
-    /// `value`, which stands at `path`, expanded and as `kind`.
+    /// Expands `value`, found at `path`, and converts it to `kind`.
     pub fn typed(&self, path: &[String], value: &Value, kind: Kind) -> Result<Value> {
         let value = expand_all(value, self.env).map_err(|Missing(variable)| {
             fail_hint(
@@ -142,7 +147,7 @@ impl<'a> Layers<'a> {
             .ok_or_else(|| self.mismatch(path, &kind.found(&value), &kind.expected()))
     }
 
-    /// The names of the members at `path`.
+    /// Returns the names of the members at `path`.
     pub fn names(&self, path: &[&str]) -> Vec<String> {
         find(&self.value, path)
             .and_then(Value::as_object)
@@ -150,7 +155,7 @@ impl<'a> Layers<'a> {
             .unwrap_or_default()
     }
 
-    /// Where the value at `path` comes from.
+    /// Returns the source of the value at `path`.
     pub fn origin(&self, path: &[String]) -> Origin {
         if let Some(variable) = (1..=path.len())
             .rev()
@@ -165,7 +170,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The failure that the value at `path` is `found` where something else was `expected`.
+    /// Builds the error for a value at `path` that is `found` instead of `expected`.
     pub fn mismatch(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
         let cause = format!(
             "{}`{}` is {found}, expected {expected}",
@@ -175,7 +180,7 @@ impl<'a> Layers<'a> {
         fail(Exit::Config, cause)
     }
 
-    /// What stands before a message about `path`: its place in the file, or its variable.
+    /// Returns the prefix of a message about `path`: its position in the file, or its variable.
     fn before(&self, path: &[String]) -> String {
         match self.origin(path) {
             Origin::Variable(name) => format!("{name}: "),
@@ -188,7 +193,7 @@ impl<'a> Layers<'a> {
         match self.locate(written) {
             Ok(path) => {
                 let value = Branch::kind_at(&path).unwrap_or(Kind::Any).read(text);
-                // A single word with plain text, as in NANOBOT_SESSION=work, belongs to something else.
+                // A one-part name with plain text, such as NANOBOT_SESSION=work, is not a config variable.
                 if written.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
                     self.put(path, value, variable);
                 }
@@ -201,7 +206,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Store a value and remember the variable; an object is stored member by member, so that others stay.
+    /// Stores a value and records its variable. An object is stored member by member, to keep its other members.
     fn put(&mut self, path: KeyPath, value: Value, variable: &str) {
         match (value, Branch::at(&path)) {
             (Value::Object(members), Some(here)) if here.key().is_none() => {
@@ -218,7 +223,7 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The path that the parts of a variable's name mean; else the key that was probably meant.
+    /// Resolves the parts of a variable's name to a path; the error is the key that was probably intended.
     fn locate(&self, written: &[&str]) -> Result<KeyPath, Option<String>> {
         if let Some((_, new)) = MOVED.iter().find(|(old, _)| alike(old, &written.join("."))) {
             return Ok(new.split('.').map(str::to_owned).collect());
@@ -257,21 +262,21 @@ impl<'a> Layers<'a> {
         Ok(path)
     }
 
-    /// A name that the user chose: as the file has it, else as it is spelled in the variable.
+    /// Returns a user-chosen name as spelled in the file, or else as spelled in the variable.
     fn chosen_name(&self, above: &[String], part: &str) -> String {
         let present = find(&self.value, above)
             .and_then(Value::as_object)
             .and_then(|members| members.keys().find(|name| alike(name, part)));
         match present {
             Some(name) => name.clone(),
-            // Providers are words of the config; servers are looked up by the very letters.
+            // Provider names are fixed keys; server names are matched exactly.
             None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
             None => part.to_owned(),
         }
     }
 }
 
-/// The parts of a variable's name, when it is one of ours.
+/// Splits a variable's name into its parts, if it has our prefix.
 fn names_in(variable: &str) -> Option<Vec<&str>> {
     let (prefix, rest) = variable.split_at_checked(PREFIX.len())?;
     let parts: Vec<&str> = rest.split("__").collect();
@@ -279,7 +284,7 @@ fn names_in(variable: &str) -> Option<Vec<&str>> {
         .then_some(parts)
 }
 
-/// Whether two names differ in case and underscores only.
+/// True if two names differ only in case and underscores.
 fn alike(a: &str, b: &str) -> bool {
     let letters = |name: &str| -> String {
         name.chars()

@@ -1,8 +1,9 @@
-//! The config file as written, and [`Settings`] as used: every value resolved once, from flag, variable, file and default.
+//! The config file as written, and [`Settings`] as used: each value resolved once from flags, environment variables,
+//! file and defaults.
 //!
-//! `keys` is the table that all else is read from; `file` keeps the text; `layers` lays the variables over it; `resolve` makes
-//! the settings of it. Only what a run needs is expanded and checked there, so a mistake in a part that is not used stops nobody; `check` looks
-//! at everything.
+//! `keys` is the table that everything else is derived from; `file` holds the text; `layers` applies the variables to
+//! it; `resolve` builds the settings. `resolve` only expands and checks what a run needs, so an error in an unused
+//! part does not stop it; `check` covers the whole config.
 
 pub mod check;
 pub mod expand;
@@ -37,25 +38,25 @@ use std::time::Duration;
 /// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The model to ask, and after it those that stand in for it. Never empty.
+    /// The primary model, followed by its fallbacks. Never empty.
     pub asked: Vec<Asked>,
     pub budget: Budget,
-    /// What is configured about providers, by name in snake_case.
+    /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, Block>,
-    /// The agent's own directory, absolute.
+    /// The absolute path of the agent's own directory.
     pub workspace: PathBuf,
     pub directory: Directory,
-    /// Requests in one turn: 40 are enough for real work and end a loop before it is expensive.
+    /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
     pub max_tool_iterations: u32,
-    /// Sub-agents that run at the same time; `None` for as many as `--max-parallel` lets.
+    /// Maximum concurrent sub-agents; `None` leaves the limit to `--max-parallel`.
     pub max_subagents: Option<usize>,
-    /// Messages of the session that are sent again.
+    /// Number of earlier session messages that are sent again.
     pub memory_window: usize,
-    /// Tokens that a model takes in and gives out, where nobody knows better.
+    /// Context window in tokens, input and output, of a model for which no other source gives a size.
     pub context_window: u32,
     pub compaction: Compaction,
     pub skills: Skills,
-    /// The profile of a run that names none.
+    /// The profile used if a run names none.
     pub profile: String,
     pub tools: Tools,
     pub exec: Exec,
@@ -63,47 +64,47 @@ pub struct Settings {
     /// The MCP servers.
     pub servers: Vec<servers::Server>,
     pub restrict_to_workspace: bool,
-    /// Characters of a tool's result that the session keeps: 16,000 are some 4,000 tokens.
+    /// Characters of a tool result that the session keeps: 16,000 are about 4,000 tokens.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
     pub memory: Memory,
     pub timeouts: Timeouts,
 }
 
-/// What the model is told of skills.
+/// Settings for the list of skills in the prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skills {
-    /// Names that are left out.
+    /// Names of skills to leave out.
     pub disabled: Vec<String>,
-    /// Tokens that their list may take of each request: 2,000 hold some 30 skills in full, and each of 100 in a line.
+    /// Tokens that the list may take in each request: 2,000 hold about 30 skills in full, or 100 as one line each.
     pub budget: u64,
 }
 
-/// What may be spent, in US dollars. `None` is no limit.
+/// Spending limits in US dollars; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Budget {
-    /// Of a day, as the system's time zone has it.
+    /// Limit per day in the system's time zone.
     pub daily: Option<f64>,
     pub monthly: Option<f64>,
     pub per_session: Option<f64>,
 }
 
-/// When a conversation is made smaller.
+/// Settings for compaction of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compaction {
-    /// Tokens of what is sent at which it is; 0 for never, `None` for what the model suggests.
+    /// Size of the request, in tokens, that triggers compaction; 0 for never, `None` for the model's default.
     pub threshold: Option<u64>,
-    /// The model is told once that half of them are used.
+    /// Notifies the model once when half of the threshold is used.
     pub warns: bool,
 }
 
 impl Compaction {
-    /// The most that is sent unless the config says otherwise, however much the model takes: all of it is paid for with
-    /// each request, and models lose sight of what lies far back.
+    /// Default upper bound in tokens, even for models with larger windows: every request pays for all of it, and
+    /// models lose track of distant content.
     const MOST: u64 = 200_000;
 
-    /// The threshold for a model that takes `context` tokens, of which its answer may have `output`: four fifths of the
-    /// rest, since our count of tokens is an estimate. `None` for never.
+    /// Returns the threshold for a context window of `context` tokens with up to `output` tokens of answer: four
+    /// fifths of the remainder, because our token count is an estimate. `None` for never.
     pub fn at(&self, context: u32, output: u32) -> Option<u64> {
         let room = u64::from(context.saturating_sub(output).max(context / 2));
         let threshold = self
@@ -113,7 +114,7 @@ impl Compaction {
     }
 }
 
-/// Where the work is, unless a flag says so.
+/// The default working directory, unless a flag sets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Directory {
     /// The current directory.
@@ -121,74 +122,75 @@ pub enum Directory {
     Workspace,
 }
 
-/// How conversations become memory.
+/// Settings for consolidation of conversations into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     pub consolidate: Consolidate,
-    /// The model or preset that is asked; `None` for the one of the turn.
+    /// The model or preset used for consolidation; `None` for the turn's model.
     pub model: Option<String>,
-    /// Tokens of MEMORY.md, which is sent with every request: 4000 are some three pages.
+    /// Tokens of MEMORY.md, which is sent with every request: 4,000 are about three pages.
     pub budget: usize,
 }
 
-/// When a conversation that is due becomes memory.
+/// The time and process of a consolidation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Consolidate {
-    /// Detached with a controlling terminal, else inline.
+    /// Detached if there is a controlling terminal, inline otherwise.
     Auto,
-    /// After the answer, in a process of its own.
+    /// After the answer, in a separate process.
     Detached,
-    /// After the answer, with standard output closed.
+    /// After the answer, in the same process with standard output closed.
     Inline,
-    /// When it is told to.
+    /// Only on request.
     Manual,
 }
 
-/// When a session is forced to disk.
+/// The time at which a session is synced to disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionSync {
     /// At the end of each turn.
     Turn,
-    /// Never; the kernel writes it when it likes.
+    /// Never; the kernel writes it back at its own pace.
     None,
 }
 
-/// What the config says about a provider.
+/// The config of a provider.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
     pub api_key: Option<Secret>,
-    /// A file that holds the key.
+    /// Path of a file that contains the API key.
     pub api_key_file: Option<String>,
-    /// A command whose output is the key.
+    /// Command whose output is the API key.
     pub api_key_command: Option<String>,
     pub api_base: Option<String>,
-    /// The wire format, as written.
+    /// The wire format as written in the config.
     pub api_type: Option<String>,
     pub thinking_style: Option<String>,
     pub proxy: Option<Secret>,
     pub extra_headers: Vec<(String, Secret)>,
     pub extra_body: Map<String, Value>,
     pub extra_query: Vec<(String, String)>,
-    /// Why the block cannot be used, such as a variable that is not set. Of no matter until the provider is chosen.
+    /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
+    /// chosen.
     pub unusable: Option<String>,
 }
 
-/// What the config says of all tools; places and rules as written.
+/// Settings that apply to all tools; paths and rules are stored as written.
 #[derive(Clone, Debug, Default)]
 pub struct Tools {
-    /// The tools that read and change files are offered.
+    /// True if the tools that read and change files are available.
     pub files: bool,
-    /// `always`, `ask` or `never`, by tool.
+    /// `always`, `ask` or `never` per tool.
     pub permissions: Vec<(String, String)>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
     pub read: Vec<String>,
     pub write: Vec<String>,
-    /// Hosts.
+    /// Allowed hosts.
     pub net: Vec<String>,
-    /// Nothing runs without a sandbox.
+    /// True if commands must not run without a sandbox.
     pub needs_sandbox: bool,
-    /// Expressions about commands.
+    /// Regular expressions matched against commands.
     pub allow_patterns: Vec<String>,
     pub deny_patterns: Vec<String>,
 }
@@ -197,13 +199,13 @@ pub struct Tools {
 #[derive(Clone, Debug)]
 pub struct Exec {
     pub enabled: bool,
-    /// 60 s: what takes longer should be said so.
+    /// Default 60 s; a call that needs longer should request it explicitly.
     pub timeout: Duration,
-    /// Directories joined by colons, or empty.
+    /// Directories separated by colons, or empty.
     pub path_append: String,
-    /// Directories joined by colons, or empty.
+    /// Directories separated by colons, or empty.
     pub path_prepend: String,
-    /// Variables that commands see besides the usual ones.
+    /// Environment variables passed to commands in addition to the usual ones.
     pub allowed_env_keys: Vec<String>,
 }
 
@@ -213,34 +215,34 @@ pub struct Web {
     pub enabled: bool,
     pub proxy: Option<Secret>,
     pub user_agent: Option<String>,
-    /// Who searches, as written; `None` where nobody says.
+    /// The search engine as written; `None` if not configured.
     pub engine: Option<String>,
     pub key: Option<Secret>,
     pub base: Option<String>,
-    /// Results of a search: 5 say whether there is anything.
+    /// Results per search: 5 are enough to see if there is anything relevant.
     pub results: usize,
-    /// 30 s for a search.
+    /// Timeout of a search, 30 s.
     pub timeout: Duration,
-    /// Addresses that may be reached though they are not public.
+    /// Non-public address ranges that may be reached.
     pub spared: Vec<Range>,
-    /// Those that the config names anywhere.
+    /// Hosts that the config names anywhere.
     pub hosts: BTreeSet<String>,
 }
 
-/// How long to wait for a provider. A zero waits without end.
+/// Timeouts for a provider. Zero means no timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// 10 s: a host that is there answers at once.
+    /// 10 s: a reachable host answers at once.
     pub connect: Duration,
-    /// 300 s: a model that thinks may be silent for minutes.
+    /// 300 s: a reasoning model may be silent for minutes.
     pub first_byte: Duration,
-    /// 90 s: once it has begun, a stream that falls silent is dead.
+    /// 90 s: a stream that has started and then falls silent is dead.
     pub stream_idle: Duration,
-    /// 1800 s for one answer, all in all.
+    /// 1800 s for one complete answer.
     pub total: Duration,
 }
 
-/// What the command line says; it is stronger than anything else.
+/// Values from command-line flags; they take precedence over every other source.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     pub model: Option<String>,
@@ -252,7 +254,10 @@ pub struct Overrides {
 }
 
 impl Settings {
-    /// What is configured about the provider `name`, in any spelling. Fails with 78 where that cannot be used.
+    /// Returns the config of the provider `name`, in any spelling.
+    ///
+    /// # Errors
+    /// Status 78 if that block cannot be used.
     pub fn block(&self, name: &str) -> Result<Option<&Block>> {
         match self.providers.get(&snake_case(name)) {
             Some(Block {
@@ -265,7 +270,7 @@ impl Settings {
 }
 
 impl Timeouts {
-    /// The limits, two of which can be set by variable.
+    /// Returns the default timeouts, two of which can be set by environment variables.
     pub fn from_env(env: &Env) -> Result<Self> {
         Ok(Self {
             connect: Duration::from_secs(10),

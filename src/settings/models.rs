@@ -1,5 +1,6 @@
-//! Which models are asked: the configured one, a preset, those that stand in when it is down; and what the config knows
-//! of models better than the program does. Presets have the form of nanobot's newer releases, or are a bare name.
+//! Determines which models to use: the configured one or a preset, then the fallbacks; and applies the config's
+//! metadata about models, which takes precedence over the built-in data. Presets have the form of nanobot's newer
+//! releases, or are a plain model name.
 
 use super::keys::snake_case;
 use super::values::not_blank;
@@ -8,22 +9,22 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// A model, and how it is asked.
+/// A model with its request parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// The model; `None` leaves it to the provider's default.
+    /// The model's name; `None` selects the provider's default.
     pub model: Option<String>,
     /// The provider's name in snake_case, or `auto`.
     pub provider: String,
-    /// Tokens of one answer: 8192 hold any file an agent should write at once.
+    /// Maximum tokens of one answer: 8192 hold any file that an agent should write at once.
     pub max_tokens: u32,
-    /// 0.1: work with tools wants the likely word.
+    /// Default 0.1: tool use works best with the most likely tokens.
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
     pub known: Known,
 }
 
-/// What the config says of a model. Prices are US dollars for a million tokens.
+/// The config's metadata about a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Known {
     pub context: Option<u32>,
@@ -33,7 +34,7 @@ pub struct Known {
     pub price: Option<Price>,
 }
 
-/// A price for a million tokens. What is not said of the cache costs as much as any input.
+/// Prices in US dollars per million tokens. Cache prices that are not given equal the input price.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     pub input: f64,
@@ -42,7 +43,7 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
-/// The parts of the config that this is read from.
+/// The parts of the config that models are read from.
 pub(super) struct Parts {
     /// `modelPresets`.
     pub(super) presets: Value,
@@ -54,7 +55,7 @@ pub(super) struct Parts {
     pub(super) models: Value,
 }
 
-/// What the command line says.
+/// The values given on the command line.
 pub(super) struct Flags<'a> {
     pub(super) model: Option<&'a str>,
     pub(super) max_tokens: Option<u32>,
@@ -62,13 +63,14 @@ pub(super) struct Flags<'a> {
     pub(super) reasoning_effort: Option<&'a str>,
 }
 
-/// The model to ask, and after it those that stand in for it; each once.
+/// Returns the primary model and its fallbacks, without duplicates.
 ///
 /// # Errors
-/// Status 78 for a preset that does not exist, and for what is none.
+/// Status 78 for a preset that does not exist or is invalid.
 pub(super) fn chain(parts: &Parts, flags: &Flags<'_>, defaults: &Asked) -> Result<Vec<Asked>> {
     let presets = parts.presets.as_object().cloned().unwrap_or_default();
-    // What is not said of a model is as for the configured one; but whose it is follows from its name.
+    // A model inherits parameters that it does not set from the configured one, but its provider follows from its
+    // name.
     let named = |name: &str, text: &str| -> Result<(Asked, Option<Value>)> {
         match presets.get(text) {
             Some(Value::String(model)) => Ok((of_model(model, defaults), None)),
@@ -138,7 +140,7 @@ fn of_model(model: &str, defaults: &Asked) -> Asked {
     }
 }
 
-/// A preset, and the fallbacks that it names.
+/// Parses a preset; returns it with the fallbacks that it names.
 fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Option<Value>)> {
     let Value::Object(members) = value else {
         let cause = format!("`{place}` is no model's name and no object");
@@ -171,7 +173,7 @@ fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Opt
     ))
 }
 
-/// What `models` says, by name.
+/// Parses `models` into metadata by model name.
 fn known(models: &Value) -> Result<BTreeMap<String, Known>> {
     let mut known = BTreeMap::new();
     for (name, value) in models.as_object().into_iter().flatten() {
@@ -189,7 +191,7 @@ fn known(models: &Value) -> Result<BTreeMap<String, Known>> {
 }
 
 impl Known {
-    /// This, and what it leaves open as the other has it.
+    /// Fills the gaps of this value from `other`.
     fn or(self, other: Self) -> Self {
         Self {
             context: self.context.or(other.context),
@@ -201,7 +203,7 @@ impl Known {
     }
 }
 
-/// The members of an object, by names in camelCase or snake_case.
+/// The members of an object, looked up by names in camelCase or snake_case.
 struct Fields<'a> {
     place: &'a str,
     members: &'a Map<String, Value>,

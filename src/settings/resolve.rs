@@ -19,14 +19,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Settings {
-    /// Resolve everything a run needs. Fails with 78, or with 2 where a flag is wrong.
+    /// Resolves everything that a run needs.
+    ///
+    /// # Errors
+    /// Status 78 for an invalid config, 2 for an invalid flag.
     pub fn resolve(config: &Config, env: &Env, flags: &Overrides, paths: &Paths) -> Result<Self> {
         let Overrides {
             max_iterations,
             workspace,
             ..
         } = flags;
-        // Whoever works with a config works with its keys, and from here on none of them is shown.
+        // Every command that resolves a config may handle its secrets, so they are registered for masking first.
         secrets::all(config, env).iter().for_each(secret::remember);
         let layers = Layers::new(config, env);
         let values = Values(&layers);
@@ -85,7 +88,7 @@ impl Settings {
 }
 
 impl Values<'_> {
-    /// The models to ask. A preset stands in the place of the defaults, and a flag is stronger than both.
+    /// Returns the models to use. A preset replaces the defaults, and a flag takes precedence over both.
     fn asked(&self, flags: &Overrides) -> Result<Vec<Asked>> {
         let Overrides {
             model,
@@ -266,7 +269,7 @@ impl Values<'_> {
     }
 }
 
-/// What a flag says, if it says anything.
+/// Returns the flag's value, if it is given and not blank.
 fn said(flag: &Option<String>) -> Option<String> {
     flag.as_deref().and_then(not_blank)
 }

@@ -1,12 +1,12 @@
-//! What a run would not start with, though its type is right: rules, permissions, hosts and expressions, read by the same
-//! parsers as the run's. What is allowed and should be thought over is told here too.
+//! Checks values beyond their type: rules, permissions, hosts and regular expressions, with the same parsers that a
+//! run uses. It also warns about values that are valid but risky.
 
 use crate::policy::rule::{Effect, Rule};
 use crate::policy::{Commands, Permission, net};
 use crate::sys::address::Range;
 use serde_json::Value;
 
-/// What is wrong with `value` of the key at `path`, whose type it has.
+/// Returns the error in `value` for the key at `path`; the value's type has already been checked.
 pub fn objection(path: &[String], value: &Value) -> Option<String> {
     let joined = path.join(".");
     let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
@@ -49,7 +49,7 @@ pub fn objection(path: &[String], value: &Value) -> Option<String> {
     }
 }
 
-/// What whoever sets the key at `path` to `value` should know, where it can be used.
+/// Returns a warning about a valid but risky `value` for the key at `path`.
 pub fn doubt(path: &str, value: &Value) -> Option<String> {
     match path {
         "tools.ssrfWhitelist" => {

@@ -1,9 +1,9 @@
-//! The config's JSON Schema, made from the table.
+//! Generates the config's JSON Schema from the table of keys.
 
 use super::keys::{Branch, Stage};
 use serde_json::{Map, Value, json};
 
-/// The schema, draft 2020-12. Unknown keys are allowed, as they are on reading.
+/// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.
 pub fn schema() -> Value {
     let mut schema = Map::new();
     schema.insert(

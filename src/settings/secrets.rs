@@ -1,4 +1,4 @@
-//! What of a config is secret: not shown by `config get`, and not by any tool's result.
+//! Determines which parts of a config are secret: hidden by `config get` and masked in tool results.
 
 use super::expand::{expand_all, refers};
 use super::file::Config;
@@ -8,10 +8,10 @@ use crate::sys::env::Env;
 use crate::sys::secret::{self, Secret};
 use serde_json::Value;
 
-/// Words in the names of keys.
+/// Words in key names that indicate a secret.
 const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
 
-/// Whether text at `path` is a secret. In free-form values, whose keys no table knows, its name has to tell.
+/// True if text at `path` is a secret. Free-form values have no type in the table, so the key's name decides.
 pub fn is_secret(path: &[String]) -> bool {
     match Branch::kind_at(path) {
         Some(Kind::Any) | None => path.last().is_some_and(|name| {
@@ -22,7 +22,7 @@ pub fn is_secret(path: &[String]) -> bool {
     }
 }
 
-/// Every secret that the config holds or refers to, and every variable that looks like one.
+/// Returns every secret that the config contains or refers to, and every environment variable that looks like one.
 pub fn all(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
     collect(config.value(), &mut Vec::new(), env, &mut found);
@@ -36,8 +36,8 @@ pub fn all(config: &Config, env: &Env) -> Vec<Secret> {
     found
 }
 
-/// Whether `text` at `path` is a variable or a header of an MCP server that is no secret as far as anybody can tell: a time
-/// zone that counted as a key would vanish from all that is read.
+/// True if `text` at `path` is a variable or header of an MCP server that does not look like a secret. Masking such a
+/// value would remove ordinary text, such as a time zone, from everything that is read.
 fn is_plain(path: &[String], text: &str) -> bool {
     let is_of_server = |path: &[String]| {
         matches!(path, [tools, servers, _, list, _]
@@ -46,7 +46,7 @@ fn is_plain(path: &[String], text: &str) -> bool {
     is_of_server(path) && !refers(text) && path.last().is_some_and(|name| !tells(name, text))
 }
 
-/// Whether what is called `name`, or looks like `text`, is a key.
+/// True if `name` or `text` looks like that of a key.
 pub fn tells(name: &str, text: &str) -> bool {
     let name = name.to_lowercase();
     let telling = TELLING.iter().chain(&["pass", "credential", "pat"]);
@@ -56,7 +56,7 @@ pub fn tells(name: &str, text: &str) -> bool {
 fn collect(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Secret>) {
     match value {
         Value::String(text) if !text.is_empty() && is_secret(path) && !is_plain(path, text) => {
-            // One that refers to a variable that is not set is of no use to anybody.
+            // A secret that refers to an unset variable cannot be used, so it needs no masking.
             if let Ok(Value::String(text)) = expand_all(value, env) {
                 found.extend(password(&text).map(Secret::new));
                 found.push(Secret::new(text));
@@ -76,7 +76,7 @@ fn collect(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Sec
     }
 }
 
-/// The password within an address, such as a proxy's.
+/// Returns the password in an address, such as a proxy's.
 fn password(address: &str) -> Option<&str> {
     let (_, rest) = address.split_once("://")?;
     let (user, _) = rest.split_once('@')?;

@@ -1,5 +1,5 @@
-//! The MCP servers that the config names, each as `tools.mcpServers.NAME`, with the keys of the Python program and some of
-//! our own. What is wrong with one is of no matter until it is needed, and then it is that server's alone.
+//! The MCP servers of the config, each under `tools.mcpServers.NAME`, with the keys of the Python program and some of
+//! our own. An error in one server is stored with that server and only matters when the server is used.
 
 use super::values::{Values, not_blank};
 use crate::policy::rule::Pattern;
@@ -8,49 +8,50 @@ use anyhow::Result;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// An MCP server, as the config has it.
+/// An MCP server as configured.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// As written: it is part of the names of its tools.
+    /// The name as written; it is part of the names of the server's tools.
     pub name: String,
     pub reached: Reached,
-    /// A call may take so long: 30 s unless the config says otherwise.
+    /// Timeout of a call, 30 s by default.
     pub call_timeout: Duration,
-    /// And so long the server may take until it can be asked: 30 s, since some fetch themselves first.
+    /// Timeout of the server's start until it accepts requests, 30 s by default because some servers download
+    /// themselves first.
     pub start_timeout: Duration,
-    /// Names or patterns of the tools that are offered; `*` is all, and resources and prompts too.
+    /// Names or patterns of the enabled tools; `*` enables all tools, resources and prompts.
     pub enabled: Vec<String>,
-    /// The run does not begin without it.
+    /// True if a run must not start without the server.
     pub required: bool,
-    /// Not used at all.
+    /// True if the server is not used at all.
     pub disabled: bool,
-    /// Places that it may read, and that it may change, besides those that its command names; as written.
+    /// Paths, as written, that the server may read (`read`) or change (`write`) in addition to those in its command.
     pub read: Vec<String>,
     pub write: Vec<String>,
-    /// It runs without a sandbox.
+    /// True if the server runs without a sandbox.
     pub unfenced: bool,
-    /// Why it cannot be used, such as a variable that is not set.
+    /// The reason why the server cannot be used, such as an unset variable.
     pub unusable: Option<String>,
 }
 
-/// How a server is reached.
+/// The transport of an MCP server.
 #[derive(Clone, Debug)]
 pub enum Reached {
-    /// It is a program of this machine.
+    /// A local program (stdio).
     Program {
         command: String,
         arguments: Vec<String>,
-        /// What it sees besides the usual variables.
+        /// Environment variables in addition to the usual ones.
         env: Vec<(String, Secret)>,
         directory: Option<String>,
     },
-    /// At an address, by streamable HTTP.
+    /// Streamable HTTP.
     Http(Remote),
-    /// At an address, in the older way: one stream of events, and messages that are posted.
+    /// The older HTTP+SSE transport: one event stream, and messages sent by POST.
     Sse(Remote),
 }
 
-/// A server at an address.
+/// A remote MCP server.
 #[derive(Clone, Debug)]
 pub struct Remote {
     pub url: String,
@@ -58,13 +59,13 @@ pub struct Remote {
 }
 
 impl Server {
-    /// Whether a tool is offered that goes by any of `names`: the server's own, and ours.
+    /// True if a tool with any of `names` is enabled: the server's own name for it, and ours.
     pub fn enables(&self, names: [&str; 2]) -> bool {
         let mut enabled = self.enabled.iter().map(Pattern::new);
         enabled.any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
-    /// Whether more is offered of it than tools.
+    /// True if resources and prompts are enabled in addition to tools.
     pub fn enables_all(&self) -> bool {
         self.enabled.iter().any(|name| name == "*")
     }
@@ -80,7 +81,7 @@ impl Default for Reached {
 }
 
 impl Values<'_> {
-    /// All servers, by name.
+    /// Returns all servers, by name.
     pub(super) fn servers(&self) -> Vec<Server> {
         let names = self.0.names(&["tools", "mcpServers"]);
         let server = |name: String| {

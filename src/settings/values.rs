@@ -1,4 +1,4 @@
-//! Typed reads from the layers of the config.
+//! Typed reads from the layered config.
 
 use super::keys::{self, Branch};
 use super::layers::Layers;
@@ -6,7 +6,7 @@ use crate::error::{Exit, fail};
 use anyhow::Result;
 use serde_json::Value;
 
-/// The layers, read by type. A key without a value has its default.
+/// Typed access to the layers. A key without a value yields its default.
 pub(super) struct Values<'a>(pub(super) &'a Layers<'a>);
 
 impl Values<'_> {
@@ -41,7 +41,7 @@ impl Values<'_> {
             .to_owned())
     }
 
-    /// Text that is absent when it is blank, as blank forms leave it.
+    /// Reads text; blank text counts as absent, because unfilled forms leave it blank.
     pub(super) fn name(
         &self,
         path: &str,
@@ -72,14 +72,14 @@ impl Values<'_> {
     }
 }
 
-/// The row of the table for a key that a run asks for.
+/// Returns the table row of a key that a run reads.
 fn key_at(names: &[&str]) -> &'static keys::Key {
     Branch::at(names)
         .and_then(Branch::key)
         .expect("only keys of the table are asked for")
 }
 
-/// `text` without the space around it; `None` where there is nothing else.
+/// Trims `text`; `None` if nothing is left.
 pub(super) fn not_blank(text: &str) -> Option<String> {
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())

@@ -1,13 +1,13 @@
-//! Jobs as a whole crontab, for tables that others write.
+//! Exports jobs as a complete crontab, for tables that other programs manage.
 
 use super::{File, MARK, text};
 use crate::cron::table;
 use std::path::Path;
 
-/// A table of these lines: our block, as `nanobot cron sync` knows it where the table is the user's own.
+/// Returns a table with `lines` as our block, in the form that `nanobot cron sync` recognizes in a user's own table.
 ///
 /// # Errors
-/// In words, where the workspace has a name that no table can say.
+/// A message, if the workspace's path cannot be written in a table.
 pub fn file(workspace: &Path, lines: &[String]) -> Result<File, String> {
     let table = table::with_block(MARK.as_bytes(), text(workspace)?, lines);
     Ok(File {

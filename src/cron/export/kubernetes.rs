@@ -1,8 +1,9 @@
-//! A job as CronJobs of Kubernetes, and the volume that all of them share.
+//! Exports a job as Kubernetes CronJobs, and the volume that they share.
 //!
-//! A container has no zone of its own and none of this machine's directories: a job that counts on either cannot run there,
-//! and that is said here and not found out there. The cluster's clock leaves out times that no clock shows, and its
-//! `CronJob` has one expression: what takes several becomes several, which the job's lock and stamps keep apart.
+//! A container has neither a time zone of its own nor this machine's directories. A job that depends on either is
+//! rejected at export instead of failing in the cluster. The cluster's scheduler skips times that no clock shows, and
+//! a `CronJob` has one expression only. A job that needs several becomes several CronJobs, which the job's lock and
+//! stamps keep apart.
 
 use super::{
     File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
@@ -19,33 +20,33 @@ use std::hash::Hasher;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where the volume is: what `~/.nanobot` is elsewhere.
+/// Mount point of the volume, which takes the place of `~/.nanobot`.
 const DATA: &str = "/data";
-/// Where the keys are. No command of an agent reads there.
+/// Directory of the API keys. The agent's commands cannot read it.
 const KEYS: &str = "/run/credentials/nanobot";
-/// The names of what the jobs share.
+/// Names of the shared resources.
 const VOLUME: &str = "nanobot";
 const SECRET: &str = "nanobot-keys";
-/// Who a run is, in the container.
+/// User ID of a run in the container.
 const USER: u32 = 1000;
-/// The longest name of a CronJob that leaves room for a number.
+/// Maximum length of a CronJob name that leaves room for a number.
 const LONGEST: usize = 48;
 const UTC: &str = "Etc/UTC";
 const DAY: u64 = 86_400;
 
-/// An expression, and the zone that it goes by.
+/// A cron expression and its time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     fields: String,
     zone: String,
-    /// How often it comes in a day, at most.
+    /// Maximum number of slots per day.
     daily: u64,
 }
 
-/// The manifests of a job in one file. `image` is that of its containers.
+/// Returns a job's manifests in one file. `image` is the image of its containers.
 ///
 /// # Errors
-/// In words, why there can be none.
+/// A message that says why the job cannot be exported.
 pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String> {
     let job = planned.job;
     let name = name(&job.id);
@@ -75,7 +76,7 @@ pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String>
     })
 }
 
-/// What the jobs share: the volume, and how the keys come into a secret.
+/// Returns the shared resources: the volume, and instructions for storing the keys in a secret.
 pub fn shared(site: &Site) -> File {
     let first = site.keys.first().copied().unwrap_or("OPENAI_API_KEY");
     let mut out = MARK.to_owned();
@@ -115,7 +116,8 @@ fn manifest(
     line: &Line,
 ) -> Result<Value, String> {
     let job = planned.job;
-    // A late start: a caught up one, but never so late that the controller counts a hundred that were missed and gives up.
+    // The start deadline: a catch-up window in which the controller cannot count 100 missed starts, at
+    // which it gives up.
     let late = match planned.catches_up() {
         true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
         false => 600,
@@ -145,7 +147,7 @@ fn manifest(
     Ok(manifest)
 }
 
-/// The command that runs the job, with its config where the container has it.
+/// Returns the command that runs the job, with the config's path in the container.
 fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
     let mut command = vec!["nanobot".to_owned()];
     if let Some(config) = planned.config {
@@ -166,7 +168,8 @@ fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
 fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
     let mut spec = json!({
         "backoffLimit": 0,
-        // Busy: it is tried again. What was begun has its stamp, and a pod that takes its place begins nothing twice.
+        // The job is busy: try again. A slot that was started has its stamp, so a replacement pod starts nothing
+        // twice.
         "podFailurePolicy": { "rules": [
             {
                 "action": "Ignore",
@@ -245,7 +248,7 @@ fn labels(name: Option<&str>) -> Value {
     labels
 }
 
-/// The expressions of a job: at each slot, and at times when there is none.
+/// Returns a job's expressions: for its slots, and for the extra times around clock changes.
 fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
     let job = planned.job;
     match planned.schedule {
@@ -270,7 +273,7 @@ fn cron_lines(
     zone: Option<&String>,
 ) -> Result<Vec<Line>, String> {
     let mut fields = expression.spelling().clone();
-    // Here Sunday is 0 and never 7.
+    // Kubernetes has 0 for Sunday, never 7.
     let weekdays = fields[4]
         .split(',')
         .map(|day| if day == "7" { "0" } else { day });
@@ -314,7 +317,7 @@ fn cron_lines(
     Ok([first].into_iter().chain(more).collect())
 }
 
-/// One with all minutes and hours of the period, rather than one for each hour.
+/// Combines all minutes and hours of the period in one line, instead of one line per hour.
 fn period_line(period: Duration, created: Timestamp) -> Result<Line, String> {
     let times = every(period, created);
     let all = times.iter().copied().reduce(|one, other| Times {
@@ -349,7 +352,7 @@ fn is_utc(site: &Site) -> bool {
     site.system_name.is_some_and(|name| names.contains(&name))
 }
 
-/// The name of a job's manifests: its id, where that is a name there; else with a few letters that no other id has.
+/// Returns the name of a job's manifests: its id if that is a valid name, otherwise a valid form of it with a hash.
 fn name(id: &str) -> String {
     let plain =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';

@@ -1,7 +1,7 @@
-//! Jobs for other schedulers: what is written into their files. Pure.
+//! Exports jobs to other schedulers: builds the content of their files. Pure.
 //!
-//! Each of them starts `nanobot cron run ID --scheduled`, as the crontab does. So a run looks for itself whether it is due,
-//! and what a scheduler starts too often is silent; it must only never start too seldom.
+//! Each scheduler starts `nanobot cron run ID --scheduled`, as the crontab does. The run itself checks if it is due,
+//! so extra starts are silent and harmless; a scheduler must only never start too seldom.
 
 pub mod crontab;
 pub mod kubernetes;
@@ -17,59 +17,59 @@ use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How each file begins: what begins otherwise is somebody else's.
+/// The first line of each exported file; a file without it was not made by us.
 pub const MARK: &str =
     "# Made by `nanobot cron export`: changes here are lost when it is made again.\n";
 
-/// What a run may take beyond its deadline, to end what it started and to write its record.
+/// Seconds that a run may take beyond its deadline, to stop its children and write its record.
 const SLACK: u64 = 120;
-/// How many changes of the clock are looked at: twenty years of summer times.
+/// Number of clock changes to examine: twenty years of daylight saving time.
 const CHANGES: usize = 40;
 const DAY: i64 = 86_400;
 
-/// A file to be written.
+/// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     pub name: String,
     pub text: String,
 }
 
-/// What the files of all jobs share. Paths are absolute.
+/// The settings shared by the files of all jobs. All paths are absolute.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
     pub home: &'a Path,
-    /// Where this program keeps what is its own.
+    /// The directory of this program's own data.
     pub root: &'a Path,
-    /// It is `NANOBOT_HOME` that says so.
+    /// True if `NANOBOT_HOME` sets `root`.
     pub root_is_named: bool,
     pub path: Option<&'a str>,
     pub program: &'a Path,
     pub workspace: &'a Path,
-    /// The variables of the keys that runs may need.
+    /// The environment variables of API keys that runs may need.
     pub keys: &'a [&'a str],
-    /// A key is what a command of the user's prints.
+    /// True if an API key comes from a command of the user's.
     pub asks_command: bool,
-    /// The zone of this system, and its name.
+    /// The system's time zone.
     pub system: &'a TimeZone,
     pub system_name: Option<&'a str>,
     pub now: Timestamp,
 }
 
-/// A job that has times.
+/// A job with a valid schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned<'a> {
     pub job: &'a Job,
     pub schedule: &'a Schedule,
-    /// The zone by whose clock it goes.
+    /// The time zone of the schedule.
     pub zone: &'a TimeZone,
-    /// The file of `-c`.
+    /// The file given with `-c`.
     pub config: Option<&'a Path>,
-    /// The directory of `-w`.
+    /// The directory given with `-w`.
     pub workspace: Option<&'a Path>,
 }
 
 impl<'a> Planned<'a> {
-    /// When it runs, in words.
+    /// Describes the schedule.
     fn words(&self) -> String {
         self.schedule.words(self.zone)
     }
@@ -78,13 +78,13 @@ impl<'a> Planned<'a> {
         self.job.catch_up() == CatchUp::Once
     }
 
-    /// The seconds after which a run is not just late but stuck.
+    /// Returns the seconds after which a run is considered stuck.
     fn stuck_after(&self) -> Option<u64> {
         let seconds = self.job.deadline();
         (seconds > 0).then(|| seconds.saturating_add(SLACK))
     }
 
-    /// Whether commands of the user's are run, which are outside of any sandbox.
+    /// True if the job runs commands of the user's, which are not sandboxed.
     fn runs_commands(&self) -> bool {
         self.job.terms.as_ref().is_some_and(|terms| {
             terms.when.is_some()
@@ -93,8 +93,8 @@ impl<'a> Planned<'a> {
         })
     }
 
-    /// The directories that it was given, and whether it may change them: that in which it works is the first, where it is
-    /// not the workspace.
+    /// Returns the granted directories, and if each may be changed. The working directory comes first, unless it is
+    /// the workspace.
     fn places(&self) -> Vec<(PathBuf, bool)> {
         let Some(terms) = &self.job.terms else {
             return Vec::new();
@@ -119,16 +119,16 @@ impl<'a> Planned<'a> {
     }
 }
 
-/// A job's name, or another text, on one line and with nothing in it that cannot be seen.
+/// Shortens a job's name or another text for display, on one line and without invisible characters.
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
     quoted(&short)
 }
 
-/// A path as text that fits on a line.
+/// Returns a path as text that fits on one line.
 ///
 /// # Errors
-/// In words, what it has that none can say.
+/// A message that names what cannot be written.
 fn text(path: &Path) -> Result<&str, String> {
     let cannot = |why: &str| {
         Err(format!(
@@ -146,7 +146,7 @@ fn text(path: &Path) -> Result<&str, String> {
     }
 }
 
-/// Times by UTC, of the days on which a clock is changed.
+/// Times in UTC on the days of clock changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Around {
     month: u32,
@@ -156,16 +156,16 @@ struct Around {
     minutes: u64,
 }
 
-/// How far from a change of the clock slots are looked at.
+/// The range around a clock change in which slots are examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Width {
-    /// The one at the end of a gap, which stands for times that no clock shows.
+    /// The slot at the end of a gap, which replaces the times that the clock skips.
     Gap,
-    /// All of those in the hours that are skipped or shown twice, and in the next.
+    /// All slots in the skipped or repeated hours, and in the following hour.
     Hours,
 }
 
-/// The slots that a scheduler may leave out which follows the clock on the wall.
+/// Returns the slots that a wall-clock scheduler may miss.
 fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
     let Planned {
         job,
@@ -186,16 +186,16 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
         let is_gap = shift.is_positive();
         let far = shift.abs() + SignedDuration::from_hours(1);
         let (from, until) = match width {
-            // A change in the middle of a minute has its slot in the next.
+            // A change within a minute has its slot in the next minute.
             Width::Gap if is_gap && expression.fixed() => (at, at + SignedDuration::from_mins(1)),
             Width::Gap => continue,
             Width::Hours if is_gap => (at, at + far),
-            // Times of the day come once, and then every scheduler takes the first.
+            // Times of day run only once, and every scheduler takes the first occurrence.
             Width::Hours if expression.fixed() => continue,
             Width::Hours => (at - far, at + far),
         };
-        // systemd's search may fail that has to cross a gap, and a timer with no time left is never started again: this one
-        // wakes it up behind the gap.
+        // systemd's search for the next time can fail across a gap, and a timer without a next time never starts
+        // again. This extra time, just after the gap, wakes it up.
         slots.extend(minute_of(at).filter(|_| is_gap && width == Width::Hours));
         let mut after = from - SignedDuration::from_secs(1);
         while let Some(slot) = schedule.next(after, job.created, zone) {
@@ -246,8 +246,8 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
     merged
 }
 
-/// Whether the times of `expression` are the same by the clock of `zone` and by UTC: those of each hour, where clocks differ
-/// by whole hours.
+/// True if `expression` has the same times in `zone` and in UTC: it applies to every hour, and the offsets are whole
+/// hours.
 fn is_of_each_hour(expression: &Expression, zone: &TimeZone, now: Timestamp) -> bool {
     let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
     let mut changes = zone.following(now).take(CHANGES);
@@ -256,7 +256,8 @@ fn is_of_each_hour(expression: &Expression, zone: &TimeZone, now: Timestamp) -> 
         && changes.all(|change| is_whole(change.offset()))
 }
 
-/// Minutes and hours of each day by UTC, or of one weekday, Sunday being 0: what a period falls on, or more.
+/// Minutes and hours of each day in UTC, or of one weekday (Sunday is 0). They cover a period's slots, and possibly
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Times {
     minutes: u64,
@@ -264,7 +265,8 @@ struct Times {
     weekday: Option<u32>,
 }
 
-/// What a period falls on. Days have in common with it what divides both, and by UTC all of them are alike.
+/// Returns the times that a period can fall on. In UTC all days have equal length, so the times of day repeat with
+/// the greatest common divisor of the period and a day.
 fn every(period: Duration, created: Timestamp) -> Vec<Times> {
     const MINUTES: u64 = (1 << 60) - 1;
     const HOURS: u64 = (1 << 24) - 1;
@@ -306,10 +308,10 @@ fn every(period: Duration, created: Timestamp) -> Vec<Times> {
     times
 }
 
-/// The one minute of a job that runs once.
+/// Returns the minute of a job that runs once.
 ///
 /// # Errors
-/// In words: it is past.
+/// A message, if the time is past.
 fn once(planned: &Planned, time: Timestamp, now: Timestamp) -> Result<Timestamp, String> {
     let is_over = planned.job.state.last_run.is_some_and(|last| last >= time);
     match minute_of(time) {
@@ -322,7 +324,7 @@ fn once(planned: &Planned, time: Timestamp, now: Timestamp) -> Result<Timestamp,
     }
 }
 
-/// The values as cron writes them.
+/// Formats the set bits as a cron field.
 fn list(set: u64, count: u32) -> String {
     match (0..count).all(|bit| has(set, bit)) {
         true => "*".into(),

@@ -1,7 +1,7 @@
-//! A job as a timer and a service of systemd.
+//! Exports a job as a systemd timer and service.
 //!
-//! A timer goes by the clock on the wall: of an hour that the clock skips or shows twice it leaves out what cron does not.
-//! So where slots lie there, lines by UTC are added for the days on which that happens.
+//! A timer follows local wall-clock time and so misses slots that cron runs when the clock skips or repeats an hour.
+//! If a job has slots there, extra lines in UTC are added for the days of those clock changes.
 
 use super::{
     File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, once, shown, text,
@@ -13,13 +13,13 @@ use jiff::tz::TimeZone;
 use std::fmt::Write;
 use std::path::Path;
 
-/// The path of a program's directories where none is known.
+/// The program's PATH if none is known.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The units of a job: the service, then its timer.
+/// Returns the units of a job: the service, then its timer.
 ///
 /// # Errors
-/// In words, why there can be none.
+/// A message that says why the job cannot be exported.
 pub fn files(site: &Site, planned: &Planned) -> Result<[File; 2], String> {
     let id = &planned.job.id;
     Ok([
@@ -68,7 +68,7 @@ fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
-/// When the timer elapses: at each slot, and at times when there is none. The second ones are for changes of the clock.
+/// Returns the timer's `OnCalendar` lines: the regular slots, and the extra times around clock changes.
 pub fn calendar(planned: &Planned, site: &Site) -> Result<(Vec<String>, Vec<String>), String> {
     let utc = |times: &Times| {
         let weekday = times.weekday.map_or(String::new(), |weekday| {
@@ -170,14 +170,14 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
         Some(seconds) => format!("{seconds}"),
         None => "infinity".into(),
     };
-    // A run ends what it has started when it is told to end.
+    // A run terminates its own children on SIGTERM.
     writeln!(out, "RuntimeMaxSec={stuck}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
     out.push_str(&hardening(site, planned)?);
     Ok(out)
 }
 
-/// What confines a run. The commands of an agent have a sandbox of their own, which needs Landlock, seccomp and, where it
-/// can have them, namespaces: none of that is taken away.
+/// Returns the sandboxing settings of a run. The agent's commands use their own sandbox, which needs Landlock,
+/// seccomp and, if available, namespaces; none of these is disabled here.
 fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
     if planned.runs_commands() || site.asks_command {
         return Ok(
@@ -205,7 +205,7 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
         if paths[..at].iter().any(|other| path.starts_with(other)) {
             continue;
         }
-        // With a dash it need not be there.
+        // The leading dash makes a missing path acceptable.
         let path = word(&format!("-{}", text(path)?));
         writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
     }
@@ -233,7 +233,7 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
     Ok(out)
 }
 
-/// The command line. A `$` in it stands for itself.
+/// Returns the command line. A `$` in it is literal.
 fn command(site: &Site, planned: &Planned) -> Result<String, String> {
     let mut words = vec![text(site.program)?];
     if let Some(config) = planned.config {
@@ -254,7 +254,7 @@ fn description(planned: &Planned) -> String {
     format!("nanobot: {name} (job {})", planned.job.id)
 }
 
-/// `text`, which has no control characters, as one word of a setting.
+/// Escapes `text`, which has no control characters, as one word of a setting.
 fn word(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
     let escaped = text.replace('%', "%%");

@@ -1,9 +1,9 @@
-//! A value as a YAML document. The crate serde-saphyr writes it, and quotes every text that a reader of YAML 1.1 or 1.2
-//! would take for a number, a truth value, a date or null.
+//! Writes a value as a YAML document. The crate serde-saphyr quotes every text that a YAML 1.1 or 1.2 reader would
+//! take for a number, a boolean, a date or null.
 
 use serde_json::Value;
 
-/// The value as a document of its own.
+/// Formats the value as a complete document.
 pub(super) fn document(value: &Value) -> String {
     let options = serde_saphyr::ser_options! {
         compact_list_indent: false,
@@ -97,7 +97,7 @@ mod tests {
         ];
         crate::fuzz::hold(&seeds, |input, _| {
             let text = crate::fuzz::text(input);
-            // Keys have an end in YAML; ours are short.
+            // YAML limits the length of keys; ours are short.
             let key: String = text.chars().take(100).collect();
             let value = json!({ "k": text, "l": [{ key: text }] });
             let written = document(&value);

@@ -1,14 +1,14 @@
-//! An expression as systemd writes times.
+//! Converts an expression to systemd's calendar format.
 
 use super::{Expression, bits, has};
 use std::ops::RangeInclusive;
 
 const EVERY_DAY: u64 = 0xffff_fffe;
 const EVERY_WEEKDAY: u64 = 0x7f;
-/// Monday to Friday, Sunday being bit 0.
+/// Monday to Friday as bits; Sunday is bit 0.
 const WORKING: u64 = 0b011_1110;
 
-/// Days that fit one way of choosing them: of the month, and of the week.
+/// A set of days, limited by day of the month and by weekday.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
     days: Days,
@@ -17,15 +17,15 @@ struct Choice {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Days {
-    /// A bit for each.
+    /// One bit per day.
     Plain(u64),
-    /// So many at the month's end.
+    /// The last days of the month, by count.
     Last(u32),
 }
 
 impl Expression {
-    /// The minutes that it names, each line as systemd's `OnCalendar` takes it, without a zone. The lines together may name
-    /// more: of the days, where it has no words for them, and in minutes that a clock shows twice.
+    /// Returns lines for systemd's `OnCalendar`, without a time zone, that cover all minutes of the expression.
+    /// Together they may cover more: days that systemd cannot express, and minutes that a clock shows twice.
     pub fn calendar(&self) -> Vec<String> {
         let time = format!(
             "{}:{}:00",
@@ -89,7 +89,7 @@ impl super::Days {
             choose(Days::Last(3), WORKING);
         }
         for day in bits(*nearest) {
-            // Two days off at most, and the last days are any month's last.
+            // The nearest working day is at most two days away. From 29 on, the last days of any month qualify.
             let among = match day {
                 29.. => 26..=31,
                 _ => day.saturating_sub(2).max(1)..=day + 2,
@@ -124,14 +124,14 @@ impl super::Weekdays {
 }
 
 impl Choice {
-    /// What fits both; `None` where nothing does.
+    /// Returns the intersection; `None` if it is empty.
     fn and(self, other: Self) -> Option<Self> {
         let days = match (self.days, other.days) {
             (Days::Plain(days), Days::Plain(others)) => Days::Plain(days & others),
             (Days::Last(days), Days::Last(others)) => Days::Last(days.min(others)),
             (Days::Plain(EVERY_DAY), last @ Days::Last(_))
             | (last @ Days::Last(_), Days::Plain(EVERY_DAY)) => last,
-            // No line can say both: the days that may be the last, in some month.
+            // No line can express both, so this uses all days that can be the last ones in some month.
             (Days::Plain(days), Days::Last(last)) | (Days::Last(last), Days::Plain(days)) => {
                 Days::Plain(days & all(29 - last..=31))
             }
@@ -145,7 +145,7 @@ fn all(range: RangeInclusive<u32>) -> u64 {
     range.fold(0, |all, bit| all | 1 << bit)
 }
 
-/// The values of a field: `*`, `00..45/15`, `09..17`, `01,15`.
+/// Formats the values of a field, as in `*`, `00..45/15`, `09..17`, `01,15`.
 pub(crate) fn values(set: u64, range: RangeInclusive<u32>) -> String {
     let range_of = range.clone();
     if bits(set).eq(range) {
@@ -155,7 +155,7 @@ pub(crate) fn values(set: u64, range: RangeInclusive<u32>) -> String {
     if let [first, second, .., last] = found[..] {
         let step = second - first;
         let is_even = found.windows(2).all(|pair| pair[1] - pair[0] == step);
-        // Without an end, `00/9` is also hour 27: systemd's search goes astray there where a clock is changed.
+        // Without an end, `00/9` also covers hour 27, and systemd's search fails there when a clock is changed.
         if is_even && step > 1 {
             return format!("{first:02}..{last:02}/{step}");
         }
@@ -169,7 +169,7 @@ fn named(weekdays: u64) -> String {
     runs(&found, |day| NAMES[day as usize].into())
 }
 
-/// Rising values, three or more in a row as a range.
+/// Formats ascending values; three or more consecutive values become a range.
 fn runs(values: &[u32], name: impl Fn(u32) -> String) -> String {
     let runs = values.chunk_by(|one, next| one + 1 == *next);
     let words = runs.map(|run| match run {
@@ -209,12 +209,12 @@ mod tests {
         );
         check("1-40/9 * * * *", &["*-*-* *:01..37/9:00"]);
         check("@weekly", &["Sun *-*-* 00:00:00"]);
-        // Either day, where both are named; both, where one begins with a star.
+        // Either field suffices if both are restricted; both must match if one begins with a star.
         check("0 9 13 * 5", &["*-*-13 09:00:00", "Fri *-*-* 09:00:00"]);
         check("0 9 */2 * 1", &["Mon *-*-01..31/2 09:00:00"]);
         check("0 9 1-31 * 1", &["*-*-* 09:00:00"]);
         check("0 9 ? * 1-7", &["*-*-* 09:00:00"]);
-        // What cron itself has no words for.
+        // Days that cron itself cannot express.
         check("0 0 L * *", &["*-*~01 00:00:00"]);
         check("0 0 1,L 2 *", &["*-02-01 00:00:00", "*-02~01 00:00:00"]);
         check("0 0 LW * *", &["Mon..Fri *-*~03/1 00:00:00"]);

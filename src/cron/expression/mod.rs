@@ -1,12 +1,13 @@
-//! Cron expressions: what they say, and which minutes they name.
+//! Cron expressions: the minutes that they match.
 //!
-//! The minutes are those at which Debian's cron would start a job. That program knows two kinds of lines. One whose minute
-//! and hour begin with no `*` names times of the day: where the clock skips one, the job runs at the first minute after the
-//! gap, and where the clock repeats one, at its first coming. Any other line just holds for each minute of real time.
+//! Slots are the minutes at which Debian's cron would start a job. It treats two kinds of lines differently. A line
+//! whose minute and hour do not begin with `*` names times of day: a time skipped by the clock runs at the first
+//! minute after the gap, and a repeated time runs at its first occurrence. Any other line is matched against every
+//! minute of real time.
 //!
-//! What is more than cron's own (`L`, `W`, `#`, `?`, ranges that wrap around, `5/15`) is what the Python program's croniter
-//! takes. Where that differs from cron, cron is right: croniter runs a time of the day twice where the clock repeats it,
-//! wants `*/10` or the weekday and not both, and takes `1-1` for all days.
+//! The extensions (`L`, `W`, `#`, `?`, wrap-around ranges, `5/15`) are those of croniter, which the Python program
+//! uses. Where croniter differs from cron, cron is followed: croniter runs a repeated time of day twice, requires
+//! `*/10` or the weekday instead of both, and takes `1-1` for all days.
 
 pub(in crate::cron) mod calendar;
 mod read;
@@ -16,26 +17,26 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
 
-/// Five fields: minute, hour, day of the month, month, day of the week.
+/// A cron expression with five fields: minute, hour, day of the month, month, day of the week.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
     text: String,
-    /// The five fields as every cron understands them; they name these minutes or more.
+    /// The five fields in a form that every cron understands; they match at least the minutes of the expression.
     spelling: Box<[String; 5]>,
-    /// Whether the spelling names no other minutes.
+    /// True if the spelling matches no other minutes.
     exact: bool,
     minutes: u64,
     hours: u64,
     months: u64,
     days: Days,
     weekdays: Weekdays,
-    /// A day must fit both its fields: one of them begins with `*`. Otherwise it must fit either.
+    /// True if a day must match both day fields, because one of them begins with `*`. Otherwise either suffices.
     both: bool,
-    /// It names times of the day: neither minute nor hour begins with `*`.
+    /// True if the expression names times of day: neither minute nor hour begins with `*`.
     fixed: bool,
 }
 
-/// Days of a month: a bit for each, and those that every month has elsewhere.
+/// Days of a month: fixed days as bits, and days that depend on the month.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Days {
     plain: u64,
@@ -43,51 +44,51 @@ struct Days {
     last: bool,
     /// `LW`
     last_working: bool,
-    /// `15W`: the day from Monday to Friday that is nearest, in the same month.
+    /// `15W`: the working day (Monday to Friday) nearest to the 15th, in the same month.
     nearest: u64,
 }
 
-/// Days of the week, Sunday being bit 0.
+/// Days of the week; Sunday is bit 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Weekdays {
     plain: u64,
-    /// `5#2`: by its number in the month, from 1.
+    /// `5#2`: weekdays by their number in the month, counted from 1.
     numbered: [u64; 6],
     /// `L5`
     last: u64,
 }
 
-/// After so many years the calendar is the same again: a day that none of them has never comes.
+/// Years after which the calendar repeats; a day that does not occur in them never occurs.
 const CYCLE: i16 = 400;
 
 impl Expression {
-    /// As it was written.
+    /// The expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The five fields for a crontab, in a spelling that every cron takes, and as they were written where that is one.
-    /// Whatever begins with `*` still does, since cron makes much of it.
+    /// Returns the five fields in a spelling that every cron accepts, unchanged where possible. A field that begins
+    /// with `*` still does, because cron gives the `*` a meaning.
     pub fn spelling(&self) -> &[String; 5] {
         &self.spelling
     }
 
-    /// Whether the spelling names exactly these minutes. Without it, it names others too.
+    /// True if the spelling matches exactly these minutes; otherwise it matches others too.
     pub fn exact(&self) -> bool {
         self.exact
     }
 
-    /// Whether it names times of the day, which cron makes up for where the clock skips them.
+    /// True if the expression names times of day. Cron makes up for those that the clock skips.
     pub fn fixed(&self) -> bool {
         self.fixed
     }
 
-    /// A bit for each minute of the hour that it names.
+    /// The matching minutes of an hour, one bit each.
     pub fn minutes(&self) -> u64 {
         self.minutes
     }
 
-    /// The first slot after `after`, by the clock of `zone`.
+    /// Returns the first slot after `after`, by the clock of `zone`.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self.fixed {
             true => self.next_fixed(after, zone),
@@ -95,7 +96,7 @@ impl Expression {
         }
     }
 
-    /// The last slot that is not after `at`, by the clock of `zone`.
+    /// Returns the last slot at or before `at`, by the clock of `zone`.
     pub fn latest(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self.fixed {
             true => self.latest_fixed(at, zone),
@@ -103,8 +104,8 @@ impl Expression {
         }
     }
 
-    // Times of the day, each at the moment that `moment` says. A later time has no earlier moment, so the first one that
-    // is past the limit decides; several may share one moment, that at the end of a gap.
+    // Times of day run at the instant given by `moment`. A later time never has an earlier instant, so the first one
+    // past the limit decides. Several times may share an instant, at the end of a gap.
 
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut time = zone.to_datetime(after);
@@ -119,7 +120,7 @@ impl Expression {
 
     fn latest_fixed(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let shown = zone.to_datetime(at);
-        // While an hour is repeated, times that the clock does not show yet have been.
+        // In a repeated hour, times later than the clock shows may already have occurred.
         let mut time = match zone.to_ambiguous_timestamp(shown).offset() {
             AmbiguousOffset::Fold { before, .. } => before.to_datetime(at),
             _ => shown,
@@ -134,7 +135,7 @@ impl Expression {
         }
     }
 
-    // Real time: within a stretch in which the clock is not changed, it can be counted on.
+    // Real time: between two clock changes, local time advances uniformly.
 
     fn next_wild(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut changes = zone.following(after).map(|change| change.timestamp());
@@ -155,7 +156,7 @@ impl Expression {
 
     fn latest_wild(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let second = jiff::SignedDuration::from_secs(1);
-        // Those before a time leave out the one at that time.
+        // `preceding` excludes a change at the given time itself, so add one second.
         let mut changes = zone
             .preceding(at.checked_add(second).unwrap_or(at))
             .map(|change| change.timestamp());
@@ -171,7 +172,7 @@ impl Expression {
         }
     }
 
-    /// The first time that fits and is not before `from`, which is a whole minute.
+    /// Returns the first matching time at or after `from`, which is a whole minute.
     fn first_from(&self, from: DateTime) -> Option<DateTime> {
         let mut date = from.date();
         if self.fits(date) {
@@ -203,7 +204,7 @@ impl Expression {
         None
     }
 
-    /// The last time that fits and is not after `until`.
+    /// Returns the last matching time at or before `until`.
     fn last_until(&self, until: DateTime) -> Option<DateTime> {
         let last = |bits: u64| 63 - bits.leading_zeros();
         let mut date = until.date();
@@ -274,7 +275,7 @@ impl Weekdays {
     }
 }
 
-/// The day from Monday to Friday that is nearest to `date`, in the same month.
+/// Returns the working day (Monday to Friday) nearest to `date`, in the same month.
 fn working(date: Date) -> Date {
     let days = match date.weekday() {
         Weekday::Saturday if date.day() == 1 => 2,
@@ -286,12 +287,13 @@ fn working(date: Date) -> Date {
     date.saturating_add(days.days())
 }
 
-/// When a clock in `zone` shows `time`: at the end of the gap where it never does, and the first time where it does twice.
+/// Returns the instant at which a clock in `zone` shows `time`: the end of the gap if it never does, the first
+/// occurrence if it does twice.
 pub(crate) fn moment(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let shown = zone.to_ambiguous_timestamp(time);
     match shown.offset() {
         AmbiguousOffset::Gap { after, .. } => {
-            // By the offset that holds after the gap, the time lies just before it.
+            // Interpreted with the offset after the gap, the time lies just before the gap.
             let early = after.to_timestamp(time).ok()?;
             let change = zone.following(early).next()?.timestamp();
             minute_from(after.to_datetime(change)).and_then(|end| after.to_timestamp(end).ok())
@@ -300,13 +302,13 @@ pub(crate) fn moment(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     }
 }
 
-/// The minute after the one that `time` is in.
+/// Returns the minute after the one that contains `time`.
 fn following(time: DateTime) -> Option<DateTime> {
     let time = at(time.date(), time.hour() as u32, time.minute() as u32);
     time.checked_add(1.minute()).ok()
 }
 
-/// The first whole minute that is not before `time`.
+/// Returns the first whole minute at or after `time`.
 fn minute_from(time: DateTime) -> Option<DateTime> {
     let whole = at(time.date(), time.hour() as u32, time.minute() as u32);
     match whole == time {
@@ -320,12 +322,12 @@ fn at(date: Date, hour: u32, minute: u32) -> DateTime {
     date.to_datetime(time)
 }
 
-/// Whether the bit is there.
+/// True if the bit is set.
 pub(crate) fn has(bits: u64, bit: u32) -> bool {
     bits >> bit & 1 == 1
 }
 
-/// The bits that are there.
+/// Returns the set bits.
 pub(crate) fn bits(bits: u64) -> impl Iterator<Item = u32> {
     (0..64).filter(move |bit| has(bits, *bit))
 }
@@ -350,7 +352,7 @@ mod tests {
         TimeZone::get(name).unwrap()
     }
 
-    /// The slots after a time, and the same ones backwards.
+    /// Checks the slots after a time, forwards and backwards.
     fn slots(text: &str, name: &str, after: &str, expect: &[&str]) {
         let (expression, zone) = (Expression::parse(text).unwrap(), zone(name));
         let start: Timestamp = after.parse().unwrap();
@@ -445,7 +447,7 @@ mod tests {
             "2096-03-01T00:00:00Z",
             &["2104-02-29T00:00+00:00", "2108-02-29T00:00+00:00"],
         );
-        // A Sunday, which each 28 years bring.
+        // A Sunday, which recurs every 28 years.
         slots(
             "0 0 29 2 */7",
             "UTC",
@@ -456,7 +458,7 @@ mod tests {
 
     #[test]
     fn days_of_month_and_week() {
-        // Either, where both are named.
+        // Either field suffices if both are restricted.
         slots(
             "0 0 13 * 5",
             "UTC",
@@ -470,7 +472,7 @@ mod tests {
                 "2024-10-13T00:00+00:00",
             ],
         );
-        // Both, where one of them begins with a star.
+        // Both fields must match if one begins with a star.
         slots(
             "0 0 */10 * 1",
             "UTC",
@@ -487,7 +489,7 @@ mod tests {
             "2026-03-28T01:30:00Z",
             &["2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"],
         );
-        // Several are one.
+        // Several skipped times share one slot.
         slots(
             "10,30,50 2,3 * * *",
             "Europe/Berlin",
@@ -504,7 +506,7 @@ mod tests {
             "2026-10-03T00:00:00Z",
             &["2026-10-04T02:30+11:00", "2026-10-05T02:15+11:00"],
         );
-        // What holds for each hour is not made up for.
+        // Lines that match every hour are not made up for.
         slots(
             "30 * * * *",
             "Europe/Berlin",
@@ -544,7 +546,7 @@ mod tests {
             "2026-04-04T00:00:00Z",
             &["2026-04-05T01:45+11:00", "2026-04-06T01:45+10:30"],
         );
-        // What holds for each hour holds for both.
+        // Lines that match every hour match both occurrences.
         slots(
             "30 * * * *",
             "Europe/Berlin",
@@ -573,7 +575,7 @@ mod tests {
             Expression::parse("30 2 * * *").unwrap(),
             zone("Europe/Berlin"),
         );
-        // 02:10 for the second time: 02:30 has been.
+        // The second 02:10: 02:30 has already occurred.
         let at: Timestamp = "2026-10-25T02:10:00+01:00".parse().unwrap();
         let expect: Timestamp = "2026-10-25T02:30:00+02:00".parse().unwrap();
         assert_eq!(expression.latest(at, &zone), Some(expect));

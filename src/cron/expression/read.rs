@@ -1,10 +1,10 @@
-//! Reading an expression: its items, their spelling for cron, and what to say of mistakes.
+//! Parses cron expressions: items, their portable spelling, and error messages.
 
 use super::{Days, Expression, Weekdays, bits};
 use jiff::civil::Date;
 use std::ops::RangeInclusive;
 
-/// A field's place in the expression, its name and its values.
+/// A field's name and its values.
 struct Field {
     name: &'static str,
     values: RangeInclusive<u32>,
@@ -55,18 +55,18 @@ const ALIASES: &[(&str, &str)] = &[
     ("@annually", "0 0 1 1 *"),
 ];
 
-/// What every error ends with.
+/// The last part of every error message.
 const FORM: &str = "minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`";
-/// A field that is longer in its spelling is written anew; cron's lines have an end.
+/// Maximum characters of a field's spelling before it is rewritten; cron limits the length of lines.
 const MUCH: usize = 100;
-/// The longest expression.
+/// Maximum length of an expression.
 const LONGEST: usize = 200;
 
 impl Expression {
-    /// Read an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// In words: what is wrong, and how it would be right.
+    /// A message that explains the mistake and shows a correct form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim_ascii();
         if text.is_empty() {
@@ -127,14 +127,14 @@ impl Expression {
     }
 }
 
-/// What one field, or one item of its list, comes to.
+/// The result of parsing a field, or one item of its list.
 #[derive(Default)]
 struct Read {
     plain: u64,
     days: Days,
     weekdays: Weekdays,
     spelling: String,
-    /// The values that the spelling names.
+    /// The values that the spelling covers.
     spelled: u64,
     exact: bool,
 }
@@ -162,7 +162,7 @@ impl Read {
             }
             whole.spelling.push_str(&item.spelling);
         }
-        // Ranges that wrap around may have been written out many times over.
+        // Expanded wrap-around ranges may repeat many times.
         if whole.spelling.len() > MUCH {
             let first = whole.spelling.split(',').next().unwrap_or_default();
             whole.spelling = match first.starts_with('*') {
@@ -173,7 +173,7 @@ impl Read {
         Ok(whole)
     }
 
-    /// One item of a list; `alone` where it is all of the list.
+    /// Parses one item of a list; `alone` if the list has no other items.
     fn item(at: usize, text: &str, alone: bool) -> Result<Self, String> {
         let field = &FIELDS[at];
         let upper = text.to_ascii_uppercase();
@@ -209,7 +209,7 @@ impl Read {
             Some((first, "L")) if at == DAY => (field.value(first)?, 31),
             Some((first, last)) => (field.value(first)?, field.value(last)?),
             None if step.is_some() => {
-                // `5/15`: from there on.
+                // `5/15` means from 5 to the end of the field.
                 let first = sunday(at, field.value(range)?);
                 let spelling = format!("{first}-{high}/{by}");
                 return Ok(Self::of((first..=high).step_by(by), spelling));
@@ -220,13 +220,13 @@ impl Read {
             }
         };
         let written = first <= last && last <= high && !range.ends_with('L');
-        // Sunday as 7 ends a week, as 0 it begins one.
+        // Sunday is 7 at the end of a range and 0 at its start.
         let (first, last) = match (first, last) {
             (7, 7) if at == WEEKDAY => (0, 0),
             (0, 7) if at == WEEKDAY => (0, 6),
             (first, last) => (sunday(at, first), sunday(at, last)),
         };
-        // The same day twice is that day, as cron has it; croniter takes it for all days.
+        // A range from a day to itself is that one day, as in cron; croniter takes it for all days.
         let values: Vec<u32> = match first <= last {
             true => (first..=last).step_by(by).collect(),
             false => (first..=high).chain(low..=last).step_by(by).collect(),
@@ -249,7 +249,7 @@ impl Read {
         }
     }
 
-    /// Days of which no crontab can say more than that they are among `among`.
+    /// Describes days that a crontab cannot express; its spelling is the range `among` that contains them.
     fn among(among: RangeInclusive<u32>, days: Days, weekdays: Weekdays) -> Self {
         Self {
             spelling: format!("{}-{}", among.start(), among.end()),
@@ -260,7 +260,7 @@ impl Read {
         }
     }
 
-    /// `L`, `LW`, `15W`.
+    /// Parses `L`, `LW` and `15W`.
     fn day(text: &str) -> Result<Option<Self>, String> {
         let days = Days::default();
         let (among, days) = match text {
@@ -277,7 +277,7 @@ impl Read {
                     return Ok(None);
                 };
                 let day = FIELDS[DAY].value(day)?;
-                // Two days off at most, and the last days are any month's last.
+                // The nearest working day is at most two days away. From 29 on, the last days of any month qualify.
                 let among = match day {
                     29.. => 26..=31,
                     _ => day.saturating_sub(2).max(1)..=day + 2,
@@ -289,7 +289,7 @@ impl Read {
         Ok(Some(Self::among(among, days, Weekdays::default())))
     }
 
-    /// `5#2`, `L5`, `5L`.
+    /// Parses `5#2`, `L5` and `5L`.
     fn weekday(text: &str) -> Result<Option<Self>, String> {
         let field = &FIELDS[WEEKDAY];
         let value = |text| field.value(text).map(|value| sunday(WEEKDAY, value));
@@ -366,7 +366,7 @@ impl Field {
     }
 }
 
-/// 7 is Sunday, which is 0.
+/// Maps weekday 7 to 0; both are Sunday.
 fn sunday(at: usize, value: u32) -> u32 {
     match at {
         WEEKDAY => value % 7,
@@ -374,7 +374,7 @@ fn sunday(at: usize, value: u32) -> u32 {
     }
 }
 
-/// Values as a list, three in a row and more as a range.
+/// Formats values as a list; three or more consecutive values become a range.
 fn list(values: impl Iterator<Item = u32>) -> String {
     let values: Vec<u32> = values.collect();
     let runs = values.chunk_by(|one, next| one + 1 == *next);
@@ -387,7 +387,7 @@ fn list(values: impl Iterator<Item = u32>) -> String {
     items.join(",")
 }
 
-/// What a word stands for.
+/// Returns the expression that an alias stands for.
 fn alias(text: &str) -> Result<&'static str, String> {
     let known = ALIASES
         .iter()
@@ -411,7 +411,7 @@ fn alias(text: &str) -> Result<&'static str, String> {
     })
 }
 
-/// What to say of any number of fields but five.
+/// Explains an expression that does not have five fields.
 fn wrong_number(text: &str, fields: &[&str]) -> String {
     let count = match fields.len() {
         1 => "one field",
@@ -425,7 +425,7 @@ fn wrong_number(text: &str, fields: &[&str]) -> String {
     if fields.len() < 5 {
         return format!("`{text}` has {count}; cron has five: {FORM}");
     }
-    // Some programs have seconds first, others last; a year is last.
+    // Some programs put seconds first, others last; a year comes last.
     let middle = &fields[1..fields.len().min(6)];
     let order = match fields {
         [_, _, _, _, _, "0" | "00"] if !matches!(fields[0], "0" | "00") => [&fields[..5], middle],
@@ -458,13 +458,13 @@ mod tests {
             assert_eq!(read.spelling().join(" "), expect, "{text}");
             assert_eq!(read.text(), text.trim());
         };
-        // As it was written, wherever cron takes that.
+        // Unchanged wherever cron accepts the spelling.
         check("*/15 9-17 * jan,JUL Mon-fri", "*/15 9-17 * jan,JUL Mon-fri");
         check(" 05  8\t1,15 */3 7 ", "05 8 1,15 */3 7");
         check("1-59/2 * * * *", "1-59/2 * * * *");
         check("@daily", "0 0 * * *");
         check("@Weekly", "0 0 * * 0");
-        // Ranges that wrap around, Sunday at a week's end, starts without an end.
+        // Wrap-around ranges, Sunday at the end of a week, and steps from a start without an end.
         check("0 22-2 * * *", "0 22,23,0-2 * * *");
         check("0 22-3/2 * * *", "0 22,0,2 * * *");
         check("0 0 * 11-2 FRI-MON", "0 0 * 11,12,1,2 5,6,0,1");
@@ -477,7 +477,7 @@ mod tests {
         check(&format!("{steps} * * * *"), "*/30,0-10,30,50-59 * * * *");
         check("5/15 3/7 20/5 * 4/2", "5-59/15 3-23/7 20-31/5 * 4-6/2");
         check("0 0 ? * ?", "0 0 * * *");
-        // Days that cron cannot name, as those that they may be.
+        // Days that cron cannot express become the range that contains them.
         check("0 0 L * *", "0 0 28-31 * *");
         check("0 0 1,L * *", "0 0 1,28-31 * *");
         check("0 0 */9,L * 1", "0 0 */9,28-31 * 1");

@@ -1,16 +1,16 @@
-//! Expressions in words.
+//! Describes expressions in words.
 
 use super::{Days, Expression, Weekdays, bits, has};
 use std::ops::RangeInclusive;
 
 impl Expression {
-    /// In words, for people; the expression itself where words would be long.
+    /// Describes the expression for users; returns the expression itself if words would be too long.
     pub fn words(&self) -> String {
         let words = || Some(format!("{}{}", self.times()?, self.on_days()?));
         words().unwrap_or_else(|| self.text.clone())
     }
 
-    /// `at 08:00`, `every 15 minutes`.
+    /// Describes the times, as in `at 08:00` or `every 15 minutes`.
     fn times(&self) -> Option<String> {
         let [minute, hour, ..] = &*self.spelling;
         let step = |field: &str, of: u32| {
@@ -66,7 +66,7 @@ impl Expression {
         ))
     }
 
-    /// ` on Monday to Friday`, ` on day 1 of each month`.
+    /// Describes the days, as in ` on Monday to Friday` or ` on day 1 of each month`.
     fn on_days(&self) -> Option<String> {
         let [_, _, day, month, weekday] = &*self.spelling;
         let months = match &**month {
@@ -109,7 +109,7 @@ impl Expression {
 }
 
 impl Days {
-    /// `day 1`, `the last day`.
+    /// Describes the days, as in `day 1` or `the last day`.
     fn words(&self) -> Option<String> {
         let Self {
             plain,
@@ -147,7 +147,7 @@ impl Days {
 }
 
 impl Weekdays {
-    /// `Monday to Friday`; `the second Friday`.
+    /// Describes the weekdays, as in `Monday to Friday` or `the second Friday`.
     fn words(&self) -> Option<String> {
         const NUMBERS: [&str; 6] = ["", "first", "second", "third", "fourth", "fifth"];
         let numbered: Vec<(usize, u64)> = (self.numbered.iter().copied().enumerate())
@@ -191,7 +191,7 @@ const WEEKDAYS: [&str; 7] = [
     "Saturday",
 ];
 
-/// The bits by their names: `Monday to Friday`, `January and July`.
+/// Lists the names of the set bits, as in `Monday to Friday` or `January and July`.
 fn named(all: u64, names: &[&str]) -> String {
     match run(all) {
         Some(run) if run.end() - run.start() > 1 => format!(
@@ -203,13 +203,13 @@ fn named(all: u64, names: &[&str]) -> String {
     }
 }
 
-/// From the first bit to the last, where all between are there.
+/// Returns the range of the set bits, if they are contiguous.
 fn run(all: u64) -> Option<RangeInclusive<u32>> {
     let (first, last) = (all.trailing_zeros(), 63 - all.leading_zeros());
     (all.count_ones() == last - first + 1).then_some(first..=last)
 }
 
-/// `a, b and c`
+/// Joins words as `a, b and c`.
 fn listed(words: impl Iterator<Item = String>) -> String {
     let mut words: Vec<String> = words.collect();
     match words.pop() {
@@ -271,7 +271,7 @@ mod tests {
             "at 09:00 on day 13 of each month, and on Friday",
         );
         check("0 9 24 12 *", "at 09:00 on day 24 of December");
-        // As cron says it, where words would be wrong or long.
+        // The expression itself, if words would be wrong or too long.
         check("7-52/9 * * * *", "7-52/9 * * * *");
         check("*/7 * * * *", "*/7 * * * *");
         check("0 9 */2 * 1", "0 9 */2 * 1");

@@ -1,6 +1,6 @@
-//! Words and how they look. What is written is put together from spans; which colour a look has is for others to say.
+//! Styled text as a sequence of spans. The mapping from looks to colours is left to the caller.
 
-/// How words look.
+/// The style of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::report) struct Look {
     pub bold: bool,
@@ -9,7 +9,7 @@ pub(in crate::report) struct Look {
     pub code: bool,
     /// An address.
     pub link: bool,
-    /// Of us and not of the text: bars, rules, labels.
+    /// Decoration that is not part of the text: bars, rules, labels.
     pub faint: bool,
 }
 
@@ -36,14 +36,14 @@ impl Look {
     };
 }
 
-/// Words of one look.
+/// Text of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Span {
     pub look: Look,
     pub text: String,
 }
 
-/// What is to be printed, in order.
+/// The output, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ink(Vec<Span>);
 
@@ -65,17 +65,17 @@ impl Ink {
             .for_each(|span| self.add(span.look, &span.text));
     }
 
-    /// End the row. What comes after its words has no look.
+    /// Ends the row, without a look on the line end.
     pub(super) fn end_row(&mut self) {
         self.add(Look::PLAIN, "\n");
     }
 
-    /// In bytes.
+    /// The length in bytes.
     pub(super) fn length(&self) -> usize {
         self.0.iter().map(|span| span.text.len()).sum()
     }
 
-    /// Take what comes after so many bytes.
+    /// Splits off the text after the first `bytes` bytes.
     pub(super) fn split_off(&mut self, bytes: usize) -> Self {
         let mut tail = Self::default();
         let mut left = bytes;

@@ -1,25 +1,24 @@
-//! Marks within a line: emphasis, code, links, escapes.
+//! Inline marks: emphasis, code, links, escapes.
 //!
-//! A mark that opens something is held, with what follows it, until that is closed or cannot be any more: at the end of the
-//! line, or after so many letters that somebody would wait. Then it was none, and is shown. The same text looks the same
-//! however it was cut.
+//! An opening mark is held back with the text after it until it is closed or can no longer be: at the end of the
+//! line, or after a limit, to avoid a visible delay. It is then shown as plain text. The same text looks the same for
+//! any split into pieces.
 
 use super::ink::Look;
 
-/// What is opened is closed within so many bytes.
+/// Maximum bytes between an opening mark and its closing one.
 const LIMIT: usize = 600;
 
-/// A line on its way.
+/// A line that is being parsed.
 #[derive(Debug, Default)]
 pub(super) struct Inline {
     held: String,
-    /// The letter before that.
+    /// The character before `held`.
     before: Option<char>,
     closers: Closers,
 }
 
-/// Where emphasis may be closed, for each of its marks: what was looked through is not looked through again for every mark
-/// and every piece.
+/// Possible closing positions per mark of emphasis, cached to avoid a new search for every mark and every piece.
 #[derive(Debug, Default)]
 struct Closers([Closer; EMPHASIS.len()]);
 
@@ -28,14 +27,14 @@ const EMPHASIS: &[u8] = b"*_~";
 
 #[derive(Debug, Default)]
 struct Closer {
-    /// So many bytes were looked through.
+    /// The number of bytes searched.
     seen: usize,
-    /// The last run of the mark that was found there, and may close something.
+    /// The last run of the mark found there that may close something.
     found: Option<usize>,
 }
 
 impl Closers {
-    /// Whether what `text` opens before the byte `from` may be closed there or later, and before `end`.
+    /// True if a mark opened before the byte `from` may be closed there or later, and before `end`.
     fn may_close(&mut self, text: &str, mark: u8, from: usize, end: usize) -> bool {
         let place = EMPHASIS.iter().position(|known| *known == mark);
         let Some(closer) = place.map(|place| &mut self.0[place]) else {
@@ -53,7 +52,7 @@ impl Closers {
         closer.found.is_some_and(|at| at < end)
     }
 
-    /// So many bytes at the beginning are gone.
+    /// Removes the first `bytes` bytes from the cache.
     fn forget(&mut self, bytes: usize) {
         for closer in &mut self.0 {
             closer.seen = closer.seen.saturating_sub(bytes);
@@ -62,11 +61,11 @@ impl Closers {
     }
 }
 
-/// Takes what is to be shown.
+/// The callback that receives the output.
 pub(super) type Show<'a> = dyn FnMut(Look, &str) + 'a;
 
 impl Inline {
-    /// More of the line; what is known now is shown.
+    /// Adds text to the line; shows what is decided.
     pub(super) fn feed(&mut self, text: &str, look: Look, show: &mut Show<'_>) {
         self.held.push_str(text);
         let done = resolve(
@@ -82,28 +81,28 @@ impl Inline {
         self.held.drain(..done);
     }
 
-    /// The line has ended.
+    /// Ends the line.
     pub(super) fn end(&mut self, look: Look, show: &mut Show<'_>) {
         resolve(&self.held, self.before, true, &mut self.closers, look, show);
         *self = Self::default();
     }
 }
 
-/// Show a text that is complete.
+/// Shows a complete text.
 pub(super) fn show(text: &str, look: Look, show: &mut Show<'_>) {
     resolve(text, None, true, &mut Closers::default(), look, show);
 }
 
-/// What stands at a mark.
+/// The syntax found at a mark.
 #[derive(Debug, PartialEq, Eq)]
 enum Found<'t> {
-    /// It depends on what follows.
+    /// Undecided: depends on the text that follows.
     Open,
-    /// Letters, which many bytes have.
+    /// Plain text of this many bytes.
     Letters(usize),
-    /// An escaped letter, after so many bytes of marks.
+    /// An escaped character, after this many bytes of marks.
     Escaped(usize),
-    /// A line's end that the text asks for, and that it has anyway.
+    /// An explicit line break, which the line has anyway.
     Break,
     Code(&'t str, usize),
     Emphasis(&'t str, u8, usize),
@@ -114,7 +113,7 @@ enum Found<'t> {
     },
 }
 
-/// Show what is known of `text`; returns its length in bytes. When it `is_over`, that is all.
+/// Shows the decided part of `text`; returns its length in bytes. If `is_over`, all of it is decided.
 fn resolve(
     text: &str,
     mut before: Option<char>,
@@ -181,7 +180,7 @@ fn resolve(
     at
 }
 
-/// The text, and where it leads: what is clicked is what is seen.
+/// Shows the text and the address, so that the link's target is visible and is what the user clicks.
 fn show_link(text: &str, address: &str, look: Look, show: &mut Show<'_>) {
     let link = Look { link: true, ..look };
     let bare = address.strip_prefix("mailto:").unwrap_or(address);
@@ -198,7 +197,7 @@ fn is_mark(letter: char) -> bool {
     matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<')
 }
 
-/// What `all`, which has a mark at the byte `at`, has there.
+/// Returns the syntax in `all` at the byte `at`, which is a mark.
 fn found<'t>(
     all: &'t str,
     at: usize,
@@ -207,7 +206,7 @@ fn found<'t>(
     closers: &mut Closers,
 ) -> Found<'t> {
     let text = &all[at..];
-    // Nothing beyond the limit is looked at, wherever the text was cut.
+    // Nothing beyond the limit is examined, so the result does not depend on the pieces.
     let whole = is_over || text.len() >= LIMIT;
     let text = &text[..text.floor_char_boundary(LIMIT)];
     let mut may_close =
@@ -226,7 +225,7 @@ fn found<'t>(
     }
 }
 
-/// How often the first letter, a mark of one byte, stands there.
+/// Returns the length of the run of the first character, a mark of one byte.
 fn run(text: &str) -> usize {
     let first = text.as_bytes()[0];
     text.bytes().take_while(|byte| *byte == first).count()
@@ -254,8 +253,8 @@ fn code(text: &str, whole: bool) -> Found<'_> {
     Found::Code(inner.unwrap_or(code), end)
 }
 
-/// Where code ends that `text` begins with, its marks included. A run at the end of a text that is not whole may become longer,
-/// and closes nothing yet.
+/// Returns the end of the code at the start of `text`, including its marks. A run at the end of an incomplete text
+/// may become longer, so it closes nothing yet.
 fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
     let mut at = marks;
     loop {
@@ -268,8 +267,8 @@ fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
     }
 }
 
-/// `**bold**` and the like. Marks of two kinds close what their own kind has opened. `may_close` tells whether there is anything
-/// after so many marks to look for.
+/// Parses emphasis such as `**bold**`. Marks of two kinds only close marks of their own kind. `may_close` tells if a
+/// closing mark may exist after a given number of marks.
 fn emphasis<'t>(
     text: &'t str,
     before: Option<char>,
@@ -303,7 +302,7 @@ fn emphasis<'t>(
             Found::Emphasis(&text[marks..end - marks], count, end)
         }
         Closing::Unknown => Found::Open,
-        // Of three, one may stand alone and two be closed.
+        // Of three marks, one may be literal and two may be closed.
         Closing::None => Found::Letters(if marks == 3 { 1 } else { marks }),
     }
 }
@@ -321,7 +320,7 @@ fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
         let here = run_at(text, at);
         match bytes[at] {
             b'\\' => {
-                // The letter after it, whatever that is.
+                // Skip the next character, whatever it is.
                 let next = text[at + 1..].chars().next();
                 at += 1 + next.map_or(0, char::len_utf8);
                 continue;
@@ -342,7 +341,7 @@ fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
                 }
                 let after_blank = text[..at].ends_with(char::is_whitespace);
                 let in_word = mark == b'_' && next.is_some_and(char::is_alphanumeric);
-                // Three close one or two as well, with what was opened within.
+                // Three marks also close one or two, together with those opened within.
                 if !after_blank && !in_word && (here == marks || here == 3) {
                     return Closing::At(end);
                 }
@@ -358,7 +357,7 @@ fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
     }
 }
 
-/// The length of the run of one mark at `at`, or of the letter there.
+/// Returns the length of the run of marks at `at`, or of the character there.
 fn run_at(text: &str, at: usize) -> usize {
     let letter = text[at..].chars().next().map_or(1, char::len_utf8);
     if letter > 1 { letter } else { run(&text[at..]) }
@@ -372,7 +371,7 @@ fn image(text: &str) -> Found<'_> {
     }
 }
 
-/// `[text](address "title")`, after `skipped` bytes.
+/// Parses `[text](address "title")` after `skipped` bytes.
 fn link(whole: &str, skipped: usize) -> Found<'_> {
     let text = &whole[skipped..];
     let no = Found::Letters(skipped + 1);
@@ -409,7 +408,7 @@ fn link(whole: &str, skipped: usize) -> Found<'_> {
         }
         if depth == 0 {
             let inside = rest[1..at].trim();
-            // A title says what the text should.
+            // A title repeats what the text should say, so it is dropped.
             let address = inside.split(char::is_whitespace).next().unwrap_or_default();
             let title = inside[address.len()..].trim();
             let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
@@ -427,7 +426,7 @@ fn link(whole: &str, skipped: usize) -> Found<'_> {
     Found::Open
 }
 
-/// `<https://…>`; any other tag is shown as it is.
+/// Parses `<https://…>`; other tags are shown unchanged.
 fn address(text: &str) -> Found<'_> {
     let inside = &text[1..];
     let end = inside.find(|letter: char| letter == '>' || letter == '<' || letter.is_whitespace());
@@ -450,7 +449,7 @@ fn address(text: &str) -> Found<'_> {
 mod tests {
     use super::{Inline, LIMIT, Look};
 
-    /// Marks of our own about what has a look.
+    /// Marks the styled text in the test output.
     fn pieces(cuts: &[&str]) -> String {
         let mut all: Vec<(Look, String)> = Vec::new();
         let mut show = |look: Look, text: &str| match all.last_mut() {
@@ -551,7 +550,7 @@ mod tests {
     fn many_marks_that_nothing_closes_cost_no_more_than_words() {
         check("**b **c **d** *e _f", "{b:b **c **d} *e _f");
         check("*a\\* *b `c*` d* e", "{i:a* *b }{ic:c*}{i: d} e");
-        // Each is looked for in what follows it, and that was looked through for the one before.
+        // Every mark searches the text after it, which was already searched for the previous mark.
         let text = "**b ".repeat(20_000);
         let mut inline = Inline::default();
         let mut shown = String::new();

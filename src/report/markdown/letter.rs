@@ -1,12 +1,13 @@
-//! How wide letters are on a terminal, which of them belong together, and between which a row may end.
+//! The width of characters on a terminal, the characters that belong together, and the positions at which a row may
+//! break.
 //!
-//! Terminals differ about joined emoji: some show one picture, others its parts side by side. Here the parts count, so that
-//! no row is longer than it may be on any of them.
+//! Terminals disagree about joined emoji: some show one glyph, others its parts side by side. The parts are counted
+//! here, so no row is too wide on any terminal.
 
 use unicode_width::UnicodeWidthChar;
 
 const JOINER: char = '\u{200d}';
-/// Asks for the picture instead of the letter.
+/// Variation selector that requests the emoji presentation.
 const PICTURE: char = '\u{fe0f}';
 
 /// The columns that `letter` takes after `before`.
@@ -27,18 +28,18 @@ pub(super) fn width_of(text: &str) -> usize {
     widths.sum()
 }
 
-/// Whether `letter` belongs to the one before it, from which no row's end may part it.
+/// True if `letter` must stay with the character before it.
 pub(super) fn joins(before: char, letter: char) -> bool {
     match letter {
         ' '..='~' => false,
-        // The second half of a flag; a third one begins another, and is parted by chance as well as not.
+        // The second half of a flag. A third one starts another flag, and may be separated by chance.
         '\u{1f1e6}'..='\u{1f1ff}' => matches!(before, '\u{1f1e6}'..='\u{1f1ff}'),
         '\u{1f3fb}'..='\u{1f3ff}' => true,
         _ => before == JOINER || letter.width().unwrap_or(0) == 0,
     }
 }
 
-/// Whether a row may end between two letters that no blank parts.
+/// True if a row may break between two adjacent characters.
 pub(super) fn parts(before: char, letter: char) -> bool {
     if joins(before, letter) || closes(letter) || opens(before) {
         return false;
@@ -46,19 +47,19 @@ pub(super) fn parts(before: char, letter: char) -> bool {
     is_ideograph(before) || is_ideograph(letter)
 }
 
-/// Letters of scripts that are written without blanks.
+/// True for characters of scripts that are written without spaces.
 fn is_ideograph(letter: char) -> bool {
     matches!(letter,
         '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe4f}'
         | '\u{ff00}'..='\u{ff60}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// What no row begins with.
+/// True for characters that cannot start a row.
 fn closes(letter: char) -> bool {
     ")]},.;:!?\"'’”%、。，．・：；？！）］｝」』】〕〉》ー々〜".contains(letter)
 }
 
-/// What no row ends with.
+/// True for characters that cannot end a row.
 fn opens(letter: char) -> bool {
     "([{“‘（［｛「『【〔〈《".contains(letter)
 }

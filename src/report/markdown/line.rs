@@ -1,16 +1,17 @@
-//! How a line begins: what it stands in, and what it is. Pure, and asked again while the beginning is too short to tell.
+//! Parses the start of a line: its containers and its kind. Pure, and repeated while the start is too short to
+//! decide.
 //!
-//! Lists are read as people write them: what is two columns further in than a list's mark belongs to it, whatever the
-//! mark's own width.
+//! Lists are parsed leniently: content indented by two columns more than a list's mark belongs to the item,
+//! regardless of the mark's width.
 
-/// What lines stand in.
+/// A block that contains lines: a quote or a list item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Container {
     Quote,
     Item {
-        /// A line belongs to it from this column on.
+        /// The first column of the item's content.
         reach: usize,
-        /// What is shown before its first line.
+        /// The mark shown before its first line.
         mark: String,
     },
 }
@@ -21,15 +22,15 @@ impl Container {
     }
 }
 
-/// The beginning of a line.
+/// The start of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// How many of the open containers it stands in.
+    /// The number of open containers that the line continues.
     pub(super) kept: usize,
-    /// Those that it opens.
+    /// The containers that the line opens.
     pub(super) opened: Vec<Container>,
     pub(super) kind: Kind,
-    /// Where its text begins, in bytes.
+    /// The byte offset of its text.
     pub(super) at: usize,
 }
 
@@ -38,16 +39,16 @@ pub(super) enum Kind {
     Blank,
     Heading(usize),
     Rule,
-    /// Of a table, or what looks like it; all of the line decides.
+    /// A possible line of a table; the complete line decides.
     Row,
-    /// The first line of code, which all of it decides; its text begins at the marks.
+    /// The first line of a code block, decided by the complete line; its text starts at the marks.
     Fence(Fence),
-    /// Code by its indentation.
+    /// Indented code.
     Code,
     Text,
 }
 
-/// What code stands between.
+/// The delimiter of a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fence {
     pub(super) mark: char,
@@ -56,12 +57,12 @@ pub(super) struct Fence {
     pub(super) column: usize,
 }
 
-/// Columns that make code of a line.
+/// Columns of indentation that make a line code.
 const CODE: usize = 4;
-/// Digits of a list's number.
+/// Maximum digits of a list number.
 const DIGITS: usize = 9;
 
-/// A place in a line.
+/// A position in a line.
 #[derive(Clone, Copy)]
 struct Cursor<'t> {
     text: &'t str,
@@ -87,7 +88,7 @@ impl<'t> Cursor<'t> {
         self
     }
 
-    /// Go on over one blank, where there is one.
+    /// Skips one space, if there is one.
     fn blank(&mut self) -> bool {
         let width = match self.rest().as_bytes().first() {
             Some(b' ') => 1,
@@ -105,8 +106,8 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// How a line begins that stands after such containers; `None` while more of it has to be known. `is_over` when `head` is the
-/// whole line. With `codes`, indentation may make code of it.
+/// Parses the start of a line after the `open` containers; `None` if more text is needed. `is_over` if `head` is the
+/// complete line. With `codes`, indentation may make the line code.
 pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) -> Option<Start> {
     let (mut kept, mut cursor) = continue_containers(head, is_over, open)?;
     let mut opened = Vec::new();
@@ -117,7 +118,7 @@ pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) 
             if !is_over {
                 return None;
             }
-            // An empty line parts what stands in a list, and ends none.
+            // An empty line separates blocks in a list item, but does not end the item.
             if opened.is_empty() {
                 kept += open[kept..].iter().take_while(|one| one.is_item()).count();
             }
@@ -145,7 +146,8 @@ pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) 
     }
 }
 
-/// How many of the open containers the line stands in, and where their marks end; `None` while more of it has to be known.
+/// Returns the number of open containers that the line continues, and the end of their marks; `None` if more text is
+/// needed.
 fn continue_containers<'t>(
     head: &'t str,
     is_over: bool,
@@ -175,15 +177,15 @@ fn continue_containers<'t>(
     Some((kept, cursor))
 }
 
-/// A block that begins in a line.
+/// A block that starts in a line.
 enum Block<'t> {
-    /// With the place of its content.
+    /// A container and the position of its content.
     Container(Container, Cursor<'t>),
-    /// With the place of its text, in bytes.
+    /// A leaf and the byte offset of its text.
     Leaf(Kind, usize),
 }
 
-/// The block that begins at `start`, which is no blank; `None` while more of the line has to be known.
+/// Parses the block at `start`, which is not a space; `None` if more of the line is needed.
 fn block(start: Cursor, is_over: bool) -> Option<Block> {
     let rest = start.rest();
     let first = rest.chars().next()?;
@@ -217,7 +219,7 @@ fn heading(start: Cursor, is_over: bool) -> Option<Block> {
         return Some(Block::Leaf(Kind::Text, start.at));
     }
     let text = rest[level..].trim_start_matches([' ', '\t']);
-    // Blanks before the text may still come.
+    // Spaces before the text may still follow.
     if text.is_empty() && !is_over {
         return None;
     }
@@ -243,7 +245,7 @@ fn fence(start: Cursor, mark: char, is_over: bool) -> Option<Block> {
     Some(Block::Leaf(kind, start.at))
 }
 
-/// An item of a list, or text.
+/// Parses a list item or text.
 fn item(start: Cursor, is_over: bool) -> Option<Block> {
     let rest = start.rest();
     let mark = list_mark(rest, is_over)?;
@@ -282,7 +284,7 @@ fn item(start: Cursor, is_over: bool) -> Option<Block> {
     Some(Block::Container(container, content))
 }
 
-/// The length of the bullet or the number of a list in bytes, 0 where there is none; `None` while more has to be known.
+/// Returns the length in bytes of a list's bullet or number, 0 if there is none; `None` if more text is needed.
 fn list_mark(rest: &str, is_over: bool) -> Option<usize> {
     if rest.starts_with(['-', '*', '+']) {
         return Some(1);
@@ -295,7 +297,7 @@ fn list_mark(rest: &str, is_over: bool) -> Option<usize> {
     }
 }
 
-/// The box of a task.
+/// The checkbox of a task.
 enum Task {
     None,
     Open,
@@ -303,7 +305,7 @@ enum Task {
 }
 
 impl Task {
-    /// The task that begins with `text`; `None` while more of it has to be known.
+    /// Parses the checkbox at the start of `text`; `None` if more text is needed.
     fn of(text: &str, is_over: bool) -> Option<Self> {
         let boxes = [
             ("[ ] ", Self::Open),
@@ -322,18 +324,18 @@ impl Task {
     }
 }
 
-/// What a line is that stands in code.
+/// The kind of a line in a code block.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inside {
-    /// It begins at so many bytes.
+    /// Code that starts at this byte.
     Code(usize),
-    /// The code has ended with it.
+    /// The end of the code block.
     End,
-    /// What the code stood in has ended before it.
+    /// A line outside: the container of the code block has ended.
     Out,
 }
 
-/// What a line is that stands in code between `fence`, within `open`; `None` while more of it has to be known.
+/// Parses a line in the code block of `fence`, within `open`; `None` if more text is needed.
 pub(super) fn inside(
     head: &str,
     is_over: bool,
@@ -378,7 +380,7 @@ fn run(text: &str, letter: char) -> usize {
         .sum()
 }
 
-/// Whether there is a blank or the end at `at`.
+/// True if there is a space, a tab or the end of the text at `at`.
 fn is_blank_at(text: &str, at: usize) -> bool {
     matches!(text.as_bytes().get(at), None | Some(b' ' | b'\t'))
 }

@@ -1,26 +1,26 @@
-//! Words put into rows that are no wider than they may be.
+//! Wraps words into rows of limited width.
 //!
-//! A word is held until it has ended, which is all that is held: a row grows with every word, and is never touched again.
+//! Only the current word is held back until it ends: a row grows with every word, and finished output never changes.
 
 use super::ink::{Ink, Look, Span};
 use super::letter;
 
-/// Rows as they grow.
+/// The rows under construction.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     /// Columns of a row.
     pub(super) width: usize,
     pub(super) ink: Ink,
-    /// What is written before the first row, and before each that follows it.
+    /// Prefix of the first row, and of each row that follows it.
     first: Vec<Span>,
     rest: Vec<Span>,
-    /// The columns written of this row; `None` while it is empty.
+    /// The columns used in this row; `None` while it is empty.
     column: Option<usize>,
-    /// Blanks between the last word and the next one.
+    /// Spaces between the last word and the next one.
     gap: Option<(Look, usize)>,
     word: Ink,
     word_width: usize,
-    /// Bytes and columns of the word before the letters that go with the last one.
+    /// Bytes and columns of the word before the characters that must stay with the last one.
     parted: (usize, usize),
     last: Option<char>,
 }
@@ -33,7 +33,7 @@ impl Rows {
         }
     }
 
-    /// Begin rows of their own: `first` is written before the first one, `rest` before all others.
+    /// Starts new rows: `first` is the prefix of the first one, `rest` that of the others.
     pub(super) fn begin(&mut self, first: Vec<Span>, rest: Vec<Span>) {
         (self.first, self.rest) = (first, rest);
     }
@@ -46,7 +46,7 @@ impl Rows {
         if matches!(letter, ' ' | '\t') {
             self.end_word();
             if self.column.is_some() {
-                // Of blanks one is enough, but in code.
+                // Consecutive spaces collapse, except in code.
                 let more = self.gap.filter(|_| look.code).map_or(0, |(_, count)| count);
                 self.gap = Some((look, more + 1));
             }
@@ -67,7 +67,7 @@ impl Rows {
         self.last = Some(letter);
     }
 
-    /// End a word that is longer than a row, but for what goes with its last letter.
+    /// Breaks a word longer than a row, but keeps the characters that belong to its last one together.
     fn break_word(&mut self) {
         let (bytes, columns) = std::mem::take(&mut self.parted);
         if columns == 0 {
@@ -80,12 +80,12 @@ impl Rows {
         (self.word, self.word_width, self.last) = (tail, width, last);
     }
 
-    /// Something stands before the next row that does not before the others.
+    /// True if the next row has a different prefix than the others.
     pub(super) fn is_marked(&self) -> bool {
         self.first != self.rest
     }
 
-    /// The columns that words may take.
+    /// The columns available for words.
     pub(super) fn room(&self) -> usize {
         self.width.saturating_sub(width_of(&self.rest)).max(2)
     }
@@ -113,7 +113,7 @@ impl Rows {
         self.ink.add_all(&word);
     }
 
-    /// The words have ended. A row without any has what stands before it.
+    /// Ends the words. A row without words still has its prefix.
     pub(super) fn end(&mut self) {
         self.end_word();
         if self.column.is_none() {
@@ -123,7 +123,7 @@ impl Rows {
         self.gap = None;
     }
 
-    /// End the row if it is begun; the words go on in the next one.
+    /// Ends the row if it has text; the words continue in the next one.
     pub(super) fn end_begun(&mut self) {
         if self.column.is_some() {
             self.end_row();
@@ -131,7 +131,7 @@ impl Rows {
         }
     }
 
-    /// A row that is put together already.
+    /// Adds a finished row.
     pub(super) fn whole(&mut self, row: &[Span]) {
         match row {
             [] => self.ink.add_all(&trimmed(&self.first)),
@@ -150,12 +150,12 @@ impl Rows {
     }
 }
 
-/// The columns of some spans.
+/// The columns of the spans.
 pub(super) fn width_of(spans: &[Span]) -> usize {
     spans.iter().map(|span| letter::width_of(&span.text)).sum()
 }
 
-/// Without blanks at the end.
+/// Removes trailing spaces.
 pub(super) fn trimmed(spans: &[Span]) -> Vec<Span> {
     let mut spans = spans.to_vec();
     while let Some(last) = spans.last_mut() {

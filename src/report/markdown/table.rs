@@ -1,11 +1,11 @@
-//! Tables: held until they are complete, since the last row has a say in how wide a column is.
+//! Tables, held back until they are complete, since the last row may widen a column.
 
 use super::ink::{Ink, Look, Span};
 use super::inline;
 use super::rows::{Rows, trimmed, width_of};
 use termimad::TblFit;
 
-/// What stands between two columns.
+/// The separator between two columns.
 const BAR: &str = " │ ";
 const BAR_WIDTH: usize = 3;
 
@@ -17,14 +17,14 @@ enum Align {
     Right,
 }
 
-/// Lines that are a table if the second one says so.
+/// Lines that form a table if the second one is a delimiter row.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     lines: Vec<String>,
 }
 
 impl Table {
-    /// Take a line. A second line that makes no table of the first is not taken.
+    /// Adds a line. A second line that is not a matching delimiter row is rejected.
     pub(super) fn take(&mut self, line: &str) -> bool {
         let is_table = match self.lines.as_slice() {
             [first] => aligns(line).is_some_and(|aligns| aligns.len() == cells(first).len()),
@@ -36,12 +36,12 @@ impl Table {
         is_table
     }
 
-    /// The lines, where they are no table.
+    /// Returns the lines, if they are not a table.
     pub(super) fn as_text(&self) -> Option<&[String]> {
         (self.lines.len() < 2).then_some(&self.lines)
     }
 
-    /// The rows of the table, each without what is to be written before it.
+    /// Returns the rows of the table, without the prefixes of their containers.
     pub(super) fn rows(&self, width: usize) -> Vec<Vec<Span>> {
         let [header, aligns_line, body @ ..] = self.lines.as_slice() else {
             return Vec::new();
@@ -49,7 +49,7 @@ impl Table {
         let aligns = aligns(aligns_line).unwrap_or_default();
         let header = cells(header);
         let body: Vec<Vec<&str>> = body.iter().map(|line| cells(line)).collect();
-        // A row with more cells than the header loses none of them.
+        // Extra cells of a row longer than the header are kept.
         let count = body
             .iter()
             .map(Vec::len)
@@ -63,7 +63,7 @@ impl Table {
     }
 }
 
-/// The widths of the columns, where they fit.
+/// Returns the widths of the columns, if they fit.
 fn widths(header: &[&str], body: &[Vec<&str>], count: usize, width: usize) -> Option<Vec<usize>> {
     let bars = BAR_WIDTH * (count - 1);
     // The fitter counts one column for each border, and one more.
@@ -97,7 +97,7 @@ fn as_grid(
     all
 }
 
-/// One row of cells, which takes as many rows as the highest of them.
+/// Formats a row of cells, with as many lines as its tallest cell.
 fn row(cells: &[&str], widths: &[usize], aligns: &[Align], look: Look) -> Vec<Vec<Span>> {
     let wrapped: Vec<Vec<Vec<Span>>> = widths
         .iter()
@@ -129,7 +129,7 @@ fn row(cells: &[&str], widths: &[usize], aligns: &[Align], look: Look) -> Vec<Ve
     (0..height).map(line).collect()
 }
 
-/// For too many columns: each row as a few lines, each cell after the name of its column.
+/// Formats a table with too many columns: each row as several lines, each cell after its column name.
 fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
     let mut all = Vec::new();
     let names = wrapped(&header.join(" "), width, Look::BOLD);
@@ -165,7 +165,7 @@ fn wrapped(cell: &str, width: usize, look: Look) -> Vec<Vec<Span>> {
     lines(rows)
 }
 
-/// The rows one by one, without their ends.
+/// Splits the rows, without their line ends.
 fn lines(mut rows: Rows) -> Vec<Vec<Span>> {
     rows.end();
     let mut all = vec![Ink::default()];
@@ -177,12 +177,12 @@ fn lines(mut rows: Rows) -> Vec<Vec<Span>> {
             all.last_mut().expect("there is one").add(look, line);
         }
     }
-    // After the last end there is nothing.
+    // Nothing follows the last line end.
     all.pop();
     all.iter_mut().map(Ink::take).collect()
 }
 
-/// How the columns stand, where `line` is the one that says so: `|:--|--:|`.
+/// Returns the alignments of the columns, if `line` is a delimiter row such as `|:--|--:|`.
 fn aligns(line: &str) -> Option<Vec<Align>> {
     let cells = cells(line);
     let align = |cell: &&str| {
@@ -198,7 +198,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
     cells.iter().map(align).collect()
 }
 
-/// The cells of a line, which bars part; one in code, or after a backslash, is none.
+/// Splits a line into cells at bars, except bars in code or after a backslash.
 fn cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);

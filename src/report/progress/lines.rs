@@ -1,21 +1,21 @@
-//! Text that is shown below a line of progress: folded to its window, and only so much of it.
+//! Text below a line of progress, wrapped to the window and limited in length.
 
 use crate::report::short_text::grouped;
 use crate::sys::terminal::Row;
 use console::{Style, measure_text_width};
 
-/// What stands before each line.
+/// Prefix of each line.
 const INDENT: &str = "    ";
-/// Lines of a diff that are shown unasked.
+/// Lines of a diff that are shown by default.
 const DIFF: usize = 20;
-/// Lines of a diff that are shown to those who want more.
+/// Lines of a diff that are shown with details.
 const WHOLE_DIFF: usize = 2000;
 
-/// A diff in colours; with `whole` nearly all of it.
+/// Formats a diff in colour; `whole` raises the limit on its length.
 pub(super) fn of_diff(diff: &str, whole: bool) -> Vec<Row> {
     let most = if whole { WHOLE_DIFF } else { DIFF };
     let count = diff.lines().count();
-    // A fold that hides a single line only hides it.
+    // Do not hide a single line behind a note that takes the same space.
     let shown = if count <= most + 1 { count } else { most };
     let row = |line: &str| {
         let style = match line.as_bytes().first() {
@@ -35,7 +35,7 @@ pub(super) fn of_diff(diff: &str, whole: bool) -> Vec<Row> {
     rows
 }
 
-/// How much a diff changes.
+/// Counts the lines that a diff adds and removes.
 pub(super) fn changed(diff: &str) -> String {
     let count = |mark: char| {
         let lines = diff.lines().filter(|line| line.starts_with(mark));
@@ -44,7 +44,7 @@ pub(super) fn changed(diff: &str) -> String {
     format!("+{} −{}", count('+'), count('-'))
 }
 
-/// The first `most` lines of a text, dim; each is cut where the window ends.
+/// Returns the first `most` lines of a text, dimmed and truncated to the window.
 pub(super) fn head(text: &str, most: usize) -> Vec<Row> {
     let count = text.lines().count();
     let shown = if count <= most + 1 { count } else { most };
@@ -58,19 +58,19 @@ pub(super) fn head(text: &str, most: usize) -> Vec<Row> {
     rows
 }
 
-/// A line, dim.
+/// Returns a dimmed line.
 pub(super) fn dim(line: &str) -> Row {
     Row::of(INDENT).dim(line.replace('\t', "    "))
 }
 
-/// Text that comes in pieces, as lines no wider than the window.
+/// Splits text that arrives in pieces into lines no wider than the window.
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     held: String,
 }
 
 impl Fold {
-    /// The lines that are complete with `text`.
+    /// Adds `text`; returns the lines that are now complete.
     pub(super) fn put(&mut self, text: &str, width: usize) -> Vec<Row> {
         self.held.push_str(text);
         let room = width.saturating_sub(INDENT.len() + 1).max(20);
@@ -94,16 +94,16 @@ impl Fold {
         rows
     }
 
-    /// The last line, which nothing ended.
+    /// Returns the last, unterminated line.
     pub(super) fn rest(&mut self) -> Option<Row> {
         let rest = std::mem::take(&mut self.held);
         (!rest.trim().is_empty()).then(|| dim(&rest))
     }
 }
 
-/// Where a line that is wider than `room` is broken: behind a space, or where it must be.
+/// Returns the break position of a line wider than `room`: after a space, or anywhere if there is none.
 fn broken(line: &str, room: usize) -> Option<usize> {
-    // Nothing is narrower than nothing: most lines need no measuring.
+    // A line has at most as many columns as bytes, so most lines need no measuring.
     if line.len() <= room {
         return None;
     }

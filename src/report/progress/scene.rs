@@ -1,5 +1,5 @@
-//! What goes on in a turn at this moment: events in, lines out. Some of them stay, as a call that has ended does; the others
-//! are what stands at the foot of the terminal until something else goes on. It reads no clock and prints nothing.
+//! The live status of a turn: takes events and returns lines. Some lines are permanent, such as that of a finished
+//! call; the others form the status area at the bottom of the terminal. It reads no clock and prints nothing.
 
 use super::lines::{self, Fold};
 use crate::event::{Event, Outcome};
@@ -11,43 +11,43 @@ use console::Style;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// The frames of the spinner, and how long each is shown.
+/// The frames of the spinner, and the duration of each.
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const FRAME: Duration = Duration::from_millis(100);
-/// An answer that makes no progress for so long is no longer being printed.
+/// An answer without new text for this long no longer counts as being printed.
 const SILENCE: Duration = Duration::from_millis(1500);
-/// Lines that `-v` shows of a result, or of what a command says meanwhile.
+/// Lines that `-v` shows of a result, or of a command's output while it runs.
 const HEAD: usize = 10;
-/// Lines that `-v` shows of the arguments of a call.
+/// Lines that `-v` shows of a call's arguments.
 const ARGUMENTS: usize = 40;
 
-/// How it is looked at.
+/// The display settings at the time of an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     /// Columns of the window.
     pub(super) width: usize,
     /// `-v`
     pub(super) detailed: bool,
-    /// The answer is printed on this terminal as it comes.
+    /// True if the answer is streamed to this terminal.
     pub(super) speaks: bool,
     pub(super) now: Instant,
 }
 
-/// What goes on.
+/// The state of the turn.
 #[derive(Debug)]
 pub(super) struct Scene {
     began: Instant,
     doing: Doing,
     calls: Vec<Call>,
     usage: Usage,
-    /// US dollars; `None` once a request's cost is not known.
+    /// US dollars; `None` once the cost of a request is unknown.
     cost: Option<f64>,
     requests: u32,
     tools: u32,
     fold: Fold,
 }
 
-/// What the model does, or is done with it.
+/// The current activity of the model.
 #[derive(Clone, Debug)]
 enum Doing {
     Asking,
@@ -57,17 +57,17 @@ enum Doing {
     Compacting { tokens: u64 },
 }
 
-/// A tool that runs, or a sub-agent that it has started.
+/// A running tool, or a sub-agent that it started.
 #[derive(Debug)]
 struct Call {
     id: String,
-    /// The tool's name, or the sub-agent's.
+    /// The name of the tool or the sub-agent.
     name: String,
     short: String,
     arguments: Value,
     since: Instant,
     is_subagent: bool,
-    /// What it said last, and how many lines of that were shown.
+    /// Its latest output, and the number of lines of it that were shown.
     last: String,
     told: usize,
     fold: Fold,
@@ -87,7 +87,7 @@ impl Scene {
         }
     }
 
-    /// Take in what has happened. The lines that stay of it.
+    /// Processes an event; returns the permanent lines.
     pub(super) fn take(&mut self, event: &Event<'_>, view: View) -> Vec<Row> {
         let mut rows = Vec::new();
         if !matches!(event, Event::Reasoning { .. } | Event::Notice(_)) {
@@ -131,14 +131,14 @@ impl Scene {
         rows
     }
 
-    /// For so long nothing happens but that it passes.
+    /// Starts a wait during which nothing else happens.
     pub(super) fn wait(&mut self, what: &'static str, wait: Duration, now: Instant) {
         let until = now.checked_add(wait).unwrap_or(now);
         self.doing = Doing::Waiting { until, what };
     }
 
     fn said(&self, reply: &Reply) -> Doing {
-        // With calls, what follows is theirs.
+        // If there are calls, their status follows.
         match (&self.doing, reply.calls.is_empty()) {
             (Doing::Compacting { tokens }, _) => Doing::Compacting { tokens: *tokens },
             _ => Doing::Asking,
@@ -166,7 +166,7 @@ impl Scene {
         }
     }
 
-    /// The model thinks no longer: how long it did.
+    /// Ends the reasoning phase; returns a line with its duration.
     fn thought(&mut self, view: View) -> Vec<Row> {
         let Doing::Thinking { since, letters } = self.doing else {
             return Vec::new();
@@ -208,7 +208,7 @@ impl Scene {
             return Vec::new();
         }
         let mut rows = call.fold.put(text, view.width);
-        // All of what a sub-agent says is short; a command may go on for hours.
+        // A sub-agent's output is short and shown in full; a command may print for hours.
         if !call.is_subagent {
             rows.truncate(HEAD.saturating_sub(call.told));
         }
@@ -216,7 +216,7 @@ impl Scene {
         rows
     }
 
-    /// A call has ended: the line that it turns into, and what is shown below it.
+    /// Ends a call; returns its final line and the lines below it.
     fn end(
         &mut self,
         result: &ToolResult,
@@ -233,7 +233,7 @@ impl Scene {
             && outcome == Outcome::Ok
             && let Some(name) = text.split('`').nth(1)
         {
-            // It goes on under its own name, and ends when its report is there.
+            // The sub-agent continues under its own name, until its report arrives.
             let call = Call {
                 id: call.id.clone(),
                 name: name.to_owned(),
@@ -282,13 +282,13 @@ impl Scene {
                 rows.extend(lines::head(&text, HEAD));
             }
             Outcome::Failed | Outcome::Skipped => rows.push(lines::dim(&first_line(&text))),
-            // Why is told once for each kind, as everywhere.
+            // The reason is reported once per kind, as everywhere.
             Outcome::Denied => {}
         }
         rows
     }
 
-    /// The report of a sub-agent is there, as a message of that id.
+    /// Handles a sub-agent's report, which arrives as a message with this id.
     fn reported(&mut self, id: &str, now: Instant) -> Option<Row> {
         let name = id.rsplit('-').next()?;
         let is_it = |call: &Call| call.is_subagent && call.name == name;
@@ -303,7 +303,7 @@ impl Scene {
         Some(headed(mark, name, &call.short, &about))
     }
 
-    /// What stands at the foot now.
+    /// Returns the current status area.
     pub(super) fn rows(&self, now: Instant) -> Vec<Row> {
         let since = |then: Instant| now.saturating_duration_since(then);
         let frame = since(self.began).as_millis() / FRAME.as_millis();
@@ -329,7 +329,7 @@ impl Scene {
             Doing::Thinking { since: then, .. } => format!("thinking… {}", running(since(*then))),
             Doing::Waiting { until, what } => {
                 let left = until.saturating_duration_since(now);
-                // Rounded up: it says 1 s until the wait is over.
+                // Rounded up, so it shows 1 s until the wait is over.
                 let left = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
                 format!("{what} in {}", running(left))
             }
@@ -349,7 +349,7 @@ impl Scene {
         rows
     }
 
-    /// What it came to, in a line.
+    /// Returns a one-line summary.
     pub(super) fn summary(&self, now: Instant) -> Row {
         let Usage {
             input,
@@ -372,7 +372,7 @@ impl Scene {
         Row::default().dim(parts.join(" · "))
     }
 
-    /// Whether anything was asked that a summary could tell of.
+    /// True if there was any request to summarize.
     pub(super) fn has_asked(&self) -> bool {
         self.requests > 0
     }
@@ -383,7 +383,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{s}")
 }
 
-/// The mark of a call, in its colour.
+/// The mark of a call, with its colour.
 type Mark = (&'static str, Style);
 
 fn done() -> Mark {
@@ -406,7 +406,7 @@ fn headed((mark, style): Mark, name: &str, short: &str, about: &str) -> Row {
         .dim(format!("  {about}"))
 }
 
-/// The arguments of a call in full, unless all that they say stands in the line already.
+/// Shows a call's arguments in full, unless the line already contains all of them.
 fn arguments(arguments: &Value, short: &str, width: usize) -> Vec<Row> {
     let Some(all) = arguments.as_object() else {
         return Vec::new();
@@ -440,7 +440,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::time::{Duration, Instant};
 
-    /// A scene, and a clock that is set by hand.
+    /// A scene with a manually set clock.
     struct Stage {
         scene: Scene,
         view: View,
@@ -517,7 +517,7 @@ mod tests {
             self
         }
 
-        /// What stands at the foot, without the frames of the spinner.
+        /// Checks the status area, without the spinner's frames.
         #[track_caller]
         fn foot(&mut self, expect: &[&str]) -> &mut Self {
             let rows = self.scene.rows(self.view.now);
@@ -604,7 +604,7 @@ mod tests {
                 text: "so",
             })
             .kept(&["  thought for 2 s (21 characters)"])
-            // While the answer is being printed, nothing stands below it.
+            // While the answer is being printed, the status area is empty.
             .foot(&[])
             .after(2000)
             .foot(&["4 s"]);
