@@ -5,7 +5,7 @@ use crate::cli::policy::{Explain, Policy as Command};
 use crate::error::{Exit, fail, fail_hint};
 use crate::ops::context::Context;
 use crate::ops::toolset;
-use crate::ops::turn_setup::{TurnSetup, without_turn as scene};
+use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::known::{CHANGING, LOOKING};
 use crate::policy::reach::Access;
 use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
@@ -34,7 +34,7 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
     } = arguments;
     let TurnSetup {
         toolbox, policy, ..
-    } = scene(ctx, &super::arguments::grants(grants), false, true)?;
+    } = turn_setup::without_turn(ctx, &super::arguments::grants(grants), false, true)?;
     let Some(tool) = tool else {
         return all(ctx, &policy, *json);
     };
@@ -229,7 +229,7 @@ const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"
 
 fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
     let TurnSetup { policy, shared, .. } =
-        scene(ctx, &super::arguments::grants(grants), false, false)?;
+        turn_setup::without_turn(ctx, &super::arguments::grants(grants), false, false)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,

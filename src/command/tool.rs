@@ -33,8 +33,8 @@ const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// Lists the tools of a run with these permissions.
 pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
-    let scene = turn_setup::without_turn(ctx, grants, false, true)?;
-    let specs = scene.toolbox.specs();
+    let setup = turn_setup::without_turn(ctx, grants, false, true)?;
+    let specs = setup.toolbox.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
         let line = match json {
@@ -94,14 +94,14 @@ fn call(
 ) -> Result<Exit> {
     signal::arm(None).context("wait for signals")?;
     let arguments = parse_arguments(name, arguments)?;
-    let scene = turn_setup::without_turn(ctx, grants, offline, false)?;
+    let setup = turn_setup::without_turn(ctx, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),
         arguments,
     };
     let mut said = String::new();
-    let (done, told) = scene
+    let (done, told) = setup
         .toolbox
         .run(std::slice::from_ref(&call), false, &mut |_, text| {
             if said.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
@@ -127,7 +127,7 @@ fn call(
             Err(fail(Exit::Failed, cause))
         }
         Outcome::Skipped => {
-            let names = scene.toolbox.specs().iter().map(|spec| &*spec.name);
+            let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
             let meant = nearest(name, names).filter(|meant| *meant != name);
             Err(match meant {
                 Some(meant) => {

@@ -25,27 +25,27 @@ pub(crate) struct UsageRecorder {
 
 impl UsageRecorder {
     /// Creates a recorder before the turn. `servers` are the names of the configured MCP servers.
-    pub(crate) fn new(scene: &TurnSetup, servers: &[&str]) -> Self {
+    pub(crate) fn new(setup: &TurnSetup, servers: &[&str]) -> Self {
         let mut told = BTreeMap::new();
-        for spec in scene.toolbox.specs() {
+        for spec in setup.toolbox.specs() {
             let server = server_of(&spec.name, servers).unwrap_or_default();
             *told.entry(server.to_owned()).or_default() += weight_of(spec);
         }
         Self {
-            skills: scene.skills.clone(),
+            skills: setup.skills.clone(),
             read: BTreeSet::new(),
             told,
-            told_of_skills: token_estimate::of_text(&scene.skill_list),
+            told_of_skills: token_estimate::of_text(&setup.skill_list),
         }
     }
 
     /// Observes an event of the turn.
-    pub(crate) fn see(&mut self, scene: &TurnSetup, event: &Event<'_>) {
+    pub(crate) fn see(&mut self, setup: &TurnSetup, event: &Event<'_>) {
         if let Event::ToolCall(call) = event
             && call.name == "read_file"
             && let Some(path) = call.arguments["path"].as_str()
         {
-            let absolute = scene.policy.reach.absolute(path);
+            let absolute = setup.policy.reach.absolute(path);
             let known = skill_of(&absolute.to_string_lossy(), &self.skills);
             self.read.extend(known.map(str::to_owned));
         }

@@ -1,6 +1,6 @@
 //! The time zone that applies: a job's own, the system's, which cron uses, or that of the user's shell.
 
-use crate::cron::schedule::{self};
+use crate::cron::schedule;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::sys::clock;
