@@ -10,7 +10,7 @@ use crate::message::Usage;
 use crate::sys::clock::Clock;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
-use crate::sys::store::{self, while_locked};
+use crate::sys::store::{self, with_lock};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::{File, TryLockError};
@@ -165,7 +165,7 @@ impl Ledger {
     /// Records a call. `reservation` is the one made for it, and counts until the line is written.
     pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
         let log = self.open(store::open_log)?;
-        store::insist(&log, &self.path, INSIST, || {
+        store::with_lock_ignoring_signals(&log, &self.path, INSIST, || {
             let before = self.totals(&log)?;
             let usd = call.usd.unwrap_or(0.0);
             let mut line = self.line(call, &before, usd);
@@ -236,7 +236,7 @@ impl Ledger {
     /// Runs `work` with the open and exclusively locked ledger.
     fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let log = self.open(store::open_lines)?;
-        while_locked(&log, &self.path, || work(&log))
+        with_lock(&log, &self.path, || work(&log))
     }
 
     /// Opens the ledger with `open`, after creating its directory if necessary.

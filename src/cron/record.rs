@@ -270,7 +270,7 @@ impl Folder {
         let mut line = serde_json::to_vec(record).context("write a record")?;
         line.push(b'\n');
         let file = store::open_lines(&path)?;
-        store::while_locked(&file, &path, || {
+        store::with_lock(&file, &path, || {
             let before = store::size(&file, &path)?;
             store::append_to(&file, &path, before, &line)?;
             store::sync(&file, &path)?;

@@ -34,7 +34,7 @@ impl Log {
             Some(file) => file,
             none => none.insert(store::open_lines(&self.path)?),
         };
-        store::while_locked(file, &self.path, || {
+        store::with_lock(file, &self.path, || {
             let size = store::size(file, &self.path)?;
             store::append_to(
                 file,

@@ -368,7 +368,7 @@ fn amend(
             summary: None,
         };
         let line = line::of_metadata(&metadata, Some(&closing));
-        let written = store::while_locked(guard, &path, || {
+        let written = store::with_lock(guard, &path, || {
             let is_known = std::fs::metadata(&path).is_ok_and(|now| Known::from(&now) == known);
             if is_known {
                 store::append_to(&file, &path, known.size, line.as_bytes())?;

@@ -112,7 +112,7 @@ pub fn rename(place: &Place, key: &str, new: &str) -> Result<Vec<PathBuf>> {
     // Check again under the locks: another process may have created the file meanwhile.
     place.renamed(&from, new)?;
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
-    store::while_locked(log.guard.as_ref().unwrap_or(&file), &from, || {
+    store::with_lock(log.guard.as_ref().unwrap_or(&file), &from, || {
         copy(&log, tail.summary.as_ref(), &file, &to, new)?;
         for aside in side_files(&from)? {
             let name = aside.file_name().unwrap_or_default().to_string_lossy();

@@ -88,7 +88,7 @@ fn repair_end_once(
     clock: &Clock,
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    store::while_locked(guard, path, || {
+    store::with_lock(guard, path, || {
         let (end, size) = (end_of_last_line(file, path)?, store::size(file, path)?);
         let what = || format!("read `{}`", path.display());
         let mut torn = Vec::new();

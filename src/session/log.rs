@@ -152,7 +152,7 @@ impl Log {
                 unreachable!("it was made, and nobody but us lets go of it");
             };
             let guard = self.guard.as_ref().unwrap_or(file);
-            let appended = store::while_locked(guard, &self.path, || {
+            let appended = store::with_lock(guard, &self.path, || {
                 let before = match tries < MAX_ATTEMPTS {
                     true if !self.is_known()? => return Ok(false),
                     true => self.known.size,
@@ -191,7 +191,7 @@ impl Log {
         let line = line::of_metadata(&self.metadata, None);
         let file = store::open_log(&self.path)?;
         let guard = self.guard.as_ref().unwrap_or(&file);
-        let ours = store::while_locked(guard, &self.path, || {
+        let ours = store::with_lock(guard, &self.path, || {
             let is_empty = store::size(&file, &self.path)? == 0;
             if is_empty {
                 store::append_to(&file, &self.path, 0, line.as_bytes())?;

@@ -15,6 +15,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Timeout for the lock on changes. A change calls the program up to four times, so a crowd of a hundred instances can
+/// take minutes on a loaded machine.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout of one call of the program.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// Maximum size of a table in bytes.
@@ -145,7 +148,7 @@ impl Crontab {
         store::create_dir(&self.folder)?;
         let path = self.folder.join("crontab.lock");
         let lock = store::open_log(&path)?;
-        store::while_locked(&lock, &path, || {
+        store::with_lock_timeout(&lock, &path, LOCK_TIMEOUT, || {
             let home = self.wait_for_others()?;
             let changed = self.settle(make);
             drop(home);

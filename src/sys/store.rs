@@ -85,7 +85,7 @@ pub fn open_lines(path: &Path) -> Result<File> {
         return Err(irregular(path));
     }
     let log = open_log(path)?;
-    while_locked(&log, path, || match is_whole(&log, path)? {
+    with_lock(&log, path, || match is_whole(&log, path)? {
         true => Ok(()),
         false => append_to(&log, path, size(&log, path)?, b"\n"),
     })?;
@@ -418,53 +418,73 @@ fn holder(file: &mut File) -> Option<Holder> {
     })
 }
 
-/// Maximum wait of an append for another one. An append takes microseconds, unless its process was stopped in the
-/// middle.
-const APPEND_WAIT: Duration = Duration::from_secs(30);
-/// Polling interval of that wait.
-const APPEND_LOOK: Duration = Duration::from_millis(1);
+/// Timeout for the lock of a file that is locked for the microseconds of an append. A process that was stopped in the
+/// middle of an append can hold it for longer.
+const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+/// Polling intervals for a lock: the first one, and the maximum after doubling.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(64);
 
 /// Runs `work` while holding the kernel's lock on `file`, for the microseconds of an append.
 ///
 /// # Errors
 /// Status 75 if another process keeps the lock; 74 if the file system does not support locks.
-pub fn while_locked<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let mut patience = Patience::of(APPEND_WAIT);
-    loop {
-        match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) if patience.is_over() => {
-                let cause = format!("another program keeps `{}` locked", path.display());
-                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
-            }
-            Err(TryLockError::WouldBlock) => {
-                signal::pause(APPEND_LOOK)?;
-                patience.spend(APPEND_LOOK);
-            }
-            Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
-        }
-    }
+pub fn with_lock<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    with_lock_timeout(file, path, APPEND_LOCK_TIMEOUT, work)
+}
+
+/// Like [`with_lock`], for work that takes longer than an append.
+///
+/// # Errors
+/// As [`with_lock`].
+pub fn with_lock_timeout<T>(
+    file: &File,
+    path: &Path,
+    timeout: Duration,
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    lock(file, path, timeout, |interval| Ok(signal::pause(interval)?))?;
     let done = work();
     drop(file.unlock());
     done
 }
 
-/// Like [`while_locked`], but also when the run is being cancelled, since the data must not be lost. Gives up after
-/// `limit`.
+/// Like [`with_lock`], but waits for the lock even while the run is being cancelled, since the data must not be lost.
 ///
 /// # Errors
-/// Status 75 if another process keeps the lock; 74 if the file system does not support locks.
-pub fn insist<T>(
+/// As [`with_lock`].
+pub fn with_lock_ignoring_signals<T>(
     file: &File,
     path: &Path,
-    limit: Duration,
+    timeout: Duration,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    let end = signal::now().saturating_add(limit);
+    lock(file, path, timeout, |interval| {
+        std::thread::sleep(interval);
+        Ok(())
+    })?;
+    let done = work();
+    drop(file.unlock());
+    done
+}
+
+/// Polls for the lock, at growing intervals so that a crowd of waiting processes leaves the CPU to the one that holds
+/// it.
+fn lock(
+    file: &File,
+    path: &Path,
+    timeout: Duration,
+    pause: impl Fn(Duration) -> Result<()>,
+) -> Result<()> {
+    let end = signal::now().saturating_add(timeout);
+    let mut interval = MIN_POLL_INTERVAL;
     loop {
         match file.try_lock() {
-            Ok(()) => break,
-            Err(TryLockError::WouldBlock) if signal::now() < end => std::thread::sleep(APPEND_LOOK),
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) if signal::now() < end => {
+                pause(interval)?;
+                interval = (interval * 2).min(MAX_POLL_INTERVAL);
+            }
             Err(TryLockError::WouldBlock) => {
                 let cause = format!("another program keeps `{}` locked", path.display());
                 return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
@@ -472,9 +492,6 @@ pub fn insist<T>(
             Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
         }
     }
-    let done = work();
-    drop(file.unlock());
-    done
 }
 
 /// Succeeds if a file can be created at `path`, or in its nearest existing parent directory.
