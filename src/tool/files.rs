@@ -124,14 +124,14 @@ impl Files {
     pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
         let (file, about, path) = self.open(given)?;
         if about.is_dir() {
-            return Err(format!("`{given}` is a directory; list_dir shows what is in it").into());
+            return Err(format!("`{given}` is a directory; use list_dir").into());
         }
         if !about.is_file() {
-            return Err(format!("`{given}` is no regular file").into());
+            return Err(format!("`{given}` is not a regular file").into());
         }
         if about.len() > READ_LIMIT {
             return Err(format!(
-                "`{given}` has {} bytes, which is too much; use exec with head, tail or grep",
+                "`{given}` is too large ({} bytes); use exec with head, tail or grep",
                 about.len()
             )
             .into());
@@ -153,7 +153,7 @@ impl Files {
         .map_err(|error| match error {
             Trouble::Tool(failure) => failure,
             Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
-                format!("`{given}` is no directory").into()
+                format!("`{given}` is not a directory").into()
             }
             Trouble::Io(error) => self.missing(given, &error).into(),
         })
@@ -163,7 +163,7 @@ impl Files {
     pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
         match self.open(given)? {
             (_, about, path) if about.is_file() => Ok(path),
-            _ => Err(format!("`{given}` is no regular file").into()),
+            _ => Err(format!("`{given}` is not a regular file").into()),
         }
     }
 
@@ -208,7 +208,7 @@ impl Files {
             return Err(changed(given));
         }
         let before = String::from_utf8(bytes)
-            .map_err(|_| format!("`{given}` is not UTF-8 text and is not edited"))?;
+            .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))?;
         let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
         let written = self.change(given, Some(after.as_bytes()), Some(&mark))?;
         Ok((written.path, before, after))
@@ -302,7 +302,7 @@ impl Files {
         match error {
             Trouble::Tool(failure) => failure,
             Trouble::Io(error) if beneath::is_race(&error) => format!(
-                "somebody else changed `{given}` at the same time, and nothing was done; read it again and then \
+                "`{given}` was changed at the same time by another process, and nothing was done; read it again, then \
                  repeat the change"
             )
             .into(),
@@ -310,7 +310,7 @@ impl Files {
                 self.missing(given, &error).into()
             }
             Trouble::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
-                "`{given}` is a directory that is not empty; delete what is in it first"
+                "`{given}` is a directory that is not empty; delete its contents first"
             )
             .into(),
             Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
@@ -328,11 +328,12 @@ impl Files {
             })?;
         let about = file
             .metadata()
-            .map_err(|error| format!("`{given}` cannot be looked at: {error}"))?;
+            .map_err(|error| format!("cannot stat `{given}`: {error}"))?;
         if self.hidden().holds(&file, &about, &path) {
-            return Err(
-                format!("`{given}` is another name of a file that is closed to tools").into(),
-            );
+            return Err(format!(
+                "`{given}` is another name of a file that is not accessible to tools"
+            )
+            .into());
         }
         Ok((file, about, path))
     }
@@ -357,7 +358,7 @@ impl Files {
     ) -> Result<(T, PathBuf), Trouble> {
         let tool = |words: String| Trouble::Tool(words.into());
         if given.contains('\0') {
-            return Err(tool("a path has no NUL in it".into()));
+            return Err(tool("the path contains a NUL character".into()));
         }
         let mut name = given.to_owned();
         for _ in 0..LINKS {
@@ -390,7 +391,9 @@ impl Files {
                 Err(error) => return Err(error),
             }
         }
-        Err(tool(format!("`{given}` is a link without an end")))
+        Err(tool(format!(
+            "`{given}`: too many levels of symbolic links"
+        )))
     }
 
     /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could
@@ -399,7 +402,7 @@ impl Files {
         let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
         let Some(what) = untrusted else { return Ok(()) };
         let words = format!(
-            "`{}` tells later runs what to do, and is not changed while the conversation holds text of strangers ({what}); \
+            "`{}` instructs later runs and cannot be changed while the conversation contains untrusted content ({what}); \
              show the user the change instead",
             path.display()
         );
@@ -434,7 +437,7 @@ impl Files {
             .map(|(_, name)| format!("`{name}`"))
             .collect();
         let hint = match names.is_empty() {
-            false => format!("; there is {}", names.join(", ")),
+            false => format!("; did you mean {}?", names.join(", ")),
             true => self.elsewhere(given).unwrap_or_default(),
         };
         format!("there is no `{given}` in {}{hint}", parent.display())
@@ -450,7 +453,7 @@ impl Files {
         let found = others
             .map(|root| root.path.join(given))
             .find(|path| path.exists() && self.reach.shows(path))?;
-        Some(format!("; there is {}", found.display()))
+        Some(format!("; did you mean `{}`?", found.display()))
     }
 }
 
@@ -550,24 +553,23 @@ fn content(file: &File) -> io::Result<Vec<u8>> {
 
 fn changed(given: &str) -> Failure {
     format!(
-        "`{given}` was changed by somebody else, or by a command, since it was last read, and nothing was done; read it \
-         again with read_file, then repeat the change as it fits"
+        "`{given}` was changed by a command or another process since it was last read, and nothing was done; read it again \
+         with read_file, then adapt and repeat the change"
     )
     .into()
 }
 
 fn too_large(given: &str, size: u64) -> Failure {
     format!(
-        "`{given}` has {}, more than can be kept aside for undo, and nothing was done; write to another name, or use exec",
+        "`{given}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
         size_in_words(size)
     )
     .into()
 }
 
 fn unkept(error: &anyhow::Error) -> Trouble {
-    let words = format!(
-        "nothing was done, since what is there could not be kept aside for undo: {error:#}"
-    );
+    let words =
+        format!("nothing was done because the old content could not be saved for undo: {error:#}");
     Trouble::Tool(words.into())
 }
 
@@ -729,7 +731,7 @@ pub(super) mod tests {
                 .read("fifo")
                 .unwrap_err()
                 .words()
-                .contains("no regular file")
+                .contains("is not a regular file")
         );
         assert!(files.write("fifo", b"x").is_err());
         assert!(files.read(".").unwrap_err().words().contains("list_dir"));
@@ -745,7 +747,7 @@ pub(super) mod tests {
                 .directory("notes.md")
                 .unwrap_err()
                 .words()
-                .contains("no directory")
+                .contains("is not a directory")
         );
     }
 }

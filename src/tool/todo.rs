@@ -62,7 +62,7 @@ impl Todo {
         let spec = ToolSpec {
             name: "todo".into(),
             description:
-                "Your task list, for work of several steps: todos replaces it, without it is read"
+                "Your task list for multi-step work: todos replaces it; omit todos to read it"
                     .into(),
             parameters: json!({ "type": "object", "properties": {
                 "todos": { "type": "array", "items": {
@@ -108,7 +108,7 @@ impl Tool for Todo {
 fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
     if todos.len() > ENTRIES {
         return Err(format!(
-            "{} todos are too many; at most {ENTRIES}, so sum some up",
+            "{} todos are too many; at most {ENTRIES}: merge some",
             todos.len()
         ));
     }

@@ -76,6 +76,7 @@ pub fn digest(bytes: &[u8]) -> String {
 pub(super) enum Line {
     Turn(About),
     /// This directory is about to be created.
+    #[serde(rename = "made")]
     Made(#[serde(with = "path_text")] PathBuf),
     Change {
         #[serde(with = "path_text")]

@@ -61,8 +61,8 @@ impl<'a> Plan<'a> {
         if let Err(TryLockError::WouldBlock) = journal.try_lock() {
             return Err(fail_hint(
                 Exit::TryAgain,
-                format!("turn {} is under way", turn.id),
-                "the same again when it has ended",
+                format!("turn {} is still running", turn.id),
+                "again when it has ended",
             ));
         }
         let mut plan = Self {
@@ -87,9 +87,9 @@ impl<'a> Plan<'a> {
                 Err(error) if is_link(&error) && plan.is_below_ours(&entry.path) => State::Nothing,
                 Err(error) => {
                     let there = if is_link(&error) {
-                        "a link is on the way"
+                        "its path contains a link"
                     } else if error.kind() == ErrorKind::InvalidData {
-                        "something else is there"
+                        "another type of file is there"
                     } else {
                         return Err(error)
                             .with_context(|| format!("read `{}`", entry.path.display()));

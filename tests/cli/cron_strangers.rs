@@ -177,7 +177,7 @@ fn a_job_of_another_program_is_a_strangers_word() {
         .error_text();
     let told = &story.asked()[1].raw;
     assert!(
-        told.contains("text of strangers (a job of another program)"),
+        told.contains("untrusted content (a job of another program)"),
         "{told}"
     );
 }

@@ -196,7 +196,7 @@ fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
             .into_iter()
             .enumerate()
         {
-            let found = told[number].contains("no command may change");
+            let found = told[number].contains("commands may not change");
             assert_eq!(found, put_back, "{number}: {}", told[number]);
         }
         let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
