@@ -147,10 +147,10 @@ impl Policy {
         }
         lines.extend(self.rule_lines());
         let approval = match self.consents {
-            true => "granted automatically",
-            false => "denied: `agent` never prompts",
+            true => "yes",
+            false => "no: `agent` never prompts",
         };
-        lines.push(("approval", approval.into()));
+        lines.push(("ask means", approval.into()));
         let mut unique: Vec<(&'static str, String)> = Vec::new();
         for line in lines {
             if !unique.contains(&line) {
@@ -165,12 +165,12 @@ impl Policy {
         let mut lines = vec![("directory", display(&self.reach.directory))];
         for root in &self.reach.roots {
             let may_write = root.may_write && !self.reads_only;
-            let name = if may_write { "write" } else { "read" };
+            let name = if may_write { "change" } else { "read" };
             lines.push((name, display(&root.path)));
         }
         for (name, places) in [
-            ("denied", &self.reach.hidden),
-            ("read-only", &self.reach.read_only),
+            ("closed", &self.reach.hidden),
+            ("unchanged", &self.reach.read_only),
         ] {
             lines.extend(places.iter().map(|place| (name, display(place))));
         }
