@@ -80,13 +80,13 @@ impl Trust {
         if self.trusts(directory) {
             return Ok(false);
         }
-        let about = std::fs::metadata(directory)
+        let metadata = std::fs::metadata(directory)
             .with_context(|| format!("stat `{}`", directory.display()))?;
         self.directories.retain(|known| known.path != directory);
         self.directories.push(Trusted {
             path: directory.to_owned(),
-            device: about.dev(),
-            inode: about.ino(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
             since: now.to_string(),
         });
         self.save()?;
@@ -154,9 +154,9 @@ impl Trust {
 impl Trusted {
     /// True if the path still leads to the directory that was trusted.
     pub fn stands(&self) -> bool {
-        let about = std::fs::symlink_metadata(&self.path);
-        about.is_ok_and(|about| {
-            about.is_dir() && (about.dev(), about.ino()) == (self.device, self.inode)
+        let metadata = std::fs::symlink_metadata(&self.path);
+        metadata.is_ok_and(|metadata| {
+            metadata.is_dir() && (metadata.dev(), metadata.ino()) == (self.device, self.inode)
         })
     }
 }

@@ -197,10 +197,10 @@ impl Policy {
     /// it, and it is withheld from a read-only policy. The mark applies to this policy only; an intersection inherits
     /// it from either operand.
     pub fn beware(&mut self, tool: &str) {
-        let is_said = |(name, _): &(Pattern, Permission)| name.matches(tool);
+        let is_set = |(name, _): &(Pattern, Permission)| name.matches(tool);
         let permission = match self.reads_only {
             true => Permission::Never,
-            false if self.permissions.iter().any(is_said) => return,
+            false if self.permissions.iter().any(is_set) => return,
             false => Permission::Ask,
         };
         self.permissions.push((Pattern::new(tool), permission));
@@ -265,11 +265,12 @@ impl Policy {
 
     /// The strictest permission set for `tool`.
     pub fn permission(&self, tool: &str) -> Permission {
-        let said = self
+        let matching = self
             .permissions
             .iter()
             .filter(|(name, _)| name.matches(tool));
-        said.map(|(_, permission)| *permission)
+        matching
+            .map(|(_, permission)| *permission)
             .min()
             .unwrap_or(Permission::Always)
     }
@@ -795,12 +796,12 @@ mod tests {
     #[test]
     fn an_intersection_allows_nothing_that_either_forbids() {
         let all = policies();
-        let said: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
+        let single: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
         for ours in 0..all.len() {
             for theirs in (ours % SHARE..all.len()).step_by(SHARE) {
                 let both = answers(&all[ours].1.and(&all[theirs].1));
                 for (at, (what, is_allowed)) in both.iter().enumerate() {
-                    let either = said[ours][at].1 && said[theirs][at].1;
+                    let either = single[ours][at].1 && single[theirs][at].1;
                     let names = (&all[ours].0, &all[theirs].0);
                     assert!(!is_allowed || either, "{what}: {names:?}");
                 }

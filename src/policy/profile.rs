@@ -213,7 +213,7 @@ impl Field<'_> {
     fn tools(&self) -> Result<Vec<Pattern>, String> {
         let names = self.texts()?;
         for name in &names {
-            known::check(name).map_err(|words| self.wrong_item(name, &words))?;
+            known::check(name).map_err(|message| self.wrong_item(name, &message))?;
         }
         Ok(names.into_iter().map(Pattern::new).collect())
     }
@@ -224,14 +224,14 @@ impl Field<'_> {
         let permission = |(tool, word): (&String, &Value)| {
             let word = word.as_str();
             let word = word.ok_or(self.wrong("a map to `always`, `ask` or `never`"))?;
-            Permission::written(tool, word).map_err(|words| self.wrong_item(tool, &words))
+            Permission::written(tool, word).map_err(|message| self.wrong_item(tool, &message))
         };
         map.iter().map(permission).collect()
     }
 
     fn rules(&self, effect: Effect, origin: &str) -> Result<Vec<Rule>, String> {
         let rule = |text: String| {
-            Rule::parse(&text, effect, origin).map_err(|words| self.wrong_item(&text, &words))
+            Rule::parse(&text, effect, origin).map_err(|message| self.wrong_item(&text, &message))
         };
         self.texts()?.into_iter().map(rule).collect()
     }
@@ -246,7 +246,8 @@ impl Field<'_> {
     }
 
     fn net(&self) -> Result<Net, String> {
-        let host = |text: String| net::host(&text).map_err(|words| self.wrong_item(&text, &words));
+        let host =
+            |text: String| net::host(&text).map_err(|message| self.wrong_item(&text, &message));
         match self.value {
             Value::Bool(true) => Ok(Net::Any),
             Value::Bool(false) => Ok(Net::Default),

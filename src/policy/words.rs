@@ -13,7 +13,7 @@ impl Policy {
     pub fn for_model(&self, tools: &[&str], attended: bool) -> String {
         let mut text = String::new();
         let mut line =
-            |words: &str| writeln!(text, "- {words}").expect("writing to a string cannot fail");
+            |item: &str| writeln!(text, "- {item}").expect("writing to a string cannot fail");
         let has = |name: &str| tools.contains(&name);
         if has("exec") {
             line(&self.commands_words());
@@ -118,11 +118,11 @@ impl Policy {
             true => Vec::new(),
             false => written.map(|path| path.display().to_string()).collect(),
         };
-        let words = match places.is_empty() {
+        let text = match places.is_empty() {
             true => "only a private $TMPDIR".to_owned(),
             false => format!("{} and a private $TMPDIR", places.join(", ")),
         };
-        (words, self.net == Net::Any)
+        (text, self.net == Net::Any)
     }
 
     /// The policy for people, as pairs of label and value.

@@ -436,8 +436,8 @@ mod tests {
         match (call(cron, &sent), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
             (Err(failure), Err(expect)) => {
-                let words = failure.words();
-                assert!(words.contains(expect), "{sent}: {words}");
+                let message = failure.words();
+                assert!(message.contains(expect), "{sent}: {message}");
             }
             (found, _) => panic!("{sent}: {found:?}"),
         }

@@ -254,22 +254,22 @@ impl Exec {
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
         if !self.containment.net && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
-            let words =
+            let message =
                 "(commands have no network in this run; the user can grant it with `--net`)";
-            return Some((words.into(), Some("--net")));
+            return Some((message.into(), Some("--net")));
         }
         if has(BUSY_SIGNS) && !self.writes().is_empty() {
-            let words = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
+            let message = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
                  contain them moved or removed; the user can also grant one of them, as with `--write --write=.git/config`)";
-            return Some((words.into(), None));
+            return Some((message.into(), None));
         }
         if !has(FILE_SIGNS) {
             return None;
         }
         if has(LIST_SIGNS)
-            && let Some(words) = self.unlisted()
+            && let Some(message) = self.unlisted()
         {
-            return Some((words, None));
+            return Some((message, None));
         }
         let may_write = self.writes().contains(&self.files.reach.directory);
         let writes = self.writes().into_iter();
@@ -282,12 +282,12 @@ impl Exec {
             })
             .collect();
         places.push("$TMPDIR".into());
-        let words = format!(
+        let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
              can grant more with `--read PATH` or `--write`)",
             places.join(", ")
         );
-        Some((words, (!may_write).then_some("--write")))
+        Some((message, (!may_write).then_some("--write")))
     }
 }
 
@@ -369,7 +369,7 @@ impl Tool for Exec {
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
-        let (held, _) = self.files.open_directory(given)?;
+        let (directory, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
@@ -378,7 +378,7 @@ impl Tool for Exec {
         let spec = Spec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],
-            directory: format!("/proc/self/fd/{}", held.as_raw_fd()).into(),
+            directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
             env: private.map_or_else(|| self.env.clone(), |path| self.fenced_environment(path)),
             timeout,
             keep: self.keep,
@@ -408,11 +408,11 @@ impl Exec {
             )));
         }
         if self.containment.fenced
-            && let Err(lack) = sandbox::available()
+            && let Err(reason) = sandbox::available()
         {
             return Err(Refusal {
                 words: format!(
-                    "not run: commands require a sandbox, and it is unavailable ({lack}); the user can run them without one \
+                    "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one \
                      with `--sandbox off`"
                 ),
                 grant: Some("--sandbox off".into()),
@@ -442,7 +442,7 @@ impl Exec {
         timeout: Duration,
     ) -> Result<Output, Failure> {
         let mut text = shown(finished, self.keep);
-        let line = |words: String| format!("\n{words}");
+        let line = |text: String| format!("\n{text}");
         match (
             finished.status.and_then(|status| status.code()),
             finished.signal(),
@@ -461,8 +461,8 @@ impl Exec {
                     "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
-                if let Some((words, _)) = self.explanation(command, &text, true) {
-                    text.push_str(&line(words));
+                if let Some((message, _)) = self.explanation(command, &text, true) {
+                    text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
             }
@@ -472,12 +472,12 @@ impl Exec {
         }
         let unsuccessful = finished.status.is_none_or(|status| !status.success());
         let mut lacking = None;
-        if unsuccessful && let Some((words, grant)) = self.explanation(command, &text, false) {
+        if unsuccessful && let Some((message, grant)) = self.explanation(command, &text, false) {
             lacking = grant.map(|flag| Refusal {
-                words: words.trim_matches(['(', ')']).to_owned(),
+                words: message.trim_matches(['(', ')']).to_owned(),
                 grant: Some(flag.into()),
             });
-            text.push_str(&line(words));
+            text.push_str(&line(message));
         }
         if !finished.restored.is_empty() {
             return Err(self.put_back(&text, &finished.restored).into());

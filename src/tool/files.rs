@@ -122,17 +122,17 @@ impl Files {
 
     /// As [`Self::read`], for internal use: the content is not recorded as seen.
     pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
-        let (file, about, path) = self.open(given)?;
-        if about.is_dir() {
+        let (file, metadata, path) = self.open(given)?;
+        if metadata.is_dir() {
             return Err(format!("`{given}` is a directory; use list_dir").into());
         }
-        if !about.is_file() {
+        if !metadata.is_file() {
             return Err(format!("`{given}` is not a regular file").into());
         }
-        if about.len() > READ_LIMIT {
+        if metadata.len() > READ_LIMIT {
             return Err(format!(
                 "`{given}` is too large ({} bytes); use exec with head, tail or grep",
-                about.len()
+                metadata.len()
             )
             .into());
         }
@@ -162,7 +162,7 @@ impl Files {
     /// The path of `given`, a regular file that may be read.
     pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
         match self.open(given)? {
-            (_, about, path) if about.is_file() => Ok(path),
+            (_, metadata, path) if metadata.is_file() => Ok(path),
             _ => Err(format!("`{given}` is not a regular file").into()),
         }
     }
@@ -178,8 +178,8 @@ impl Files {
     pub fn open_found(&self, path: &Path, hidden: &Hidden<'_>) -> Option<(File, Metadata)> {
         let (root, relative) = self.spot(path)?;
         let file = root.read(&relative).ok()?;
-        let about = file.metadata().ok()?;
-        (about.is_file() && !hidden.holds(&file, &about, path)).then_some((file, about))
+        let metadata = file.metadata().ok()?;
+        (metadata.is_file() && !hidden.holds(&file, &metadata, path)).then_some((file, metadata))
     }
 
     fn spot(&self, path: &Path) -> Option<(&Root, PathBuf)> {
@@ -255,9 +255,9 @@ impl Files {
                     Old::Link(target) => Was::Link(target),
                     Old::Directory(mode) => Was::Directory { mode: *mode },
                     Old::File(file) => {
-                        let about = file.metadata()?;
-                        if about.len() > READ_LIMIT {
-                            return Err(Trouble::Tool(too_large(given, about.len())));
+                        let metadata = file.metadata()?;
+                        if metadata.len() > READ_LIMIT {
+                            return Err(Trouble::Tool(too_large(given, metadata.len())));
                         }
                         bytes = content(file)?;
                         let mark = digest(&bytes);
@@ -273,7 +273,7 @@ impl Files {
                         before = Some(bytes.len() as u64);
                         Was::File {
                             bytes: &bytes,
-                            mode: about.permissions().mode() & 0o7777,
+                            mode: metadata.permissions().mode() & 0o7777,
                         }
                     }
                 };
@@ -326,16 +326,16 @@ impl Files {
                 Trouble::Tool(failure) => failure,
                 Trouble::Io(error) => self.missing(given, &error).into(),
             })?;
-        let about = file
+        let metadata = file
             .metadata()
             .map_err(|error| format!("cannot stat `{given}`: {error}"))?;
-        if self.hidden().holds(&file, &about, &path) {
+        if self.hidden().holds(&file, &metadata, &path) {
             return Err(format!(
                 "`{given}` is another name of a file that is not accessible to tools"
             )
             .into());
         }
-        Ok((file, about, path))
+        Ok((file, metadata, path))
     }
 
     /// The hidden files, identified by inode.
@@ -356,7 +356,7 @@ impl Files {
         last: Last,
         mut work: impl FnMut(&Root, &Path, &Path) -> Result<T, Trouble>,
     ) -> Result<(T, PathBuf), Trouble> {
-        let tool = |words: String| Trouble::Tool(words.into());
+        let tool = |message: String| Trouble::Tool(message.into());
         if given.contains('\0') {
             return Err(tool("the path contains a NUL character".into()));
         }
@@ -401,12 +401,12 @@ impl Files {
     fn mind(&self, path: &Path) -> Result<(), Trouble> {
         let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
         let Some(what) = untrusted else { return Ok(()) };
-        let words = format!(
+        let message = format!(
             "`{}` instructs later runs and cannot be changed while the conversation contains untrusted content ({what}); \
              show the user the change instead",
             path.display()
         );
-        Err(Trouble::Tool(Refusal::of(words).into()))
+        Err(Trouble::Tool(Refusal::of(message).into()))
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.
@@ -482,17 +482,17 @@ pub struct Hidden<'a> {
 impl Hidden<'_> {
     /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
     /// place.
-    pub fn holds(&self, file: &File, about: &Metadata, path: &Path) -> bool {
+    pub fn holds(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
         if secrets::is_of_process(path) && !path.starts_with("/proc") && beneath::is_of_kernel(file)
         {
             return true;
         }
-        about.is_file()
-            && about.nlink() > 1
+        metadata.is_file()
+            && metadata.nlink() > 1
             && self
                 .found
                 .get_or_init(|| self.find())
-                .contains(&(about.dev(), about.ino()))
+                .contains(&(metadata.dev(), metadata.ino()))
     }
 
     /// Finds the hidden files with more than one hard link. There are usually none.
@@ -510,13 +510,13 @@ impl Hidden<'_> {
             .collect();
         let mut looked_at = 0;
         while let Some((path, depth)) = left.pop() {
-            let Ok(about) = std::fs::symlink_metadata(&path) else {
+            let Ok(metadata) = std::fs::symlink_metadata(&path) else {
                 continue;
             };
             looked_at += 1;
-            if about.is_file() && about.nlink() > 1 {
-                found.insert((about.dev(), about.ino()));
-            } else if about.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
+            if metadata.is_file() && metadata.nlink() > 1 {
+                found.insert((metadata.dev(), metadata.ino()));
+            } else if metadata.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
                 let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
                 left.extend(inner.map(|entry| (entry.path(), depth + 1)));
             }
@@ -568,9 +568,9 @@ fn too_large(given: &str, size: u64) -> Failure {
 }
 
 fn unkept(error: &anyhow::Error) -> Trouble {
-    let words =
+    let message =
         format!("nothing was done because the old content could not be saved for undo: {error:#}");
-    Trouble::Tool(words.into())
+    Trouble::Tool(message.into())
 }
 
 #[cfg(test)]
@@ -652,9 +652,9 @@ pub(super) mod tests {
         let files = files(&dir, true);
         let theirs = |text: &str| std::fs::write(dir.join("a"), text).unwrap();
         let edit = |files: &Files| files.edit("a", |text| Ok(format!("{text}!"))).map(|_| ());
-        let told = |result: Result<(), crate::tool::Failure>| {
-            let words = result.unwrap_err().words().to_owned();
-            assert!(words.contains("read_file"), "{words}");
+        let assert_stale = |result: Result<(), crate::tool::Failure>| {
+            let message = result.unwrap_err().words().to_owned();
+            assert!(message.contains("read_file"), "{message}");
         };
         theirs("one");
         // The file was never read: an edit knows what it replaces, and a replaced file is kept.
@@ -662,10 +662,10 @@ pub(super) mod tests {
         edit(&files).unwrap();
         theirs("two");
         // The error repeats on every attempt: the tool having read the file does not mean that the model has.
-        told(edit(&files));
-        told(edit(&files));
-        told(files.write("a", b"x").map(drop));
-        told(files.remove("a").map(drop));
+        assert_stale(edit(&files));
+        assert_stale(edit(&files));
+        assert_stale(files.write("a", b"x").map(drop));
+        assert_stale(files.remove("a").map(drop));
         assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two");
         files.read("a").unwrap();
         edit(&files).unwrap();
@@ -678,7 +678,7 @@ pub(super) mod tests {
         assert_eq!(written.before, None);
         files.remove("a").unwrap();
         theirs("five");
-        told(files.write("a", b"x").map(drop));
+        assert_stale(files.write("a", b"x").map(drop));
     }
 
     #[test]

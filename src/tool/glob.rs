@@ -67,10 +67,10 @@ impl Tool for Glob {
             if !matcher.is_match(relative) {
                 continue;
             }
-            if let Some(about) = self.files.look(entry.path())
-                && !about.is_dir()
+            if let Some(metadata) = self.files.look(entry.path())
+                && !metadata.is_dir()
             {
-                let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push((time, entry.into_path()));
             }
         }

@@ -93,19 +93,19 @@ impl ListDir {
         // A walk works with names, which can be made to lead elsewhere in the meantime, so each entry is examined again
         // by descriptor.
         let line = |entry: ignore::DirEntry| {
-            let about = self.files.look(entry.path())?;
+            let metadata = self.files.look(entry.path())?;
             let name = entry
                 .path()
                 .strip_prefix(dir)
                 .unwrap_or(entry.path())
                 .to_string_lossy()
                 .into_owned();
-            Some(if about.is_dir() {
+            Some(if metadata.is_dir() {
                 format!("{name}/")
-            } else if about.is_symlink() {
+            } else if metadata.is_symlink() {
                 format!("{name}  link")
             } else {
-                format!("{name}  {}", size_in_words(about.len()))
+                format!("{name}  {}", size_in_words(metadata.len()))
             })
         };
         entries.take(LOOKED_AT).filter_map(line).collect()

@@ -96,7 +96,7 @@ impl Failure {
     /// The text for the model.
     pub fn words(&self) -> &str {
         match self {
-            Self::Failed(words) | Self::Declined(words) => words,
+            Self::Failed(message) | Self::Declined(message) => message,
             Self::Denied(refusal) => &refusal.words,
         }
     }
@@ -335,7 +335,7 @@ impl Toolbox {
         };
         let hiding = &mut |text: &str| pass(&stream.pass(text));
         let (outcome, parts) = match self.prepare(call, cut) {
-            Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
+            Err(message) => (Outcome::Skipped, vec![Part::Text(message)]),
             Ok((tool, arguments)) => {
                 let run = || self.make(call, tool, &arguments, hiding);
                 match defect::caught(run) {
@@ -344,16 +344,23 @@ impl Toolbox {
                         changes = output.changes.map(|diff| hide(&diff).into_owned());
                         (Outcome::Ok, output.parts)
                     }
-                    Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
+                    Ok(Err(Failure::Failed(message))) => {
+                        (Outcome::Failed, vec![Part::Text(message)])
+                    }
                     Ok(Err(Failure::Denied(refusal))) => {
                         let message = refusal.for_model(&call.name);
                         let text = format!("{DENIED}{}. {FINAL}", hide(&message));
-                        let words = hide(&refusal.words).into_owned();
-                        refused = Some(Refusal { words, ..refusal });
+                        let message = hide(&refusal.words).into_owned();
+                        refused = Some(Refusal {
+                            words: message,
+                            ..refusal
+                        });
                         (Outcome::Denied, vec![Part::Text(text)])
                     }
                     // The user who declined does not need a report of it.
-                    Ok(Err(Failure::Declined(words))) => (Outcome::Denied, vec![Part::Text(words)]),
+                    Ok(Err(Failure::Declined(message))) => {
+                        (Outcome::Denied, vec![Part::Text(message)])
+                    }
                     Err(_) => (
                         Outcome::Failed,
                         vec![Part::Text(format!(

@@ -154,7 +154,7 @@ mod tests {
         let todo = Todo::new();
         let check = |sent: Value, expect: Result<&str, &str>| {
             let found = match cast_and_check(&todo.spec().parameters, &sent) {
-                Err(words) => Err(words),
+                Err(message) => Err(message),
                 Ok(arguments) => match todo.run(&arguments, &mut |_| {}) {
                     Ok(output) => Ok(plain_text(&output.parts)),
                     Err(failure) => Err(failure.words().to_owned()),
@@ -162,7 +162,7 @@ mod tests {
             };
             match (&found, expect) {
                 (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
-                (Err(words), Err(expect)) => assert!(words.contains(expect), "{words}"),
+                (Err(message), Err(expect)) => assert!(message.contains(expect), "{message}"),
                 _ => panic!("{sent}: {found:?}"),
             }
         };

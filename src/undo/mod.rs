@@ -99,7 +99,7 @@ impl Undo {
         let changed = |folder: &Path| {
             std::fs::metadata(folder.join(journal::NAME))
                 .or_else(|_| std::fs::metadata(folder))
-                .and_then(|about| about.modified())
+                .and_then(|metadata| metadata.modified())
         };
         // The folder was created just now, so its time is the current one.
         let now = changed(&self.folder(newest)).context("stat the new undo folder")?;
@@ -128,7 +128,7 @@ fn weight(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     files
         .filter_map(|file| file.metadata().ok())
-        .map(|about| about.len())
+        .map(|metadata| metadata.len())
         .sum()
 }
 

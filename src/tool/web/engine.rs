@@ -76,7 +76,7 @@ impl Engine {
             return duckduckgo(answer).ok_or_else(odd);
         }
         let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
-        let (list, about) = match self {
+        let (list, snippet_key) = match self {
             // Brave leaves out the whole branch if nothing was found.
             Self::Brave if answer["web"].is_null() && answer.is_object() => return Ok(Vec::new()),
             Self::Brave => (&answer["web"]["results"], "description"),
@@ -88,7 +88,7 @@ impl Engine {
             found(
                 &text(result, "title"),
                 &text(result, "url"),
-                &text(result, about),
+                &text(result, snippet_key),
             )
         });
         Ok(found.collect())
@@ -192,7 +192,7 @@ mod tests {
             });
             match (&found, expect) {
                 (Ok(found), Ok(expect)) => assert_eq!(found, expect),
-                (Err(words), Err(word)) => assert!(words.contains(word), "{words}"),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
                 _ => panic!("{answer}: {found:?}"),
             }
         };

@@ -84,8 +84,12 @@ impl Web {
             // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
             // cannot be taken for our own text.
             Failure::Denied(refusal) if url != first && !refusal.words.contains(LEADS_ON) => {
-                let words = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
-                Refusal { words, ..refusal }.into()
+                let message = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
+                Refusal {
+                    words: message,
+                    ..refusal
+                }
+                .into()
             }
             other => other,
         })
@@ -126,7 +130,7 @@ impl Web {
     /// Checks the address that the model wrote, without requesting it.
     pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
         let url = web_url::parse(addresses::bare(given))
-            .map_err(|words| Failure::Denied(Refusal::of(words)))?;
+            .map_err(|message| Failure::Denied(Refusal::of(message)))?;
         self.judge(&url)?;
         let judged = self.ssrf_guard(&url).check_url(&url);
         judged.map_err(|error| failed(&url, &error))
@@ -272,13 +276,13 @@ fn failed(url: &Url, error: &anyhow::Error) -> Failure {
     if exit_of(error) != Exit::Refused {
         return format!("`{url}` cannot be fetched: {error:#}").into();
     }
-    let words = format!("`{url}` is not fetched: {error:#}");
+    let message = format!("`{url}` is not fetched: {error:#}");
     Failure::Denied(match hint_of(error) {
         Some(SSRF_ALLOWLIST_KEY) => Refusal::of(format!(
-            "{words}; to allow it, the user adds its address to `{SSRF_ALLOWLIST_KEY}` in the config file"
+            "{message}; to allow it, the user adds its address to `{SSRF_ALLOWLIST_KEY}` in the config file"
         )),
         flag => Refusal {
-            words,
+            words: message,
             grant: flag.map(|flag| match flag.split_once('=') {
                 Some((name, host)) => format!("{name}={}", quoted(host)),
                 None => flag.to_owned(),
