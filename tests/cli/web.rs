@@ -736,14 +736,14 @@ fn keys_are_not_sent_anywhere() {
     let story = story();
     fetch(&story, &pages.url("/?k=key-of-the-story"))
         .status(77)
-        .stderr_has("holds a key");
+        .stderr_has("contains an API key");
     by_hand(
         &story,
         "web_search",
         &json!({ "query": "key-of-the-story" }),
     )
     .status(77)
-    .stderr_has("holds a key");
+    .stderr_has("contains an API key");
     assert!(pages.asked().is_empty());
 }
 

@@ -455,7 +455,7 @@ fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
         );
         let is_listed = told[0].contains("notes.txt") && told[0].contains("open");
         assert!(
-            is_listed || told[0].contains("`list_dir` can"),
+            is_listed || told[0].contains("use `list_dir`"),
             "{}",
             told[0]
         );
