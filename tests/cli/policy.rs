@@ -578,7 +578,7 @@ fn an_explanation_is_what_a_run_would_do() {
         "`path` must not be empty",
     );
     explain(&["read_file", "{\"pth\": 1}"], 2, "path");
-    explain(&["fly", "x"], 2, "`fly` names no tool");
+    explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");
     // What the web tools would say.
     for (url, words) in [

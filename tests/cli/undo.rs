@@ -561,7 +561,7 @@ fn what_cannot_be_kept_is_not_changed() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let told = story.asked()[1].last();
     assert!(
-        told.contains("nothing was done, since what is there could not be kept"),
+        told.contains("nothing was done, because the old content could not be saved"),
         "{told}"
     );
     assert_eq!(text_of(&story, "a"), "one");
