@@ -145,7 +145,7 @@ pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
     let hint = match nearest(place, key) {
         // The key is listed, but its file is not where a lookup finds it.
         Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
-        Some(meant) => format!("`{meant}`, or what `nanobot session list` names"),
+        Some(meant) => format!("`{meant}`, or a key from `nanobot session list`"),
         None => "nanobot session list".into(),
     };
     fail_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)

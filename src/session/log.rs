@@ -80,7 +80,7 @@ impl Log {
                 })
                 .unwrap_or_default();
             notice(&format!(
-                "waiting for session `{key}`, which another run is using{who}"
+                "waiting for session `{key}`, in use by another run{who}"
             ));
         };
         let lock = Lock::take(
@@ -149,7 +149,7 @@ impl Log {
             }
             let line = line(self);
             let Some(file) = &self.file else {
-                unreachable!("it was made, and nobody but us lets go of it");
+                unreachable!("the file was opened above, and only this function closes it");
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::with_lock(guard, &self.path, || {
@@ -170,7 +170,7 @@ impl Log {
             // the reload moves it to the side file, as the next open would.
             drop(self.load(0, &mut |_| {})?);
         }
-        unreachable!("the last try appends")
+        unreachable!("the last attempt appends")
     }
 
     /// True if the file is unchanged since our last read or write.
@@ -178,7 +178,7 @@ impl Log {
         match std::fs::metadata(&self.path) {
             Ok(about) => Ok(Known::from(&about) == self.known),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("look at `{}`", self.path.display())),
+            Err(error) => Err(error).with_context(|| format!("stat `{}`", self.path.display())),
         }
     }
 

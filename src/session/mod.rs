@@ -296,7 +296,7 @@ impl Session {
     pub fn settle(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
         for lost in history::unanswered(&self.messages) {
             notice(&format!(
-                "a call of `{}` was interrupted; it may or may not have happened",
+                "tool call `{}` was interrupted; it may or may not have taken effect",
                 lost.name
             ));
             self.push(Message::Tool(lost))?;

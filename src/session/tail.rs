@@ -413,7 +413,7 @@ fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
 fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> usize {
     if metadata.last_consolidated > count {
         notices.push(format!(
-            "the session says that {} of its {count} messages are consolidated; all are sent",
+            "{} of the session's {count} messages are marked as consolidated; all are sent",
             metadata.last_consolidated
         ));
         metadata.last_consolidated = 0;
@@ -426,7 +426,7 @@ fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> u
 fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
     if !text.is_empty() {
         notices.push(format!(
-            "the session's line at byte {at} cannot be read, and is left out"
+            "skipped an unreadable line of the session at byte {at}"
         ));
     }
 }
@@ -480,7 +480,7 @@ impl<'a> Backwards<'a> {
     /// Reads the bytes before `held`: one block, or `wanted` bytes if that is more.
     fn more(&mut self, wanted: u64) -> Result<()> {
         let begin = self.start.saturating_sub(BLOCK.max(wanted));
-        let mut block = vec![0; usize::try_from(self.start - begin).context("read back")?];
+        let mut block = vec![0; usize::try_from(self.start - begin).context("read backwards")?];
         let read = self.file.read_exact_at(&mut block, begin);
         read.with_context(|| format!("read `{}`", self.path.display()))?;
         block.append(&mut self.held);

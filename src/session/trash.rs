@@ -123,7 +123,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         false => Ok(()),
         true => Err(fail_hint(
             Exit::Usage,
-            format!("there is a session `{key}` by now"),
+            format!("session `{key}` already exists"),
             format!("nanobot session rename {key} NEW"),
         )),
     };

@@ -86,7 +86,7 @@ impl Workspace {
         for dir in ["memory", "skills", "sessions"] {
             store::create_dir(&self.root.join(dir))?;
         }
-        let mut made = Vec::new();
+        let mut created = Vec::new();
         for (name, text) in TEMPLATES {
             // A memory file at the root counts as well.
             if name == "memory/MEMORY.md" && self.root.join("MEMORY.md").exists() {
@@ -102,7 +102,7 @@ impl Workspace {
                 Ok(mut file) => {
                     file.write_all(text.as_bytes())
                         .with_context(|| format!("write `{}`", path.display()))?;
-                    made.push(name);
+                    created.push(name);
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -110,7 +110,7 @@ impl Workspace {
                 }
             }
         }
-        Ok(made)
+        Ok(created)
     }
 }
 
