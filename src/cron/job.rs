@@ -169,8 +169,8 @@ impl Job {
 
     /// Maximum duration of a run in seconds; 0 for no limit.
     pub fn deadline(&self) -> u64 {
-        let said = self.terms.as_ref().and_then(|terms| terms.timeout);
-        said.unwrap_or(DEADLINE)
+        let timeout = self.terms.as_ref().and_then(|terms| terms.timeout);
+        timeout.unwrap_or(DEADLINE)
     }
 
     /// Returns the earliest time of a slot.

@@ -31,6 +31,7 @@ pub struct Folder {
 pub struct Stamps {
     pub v: u32,
     /// The last slot that was run or skipped, in milliseconds since 1970.
+    #[serde(rename = "handledMs")]
     pub handled_ms: Option<i64>,
     /// A run that was started and has not ended.
     pub started: Option<Started>,
@@ -69,6 +70,7 @@ pub enum Trigger {
     /// The job was due.
     Schedule,
     /// A manual start.
+    #[serde(rename = "hand")]
     Hand,
 }
 
@@ -81,6 +83,7 @@ pub enum Outcome {
     /// The run had nothing to report.
     Nothing,
     /// The `--when` command reported that there is nothing to do.
+    #[serde(rename = "no")]
     No,
     Failed,
     /// The job was already running.
@@ -204,12 +207,12 @@ impl Folder {
                 Exit::TryAgain => {
                     // The holder may not have written its identity yet.
                     let cause = format!("{error:#}")
-                        .replace("is in use by", "is still run by")
-                        .replace("is in use", "runs already");
+                        .replace("is in use by", "is already running in")
+                        .replace("is in use", "is already running");
                     fail_hint(
                         Exit::TryAgain,
                         cause,
-                        "`nanobot cron logs`, to see what it is at",
+                        "`nanobot cron logs`, to see its progress",
                     )
                 }
                 _ => error,
@@ -234,8 +237,8 @@ impl Folder {
         let stamps: Stamps = serde_json::from_slice(&bytes).map_err(|error| {
             fail_hint(
                 Exit::Config,
-                format!("`{}` cannot be read: {error}", path.display()),
-                "remove it, if the job may run again at once",
+                format!("`{}` is invalid: {error}", path.display()),
+                "remove the file if the job may run again immediately",
             )
         })?;
         match stamps.v > Stamps::V {
@@ -254,7 +257,7 @@ impl Folder {
             v: Stamps::V,
             ..*stamps
         };
-        let text = serde_json::to_vec(&stamps).context("write a stamp")?;
+        let text = serde_json::to_vec(&stamps).context("encode the run state")?;
         store::replace(&self.path.join("state.json"), &text)
     }
 
@@ -267,7 +270,7 @@ impl Folder {
     pub fn record(&self, record: &Record) -> Result<()> {
         store::create_dir(&self.path)?;
         let path = self.runs();
-        let mut line = serde_json::to_vec(record).context("write a record")?;
+        let mut line = serde_json::to_vec(record).context("encode the run record")?;
         line.push(b'\n');
         let file = store::open_lines(&path)?;
         store::with_lock(&file, &path, || {
@@ -276,7 +279,7 @@ impl Folder {
             store::sync(&file, &path)?;
             // A process that has the file open continues with the renamed one.
             match before > ROTATE {
-                true => std::fs::rename(&path, self.older()).context("begin a new file of records"),
+                true => std::fs::rename(&path, self.older()).context("rotate the run records"),
                 false => Ok(()),
             }
         })
@@ -304,7 +307,7 @@ impl Folder {
         let path = folder.join(name);
         store::replace(&path, text.as_bytes())?;
         let mut kept: Vec<PathBuf> = std::fs::read_dir(&folder)
-            .with_context(|| format!("look into `{}`", folder.display()))?
+            .with_context(|| format!("read `{}`", folder.display()))?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|kind| kind == "txt"))
             .collect();

@@ -118,12 +118,12 @@ impl Store {
 
     /// Describes anything unusual about the files.
     pub fn oddities(&self) -> Result<Vec<String>> {
-        let mut words = Vec::new();
+        let mut warnings = Vec::new();
         for path in &self.files {
             if has(&load(path)?, HEARTBEAT) {
                 let path = path.display();
-                words.push(format!(
-                    "`{path}` has a job with the id `{HEARTBEAT}`, which is passed over: that name is taken"
+                warnings.push(format!(
+                    "`{path}` has a job with the id `{HEARTBEAT}`, which is ignored: the id is reserved"
                 ));
             }
             let places = path
@@ -131,14 +131,14 @@ impl Store {
                 .then(|| [Some(path.as_path()), path.parent()]);
             for place in places.into_iter().flatten().flatten() {
                 if let Some(why) = store::changed_by_others(place) {
-                    words.push(format!(
-                        "`{}` {why}, who can so change what the jobs are told",
+                    warnings.push(format!(
+                        "`{}` {why}, so others can change the jobs' messages",
                         place.display()
                     ));
                 }
             }
         }
-        Ok(words)
+        Ok(warnings)
     }
 
     /// Returns the job `id`; `None` if there is none.
@@ -178,7 +178,7 @@ impl Store {
                 .entry("jobs")
                 .or_insert_with(|| json!([]))
                 .as_array_mut();
-            let jobs = jobs.ok_or_else(|| damaged(&path, "its `jobs` is no list"))?;
+            let jobs = jobs.ok_or_else(|| damaged(&path, "its `jobs` is not a list"))?;
             let mut value = json!({});
             fill(&mut value, job, now);
             jobs.push(value);
@@ -287,7 +287,7 @@ impl Store {
         let made = Timestamp::from_millisecond(terms.since_ms).unwrap_or_default();
         let schedule = match terms.every_ms {
             Some(millis) => every(millis),
-            None => Err("its terms name no time".into()),
+            None => Err("its options have no interval".into()),
         };
         Ok(Some(Job {
             schedule,
@@ -314,7 +314,7 @@ impl Store {
             return Ok(None);
         };
         let terms: Terms = serde_json::from_slice(&bytes)
-            .map_err(|error| damaged(&path, &format!("it cannot be read: {error}")))?;
+            .map_err(|error| damaged(&path, &format!("it is invalid: {error}")))?;
         if terms.v > Terms::V {
             return Err(fail(
                 Exit::Config,
@@ -330,7 +330,7 @@ impl Store {
         };
         let path = self.terms_path(&job.id)?;
         store::create_dir(&self.folder(&job.id)?)?;
-        let text = serde_json::to_vec_pretty(terms).context("write a job down")?;
+        let text = serde_json::to_vec_pretty(terms).context("encode the job options")?;
         store::replace(&path, &text)
     }
 
@@ -338,7 +338,7 @@ impl Store {
         let mut job = job_entry::to_job(value);
         job.terms = self.terms(&job.id)?;
         if !is_plain(&job.id) {
-            job.schedule = Err(format!("its id `{}` cannot be used", job.id));
+            job.schedule = Err(format!("its id `{}` is invalid", job.id));
         }
         Ok(job)
     }
@@ -354,9 +354,7 @@ pub fn is_plain(id: &str) -> bool {
 pub fn unusable(id: &str) -> anyhow::Error {
     fail_hint(
         Exit::Config,
-        format!(
-            "the job's id `{id}` cannot be used: it is no word of letters, digits, `_` and `-`"
-        ),
-        "another id in the job file, by hand",
+        format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
+        "change the id in the job file by hand",
     )
 }
