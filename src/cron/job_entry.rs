@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Converts `value` to a job, without the terms that only this program stores.
+/// Converts `value` to a job, without the options that only this program stores.
 pub(super) fn to_job(value: &Value) -> Job {
     let id = text(value, "id").unwrap_or_default();
     let payload = either(value, "payload", "payload");

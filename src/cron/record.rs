@@ -1,7 +1,8 @@
-//! The private state of a job's runs, in the job's folder: the stamps of handled slots, and a record of each run.
+//! The private state of a job's runs, in the job's directory: the last handled slot, the started run, and a record of
+//! each run.
 //!
-//! A stamp is synced to disk before a run starts and after it ends. A stamp that says started but not ended, without
-//! a held job lock, is a run with an unknown outcome.
+//! The run state is synced to disk before a run starts and after it ends. A state that says started but not ended,
+//! while the job's lock is free, means a run with an unknown outcome.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::store::{self, Lock};
@@ -14,18 +15,18 @@ use std::time::Duration;
 
 /// Maximum size of the record file in bytes before rotation; one older file is kept.
 const ROTATE: u64 = 1 << 20;
-/// Maximum bytes read from the stamp file.
+/// Maximum bytes read from the state file.
 const LONGEST: u64 = 64 << 10;
 /// Number of answers kept.
 const OUTPUTS: usize = 50;
 
-/// The folder of a job's private state.
+/// The directory of a job's private state.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
-/// The slots of a job that were handled.
+/// The state of a job's runs: its last handled slot and its started run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Stamps {
@@ -173,7 +174,8 @@ impl Record {
 }
 
 impl Spent {
-    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used unchanged.
+    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used
+    /// unchanged.
     pub fn add(&mut self, before: &Self) {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);
@@ -225,10 +227,10 @@ impl Folder {
         Lock::is_held(&self.path.join("lock"))
     }
 
-    /// Reads the stamps.
+    /// Reads the run state.
     ///
     /// # Errors
-    /// Status 78 if they cannot be read: without them a slot might run twice.
+    /// Status 78 if it cannot be read: without it a slot might run twice.
     pub fn stamps(&self) -> Result<Stamps> {
         let path = self.path.join("state.json");
         let Some(bytes) = store::read_at_most(&path, LONGEST)? else {
@@ -250,7 +252,7 @@ impl Folder {
         }
     }
 
-    /// Writes the stamps and syncs them to disk.
+    /// Writes the run state and syncs it to disk.
     pub fn stamp(&self, stamps: &Stamps) -> Result<()> {
         store::create_dir(&self.path)?;
         let stamps = Stamps {

@@ -42,7 +42,7 @@ pub enum Verdict {
     Due { slot: Timestamp },
     /// This slot is too old to run. Recording it makes it handled.
     Missed { slot: Timestamp },
-    /// The last handled slot is so far ahead that the clock must have been wrong. Use `handled` instead and check
+    /// The last handled slot is so far ahead that the clock must have been wrong. Use `last_slot` instead and check
     /// again: a slot at exactly the current minute is then due. From now on only the run records tell which slots
     /// were run, because a corrected clock may repeat slots.
     ClockWasWrong { handled: Timestamp },
@@ -71,7 +71,7 @@ pub struct Timetable<'a> {
 }
 
 impl Timetable<'_> {
-    /// Returns what is due at `now`. `handled` is the last slot that was run, skipped or recorded as missed.
+    /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due(&self, handled: Option<Timestamp>, now: Timestamp) -> Verdict {
         let Self {
             schedule,
@@ -81,7 +81,7 @@ impl Timetable<'_> {
             zone,
         } = *self;
         let far = |time: Timestamp| time.duration_since(now) > AHEAD;
-        // The job may also have been created under a wrong clock; then only `handled` counts.
+        // The job may also have been created under a wrong clock; then only `last_slot` counts.
         let since = (!far(since)).then_some(since);
         let baseline = match handled.into_iter().chain(since).max() {
             Some(baseline) if !far(baseline) => baseline,

@@ -264,8 +264,8 @@ impl Held {
         Ok(text)
     }
 
-    /// Like [`Self::look`], for a turn that changed `before` with untrusted content `what` in its conversation. The
-    /// text before the turn is recorded too, so that it can be restored.
+    /// Like [`Self::read_and_record`], for a turn that changed `before` with untrusted content `origin` in its
+    /// conversation. The text before the turn is recorded too, so that it can be restored.
     pub fn label(&self, before: &[u8], what: &str) -> Result<()> {
         let store = self.memory.store();
         let mut known = false;
@@ -303,7 +303,7 @@ impl Held {
         self.memory.history().check()
     }
 
-    /// Applies a change atomically. `seen` is the memory text on which the change is based.
+    /// Applies a change atomically. `base` is the memory text on which the change is based.
     pub fn apply(
         &self,
         seen: &[u8],
@@ -491,7 +491,7 @@ fn substance(text: &str) -> usize {
 }
 
 /// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
-/// request was to reduce the memory to a budget of `tidying` tokens, it may be shorter, regardless of the old size.
+/// request was to reduce the memory to at most `budget` tokens, it may be shorter, regardless of the old size.
 pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String> {
     let (before, after) = (substance(old), substance(new));
     let least = match tidying {

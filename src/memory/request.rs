@@ -85,8 +85,8 @@ pub enum Length {
     Whole,
 }
 
-/// Formats messages, each with its time, in at most `room` bytes: shortens every message first, then omits lines from
-/// the middle.
+/// Formats messages, each with its time, in at most `max_bytes` bytes: shortens every message first, then omits lines
+/// from the middle.
 pub fn lines(messages: &[(&str, &Message)], room: usize) -> Vec<String> {
     let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.calls.is_empty() && !reply.text.is_empty());
     let last = messages.iter().rposition(|(_, message)| is_answer(message));
@@ -111,10 +111,10 @@ fn size(lines: &[String]) -> usize {
     lines.iter().map(|line| line.len() + 1).sum()
 }
 
-/// The first and the last of `lines`, as many as fit into `room` bytes, and at least one.
+/// The first and the last of `lines`, as many as fit into `max_bytes` bytes, and at least one.
 fn ends(mut lines: Vec<String>, room: usize) -> Vec<String> {
     // Reserve room for the note about omitted lines.
-    let room = room.saturating_sub(40);
+    let available = room.saturating_sub(40);
     let (mut from, mut to) = (0, lines.len());
     let mut used = 0;
     while from < to {
@@ -125,7 +125,7 @@ fn ends(mut lines: Vec<String>, room: usize) -> Vec<String> {
             to - 1
         };
         used += lines[at].len() + 1;
-        if used > room && (from > 0 || to < lines.len()) {
+        if used > available && (from > 0 || to < lines.len()) {
             break;
         }
         if at == from {

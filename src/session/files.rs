@@ -96,7 +96,7 @@ pub(super) fn open(place: &Place, key: &str) -> Result<(PathBuf, File)> {
     }
 }
 
-/// Iterates over the messages after the first `skipped`, and the unreadable lines among them.
+/// Iterates over the messages after the first `skip`, and the unreadable lines among them.
 fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item = Result<Entry>> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let (mut at, mut number) = (0, 0);

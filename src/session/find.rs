@@ -51,8 +51,8 @@ struct Harvest {
     count: usize,
 }
 
-/// Passes each message of `sessions` that matches `needle` to `each`, in order, with `context` lines around each match.
-/// `each` returns false to skip the rest of that session. Returns the read errors.
+/// Passes each message of `sessions` that matches `pattern` to `on_match`, in order, with `context` lines around each
+/// match. `on_match` returns false to skip the rest of that session. Returns the read errors.
 pub fn find(
     sessions: &[Summary],
     needle: &Needle,
@@ -166,7 +166,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Searches the lines that begin in `part` for `needle`.
+/// Searches the lines that begin in `part` for `pattern`.
 fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Harvest> {
     let mut harvest = Harvest::default();
     // A file that was removed meanwhile has no matches.

@@ -64,7 +64,7 @@ pub(super) const COMPACTED: &str = "compacted";
 /// Keys that this program adds to a metadata line, beyond those of the Python program.
 const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
-/// True if a line is a message, without parsing all of it. A malformed message may give false: see [`counts`].
+/// True if a line is a message, without parsing all of it. A malformed message may give false: see [`is_counted`].
 pub(super) fn is_message(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {

@@ -12,7 +12,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Needle {
     text: Regex,
-    /// Byte filter for a line of a session file: if it finds nothing there, `text` cannot match the message in that
+    /// Byte filter for a line of a session file: if it finds nothing there, `regex` cannot match the message in that
     /// line.
     raw: Option<bytes::Regex>,
 }

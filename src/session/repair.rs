@@ -65,7 +65,7 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// Examines the session `key` at `path`, and repairs it if `mends` is set. The findings name the repairs in either
+/// Examines the session `key` at `path`, and repairs it if `apply` is set. The findings name the repairs in either
 /// case.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ pub struct Discarded {
     name: String,
 }
 
-/// Moves a session and its side files to the trash, if `still` confirms it once the lock is held. Returns true if it
+/// Moves a session and its side files to the trash, if `confirm` agrees once the lock is held. Returns true if it
 /// was moved.
 ///
 /// # Errors
@@ -170,7 +170,7 @@ impl Discarded {
     }
 }
 
-/// Lists the files of a trash directory: path, stamp and original name.
+/// Lists the files of a trash directory: path, deletion time and original name.
 fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
     let entries = match std::fs::read_dir(trash) {
         Ok(entries) => entries,

@@ -25,10 +25,10 @@ const TEMPLATES: [(&str, &str); 8] = [
 /// Templates that are forms. They are left out of the prompt until they have been filled in.
 const FORMS: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
 
-/// The agent's workspace folder.
+/// The agent's workspace directory.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// The folder of the workspace.
+    /// Its path.
     pub root: PathBuf,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A container has neither a time zone of its own nor this machine's directories. A job that depends on either is
 //! rejected at export instead of failing in the cluster. The cluster's scheduler skips times that no clock shows, and
-//! a `CronJob` has one expression only. A job that needs several becomes several CronJobs, which the job's lock and
-//! stamps keep apart.
+//! a `CronJob` has one expression only. A job that needs several becomes several CronJobs, whose runs are separated by
+//! the job's lock and run state.
 
 use super::{
     File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
@@ -168,7 +168,7 @@ fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
 fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
     let mut spec = json!({
         "backoffLimit": 0,
-        // The job is busy: try again. A slot that was started has its stamp, so a replacement pod starts nothing
+        // The job is busy: try again. A slot that was started is recorded, so a replacement pod starts nothing
         // twice.
         "podFailurePolicy": { "rules": [
             {

@@ -1,4 +1,4 @@
-//! Parses cron expressions: items, their portable spelling, and error messages.
+//! Parses cron expressions: items, their portable form, and error messages.
 
 use super::{Days, Expression, Weekdays, bits};
 use jiff::civil::Date;
@@ -57,7 +57,7 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// The last part of every error message.
 const FORM: &str = "minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`";
-/// Maximum characters of a field's spelling before it is rewritten; cron limits the length of lines.
+/// Maximum characters of a field's plain form before it is rewritten; cron limits the length of lines.
 const MUCH: usize = 100;
 /// Maximum length of an expression.
 const LONGEST: usize = 200;
@@ -134,7 +134,7 @@ struct Read {
     days: Days,
     weekdays: Weekdays,
     spelling: String,
-    /// The values that the spelling covers.
+    /// The values that the plain form covers.
     spelled: u64,
     exact: bool,
 }
@@ -173,7 +173,7 @@ impl Read {
         Ok(whole)
     }
 
-    /// Parses one item of a list; `alone` if the list has no other items.
+    /// Parses one item of a list; `is_only` if the list has no other items.
     fn item(at: usize, text: &str, alone: bool) -> Result<Self, String> {
         let field = &FIELDS[at];
         let upper = text.to_ascii_uppercase();
@@ -249,7 +249,7 @@ impl Read {
         }
     }
 
-    /// Describes days that a crontab cannot express; its spelling is the range `among` that contains them.
+    /// Describes days that a crontab cannot express; its plain form is the range `range` that contains them.
     fn among(among: RangeInclusive<u32>, days: Days, weekdays: Weekdays) -> Self {
         Self {
             spelling: format!("{}-{}", among.start(), among.end()),
