@@ -67,7 +67,10 @@ impl Log {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<(Self, Tail)> {
-        store::create_dir(path.parent().context("a session file is in a directory")?)?;
+        store::create_dir(
+            path.parent()
+                .context("the session path has no parent directory")?,
+        )?;
         let mut busy = |holder: Option<&store::Holder>| {
             let who = holder
                 .map(|holder| {

@@ -113,7 +113,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         return Err(fail_hint(Exit::NoInput, cause, "nanobot session restore"));
     };
     let dir = found.path.parent().and_then(Path::parent);
-    let dir = dir.context("the trash is in a directory")?;
+    let dir = dir.context("the trash path has no parent directory")?;
     let mut home = dir.join(&found.name);
     if home.exists() {
         // Another key that maps to the same file name uses it now.
