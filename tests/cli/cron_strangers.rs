@@ -65,10 +65,7 @@ fn an_id_that_leads_elsewhere_is_never_followed() {
             vec!["cron", "run", "digest", "--as-cron"],
             vec!["cron", "edit", "digest", "-m", "y"],
         ] {
-            story
-                .run(&arguments)
-                .status(78)
-                .stderr_has("cannot be used");
+            story.run(&arguments).status(78).stderr_has("is invalid");
         }
         story
             .run(["cron", "list"])
@@ -279,7 +276,7 @@ fn the_heartbeat_stands_in_no_file() {
     story
         .run(["cron", "sync"])
         .stdout("The crontab is as the jobs are.\n")
-        .stderr_has("that name is taken");
+        .stderr_has("the id is reserved");
 }
 
 #[test]
