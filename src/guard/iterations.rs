@@ -16,8 +16,8 @@ impl Guard for Iterations {
         GuardAction::Finish {
             cause: StopReason::IterationLimit,
             words: format!(
-                "[nanobot] This turn has used all of its {} requests, and no tool can be called any more. \
-                 Answer now: what you found or did, and what is left to do.",
+                "[nanobot] This turn has used all of its {} requests. Tools are no longer available. \
+                 Answer now: report what you found or did, and what remains to be done.",
                 self.limit
             ),
         }

@@ -22,8 +22,8 @@ impl Guard for Repeats {
             return GuardAction::Finish {
                 cause: StopReason::Refused,
                 words: format!(
-                    "[nanobot] The same call of `{tool}` was refused {REFUSALS} times; no tool can be called any more. \
-                     Answer now: what you found or did, and what was refused."
+                    "[nanobot] The same call of `{tool}` was denied {REFUSALS} times. Tools are no longer available. \
+                     Answer now: report what you found or did, and what was denied."
                 ),
             };
         }
@@ -31,8 +31,8 @@ impl Guard for Repeats {
             Some((call, times)) if times >= LIMIT => GuardAction::Finish {
                 cause: StopReason::RepeatedFailure,
                 words: format!(
-                    "[nanobot] The call of `{}` failed {times} times with the same arguments; no tool can be called any \
-                     more. Answer now: what you found or did, and what stood in the way.",
+                    "[nanobot] The call of `{}` failed {times} times with the same arguments. Tools are no longer \
+                     available. Answer now: report what you found or did, and what failed.",
                     call.name
                 ),
             },

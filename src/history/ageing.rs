@@ -35,9 +35,8 @@ fn shortened(result: &ToolResult) -> Option<String> {
         return None;
     }
     let text = plain_text(&result.parts);
-    let mark = |count: usize| {
-        format!("[… {count} characters are left out here; ask again for the part that is needed …]")
-    };
+    let mark =
+        |count: usize| format!("[… {count} characters omitted; request the part you need …]");
     // A result that was already shortened must not be shortened again.
     let left_out = text.chars().count().saturating_sub(HEAD + TAIL);
     ends(&text, HEAD, TAIL, mark).filter(|_| left_out > mark(left_out).len())

@@ -46,12 +46,11 @@ impl Compaction {
     /// The compaction in the form of a user message, marked as injected.
     pub fn message(&self) -> Message {
         let mut text = String::from(
-            "[nanobot] What was said before this point did not fit any more, and was compacted. Here is what the user \
-             said, word for word, and a summary of all that happened. Go on from it as if nothing had been left out.\n\n",
+            "[nanobot] The conversation before this point no longer fit and was compacted. Below are the user's messages verbatim and a summary of what happened. Continue as if nothing were missing.\n\n",
         );
         if self.left_out > 0 {
             text.push_str(&format!(
-                "({} earlier messages of the user are left out.)\n\n",
+                "({} earlier user messages are omitted.)\n\n",
                 self.left_out
             ));
         }

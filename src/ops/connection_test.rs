@@ -53,7 +53,7 @@ impl TestReply {
         let Usage { input, output, .. } = self.usage;
         let cost = match self.cost {
             Some(usd) => format!("${}", dollars(usd)),
-            None => "at a price that is not known".into(),
+            None => "price unknown".into(),
         };
         format!("{input} tokens in, {output} out, {cost}")
     }
@@ -105,7 +105,7 @@ pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<T
     };
     let messages = [Message::User(hello)];
     let request = Request {
-        system: "You are nanobot, and are being tried out.",
+        system: "You are nanobot. This is a connection test.",
         messages: &messages,
         tools: &[],
         calls: Calls::MayNot,

@@ -80,7 +80,7 @@ impl<'w> McpContext<'w> {
             return Err(cannot(server, words));
         }
         if server.disabled {
-            return Err(cannot(server, "it is `disabled`"));
+            return Err(cannot(server, "it is disabled"));
         }
         let look = self.roster.look(&server.name);
         let look = look.map_err(|failed| failure(server, &failed))?;
@@ -91,9 +91,8 @@ impl<'w> McpContext<'w> {
         if look.anew {
             let name = &server.name;
             self.ctx.notice(&format!(
-                    "MCP server `{name}` is reached in another way than before: all that it offers is taken as new"
-                ),
-            );
+                "MCP server `{name}` has a new command or address: all its tools are treated as new"
+            ));
         }
         Ok(look)
     }
@@ -136,7 +135,7 @@ pub(crate) fn ask<'s>(
         let broken = |_| {
             Err(failure(
                 server,
-                &Failed::Broken("a defect of this program".into()),
+                &Failed::Broken("internal error in nanobot".into()),
             ))
         };
         let look = defect::caught(|| mcp.reach(server)).unwrap_or_else(broken);

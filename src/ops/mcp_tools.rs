@@ -66,7 +66,7 @@ impl McpTools {
             .collect();
         let accept = accept.join(", ");
         Some(format!(
-            "the tools of {whose}, which nobody has accepted yet: {accept}"
+            "the tools of {whose}, which you have not accepted yet: {accept}"
         ))
     }
 

@@ -162,7 +162,7 @@ fn fallback_chain(
             // A fallback that cannot be used is skipped; the first model is required.
             Err(error) if first.is_some() => {
                 let model = asked.model.as_deref().unwrap_or("the default model");
-                notice(&format!("`{model}` cannot stand in: {error:#}"));
+                notice(&format!("fallback `{model}` is unavailable: {error:#}"));
                 continue;
             }
             Err(error) => return Err(error),
@@ -171,12 +171,12 @@ fn fallback_chain(
         let Endpoint { choice, wire } = way;
         if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) {
             let place = web_url::redacted(&wire.base);
-            notice(&format!("the key goes to {place} in the clear"));
+            notice(&format!("the API key is sent to {place} unencrypted"));
         }
         let place = web_url::redacted(&wire.base);
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.place);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
-                   if first.is_none() { "ask" } else { "stand-in" });
+                   if first.is_none() { "primary" } else { "fallback" });
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
             (provider, model, context.unwrap_or(settings.context_window))
@@ -211,7 +211,7 @@ pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
     Err(fail_hint(
         Exit::Config,
-        format!("the price of `{model}` is not known, so {flag} cannot be kept"),
+        format!("the price of `{model}` is unknown, so {flag} cannot be enforced"),
         format!("nanobot config set models '{{\"{model}\": {price}}}'"),
     ))
 }

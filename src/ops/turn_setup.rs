@@ -196,8 +196,7 @@ fn open_files(
 fn taint_by_memory(ctx: &Context, workspace: &Workspace, seen: &Seen) -> Result<()> {
     if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted()? {
         seen.taint(&format!(
-            "the memory, which comes from a conversation with {what}; once `nanobot memory edit` has it as you want it, it is \
-             yours"
+            "the memory, written in a conversation with {what}; review it with `nanobot memory edit` to trust it"
         ));
     }
     Ok(())
@@ -274,7 +273,7 @@ fn toolbox(
     {
         return Err(fail_hint(
             Exit::NoSandbox,
-            format!("a sandbox is required, and here is none: {lack}"),
+            format!("a sandbox is required but unavailable: {lack}"),
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }

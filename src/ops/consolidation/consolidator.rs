@@ -172,7 +172,7 @@ impl<'a> Consolidator<'a> {
         };
         let mut advance = self.advance();
         let done = held.apply(&seen, Cause::Consolidation, change, &mut advance)?;
-        let meanwhile = || "the memory was changed meanwhile".to_owned();
+        let meanwhile = || "the memory was changed in the meantime".to_owned();
         Ok(StepResult::Consolidated(ConsolidatedChunk {
             messages: piece.to - piece.from,
             raw: false,
@@ -238,7 +238,7 @@ impl<'a> Consolidator<'a> {
                     }
                     return Err(without_turn(
                         error.into_failure(),
-                        &format!("nothing became of `{key}`"),
+                        &format!("`{key}` was not consolidated"),
                     ));
                 }
             };
@@ -246,7 +246,8 @@ impl<'a> Consolidator<'a> {
             spent.add(reply.usage, reply.cost);
             let update = match answer::update(&reply) {
                 Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {
-                    let words = "the answer is a quotation from the conversation".into();
+                    let words =
+                        "the answer quotes the conversation instead of summarizing it".into();
                     return Ok(Some(ModelOutcome::Useless(words)));
                 }
                 Ok(update) => update,
@@ -283,7 +284,7 @@ impl<'a> Consolidator<'a> {
         let messages = piece.to - piece.from;
         let words = || {
             format!(
-                "no model made memory of {messages} messages, and the history has them as they are"
+                "{messages} messages could not be consolidated and were archived unchanged in the history"
             )
         };
         let change = Change {

@@ -124,7 +124,7 @@ impl<'a> Drain<'a> {
             let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
             let left = due.len() - number - 1;
             if left > 0 && (is_hopeless || outages > 1) {
-                ctx.notice(&format!("conversations left for another time: {left}"));
+                ctx.notice(&format!("sessions skipped after repeated failures: {left}"));
                 break;
             }
         }
@@ -150,7 +150,7 @@ impl<'a> Drain<'a> {
             match step? {
                 StepResult::Idle => return Ok(()),
                 StepResult::Failed(cause) => {
-                    let line = format!("{}: {cause}; it is tried again", harmless(key));
+                    let line = format!("{}: {cause}; retrying", harmless(key));
                     self.consolidator.ctx.notice(&line);
                 }
                 StepResult::Consolidated(chunk) => {
@@ -178,7 +178,7 @@ impl<'a> Drain<'a> {
         for session in listing.sessions {
             match session.is_newer {
                 true => self.consolidator.ctx.notice(&format!(
-                    "`{}` is left as it is, since a newer nanobot wrote it",
+                    "skipping `{}`: it was written by a newer version of nanobot",
                     harmless(&session.key)
                 )),
                 false => keys.push(session.key),

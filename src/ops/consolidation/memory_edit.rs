@@ -81,7 +81,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
         None => held.previous()?.map(|version| version.id).ok_or_else(|| {
             fail_hint(
                 Exit::NoInput,
-                "there is no version of the memory before this one",
+                "the memory has no earlier version",
                 "nanobot memory log",
             )
         })?,
@@ -127,7 +127,7 @@ pub(crate) fn require_applied(memory: &Memory, done: Done) -> Result<()> {
     let id = memory.versions()?.last().map_or(0, |version| version.id);
     Err(fail_hint(
         Exit::TryAgain,
-        format!("the memory was changed meanwhile; your text is version {id}"),
+        format!("the memory was changed in the meantime; your text is stored as version {id}"),
         format!("nanobot memory diff {id}"),
     ))
 }

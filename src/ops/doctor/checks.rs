@@ -85,7 +85,7 @@ pub(crate) fn run_all(
         anyhow::Ok(())
     })?;
     if no_crontab {
-        let words = "left out, with what it starts (--no-crontab)";
+        let words = "skipped, with the checks that depend on it (--no-crontab)";
         report("crontab", vec![CheckResult::ok(words)])?;
     }
     Ok(())

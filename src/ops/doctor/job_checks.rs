@@ -30,7 +30,7 @@ pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
             ..CheckResult::failed(crontab_sync::missing_file_message(&orphans)).exit(Exit::Config)
         }
         .hint(format!(
-            "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+            "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
             look.ctx.paths.display(look.store.file())
         )),
         Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
@@ -86,14 +86,14 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
         let lost: Vec<String> = lost.into_iter().collect();
         findings.push(
             CheckResult::warn(format!(
-                "the PATH of cron's runs has no room for {}",
+                "the PATH in the crontab omits, for lack of space: {}",
                 lost.join(", ")
             ))
-            .hint("absolute paths in the commands of jobs"),
+            .hint("absolute paths in the jobs' commands"),
         );
     }
     if findings.is_empty() && look.enabled().next().is_some() {
-        findings.push(CheckResult::ok("every job has its times"));
+        findings.push(CheckResult::ok("every job has a valid schedule"));
     }
     findings
 }
@@ -113,7 +113,7 @@ pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
         }
     }
     if odd.is_empty() && look.enabled().next().is_some() {
-        return vec![CheckResult::ok("every job has somebody to ask")];
+        return vec![CheckResult::ok("every job can reach a model")];
     }
     let told = odd.into_iter().map(|(finding, jobs)| {
         let words = format!("{}: {}", job_labels(jobs.iter().copied()), finding.words);
@@ -155,7 +155,7 @@ pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
         }
     }
     if findings.is_empty() && !look.all().is_empty() {
-        findings.push(CheckResult::ok("no job failed when it last ran"));
+        findings.push(CheckResult::ok("no job failed in its last run"));
     }
     findings
 }
@@ -177,7 +177,7 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
         }
         let at = Timestamp::from_millisecond(started.at_ms).unwrap_or_default();
         return Ok(Some(format!(
-            "was cut off: its run began {}, and nobody knows how it ended",
+            "was interrupted: its run began {} and left no result",
             moment(at, &now)
         )));
     }
@@ -192,9 +192,9 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
         } = &job.state;
         let failed = last_status.as_deref() == Some("error");
         return Ok(last_run.filter(|_| failed).map(|time| {
-            let why = last_error.as_deref().unwrap_or("nobody wrote down why");
+            let why = last_error.as_deref().unwrap_or("no error recorded");
             format!(
-                "failed elsewhere, {}: {}",
+                "failed in another program, {}: {}",
                 moment(time, &now),
                 one_line(why)
             )
@@ -203,10 +203,10 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
     let why = || one_line(last.error.as_deref().unwrap_or(&last.cause));
     Ok(match last.outcome {
         Outcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
-        Outcome::Unknown => Some(format!("was cut off, {}: {}", time(&last.start), why())),
+        Outcome::Unknown => Some(format!("was interrupted, {}: {}", time(&last.start), why())),
         Outcome::Missed => {
             let slot = last.slot.as_deref().unwrap_or(&last.start);
-            Some(format!("missed its time, {}", time(slot)))
+            Some(format!("missed its slot, {}", time(slot)))
         }
         _ => None,
     })

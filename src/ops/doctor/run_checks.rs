@@ -56,9 +56,8 @@ pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     });
     let first = match config.exists() {
         true => CheckResult::ok(shown),
-        false => {
-            CheckResult::warn("there is none: everything is as it comes").hint("`nanobot onboard`")
-        }
+        false => CheckResult::warn("no config file: all settings have their defaults")
+            .hint("`nanobot onboard`"),
     };
     std::iter::once(first).chain(odd).collect()
 }
@@ -68,15 +67,15 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let workspace = &settings.workspace;
     let mut findings: Vec<CheckResult> = [
-        (ctx.paths.root.join("usage.jsonl"), "what a run costs"),
-        (ctx.paths.cron().join(PROBE_JOB), "the records of runs"),
-        (workspace.join("sessions/x"), "conversations"),
+        (ctx.paths.root.join("usage.jsonl"), "the usage ledger"),
+        (ctx.paths.cron().join(PROBE_JOB), "job records"),
+        (workspace.join("sessions/x"), "sessions"),
         (workspace.join("cron/jobs.json"), "the job file"),
     ]
     .iter()
     .filter_map(|(path, what)| {
         let error = may_make(path.parent().unwrap_or(path)).err()?;
-        let words = format!("{what} cannot be written: {error:#}");
+        let words = format!("cannot write {what}: {error:#}");
         Some(CheckResult::failed(words).exit(Exit::Io))
     })
     .collect();
@@ -85,7 +84,7 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
         findings.push(match workspace.is_dir() {
             true => CheckResult::ok(format!("workspace `{shown}`")),
             false => CheckResult::warn(format!(
-                "the workspace `{shown}` is not there: the first run makes it, and it is empty then"
+                "the workspace `{shown}` does not exist: the first run creates it empty"
             ))
             .hint("`nanobot onboard`"),
         });
@@ -115,10 +114,8 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
     open.iter()
         .map(|place| {
             let shown = ctx.paths.display(place);
-            CheckResult::warn(format!(
-                "other users of this machine can look into `{shown}`"
-            ))
-            .hint(format!("chmod 700 {shown}"))
+            CheckResult::warn(format!("other users of this machine can read `{shown}`"))
+                .hint(format!("chmod 700 {shown}"))
         })
         .collect()
 }
@@ -151,15 +148,15 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
         }
     }
     if !odd.is_empty() {
-        let words = format!("something can be mended in {}", some(&odd));
+        let words = format!("repairable problems in {}", some(&odd));
         findings.push(CheckResult::warn(words).hint("`nanobot session repair --all`"));
     }
     if findings.is_empty() {
         let words = match (all.len(), seen) {
             (0, _) => "none yet".to_owned(),
-            (all, seen) if seen < all => format!("{seen} of {all} looked at, all sound"),
-            (1, _) => "1, sound".to_owned(),
-            (all, _) => format!("{all}, all sound"),
+            (all, seen) if seen < all => format!("{seen} of {all} checked, no problems"),
+            (1, _) => "1, no problems".to_owned(),
+            (all, _) => format!("{all}, no problems"),
         };
         findings.push(CheckResult::ok(words));
     }
@@ -185,8 +182,7 @@ pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     let text = text.unwrap_or_default();
     let mut findings = Vec::new();
     if memory.is_unfinished() {
-        let words =
-            "a run was killed while it changed it, which the next consolidation brings to its end";
+        let words = "an update was interrupted; the next consolidation finishes it";
         findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
     }
     if let Some(words) = trouble {
@@ -195,8 +191,7 @@ pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     }
     let budget = look.settings.memory.budget;
     if is_over(&String::from_utf8_lossy(&text), budget) {
-        let words =
-            format!("it is over its budget of {budget} tokens, all of which each turn sends");
+        let words = format!("exceeds its budget of {budget} tokens; each turn sends all of it");
         findings.push(CheckResult::warn(words).hint("`nanobot memory edit`"));
     }
     if findings.is_empty() {
@@ -218,10 +213,10 @@ pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
                 .map(|path| format!("`{}`", look.ctx.paths.display(path)))
                 .collect();
             let words = format!(
-                "not read, since nobody trusts their directory: {}",
+                "not read, because their directory is not trusted: {}",
                 some(&names)
             );
-            vec![CheckResult::warn(words).hint("`nanobot trust .`, if they are yours")]
+            vec![CheckResult::warn(words).hint("`nanobot trust .`, if you trust them")]
         }
     }
 }
@@ -245,7 +240,7 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
                     .iter()
                     .map(|it| words::line(&it.tool, 80))
                     .collect();
-                CheckResult::warn(format!("{name}: not what they were: {}", some(&names)))
+                CheckResult::warn(format!("{name}: changed tools: {}", some(&names)))
                     .hint(format!("`nanobot mcp accept {name}`"))
             }
             // A run continues without an optional server.
@@ -266,12 +261,12 @@ pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
         found.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&found, look.settings);
     if !summary.lacking.is_empty() {
-        let words = format!("something is missing for {}", some(&summary.lacking));
+        let words = format!("missing requirements: {}", some(&summary.lacking));
         findings.push(CheckResult::warn(words).hint("`nanobot skill check`"));
     }
     if summary.is_cut {
-        let words = "their list is cut to keep its budget, which each turn sends";
-        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
+        let words = "their list is truncated to its budget";
+        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer skills";
         findings.push(CheckResult::warn(words).hint(hint));
     }
     if findings.is_empty() {
@@ -297,11 +292,11 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn(
-            "commands are not contained, as the config says",
+            "the config disables the sandbox for commands",
         ));
     }
     if let Err(lack) = fences::available() {
-        let words = format!("there is none, so that commands are refused: {lack}");
+        let words = format!("unavailable, so commands are denied: {lack}");
         let is_needed = policy.sandbox == Sandbox::Strict;
         let level = if is_needed {
             Level::Failed
@@ -309,17 +304,17 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
             Level::Warn
         };
         return Ok(CheckResult::new(level, words)
-            .hint("`--sandbox off` runs them all the same, without one")
+            .hint("`--sandbox off` to run commands without a sandbox")
             .exit(Exit::NoSandbox));
     }
     let exec = toolset::exec(ctx, look.settings, policy, &setup.shared.files);
-    let mut fence = exec.fence().context("set the sandbox up")?;
+    let mut fence = exec.fence().context("set up the sandbox")?;
     // Test as for a command that may write: such a command prefers its own mount namespace.
     fence.hides = true;
     let mounts = match process::lets_mount(&fence) {
-        true => ", in mounts of its own",
+        true => ", in its own mount namespace",
         false => {
-            "; this system lets it have no mounts of its own, which is slower and no less safe"
+            "; this system allows no mount namespace of its own, which is slower but equally safe"
         }
     };
     let finished = process::run(
@@ -341,14 +336,10 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     }
     match finished.status {
         Some(status) if status.success() => Ok(CheckResult::ok(format!(
-            "a command ran behind Landlock and seccomp{mounts}"
+            "a command ran under Landlock and seccomp{mounts}"
         ))),
-        Some(status) => Err(anyhow!(
-            "a command that does nothing fails in the sandbox: {status}"
-        )),
-        None => Err(anyhow!(
-            "a command that does nothing does not end in the sandbox"
-        )),
+        Some(status) => Err(anyhow!("an empty command fails in the sandbox: {status}")),
+        None => Err(anyhow!("an empty command timed out in the sandbox")),
     }
 }
 
@@ -369,11 +360,11 @@ fn asked(look: &CheckContext) -> Result<CheckResult> {
     };
     let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
     if look.offline {
-        return Ok(CheckResult::ok(format!("{who}; not asked (--offline)")));
+        return Ok(CheckResult::ok(format!("{who}; not contacted (--offline)")));
     }
     let heard = connection_test::ask(ctx, &settings, way)?;
     Ok(CheckResult::ok(format!(
-        "{who}: it answered in {}, {}",
+        "{who}: answered in {}, {}",
         heard.seconds(),
         heard.cost()
     )))
@@ -385,13 +376,12 @@ pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
     let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
     let found = shell.map(|(name, path)| match path.exists() {
         true if name == "bash" && !Path::new(LOADER).exists() => {
-            CheckResult::warn("bash has them, and nothing that loads them")
-                .hint("install the package `bash-completion`")
+            CheckResult::warn("installed for bash, but bash-completion is not")
+                .hint("the package `bash-completion`")
         }
-        true => CheckResult::ok(format!("{name} has them")),
-        false => {
-            CheckResult::ok(format!("none for {name}")).hint("`nanobot onboard --completions`")
-        }
+        true => CheckResult::ok(format!("installed for {name}")),
+        false => CheckResult::ok(format!("not installed for {name}"))
+            .hint("`nanobot onboard --completions`"),
     });
     found.into_iter().collect()
 }
@@ -401,10 +391,10 @@ pub(crate) fn gateway(look: &CheckContext) -> Vec<CheckResult> {
     let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
     let told = found.map(|number| {
         let words = format!(
-            "the Python program's gateway runs here (process {number}): it starts its jobs too, and overwrites what is said \
-             in conversations that it has open"
+            "the Python program's gateway is running (process {number}): it starts its jobs too, and overwrites the sessions \
+             that it has open"
         );
-        CheckResult::warn(words).hint("stop it, or let each have jobs and conversations of its own")
+        CheckResult::warn(words).hint("stop it, or use separate jobs and sessions")
     });
     told.into_iter().collect()
 }

@@ -68,7 +68,7 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "cron will not have {}: what is to hold for jobs too belongs into the config (`nanobot config set`)",
+            "jobs will not have {} under cron: put settings for jobs in the config file (`nanobot config set`)",
             names.join(", ")
         )
     })
@@ -86,7 +86,7 @@ pub(crate) struct EndpointMismatch {
 impl EndpointMismatch {
     fn describe(self) -> String {
         match self.fix {
-            Some(command) => format!("{}: {command} puts it where cron finds it", self.message),
+            Some(command) => format!("{}: {command} stores it in the config file", self.message),
             None => self.message,
         }
     }
@@ -123,9 +123,9 @@ pub(crate) fn endpoint_mismatch(
                     fix = Some(format!(
                         "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
                     ));
-                    format!("the key is only in ${variable}, which cron does not have")
+                    format!("the API key is only in ${variable}, which cron does not set")
                 }
-                None => format!("a run that cron starts will fail: {error:#}"),
+                None => format!("runs started by cron will fail: {error:#}"),
             })
         }
         (Ok(here), Ok(there)) => {
@@ -133,12 +133,12 @@ pub(crate) fn endpoint_mismatch(
             let (choice, other) = (&there.choice, &here.choice);
             (who(&here) != who(&there)).then(|| {
                 format!(
-                    "cron will ask `{}` of {}, and not `{}` of {} as here",
+                    "under cron the job uses `{}` of {}, not `{}` of {} as in this shell",
                     choice.model, choice.provider, other.model, other.provider,
                 )
             })
         }
-        (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
+        (Err(_), Err(error)) => Some(format!("runs will fail: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
     message.map(|message| EndpointMismatch {

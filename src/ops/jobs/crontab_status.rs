@@ -109,7 +109,7 @@ impl CrontabStatus {
         let lines = match &self.lines {
             Ok(lines) => lines,
             Err(_) if jobs.is_empty() => return Vec::new(),
-            Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
+            Err(error) => return vec![format!("cannot read the crontab: {error:#}")],
         };
         if !self.orphans.is_empty() {
             return vec![crontab_sync::missing_file_message(&self.orphans)];
@@ -119,13 +119,11 @@ impl CrontabStatus {
         let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
         if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
-            words.push(
-                "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
-            );
+            words.push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
         }
         if has_any(&[LineState::Foreign]) {
             words.push(
-                "some jobs are another program's; `nanobot cron sync` lets cron run them too"
+                "some jobs belong to another program; `nanobot cron sync` adds them to the crontab"
                     .into(),
             );
         }

@@ -82,7 +82,7 @@ pub(crate) fn export(
         });
         if let Err(why) = exported {
             let name = quoted(&job.name);
-            fail(&format!("the job {name} cannot be exported: {why}"));
+            fail(&format!("job {name} cannot be exported: {why}"));
         }
     }
     match format {
@@ -97,7 +97,7 @@ pub(crate) fn export(
     }
     if !left_out.is_empty() {
         ctx.notice(&format!(
-            "the PATH of cron's runs lacks {}",
+            "the PATH in the crontab omits, for lack of space: {}",
             left_out.join(", ")
         ));
     }
@@ -118,7 +118,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
         let job = job_store::find(&store, word)?;
         if !job.enabled {
             ctx.notice(&format!(
-                "{} is disabled: its runs do nothing until `nanobot cron enable {}`",
+                "job {} is disabled: it does not run until `nanobot cron enable {}`",
                 quoted(&job.name),
                 quoted(&job.id)
             ));
@@ -130,7 +130,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
     if jobs.is_empty() {
         return Err(fail_hint(
             Exit::NoInput,
-            "there is no job that is enabled",
+            "no enabled jobs",
             "nanobot cron add",
         ));
     }
@@ -165,7 +165,7 @@ fn planned(
     work: impl FnOnce(&Planned) -> Result<(), String>,
 ) -> Result<(), String> {
     if !is_plain(&job.id) {
-        return Err("its id is no word of letters, digits, `_` and `-`".into());
+        return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
     let config = crontab_sync::config_of(ctx, job);
@@ -185,7 +185,7 @@ pub(crate) fn write(
     exported: &mut ExportedJobs,
 ) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(directory)
-        .with_context(|| format!("make the directory `{}`", directory.display()))?;
+        .with_context(|| format!("create the directory `{}`", directory.display()))?;
     let mut written = Vec::new();
     for File { name, text } in &exported.files {
         let path = directory.join(name);
@@ -193,14 +193,14 @@ pub(crate) fn write(
         if is_foreign {
             exported.has_failed = true;
             ctx.terminal.fail(&format!(
-                "`{}` is left as it is: it was not made by `nanobot cron export`",
+                "not overwriting `{}`: it was not created by `nanobot cron export`",
                 path.display()
             ));
             continue;
         }
         files::replace(&path, text.as_bytes())?;
         std::fs::set_permissions(&path, Permissions::from_mode(MODE))
-            .with_context(|| format!("let others read `{}`", path.display()))?;
+            .with_context(|| format!("set the permissions of `{}`", path.display()))?;
         written.push(path);
     }
     Ok(written)

@@ -119,7 +119,7 @@ impl JobRunner<'_> {
         }
         crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Known)
             .map(drop)
-            .context("its line stays in the crontab")
+            .context("the job's line was not removed from the crontab")
     }
 
     /// True if the run of a one-time job is to be retried.
@@ -130,7 +130,7 @@ impl JobRunner<'_> {
 
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
+        let cause = format!("job `{}` ({}): {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::hide(&cause).into_owned();
         let exit = exit_of(error);
@@ -153,9 +153,9 @@ pub(super) fn is_transient(status: u8) -> bool {
 fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
     match exit {
         _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
-        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …`, with more"),
-        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …`, with more"),
-        _ => "nothing: the next run begins anew".into(),
+        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …` with a higher limit"),
+        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …` with a higher limit"),
+        _ => "nothing: the next run starts from the beginning".into(),
     }
 }
 

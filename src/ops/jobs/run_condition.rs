@@ -50,11 +50,11 @@ impl JobRunner<'_> {
                 output.extend(finished.tail);
                 Ok(Condition::Met(output))
             }
-            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (status {code})"))),
+            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (exit status {code})"))),
             Some(_) => Ok(Condition::NotMet),
             None => match finished.signal() {
-                Some(number) => Err(failed(format!("was ended by signal {number}"))),
-                None => Err(failed("took too long".into())),
+                Some(number) => Err(failed(format!("was killed by signal {number}"))),
+                None => Err(failed("timed out".into())),
             },
         }
     }

@@ -60,7 +60,9 @@ pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
 pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(store.own()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("look into `{}`", store.own().display()))?,
+        entries => {
+            entries.with_context(|| format!("read the directory `{}`", store.own().display()))?
+        }
     };
     let mut ids: Vec<String> = entries
         .filter_map(Result::ok)

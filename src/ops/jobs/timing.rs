@@ -24,8 +24,7 @@ pub(crate) fn effective_schedule<'a>(
     let zone = match schedule {
         Schedule::Cron {
             zone: Some(name), ..
-        } => clock::named_zone(name)
-            .ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
+        } => clock::named_zone(name).ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
         _ => clock::system_zone(&ctx.env).0,
     };
     Ok((schedule, zone))
@@ -34,7 +33,7 @@ pub(crate) fn effective_schedule<'a>(
 /// The due state of the job now.
 pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Verdict> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
-        let cause = format!("the job `{}` cannot run: {words}", job.name);
+        let cause = format!("job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
     let timetable = job.timetable(schedule, &zone);

@@ -142,7 +142,7 @@ impl SubagentPool {
     fn profile(&self, name: &str) -> Result<Profile, Failure> {
         let found = profiles::find(&self.0.ctx, name);
         let found =
-            found.map_err(|error| Failure::Failed(format!("{error:#}; use another one")))?;
+            found.map_err(|error| Failure::Failed(format!("{error:#}; use another profile")))?;
         found
             .filter(|profile| profile.kind == Kind::Subagent)
             .ok_or_else(|| {
@@ -150,7 +150,7 @@ impl SubagentPool {
                 names.extend(self.profiles().into_iter().map(|(name, _)| name));
                 let names = names.join(", ");
                 Failure::Failed(format!(
-                    "there is no profile `{name}` for sub-agents; there are: {names}; or leave `profile` out"
+                    "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
                 ))
             })
     }
@@ -241,7 +241,7 @@ impl SubagentPool {
                 defect::caught(done)
             });
             let report = report.unwrap_or_else(|_| {
-                let how = "has failed: it broke down, which is a defect of nanobot's";
+                let how = "failed: internal error in nanobot";
                 job.report(how, "", Tally::default())
             });
             let mut state = self.state();
@@ -280,10 +280,12 @@ impl SubagentPool {
 impl Starts for SubagentPool {
     fn start(&self, order: &Order<'_>) -> Result<String, Failure> {
         let Some(turn) = self.0.turn.get() else {
-            return Err("sub-agents work beside a turn, and here is none; do it yourself".into());
+            return Err(
+                "sub-agents can only be started within a turn; do the task yourself".into(),
+            );
         };
         let failed = |error: anyhow::Error| {
-            let words = format!("no sub-agent was started: {error:#}; go on without it");
+            let words = format!("no sub-agent was started: {error:#}; continue without it");
             Failure::Failed(words)
         };
         let profile = order.profile.map(|name| self.profile(name)).transpose()?;
@@ -361,7 +363,7 @@ impl Beside for SubagentPool {
         let (wake, threads) = {
             let mut state = self.state();
             let queue = std::mem::take(&mut state.queue);
-            let never = "was never begun: the run has to end";
+            let never = "was not started: the run is ending";
             let reports = queue
                 .iter()
                 .map(|job| job.report(never, "", Tally::default()));
