@@ -68,7 +68,7 @@ mod tests {
         let fits = "é".repeat(2000);
         check(&fits, &fits);
         let (head, tail) = ("é".repeat(1500), "z".repeat(500));
-        let gap = "[… 300 characters are left out here; ask again for the part that is needed …]";
+        let gap = "[… 300 characters omitted; request the part you need …]";
         check(
             &format!("{head}{}{tail}", "a".repeat(300)),
             &format!("{head}\n{gap}\n{tail}"),

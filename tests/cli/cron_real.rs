@@ -293,7 +293,7 @@ fn jobs_are_started_by_the_real_cron() {
     place
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
-        .stderr_has("the conversation of `printed` is in the trash");
+        .stderr_has("moved the session of `printed` to the trash");
     // The second.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         place.until("second run", || ended(id, 2));

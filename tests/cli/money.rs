@@ -161,7 +161,7 @@ fn a_run_stops_at_its_cost_and_tells_what_it_has() {
         .status(4)
         .stdout("Half of it.\n")
         .stderr_has("budget of $1")
-        .stderr_has("not a whole answer");
+        .stderr_has("the printed answer is incomplete");
     story.server().script([replies(halfway, "tool_calls")]);
     let result = story
         .run(["agent", "-m", "hi", "--max-cost", "1", "--json"])

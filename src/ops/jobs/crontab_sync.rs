@@ -82,7 +82,7 @@ impl CrontabChange {
             1 => "1 other job".to_owned(),
             jobs => format!("{jobs} other jobs"),
         };
-        let words = format!("{jobs} now use this shell's PATH too");
+        let words = format!("this shell's PATH now applies to {jobs} too");
         others.is_path_only().then_some(words)
     }
 }

@@ -181,14 +181,14 @@ mod tests {
         check(
             more,
             Exit::Budget,
-            "`nanobot cron edit x --max-cost …`, with more",
+            "`nanobot cron edit x --max-cost …` with a higher limit",
         );
         check(
             more,
             Exit::Timeout,
-            "`nanobot cron edit x --timeout …`, with more",
+            "`nanobot cron edit x --timeout …` with a higher limit",
         );
-        check(more, Exit::Unavailable, "nothing: the next run begins anew");
+        check(more, Exit::Unavailable, "nothing: the next run starts from the beginning");
         check("nanobot login", Exit::Refused, "nanobot login");
     }
 }
