@@ -317,7 +317,7 @@ mod tests {
             directory: Path::new("/home/u/.nanobot/workspace"),
             ..brief()
         });
-        assert!(!home.contains("Directory:") && home.contains("relative paths start here"));
+        assert!(!home.contains("Working directory:") && home.contains("relative paths start here"));
     }
 
     #[test]

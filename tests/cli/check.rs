@@ -198,18 +198,14 @@ fn a_crontab_that_cannot_be_had_is_told() {
         [format!("no: not in the crontab: `digest` ({id})")]
     );
     cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they match the jobs"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
 fn lines_that_are_not_as_the_jobs_are() {
     let (story, id) = with_job();
     let table = story.crontab().table().unwrap();
-    let stale =
-        format!("no: outdated in the crontab: `digest` ({id})");
+    let stale = format!("no: outdated in the crontab: `digest` ({id})");
     for (from, to) in [
         ("\n0 * * * * ", "\n5 * * * * ".to_owned()),
         (" HOME=", " HOME=/elsewhere NANOBOT_HOME=".to_owned()),
@@ -259,10 +255,7 @@ fn another_programs_jobs_are_told_and_no_failure() {
     cron(&story, &["sync"])
         .stdout_has("+ * * * * *")
         .stderr_has("`odd` is not in the crontab");
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they match the jobs"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
@@ -300,7 +293,10 @@ fn times_that_never_come() {
         )]
     );
     let lines = found(&story, &[], "lines");
-    assert!(lines[0].starts_with("no: outdated in the crontab"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("no: outdated in the crontab"),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -346,10 +342,7 @@ fn a_program_that_is_gone_or_another_release() {
         )]
     );
     // It is not the lines that are wrong.
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they match the jobs"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
     cron(&story, &["sync"]).stdout_has(NANOBOT);
     check(&story, &[]).stdout_has("ok    program");
 }
@@ -440,15 +433,12 @@ fn runs_that_went_wrong() {
         .stdout_has(&format!("try: `nanobot cron logs {ID}`"));
     // That somebody else ran it, or that it was running, says nothing of how it went.
     assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
-    assert_eq!(
-        runs(&["failed", "ok"]),
-        "ok: no job failed in its last run"
-    );
+    assert_eq!(runs(&["failed", "ok"]), "ok: no job failed in its last run");
     assert_eq!(
         runs(&["ok", "missed"]),
         format!("{of_job} missed its slot, Fri 2 Jan 02:00")
     );
-    assert!(runs(&["unknown"]).contains("was cut off, Fri 2 Jan 03:04:"));
+    assert!(runs(&["unknown"]).contains("was interrupted, Fri 2 Jan 03:04:"));
     let began = |pid: u32| {
         let started = json!({ "atMs": MADE, "slotMs": null, "pid": pid });
         let state = json!({ "v": 1, "handledMs": null, "started": started });
@@ -457,9 +447,7 @@ fn runs_that_went_wrong() {
     };
     assert_eq!(
         began(4_000_000),
-        format!(
-            "{of_job} was interrupted: its run began Fri 2 Jan 02:59 and left no result"
-        )
+        format!("{of_job} was interrupted: its run began Fri 2 Jan 02:59 and left no result")
     );
     // One that runs is no news.
     assert_eq!(
@@ -662,7 +650,7 @@ fn somebody_answers_or_it_is_told_why_not() {
     story
         .wait(command.spawn().unwrap())
         .status(78)
-        .stdout_has("the price of `scripted` is not known");
+        .stdout_has("the price of `scripted` is unknown");
     story
         .run(["status", "--offline"])
         .status(2)
@@ -687,9 +675,9 @@ fn without_a_crontab_it_can_be_well() {
     let variables = [("PATH", "/nowhere"), ("NANOBOT_TEST_DAEMON", "no")];
     let mut command = command(&story, &["--no-crontab"]);
     command.envs(variables);
-    story
-        .wait(command.spawn().unwrap())
-        .stdout_has("ok    crontab      skipped, with the checks that depend on it (--no-crontab)\n");
+    story.wait(command.spawn().unwrap()).stdout_has(
+        "ok    crontab      skipped, with the checks that depend on it (--no-crontab)\n",
+    );
     // Nor is one needed without jobs.
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();

@@ -280,7 +280,7 @@ fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
     let asked = story.asked();
     let (whole, half) = (sent(&asked[5]), sent(&asked[6]));
     assert!(
-        half.len() < whole.len() && half[1].contains("does not fit"),
+        half.len() < whole.len() && half[1].contains("do not fit"),
         "{half:?}"
     );
     // The user's words are kept all the same, as far as there is room.

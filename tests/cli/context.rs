@@ -88,7 +88,11 @@ fn what_is_not_sent_is_named() {
             .run(["session", "compact", "cli:direct", "be", "brief"])
             .text(),
     );
-    assert!(story.asked()[3].last().ends_with("Instructions from the user: be brief"));
+    assert!(
+        story.asked()[3]
+            .last()
+            .ends_with("Instructions from the user: be brief")
+    );
     let table: Value = story
         .run(["session", "context", "cli:direct", "--json"])
         .json();

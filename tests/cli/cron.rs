@@ -275,7 +275,7 @@ fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
     check(
         &m(&["-e", "90m", "--deliver", "--channel", "telegram"]),
         2,
-        "to whom on `telegram`",
+        "on `telegram` needs a recipient",
     );
     check(&m(&["-e", "90m", "--channel", "file"]), 2, "`--to FILE`");
     check(
@@ -600,9 +600,9 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
         drop(ran);
         // Once it is mended, one command makes up for it.
         story.crontab().behave("");
-        cron(&story, &["list"]).stdout_has("every hour").stderr(
-            "nanobot: the crontab does not match the jobs; run `nanobot cron sync`\n",
-        );
+        cron(&story, &["list"])
+            .stdout_has("every hour")
+            .stderr("nanobot: the crontab does not match the jobs; run `nanobot cron sync`\n");
         cron(&story, &["sync"]).stdout_has("+ 4 * * * * /usr/bin/env");
         cron(&story, &["list"]).stdout_has("every hour");
     };
@@ -743,9 +743,9 @@ fn a_job_that_is_not_there_is_told_and_so_is_a_name_of_two() {
         ["remove", "nobody"],
         ["edit", "nobody"],
     ] {
-        cron(&story, &arguments)
-            .status(66)
-            .stderr("nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n");
+        cron(&story, &arguments).status(66).stderr(
+            "nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n",
+        );
     }
     cron(&story, &["remove", "twin"]).status(2).stderr(&format!(
         "nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"

@@ -109,7 +109,7 @@ end
         // Where no cron runs, that is said.
         let words = ran.error_text();
         assert!(
-            words.is_empty() || words.contains("no cron runs"),
+            words.is_empty() || words.contains("no cron daemon is running"),
             "{words}"
         );
         drop(ran);

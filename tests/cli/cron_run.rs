@@ -555,7 +555,7 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
     story
         .run(SCHEDULED)
         .stdout("after\n")
-        .stderr_has("was cut off");
+        .stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "ok"]);
     assert_eq!(records(&story)[1]["slot"], records(&story)[0]["slot"]);
 }
@@ -682,7 +682,7 @@ fn what_dies_each_time_is_not_begun_for_ever() {
         &folder(&story).join("state.json"),
         state.to_string().as_bytes(),
     );
-    story.run(SCHEDULED).stderr_has("was cut off");
+    story.run(SCHEDULED).stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "unknown"]);
 }
 

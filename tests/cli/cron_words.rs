@@ -261,9 +261,7 @@ fn another_path_is_told_in_a_word() {
     old();
     cron(&story, &["add", "-m", "x", "-e", "2h"])
         .stdout_has("✓ Added")
-        .stderr(
-            "nanobot: this shell's PATH now applies to 1 other job too\n",
-        );
+        .stderr("nanobot: this shell's PATH now applies to 1 other job too\n");
 }
 
 /// What a terminal of 60 columns shows.
@@ -300,7 +298,10 @@ fn whoever_asks_for_a_run_is_told_why_it_is_silent() {
     assert!(said.ends_with("nanobot: nothing to report\n"), "{said:?}");
     cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
     let said = on_terminal(&story, &format!("cron run {id}"));
-    assert!(said.ends_with("nanobot: the `--when` condition is not met\n"), "{said:?}");
+    assert!(
+        said.ends_with("nanobot: the `--when` condition is not met\n"),
+        "{said:?}"
+    );
     // Cron, which is no terminal, has nothing to mail.
     cron(&story, &["run", &id]);
 }

@@ -182,7 +182,7 @@ fn a_cap_needs_a_price() {
     story
         .run(["agent", "-m", "hi", "--max-cost", "1"])
         .status(78)
-        .stderr_has("the price of `scripted` is not known");
+        .stderr_has("the price of `scripted` is unknown");
     assert!(story.asked().is_empty());
     let story = story.set("budget", json!({ "daily": 5 }));
     story

@@ -108,7 +108,7 @@ fn long_results_are_shortened_when_the_conversation_is_too_long() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("read\n")
-        .stderr_has("are sent shortened");
+        .stderr_has("are truncated");
     let asked = story.asked();
     assert!(asked[1].raw.len() > 15_000 && asked[2].raw.len() < asked[1].raw.len() - 12_000);
     assert!(asked[2].last().contains("characters omitted"));

@@ -188,7 +188,11 @@ mod tests {
             Exit::Timeout,
             "`nanobot cron edit x --timeout …` with a higher limit",
         );
-        check(more, Exit::Unavailable, "nothing: the next run starts from the beginning");
+        check(
+            more,
+            Exit::Unavailable,
+            "nothing: the next run starts from the beginning",
+        );
         check("nanobot login", Exit::Refused, "nanobot login");
     }
 }

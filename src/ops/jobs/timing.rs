@@ -24,7 +24,8 @@ pub(crate) fn effective_schedule<'a>(
     let zone = match schedule {
         Schedule::Cron {
             zone: Some(name), ..
-        } => clock::named_zone(name).ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
+        } => clock::named_zone(name)
+            .ok_or_else(|| format!("there is no time zone `{name}` on this machine"))?,
         _ => clock::system_zone(&ctx.env).0,
     };
     Ok((schedule, zone))
