@@ -26,13 +26,13 @@ impl Compaction {
     /// Creates a compaction of `messages`, and of those that `before` stands for, with at most `budget` tokens of user
     /// messages. `from` is 0; the session sets it when it logs the compaction.
     pub fn new(text: &str, before: Option<&Self>, messages: &[Message], budget: u64) -> Self {
-        let said = messages.iter().filter_map(|message| match message {
+        let new_texts = messages.iter().filter_map(|message| match message {
             Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
             _ => None,
         });
-        let said = said.filter(|text| !text.trim().is_empty());
+        let new_texts = new_texts.filter(|text| !text.trim().is_empty());
         let earlier = before.map_or(&[][..], |before| &before.words);
-        let all: Vec<String> = earlier.iter().cloned().chain(said).collect();
+        let all: Vec<String> = earlier.iter().cloned().chain(new_texts).collect();
         let count = all.len();
         let words = fitting(all, budget);
         Self {
@@ -86,17 +86,17 @@ fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
         room -= weight;
     }
     let mut room = budget;
-    let mut kept = Vec::new();
+    let mut fitted = Vec::new();
     for words in all.into_iter().rev() {
         let weight = token_estimate::of_text(&words).min(size);
         if weight > room {
             break;
         }
         room -= weight;
-        kept.push(cut(words, size));
+        fitted.push(cut(words, size));
     }
-    kept.reverse();
-    kept
+    fitted.reverse();
+    fitted
 }
 
 /// Minimum size of a cut text, in tokens; less would be useless.

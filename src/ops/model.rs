@@ -287,14 +287,14 @@ pub(crate) fn sampling(asked: &Asked) -> Sampling {
 /// A file name for the scope of a rate limit: a model of a provider at an address.
 fn limit_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
-        let kept = text.chars().map(|letter| {
+        let chars = text.chars().map(|letter| {
             if letter.is_ascii_alphanumeric() {
                 letter
             } else {
                 '-'
             }
         });
-        kept.take(80).collect()
+        chars.take(80).collect()
     };
     format!("{}_{}_{}", plain(provider), plain(base), plain(model))
 }

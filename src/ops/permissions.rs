@@ -446,8 +446,10 @@ pub(crate) fn closed(
 ) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
     let root = real.of(&absolute(&ctx.paths.root));
     let inner = |name: &str| workspace.join(name);
-    let ours = PROTECTED_PATHS.iter().map(|name| root.join(name));
-    let mut hidden: Vec<PathBuf> = ours.chain([inner("cron"), inner("sessions")]).collect();
+    let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
+    let mut hidden: Vec<PathBuf> = protected
+        .chain([inner("cron"), inner("sessions")])
+        .collect();
     hidden.push(real.of(&absolute(&ctx.paths.auth())));
     hidden.push(real.of(&absolute(&ctx.paths.config)));
     let notes = INSTRUCTION_FILES.iter().map(|name| inner(name)).collect();

@@ -48,10 +48,14 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let shown = path.display().to_string();
-    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT_BYTES)?;
-    let unusable =
-        |words: String| fail(Exit::Config, format!("invalid profile `{shown}`: {words}"));
+    let display = path.display().to_string();
+    let bytes = input::read_file(&path, &display, PROFILE_LIMIT_BYTES)?;
+    let unusable = |words: String| {
+        fail(
+            Exit::Config,
+            format!("invalid profile `{display}`: {words}"),
+        )
+    };
     let text = String::from_utf8(bytes).map_err(|_| unusable("not valid UTF-8".into()))?;
     let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
     Profile::parse(name, &head, &body)

@@ -24,10 +24,10 @@ pub(crate) fn of_turn(ctx: &Context, options: &TurnOptions) -> Result<Found> {
 pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<Found> {
     let directory = std::fs::canonicalize(directory)
         .with_context(|| format!("resolve `{}`", directory.display()))?;
-    let around = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
+    let instructions = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
     Ok(skill::find(Shelves {
         workspace: &settings.workspace,
-        further: &around.skills,
+        further: &instructions.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     }))

@@ -63,7 +63,7 @@ pub(crate) fn prepare(
     }
     let home = Real::default().of(&permissions::absolute(&input.workspace.root));
     let mut policy = permissions::policy(ctx, input.grants, settings, profile, &home)?;
-    let around = project_notes(ctx, &home, &mut policy)?;
+    let project = project_notes(ctx, &home, &mut policy)?;
     let mcp_tools = mcp_tools::offered(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
@@ -82,10 +82,10 @@ pub(crate) fn prepare(
     if notes.memory.is_some() {
         taint_by_memory(ctx, input.workspace, &seen)?;
     }
-    notes.bootstrap.extend(around.texts);
+    notes.bootstrap.extend(project.texts);
     let found = skill::find(Shelves {
         workspace: &input.workspace.root,
-        further: &around.skills,
+        further: &project.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     });
@@ -120,7 +120,7 @@ pub(crate) fn prepare(
             .map(|skill| (skill.name, skill.location))
             .collect(),
         skill_list,
-        ignored: around.ignored,
+        ignored: project.ignored,
     })
 }
 

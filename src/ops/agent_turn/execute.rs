@@ -132,10 +132,10 @@ impl MemoryWatch {
         }
         let mut advance =
             |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
-        let held = self
+        let locked_memory = self
             .memory
             .hold(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
-        held.label(&self.before, untrusted)
+        locked_memory.label(&self.before, untrusted)
     }
 }
 

@@ -100,7 +100,7 @@ impl<'a> Drain<'a> {
         wait: Duration,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let held = self.lock(wait)?;
+        let locked_memory = self.lock(wait)?;
         let ctx = self.consolidator.ctx;
         let level = if ctx.quiet {
             Level::Quiet
@@ -111,7 +111,7 @@ impl<'a> Drain<'a> {
         progress.begin(due.iter().map(|due| due.next.limit - due.next.from).sum());
         let mut outages = 0;
         for (number, DueSession { key, .. }) in due.iter().enumerate() {
-            let Err(error) = self.drain(&held, key, &mut report, progress) else {
+            let Err(error) = self.drain(&locked_memory, key, &mut report, progress) else {
                 outages = 0;
                 continue;
             };
@@ -134,7 +134,7 @@ impl<'a> Drain<'a> {
     /// Consolidates one session, chunk by chunk.
     fn drain(
         &mut self,
-        held: &Held,
+        locked_memory: &Held,
         key: &str,
         report: &mut Report,
         progress: &mut dyn Progress,
@@ -145,7 +145,7 @@ impl<'a> Drain<'a> {
             let mut spent = Spent::default();
             let step = self
                 .consolidator
-                .step(held, key, self.all, &mut spent, report);
+                .step(locked_memory, key, self.all, &mut spent, report);
             self.spent.join(&spent);
             match step? {
                 StepResult::Idle => return Ok(()),

@@ -62,9 +62,9 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
         (&stale, "outdated in the crontab"),
     ] {
         if !jobs.is_empty() {
-            let words = format!("{what}: {}", job_labels(jobs.iter().copied()));
+            let message = format!("{what}: {}", job_labels(jobs.iter().copied()));
             findings.push(
-                CheckResult::failed(words)
+                CheckResult::failed(message)
                     .hint(SYNC)
                     .about(jobs.iter().copied()),
             );
@@ -72,16 +72,16 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     }
     if !surplus.is_empty() {
         let ids: Vec<&str> = surplus.into_iter().collect();
-        let words = format!("lines of removed or disabled jobs: {}", ids.join(", "));
-        findings.push(CheckResult::failed(words).hint(SYNC));
+        let message = format!("lines of removed or disabled jobs: {}", ids.join(", "));
+        findings.push(CheckResult::failed(message).hint(SYNC));
     }
     if !foreign.is_empty() {
-        let words = format!(
+        let message = format!(
             "owned by another program, which runs them itself: {}",
             job_labels(foreign.iter().copied())
         );
         let hint = format!("{SYNC}, if cron should run them");
-        findings.push(CheckResult::warn(words).hint(hint).about(foreign));
+        findings.push(CheckResult::warn(message).hint(hint).about(foreign));
     }
     if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
         findings.push(CheckResult::ok("they match the jobs"));
@@ -157,8 +157,8 @@ pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
         ))
         .hint(format!("{SYNC} with the release that should run the jobs")),
         Err(error) => {
-            let words = format!("the lines start `{path}`, which cannot be run: {error:#}");
-            CheckResult::failed(words).hint(format!("{SYNC}, which writes this program's path"))
+            let message = format!("the lines start `{path}`, which cannot be run: {error:#}");
+            CheckResult::failed(message).hint(format!("{SYNC}, which writes this program's path"))
         }
     });
     judged.collect()
@@ -179,10 +179,10 @@ fn version(path: &str) -> Result<String> {
         },
         &mut |_| {},
     )?;
-    let said = one_line(&String::from_utf8_lossy(&finished.head));
+    let output = one_line(&String::from_utf8_lossy(&finished.head));
     match finished.status {
-        Some(status) if status.success() => Ok(said),
-        Some(status) => Err(anyhow::anyhow!("{status}: {said}")),
+        Some(status) if status.success() => Ok(output),
+        Some(status) => Err(anyhow::anyhow!("{status}: {output}")),
         None => Err(anyhow::anyhow!("no answer to `--version`")),
     }
 }

@@ -45,7 +45,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let CheckContext { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &probe_job(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, said) = process::run_split_stderr(&Spec {
+    let (finished, output) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),
@@ -61,25 +61,25 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let took = ctx.clock.timestamp().duration_since(begun);
     let found: Option<Value> = serde_json::from_slice(&finished.head).ok();
     let Some(found) = found else {
-        let said = [said, finished.head].concat();
-        let said = one_line(&String::from_utf8_lossy(&said));
+        let output = [output, finished.head].concat();
+        let output = one_line(&String::from_utf8_lossy(&output));
         let how = match finished.status {
             None => format!("timed out after {} s", PROBE_TIMEOUT.as_secs()),
             Some(status) => format!("failed ({status})"),
         };
-        let words = format!("a job started by cron {how}: {said}");
+        let message = format!("a job started by cron {how}: {output}");
         let hint = format!(
             "`cd; {} /bin/sh -c {}`",
             cron_env(&ctx.paths.home),
             quoted(&command)
         );
-        return Ok(vec![CheckResult::failed(words).hint(hint)]);
+        return Ok(vec![CheckResult::failed(message).hint(hint)]);
     };
     let mut findings = evaluate(&found, took);
     // Comparing with this environment gives a more specific message.
     if found["model"]["error"].is_string()
-        && let Ok(given) = resolved_job::resolve(ctx, &Terms::default())
-        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &given)
+        && let Ok(resolved) = resolved_job::resolve(ctx, &Terms::default())
+        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &resolved)
         && mismatch.fix.is_some()
     {
         findings[0] = CheckResult {
@@ -140,8 +140,8 @@ fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
         });
     }
     if let Some(lack) = found["sandbox"]["lack"].as_str() {
-        let words = format!("jobs cannot run commands, because no sandbox is available: {lack}");
-        findings.push(CheckResult::warn(words));
+        let message = format!("jobs cannot run commands, because no sandbox is available: {lack}");
+        findings.push(CheckResult::warn(message));
     }
     if findings
         .iter()

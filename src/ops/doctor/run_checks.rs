@@ -3,7 +3,7 @@
 use super::check::{CheckContext, CheckResult, Level};
 use super::probe_check::PROBE_JOB;
 use crate::error::{Exit, exit_of};
-use crate::mcp::roster::Look as Seen;
+use crate::mcp::roster::Look;
 use crate::mcp::words;
 use crate::memory::Memory;
 use crate::memory::request::is_over;
@@ -23,7 +23,7 @@ use crate::settings::servers::Server;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
 use crate::sys::store::may_make;
-use crate::sys::{sandbox as fences, signal, store};
+use crate::sys::{sandbox as os_sandbox, signal, store};
 use crate::trust::Trust;
 use anyhow::{Context as _, Result, anyhow};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const NAMED: usize = 3;
 /// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
 pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
-    let shown = paths.display(&paths.config);
+    let display = paths.display(&paths.config);
     let config = match Config::load(&paths.config) {
         Ok(config) => config,
         Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
@@ -55,7 +55,7 @@ pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
         Weight::Note => None,
     });
     let first = match config.exists() {
-        true => CheckResult::ok(shown),
+        true => CheckResult::ok(display),
         false => CheckResult::warn("no config file: all settings have their defaults")
             .hint("`nanobot onboard`"),
     };
@@ -75,16 +75,16 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     .iter()
     .filter_map(|(path, what)| {
         let error = may_make(path.parent().unwrap_or(path)).err()?;
-        let words = format!("cannot write {what}: {error:#}");
-        Some(CheckResult::failed(words).exit(Exit::Io))
+        let message = format!("cannot write {what}: {error:#}");
+        Some(CheckResult::failed(message).exit(Exit::Io))
     })
     .collect();
-    let shown = ctx.paths.display(workspace);
+    let display = ctx.paths.display(workspace);
     if findings.is_empty() {
         findings.push(match workspace.is_dir() {
-            true => CheckResult::ok(format!("workspace `{shown}`")),
+            true => CheckResult::ok(format!("workspace `{display}`")),
             false => CheckResult::warn(format!(
-                "the workspace `{shown}` does not exist: the first run creates it empty"
+                "the workspace `{display}` does not exist: the first run creates it empty"
             ))
             .hint("`nanobot onboard`"),
         });
@@ -106,16 +106,16 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
     // Closing a directory also protects its contents, so only the topmost open one is reported.
     let mut open: Vec<&PathBuf> = Vec::new();
     for place in &places {
-        let is_told = open.iter().any(|above| place.starts_with(above));
-        if !is_told && store::is_seen_by_others(place) {
+        let is_covered = open.iter().any(|above| place.starts_with(above));
+        if !is_covered && store::is_seen_by_others(place) {
             open.push(place);
         }
     }
     open.iter()
         .map(|place| {
-            let shown = ctx.paths.display(place);
-            CheckResult::warn(format!("other users of this machine can read `{shown}`"))
-                .hint(format!("chmod 700 {shown}"))
+            let display = ctx.paths.display(place);
+            CheckResult::warn(format!("other users of this machine can read `{display}`"))
+                .hint(format!("chmod 700 {display}"))
         })
         .collect()
 }
@@ -148,17 +148,17 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
         }
     }
     if !odd.is_empty() {
-        let words = format!("repairable problems in {}", some(&odd));
-        findings.push(CheckResult::warn(words).hint("`nanobot session repair --all`"));
+        let message = format!("repairable problems in {}", some(&odd));
+        findings.push(CheckResult::warn(message).hint("`nanobot session repair --all`"));
     }
     if findings.is_empty() {
-        let words = match (all.len(), seen) {
+        let message = match (all.len(), seen) {
             (0, _) => "none yet".to_owned(),
             (all, seen) if seen < all => format!("{seen} of {all} checked, no problems"),
             (1, _) => "1, no problems".to_owned(),
             (all, _) => format!("{all}, no problems"),
         };
-        findings.push(CheckResult::ok(words));
+        findings.push(CheckResult::ok(message));
     }
     Ok(findings)
 }
@@ -182,17 +182,17 @@ pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     let text = text.unwrap_or_default();
     let mut findings = Vec::new();
     if memory.is_unfinished() {
-        let words = "an update was interrupted; the next consolidation finishes it";
-        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
+        let message = "an update was interrupted; the next consolidation finishes it";
+        findings.push(CheckResult::warn(message).hint("`nanobot memory consolidate`"));
     }
-    if let Some(words) = trouble {
-        let words = format!("the last consolidation failed: {words}");
-        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
+    if let Some(message) = trouble {
+        let message = format!("the last consolidation failed: {message}");
+        findings.push(CheckResult::warn(message).hint("`nanobot memory consolidate`"));
     }
     let budget = look.settings.memory.budget;
     if is_over(&String::from_utf8_lossy(&text), budget) {
-        let words = format!("exceeds its budget of {budget} tokens; each turn sends all of it");
-        findings.push(CheckResult::warn(words).hint("`nanobot memory edit`"));
+        let message = format!("exceeds its budget of {budget} tokens; each turn sends all of it");
+        findings.push(CheckResult::warn(message).hint("`nanobot memory edit`"));
     }
     if findings.is_empty() {
         findings.push(CheckResult::ok(store::size_in_words(text.len() as u64)));
@@ -212,11 +212,11 @@ pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
             let names: Vec<String> = names
                 .map(|path| format!("`{}`", look.ctx.paths.display(path)))
                 .collect();
-            let words = format!(
+            let message = format!(
                 "not read, because their directory is not trusted: {}",
                 some(&names)
             );
-            vec![CheckResult::warn(words).hint("`nanobot trust .`, if you trust them")]
+            vec![CheckResult::warn(message).hint("`nanobot trust .`, if you trust them")]
         }
     }
 }
@@ -228,14 +228,14 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
         Ok(asked) => asked,
         Err(error) => return of_error(&error),
     };
-    let finding = |(server, looked): (Server, Result<Seen>)| {
+    let finding = |(server, looked): (Server, Result<Look>)| {
         let name = &server.name;
         match looked {
-            Ok(seen) if seen.changed.is_empty() => {
-                CheckResult::ok(format!("{name}: {} tools", seen.offer.tools.len()))
+            Ok(view) if view.changed.is_empty() => {
+                CheckResult::ok(format!("{name}: {} tools", view.offer.tools.len()))
             }
-            Ok(seen) => {
-                let names: Vec<String> = seen
+            Ok(view) => {
+                let names: Vec<String> = view
                     .changed
                     .iter()
                     .map(|it| words::line(&it.tool, 80))
@@ -261,13 +261,13 @@ pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
         found.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&found, look.settings);
     if !summary.lacking.is_empty() {
-        let words = format!("missing requirements: {}", some(&summary.lacking));
-        findings.push(CheckResult::warn(words).hint("`nanobot skill check`"));
+        let message = format!("missing requirements: {}", some(&summary.lacking));
+        findings.push(CheckResult::warn(message).hint("`nanobot skill check`"));
     }
     if summary.is_cut {
-        let words = "their list is truncated to its budget";
+        let message = "their list is truncated to its budget";
         let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer skills";
-        findings.push(CheckResult::warn(words).hint(hint));
+        findings.push(CheckResult::warn(message).hint(hint));
     }
     if findings.is_empty() {
         findings.push(CheckResult::ok(summary.describe()));
@@ -295,15 +295,15 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
             "the config disables the sandbox for commands",
         ));
     }
-    if let Err(lack) = fences::available() {
-        let words = format!("unavailable, so commands are denied: {lack}");
+    if let Err(lack) = os_sandbox::available() {
+        let message = format!("unavailable, so commands are denied: {lack}");
         let is_needed = policy.sandbox == Sandbox::Strict;
         let level = if is_needed {
             Level::Failed
         } else {
             Level::Warn
         };
-        return Ok(CheckResult::new(level, words)
+        return Ok(CheckResult::new(level, message)
             .hint("`--sandbox off` to run commands without a sandbox")
             .exit(Exit::NoSandbox));
     }
@@ -362,11 +362,11 @@ fn asked(look: &CheckContext) -> Result<CheckResult> {
     if look.offline {
         return Ok(CheckResult::ok(format!("{who}; not contacted (--offline)")));
     }
-    let heard = connection_test::ask(ctx, &settings, way)?;
+    let reply = connection_test::ask(ctx, &settings, way)?;
     Ok(CheckResult::ok(format!(
         "{who}: answered in {}, {}",
-        heard.seconds(),
-        heard.cost()
+        reply.seconds(),
+        reply.cost()
     )))
 }
 
@@ -389,12 +389,12 @@ pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
 /// Checks if the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
 pub(crate) fn gateway(look: &CheckContext) -> Vec<CheckResult> {
     let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
-    let told = found.map(|number| {
-        let words = format!(
+    let results = found.map(|number| {
+        let message = format!(
             "the Python program's gateway is running (process {number}): it starts its jobs too, and overwrites the sessions \
              that it has open"
         );
-        CheckResult::warn(words).hint("stop it, or use separate jobs and sessions")
+        CheckResult::warn(message).hint("stop it, or use separate jobs and sessions")
     });
-    told.into_iter().collect()
+    results.into_iter().collect()
 }

@@ -102,18 +102,18 @@ pub(crate) fn endpoint_mismatch(
         model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
     };
     let here = asked(ctx, &given.settings);
-    let there = Context {
+    let under_cron = Context {
         env: simulated_env(&ctx.env),
         ..ctx.clone()
     };
     let settings = || {
         let terms = job.terms.clone().unwrap_or_default();
-        Ok(resolve(&there, &terms)?.settings)
+        Ok(resolve(&under_cron, &terms)?.settings)
     };
-    let there = settings().and_then(|settings| asked(&there, &settings));
-    let fails = there.is_err();
+    let under_cron = settings().and_then(|settings| asked(&under_cron, &settings));
+    let fails = under_cron.is_err();
     let mut fix = None;
-    let message = match (here, there) {
+    let message = match (here, under_cron) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
             let from = choice.key_place.strip_prefix('$');
@@ -128,10 +128,10 @@ pub(crate) fn endpoint_mismatch(
                 None => format!("runs started by cron will fail: {error:#}"),
             })
         }
-        (Ok(here), Ok(there)) => {
+        (Ok(here), Ok(under_cron)) => {
             let who = |way: &Endpoint| (way.choice.provider.clone(), way.choice.model.clone());
-            let (choice, other) = (&there.choice, &here.choice);
-            (who(&here) != who(&there)).then(|| {
+            let (choice, other) = (&under_cron.choice, &here.choice);
+            (who(&here) != who(&under_cron)).then(|| {
                 format!(
                     "under cron the job uses `{}` of {}, not `{}` of {} as in this shell",
                     choice.model, choice.provider, other.model, other.provider,

@@ -83,7 +83,7 @@ impl CrontabStatus {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
-        let there: Vec<&str> = self
+        let present: Vec<&str> = self
             .lines(job)
             .iter()
             .map(|line| crontab_sync::fields_of(line))
@@ -95,11 +95,11 @@ impl CrontabStatus {
             }
             _ => Vec::new(),
         };
-        match (there.is_empty(), wanted.is_empty()) {
+        match (present.is_empty(), wanted.is_empty()) {
             (true, true) => LineState::None,
             (true, false) if job.terms.is_none() => LineState::Foreign,
             (true, false) => LineState::Missing,
-            _ if there == wanted => LineState::There,
+            _ if present == wanted => LineState::There,
             _ => LineState::Stale,
         }
     }
@@ -114,19 +114,20 @@ impl CrontabStatus {
         if !self.orphans.is_empty() {
             return vec![crontab_sync::missing_file_message(&self.orphans)];
         }
-        let mut words = Vec::new();
+        let mut problems = Vec::new();
         let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
         let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
         if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
-            words.push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
+            problems
+                .push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
         }
         if has_any(&[LineState::Foreign]) {
-            words.push(
+            problems.push(
                 "some jobs belong to another program; `nanobot cron sync` adds them to the crontab"
                     .into(),
             );
         }
-        words
+        problems
     }
 }

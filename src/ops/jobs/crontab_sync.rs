@@ -199,14 +199,14 @@ pub(crate) fn write_crontab(
     let mut block = Ok(Block::default());
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     let changed = crontab.change(&mut |table| {
-        let there = table::block(table, &name).unwrap_or_default();
+        let current_lines = table::block(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => insist_on_file(store, &there)
-                .and_then(|()| self::block(ctx, settings, store, jobs, which, &there)),
+            Ok(jobs) => insist_on_file(store, &current_lines)
+                .and_then(|()| self::block(ctx, settings, store, jobs, which, &current_lines)),
             // The error is returned below.
             Err(_) => Ok(Block::default()),
         };
-        first.get_or_insert(there);
+        first.get_or_insert(current_lines);
         match (&block, &jobs) {
             (Ok(block), Some(Ok(_))) => table::with_block(table, &name, &block.lines),
             _ => table.to_vec(),
@@ -482,13 +482,17 @@ pub(crate) fn as_cron(
     Ok((command.to_owned(), env.to_vec()))
 }
 
-/// Reports the crontab change after a job was edited. If the change failed, `kept` says what is saved nevertheless.
-pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: &str) -> Exit {
+/// Reports the crontab change after a job was edited. If the change failed, `saved_message` says what is saved nevertheless.
+pub(crate) fn report_change(
+    ctx: &Context,
+    change: Result<CrontabChange>,
+    saved_message: &str,
+) -> Exit {
     let change = match change {
         Ok(change) => change,
         Err(error) => {
             let exit = report_error(&error, ctx.terminal);
-            ctx.terminal.complain(&format!("  {kept}"));
+            ctx.terminal.complain(&format!("  {saved_message}"));
             return match exit {
                 // An I/O error of the crontab must not look like one of the job.
                 Exit::Io => Exit::Failed,

@@ -207,12 +207,12 @@ fn finish(spec: &Spec) -> Result<()> {
         (Some(status), None) => format!("failed with exit status {}", status.code().unwrap_or(-1)),
         (None, None) => "timed out".to_owned(),
     };
-    let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
-    let said = secret::hide(&said);
-    let colon = if said.is_empty() { "" } else { ": " };
+    let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let output = secret::hide(&output);
+    let colon = if output.is_empty() { "" } else { ": " };
     Err(fail(
         Exit::Failed,
-        format!("`{command}` {how}{colon}{said}"),
+        format!("`{command}` {how}{colon}{output}"),
     ))
 }
 

@@ -66,12 +66,14 @@ pub(crate) fn export(
         system_name: system_name.as_deref(),
         now: ctx.clock.timestamp(),
     };
-    let (mut made, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut output_files, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
         let exported = planned(ctx, &line_context, job, |planned| {
             match format {
-                ExportFormat::Systemd => made.extend(systemd::files(&site, planned)?),
-                ExportFormat::Kubernetes => made.push(kubernetes::file(&site, planned, image)?),
+                ExportFormat::Systemd => output_files.extend(systemd::files(&site, planned)?),
+                ExportFormat::Kubernetes => {
+                    output_files.push(kubernetes::file(&site, planned, image)?)
+                }
                 ExportFormat::Crontab => {
                     let (more, missing) = crontab_sync::lines_of(ctx, &line_context, job)?;
                     lines.extend(more);
@@ -86,10 +88,12 @@ pub(crate) fn export(
         }
     }
     match format {
-        ExportFormat::Kubernetes if !made.is_empty() => made.insert(0, kubernetes::shared(&site)),
+        ExportFormat::Kubernetes if !output_files.is_empty() => {
+            output_files.insert(0, kubernetes::shared(&site))
+        }
         ExportFormat::Crontab if !lines.is_empty() => {
             match crontab::file(&line_context.workspace, &lines) {
-                Ok(file) => made.push(file),
+                Ok(file) => output_files.push(file),
                 Err(why) => fail(&why),
             }
         }
@@ -102,7 +106,7 @@ pub(crate) fn export(
         ));
     }
     Ok(ExportedJobs {
-        files: made,
+        files: output_files,
         has_failed,
     })
 }

@@ -225,9 +225,13 @@ fn decide(
         .map_err(|error| without_turn(error.into_failure(), "check HEARTBEAT.md"))?;
     // A missing call means no: a model that only writes text has found nothing to do.
     let call = reply.calls.iter().find(|call| call.name == TOOL);
-    let said = call.map(|call| call.arguments_object()).unwrap_or_default();
-    let tasks = said["tasks"].as_str().unwrap_or_default().trim().to_owned();
-    let is_run = said["action"].as_str().map(str::trim) == Some("run");
+    let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
+    let tasks = call_arguments["tasks"]
+        .as_str()
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
     Ok(Decision {
         tasks: is_run.then(|| match tasks.is_empty() {
             true => format!("Do the tasks of this list that are due now:\n\n{list}"),

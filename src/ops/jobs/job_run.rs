@@ -160,15 +160,15 @@ impl JobRunner<'_> {
                 result.exit(),
                 Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
             );
-        let given = match is_answer && !has_nothing_to_report(text) {
+        let delivered = match is_answer && !has_nothing_to_report(text) {
             true => delivery::deliver(self.ctx, self.settings, job, terms, text),
             false => DeliveryResult::default(),
         };
-        record.delivered = given.to;
+        record.delivered = delivered.to;
         let mut errors: Vec<anyhow::Error> = Vec::new();
         // A closed pipe is no failure.
         let is_failure = |error: &anyhow::Error| exit_of(error) != Exit::Answered;
-        errors.extend(given.error.filter(is_failure));
+        errors.extend(delivered.error.filter(is_failure));
         errors.extend(result.error.take());
         if !text.is_empty() {
             // The answer is delivered already: a full disk is reported, but does not stop the run.

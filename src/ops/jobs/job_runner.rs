@@ -134,11 +134,11 @@ impl JobRunner<'_> {
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::hide(&cause).into_owned();
         let exit = exit_of(error);
-        let told = match hint_of(error) {
+        let job_error = match hint_of(error) {
             Some(hint) => fail_hint(exit, cause, job_hint(hint, exit, &job.id)),
             None => fail(exit, cause),
         };
-        report_error(&told, self.ctx.terminal);
+        report_error(&job_error, self.ctx.terminal);
     }
 }
 

@@ -165,9 +165,14 @@ impl JobRunner<'_> {
         let now = self.ctx.clock.timestamp();
         let mut record = self.record(job, Trigger::Schedule, slot, Outcome::Busy, now);
         if slot.is_some() {
-            let is_told =
+            let is_reported =
                 |other: &Record| other.outcome == Outcome::Busy && other.slot == record.slot;
-            if self.folder.records(RECORDS_CHECKED)?.iter().any(is_told) {
+            if self
+                .folder
+                .records(RECORDS_CHECKED)?
+                .iter()
+                .any(is_reported)
+            {
                 return Ok(Exit::Answered);
             }
         }

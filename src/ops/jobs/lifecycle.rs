@@ -21,11 +21,11 @@ pub(crate) fn set_enabled(
     enabled: bool,
     done: &mut dyn FnMut(&Job) -> Result<()>,
 ) -> Result<Exit> {
-    let kept = match enabled {
+    let saved_message = match enabled {
         true => "the jobs are enabled, but cron does not start them",
         false => "the jobs are disabled: crontab lines that are left start nothing",
     };
-    each(ctx, names, kept, &mut |_, store, job| {
+    each(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {
             let verb = if enabled { "enable" } else { "disable" };
             return Err(fail_hint(
@@ -153,7 +153,7 @@ fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
 fn each(
     ctx: &Context,
     names: &[String],
-    kept: &str,
+    saved_message: &str,
     act: &mut dyn FnMut(&Settings, &Store, &Job) -> Result<()>,
 ) -> Result<Exit> {
     let settings = ctx.settings()?;
@@ -179,9 +179,9 @@ fn each(
     }
     if has_changed {
         let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
-        let told = crontab_sync::report_change(ctx, change, kept);
+        let crontab_exit = crontab_sync::report_change(ctx, change, saved_message);
         if exit == Exit::Answered {
-            exit = told;
+            exit = crontab_exit;
         }
     }
     Ok(exit)

@@ -80,7 +80,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
     let settings = ctx.settings()?;
     let jobs = Store::new(&settings.workspace, &ctx.paths.root, false);
     let now = ctx.clock.timestamp();
-    let made = now
+    let created_at = now
         .checked_sub(5.minutes())
         .context("compute the probe's start time")?;
     let schedule = Expression::parse("* * * * *")
@@ -96,7 +96,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
         message: "What is here?".into(),
         delivery: Delivery::default(),
         session: None,
-        created: made,
+        created: created_at,
         state: State::default(),
         delete_after_run: false,
         terms: Some(Terms {
@@ -107,7 +107,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
             ..Terms::default()
         }),
     };
-    jobs.add(&job, made, None)?;
+    jobs.add(&job, created_at, None)?;
     let folder = Folder::new(jobs.folder(name)?);
     let exit = run_if_due(&ctx, settings, &jobs, &job, Some(Path::new(demo::ALWAYS)))?;
     let last: Record = folder

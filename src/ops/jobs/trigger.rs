@@ -82,9 +82,9 @@ fn unknown_scheduled_job(
 pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
-    let there = store.job(HEARTBEAT)?;
-    let is_stored = there.is_some();
-    let job = there.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
+    let stored = store.job(HEARTBEAT)?;
+    let is_stored = stored.is_some();
+    let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
     by_hand(ctx, &settings, &store, &job, is_stored)
 }
 

@@ -199,8 +199,12 @@ impl SubagentPool {
     /// The policy of a sub-agent under `profile`: the intersection of the turn's policy and the profile's. The user's
     /// grants for this run also apply, unless the profile overrides them.
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
-        let ours = &turn.policy;
-        let read = ours.reach.roots.iter().map(|root| root.path.clone());
+        let parent_policy = &turn.policy;
+        let read = parent_policy
+            .reach
+            .roots
+            .iter()
+            .map(|root| root.path.clone());
         let grants = permissions::Grants {
             profile: None,
             write: Vec::new(),
@@ -208,18 +212,18 @@ impl SubagentPool {
             net: None,
             tools: None,
             no_tools: false,
-            directory: Some(ours.reach.directory.clone()),
+            directory: Some(parent_policy.reach.directory.clone()),
             ..self.0.arguments.grants.clone()
         };
         let Inner { ctx, settings, .. } = &*self.0;
-        let workspace = &ours.reach.workspace;
-        let mut theirs = permissions::policy(ctx, &grants, settings, profile, workspace)?;
-        turn.common.mcp_tools.add_to_policy(&mut theirs);
+        let workspace = &parent_policy.reach.workspace;
+        let mut own_policy = permissions::policy(ctx, &grants, settings, profile, workspace)?;
+        turn.common.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
-            theirs.net = ours.net.clone();
-            theirs.typed.clone_from(&ours.typed);
+            own_policy.net = parent_policy.net.clone();
+            own_policy.typed.clone_from(&parent_policy.typed);
         }
-        Ok(Arc::new(ours.and(&theirs)))
+        Ok(Arc::new(parent_policy.and(&own_policy)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
