@@ -3,7 +3,7 @@
 use crate::event::StopReason;
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// Ends a turn after `limit` requests to the model.
+/// Ends a turn after `max_iterations` requests to the model.
 pub struct Iterations {
     pub limit: u32,
 }

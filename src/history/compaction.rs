@@ -9,7 +9,7 @@ use crate::message::{Message, Part, User, plain_text};
 /// Maximum tokens of user messages that are kept verbatim: about fifteen thousand words.
 pub const WORDS: u64 = 20_000;
 
-/// The replacement for the messages of a log before `from`.
+/// The replacement for the messages of a log before `first_sent`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compaction {
     /// The model's summary.
@@ -23,8 +23,8 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Creates a compaction of `messages`, and of those that `before` stands for, with at most `budget` tokens of user
-    /// messages. `from` is 0; the session sets it when it logs the compaction.
+    /// Creates a compaction of `messages`, and of those that `previous` stands for, with at most `budget` tokens of
+    /// user messages. `first_sent` is 0; the session sets it when it logs the compaction.
     pub fn new(text: &str, before: Option<&Self>, messages: &[Message], budget: u64) -> Self {
         let new_texts = messages.iter().filter_map(|message| match message {
             Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
@@ -68,7 +68,7 @@ impl Compaction {
     }
 }
 
-/// Fits `all` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
+/// Fits `texts` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
 /// stay complete. If that is not enough, the oldest are dropped.
 fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
     let mut weights: Vec<u64> = all
@@ -102,7 +102,7 @@ fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
 /// Minimum size of a cut text, in tokens; less would be useless.
 const LEAST: u64 = 50;
 
-/// Keeps the beginning and the end of `words` if they have more than `size` tokens.
+/// Keeps the beginning and the end of `text` if they have more than `max_tokens` tokens.
 fn cut(words: String, size: u64) -> String {
     let weight = token_estimate::of_text(&words);
     if weight <= size {

@@ -20,7 +20,7 @@ pub(crate) struct PostTurnWork {
     mode: Consolidate,
 }
 
-/// Plans the work that follows a turn of `session`, answered by `chosen`; `None` if there is no work. The work may
+/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may
 /// cost at most what is left of the turn's budget.
 pub(crate) fn plan(
     arguments: &TurnOptions,

@@ -59,7 +59,7 @@ impl TestReply {
     }
 }
 
-/// Returns the settings with all timeouts capped at `limit`.
+/// Returns the settings with all timeouts capped at `max_timeout`.
 pub(crate) fn with_short_timeouts(settings: &Settings, limit: Duration) -> Settings {
     let sooner = |time: Duration| match time.is_zero() {
         true => limit,

@@ -124,7 +124,7 @@ impl ServerTest<'_> {
     }
 }
 
-/// Asks `servers` concurrently. `each` is called with every result as it arrives.
+/// Asks `servers` concurrently. `on_result` is called with every result as it arrives.
 pub(crate) fn ask<'s>(
     mcp: &McpContext<'_>,
     servers: &[&'s Server],

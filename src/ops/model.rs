@@ -100,8 +100,8 @@ fn is_demo(path: &Path) -> bool {
     path == Path::new(demo::ALWAYS) || path == Path::new(demo::NAME) && !path.exists()
 }
 
-/// Chooses the model for a sub-agent that uses another model than its turn. `run` is the budget of the turn. A replay
-/// does not call this: it has only one recording.
+/// Chooses the model for a sub-agent that uses another model than its turn. `budget` is the budget of the turn. A
+/// replay does not call this: it has only one recording.
 pub(crate) fn choose_for_subagent(
     ctx: &Context,
     arguments: &TurnOptions,
@@ -198,8 +198,8 @@ fn fallback_chain(
     })
 }
 
-/// Returns `way` if its price is known or no cost limit is set. `cap` is `Some(true)` for `--max-cost`, and
-/// `Some(false)` for a budget in the config.
+/// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,
+/// and `Some(false)` for a budget in the config.
 pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint> {
     let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
         return Ok(way);
@@ -317,7 +317,7 @@ impl Endpoint {
     }
 }
 
-/// Resolves the provider of `asked` and prepares its connection.
+/// Resolves the provider of `model_settings` and prepares its connection.
 pub(crate) fn resolve_endpoint(
     ctx: &Context,
     settings: &Settings,

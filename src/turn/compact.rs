@@ -158,8 +158,8 @@ impl Turn<'_, '_, '_> {
         Ok(false)
     }
 
-    /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `tail` tokens. `None` if
-    /// there is nothing to summarize.
+    /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `max_tail_tokens` tokens.
+    /// `None` if there is nothing to summarize.
     pub(super) fn compact(
         &mut self,
         instructions: Option<&str>,
@@ -298,7 +298,7 @@ fn newest(messages: &[Message]) -> usize {
 }
 
 /// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
-/// it has at most `tail` tokens, else before the newest exchange if that has, else after all messages.
+/// it has at most `max_tail_tokens` tokens, else before the newest exchange if that has, else after all messages.
 fn cut(messages: &[Message], tail: u64) -> usize {
     let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
     let turn = messages.iter().rposition(is_users);

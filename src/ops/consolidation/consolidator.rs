@@ -84,8 +84,8 @@ enum ModelOutcome {
 
 impl<'a> Consolidator<'a> {
     /// Creates a consolidator. It asks the model `model`, or else the configured consolidation model, or else the model
-    /// of turns. Thresholds always follow the model that answers turns; `answering` is that model's context window in
-    /// tokens (input and output together), if known.
+    /// of turns. Thresholds always follow the model that answers turns; `turn_context_tokens` is that model's context
+    /// window in tokens (input and output together), if known.
     pub(crate) fn new(
         ctx: &'a Context,
         model: Option<&str>,
@@ -120,7 +120,7 @@ impl<'a> Consolidator<'a> {
         move |key, from, to| consolidation::advance(&place, key, from, to).map(drop)
     }
 
-    /// Consolidates the next chunk of `key`. With `all`, also if it is not due yet.
+    /// Consolidates the next chunk of `key`. With `include_not_due`, also if it is not due yet.
     ///
     /// # Errors
     /// No model can be asked, or a file cannot be read or written.
@@ -315,8 +315,8 @@ impl<'a> Consolidator<'a> {
         }))
     }
 
-    /// Reads the next chunk and its lines; `room` is in tokens. A single turn that is too long is condensed to fit,
-    /// except with `Length::Whole`.
+    /// Reads the next chunk and its lines; `max_tokens` is in tokens. A single turn that is too long is condensed to
+    /// fit, except with `Length::Whole`.
     fn read(
         &self,
         key: &str,

@@ -19,7 +19,7 @@ pub(crate) trait Progress {
     fn begin(&mut self, messages: usize);
     /// Called before the session `key` is consolidated.
     fn session(&mut self, key: &str);
-    /// Called after a chunk of `key` was consolidated for `spent`.
+    /// Called after a chunk of `key` was consolidated for `cost`.
     fn chunk(&mut self, key: &str, chunk: &ConsolidatedChunk, spent: &Spent) -> Result<()>;
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// Creates a run. With `all`, sessions that are not due are included.
+    /// Creates a run. With `include_not_due`, sessions that are not due are included.
     pub(crate) fn new(consolidator: Consolidator<'a>, all: bool) -> Self {
         Self {
             consolidator,

@@ -35,7 +35,7 @@ pub(crate) struct ExportedJobs {
     pub(crate) has_failed: bool,
 }
 
-/// Makes the files for the jobs that `words` name, or for all enabled jobs if `words` is empty. `image` is the
+/// Makes the files for the jobs that `names` name, or for all enabled jobs if `names` is empty. `image` is the
 /// container image for Kubernetes.
 pub(crate) fn export(
     ctx: &Context,
@@ -111,7 +111,7 @@ pub(crate) fn export(
     })
 }
 
-/// The jobs that `words` name, or all enabled jobs if `words` is empty.
+/// The jobs that `names` name, or all enabled jobs if `names` is empty.
 fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
     let store = job_store::open(ctx, settings);
     let mut jobs: Vec<Job> = Vec::new();
@@ -158,10 +158,10 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
     (keys, blocks.any(|block| block.api_key_command.is_some()))
 }
 
-/// Calls `work` with the schedule and command of a job.
+/// Calls `action` with the schedule and command of a job.
 ///
 /// # Errors
-/// A message that says why the job has no schedule, or why `work` failed.
+/// A message that says why the job has no schedule, or why `action` failed.
 fn planned(
     ctx: &Context,
     line_context: &CronLineContext,
@@ -210,7 +210,7 @@ pub(crate) fn write(
     Ok(written)
 }
 
-/// The names of files in `directory` that an earlier export left and that are not in `made`.
+/// The names of files in `directory` that an earlier export left and that are not in `exported`.
 pub(crate) fn left_over(
     format: ExportFormat,
     directory: &Path,

@@ -282,7 +282,7 @@ fn spec() -> ToolSpec {
             "type": "object",
             "properties": {
                 "action": { "type": "string", "enum": ["skip", "run"], "description": "skip if nothing is due now" },
-                "tasks": { "type": "string", "description": "With `run`: the complete description of what to do now" },
+                "tasks": { "type": "string", "description": "With `run`: what to do now, in full" },
             },
             "required": ["action"],
         }),

@@ -118,7 +118,7 @@ pub(crate) fn add(
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
-/// Changes the job that `word` names. Options that are not given stay unchanged.
+/// Changes the job that `name_or_id` names. Options that are not given stay unchanged.
 pub(crate) fn edit(
     ctx: &Context,
     word: &str,

@@ -192,7 +192,7 @@ fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<Res
     Ok(resolved)
 }
 
-/// Stores the value of a flag, if it was given, in `place`.
+/// Stores the value of a flag, if it was given, in `field`.
 fn set(place: &mut Option<String>, flag: &Option<String>) {
     if let Some(flag) = flag {
         *place = non_empty(flag);

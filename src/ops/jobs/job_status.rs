@@ -108,7 +108,7 @@ pub(crate) struct JobDetails {
 }
 
 impl JobDetails {
-    /// The job that `word` names.
+    /// The job that `name_or_id` names.
     pub(crate) fn find(ctx: &Context, word: &str) -> Result<Self> {
         let settings = ctx.settings()?;
         let store = job_store::open(ctx, &settings);

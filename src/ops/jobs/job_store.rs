@@ -30,7 +30,7 @@ pub(crate) fn open(ctx: &Context, settings: &Settings) -> Store {
     Store::new(&settings.workspace, &ctx.paths.root, older)
 }
 
-/// The job that `word` names: by its id, or by its name if the name is unique.
+/// The job that `name_or_id` names: by its id, or by its name if the name is unique.
 pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
     let jobs = store.jobs()?;
     if let Some(job) = jobs.iter().find(|job| job.id == word) {

@@ -14,7 +14,7 @@ use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
 
-/// Enables or disables jobs. `done` is called for each.
+/// Enables or disables jobs. `on_done` is called for each.
 pub(crate) fn set_enabled(
     ctx: &Context,
     names: &[String],
@@ -59,7 +59,7 @@ pub(crate) fn set_enabled(
     })
 }
 
-/// Removes jobs with all their data. `done` is called for each.
+/// Removes jobs with all their data. `on_done` is called for each.
 pub(crate) fn remove(
     ctx: &Context,
     names: &[String],
@@ -148,7 +148,7 @@ fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
     })
 }
 
-/// Applies `act` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
+/// Applies `action` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
 /// others.
 fn each(
     ctx: &Context,
@@ -166,7 +166,7 @@ fn each(
             left.ok_or(error)
         });
         let acted = found.and_then(|job| {
-            // Set even if `act` fails: it may have changed something before it failed.
+            // Set even if `action` fails: it may have changed something before it failed.
             has_changed = true;
             act(&settings, &store, &job)
         });

@@ -117,7 +117,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
-/// The context with everything that is written redirected to `place`.
+/// The context with everything that is written redirected to `directory`.
 fn context_in(ctx: &Context, place: &Path) -> Result<Context> {
     // The config may name the user's own profiles.
     let own = ctx.paths.profiles();

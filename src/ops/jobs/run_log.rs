@@ -39,7 +39,7 @@ pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<Unfinished
     Ok(runs)
 }
 
-/// The id of the job that `word` names: an existing job, or a removed one with records.
+/// The id of the job that `name_or_id` names: an existing job, or a removed one with records.
 pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
     if let Ok(job) = job_store::find(store, word) {
         return Ok(job.id);

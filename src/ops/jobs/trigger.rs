@@ -34,7 +34,7 @@ pub(crate) enum StartMode {
     AsCron,
 }
 
-/// Runs the job that `word` names.
+/// Runs the job that `name_or_id` names.
 pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);

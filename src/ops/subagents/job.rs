@@ -51,7 +51,7 @@ impl Job {
         format!("{}{}", spawned::TOOL, self.number)
     }
 
-    /// The report of a job. `how` says how the job ended, and `text` is its answer.
+    /// The report of a job. `ending` says how the job ended, and `text` is its answer.
     pub(super) fn report(&self, how: &str, text: &str, tally: Tally) -> News {
         let limit = self.model.settings.max_tool_result_chars;
         News::Report(Report {
