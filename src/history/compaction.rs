@@ -46,7 +46,8 @@ impl Compaction {
     /// The compaction in the form of a user message, marked as injected.
     pub fn message(&self) -> Message {
         let mut text = String::from(
-            "[nanobot] The conversation before this point no longer fit and was compacted. Below are the user's messages verbatim and a summary of what happened. Continue as if nothing were missing.\n\n",
+            "[nanobot] The conversation before this point no longer fit and was compacted. Below are the user's \
+             messages verbatim and a summary of what happened. Continue as if nothing were missing.\n\n",
         );
         if self.left_out > 0 {
             text.push_str(&format!(

@@ -347,7 +347,7 @@ fn incomplete_answer(
 }
 
 /// The output of `/help`: the messages that are commands.
-const HELP: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it is an instruction for the summary\n\
+const HELP: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it instructs the summary\n\
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.

@@ -193,7 +193,8 @@ pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
         Some(true) => CheckResult::ok("running"),
         Some(false) => look.of_cron(
             CheckResult::failed("no cron daemon is running: nothing starts the jobs")
-                .hint("start it (`systemctl enable --now cron`, `service cron start`); or run `nanobot cron run --due` once a minute from another scheduler, and use `--no-crontab` here"),
+                .hint("start it (`systemctl enable --now cron`, `service cron start`); or run \
+                       `nanobot cron run --due` once a minute from another scheduler, and use `--no-crontab` here"),
         ),
         None => look.of_cron(
             CheckResult::warn("cannot detect whether a cron daemon is running")

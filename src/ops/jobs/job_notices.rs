@@ -94,7 +94,8 @@ pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
     (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
         match is_local(channel) {
             true => format!(
-                "`{}` delivers nothing: its destination was set by another program; set it with `nanobot cron edit {} --channel {channel} --to …`",
+                "`{}` delivers nothing: its destination was set by another program; set it with \
+                 `nanobot cron edit {} --channel {channel} --to …`",
                 job.name, job.id
             ),
             false => format!(
