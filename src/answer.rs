@@ -37,8 +37,12 @@ impl Schema {
     pub fn parse(text: &str) -> Result<Self> {
         let text = text.trim();
         let value = if text.starts_with('{') {
-            serde_json::from_str(text)
-                .map_err(|error| fail(Exit::Usage, format!("`--schema` is no JSON: {error}")))?
+            serde_json::from_str(text).map_err(|error| {
+                fail(
+                    Exit::Usage,
+                    format!("`--schema` is not valid JSON: {error}"),
+                )
+            })?
         } else {
             of_fields(text)?
         };
@@ -48,7 +52,7 @@ impl Schema {
         let unfit = |error: CompileError| {
             fail(
                 Exit::Usage,
-                format!("`--schema` is no JSON schema: {error}"),
+                format!("`--schema` is not a valid JSON schema: {error}"),
             )
         };
         compiler.add_resource(NAME, value.clone()).map_err(unfit)?;
@@ -63,8 +67,8 @@ impl Schema {
     /// The instruction for the model, sent whether or not its provider supports schemas natively.
     pub fn words(&self) -> String {
         format!(
-            "# Form of the answer\n\nYour last message, when no more tools are needed, is one JSON value and nothing else: no \
-             prose, no code fence. It satisfies this JSON schema:\n\n{}",
+            "# Answer format\n\nYour final message must be a single JSON value and nothing else: no prose, no code \
+             fence. It must satisfy this JSON schema:\n\n{}",
             self.value
         )
     }
@@ -105,7 +109,7 @@ impl Answer for Schema {
     fn check(&self, text: &str) -> Result<String, String> {
         let json = bare(text);
         let value: Value =
-            serde_json::from_str(json).map_err(|error| format!("it is no JSON: {error}"))?;
+            serde_json::from_str(json).map_err(|error| format!("not valid JSON: {error}"))?;
         let faults = self.faults(&value);
         match faults.is_empty() {
             true => Ok(json.to_owned()),
@@ -158,8 +162,8 @@ fn of_fields(text: &str) -> Result<Value> {
         if item.is_empty() || !is_name || words.next().is_some() {
             return Err(fail_hint(
                 Exit::Usage,
-                format!("`--schema`: `{field}` is no field, and there is no such file"),
-                "a file, a JSON schema, or fields as `name, age int, tags str[]` (str, int, float, bool)",
+                format!("`--schema`: `{field}` is neither a field nor an existing file"),
+                "a file, a JSON schema, or fields such as `name, age int, tags str[]` (str, int, float, bool)",
             ));
         }
         let mut schema = match is_list {
@@ -172,7 +176,7 @@ fn of_fields(text: &str) -> Result<Value> {
         properties.insert(name.to_owned(), schema);
     }
     if properties.is_empty() {
-        return Err(fail(Exit::Usage, "`--schema` names no field"));
+        return Err(fail(Exit::Usage, "`--schema` has no fields"));
     }
     let names: Vec<&String> = properties.keys().collect();
     Ok(

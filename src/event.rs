@@ -15,7 +15,7 @@ pub enum Event<'a> {
     Reasoning { message: &'a str, text: &'a str },
     /// A piece of the model's text. Only the end of the reply shows if it is the answer or interim text.
     Text { message: &'a str, text: &'a str },
-    /// A reply has ended and is on disk. `last` is true if it is the turn's answer.
+    /// A reply has ended and is on disk. `is_final` is true if it is the turn's answer.
     Assistant { reply: &'a Reply, last: bool },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),

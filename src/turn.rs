@@ -155,7 +155,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Adds `words` as an injected user message; `mark` is the suffix of its id.
+    /// Adds `text` as an injected user message; `id_suffix` is the suffix of its id.
     fn add(&mut self, words: String, mark: &str) -> Result<()> {
         let user = User {
             id: format!("{}-{mark}", self.session.turn()),

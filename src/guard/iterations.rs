@@ -3,7 +3,7 @@
 use crate::event::StopReason;
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
-/// Ends a turn after `limit` requests to the model.
+/// Ends a turn after `max_iterations` requests to the model.
 pub struct Iterations {
     pub limit: u32,
 }
@@ -16,8 +16,8 @@ impl Guard for Iterations {
         GuardAction::Finish {
             cause: StopReason::IterationLimit,
             words: format!(
-                "[nanobot] This turn has used all of its {} requests, and no tool can be called any more. \
-                 Answer now: what you found or did, and what is left to do.",
+                "[nanobot] This turn has used all of its {} requests. Tools are no longer available. \
+                 Answer now: report what you found or did, and what remains to be done.",
                 self.limit
             ),
         }

@@ -22,8 +22,8 @@ impl Guard for Lost {
             false => GuardAction::Inject {
                 mark: "lost",
                 words: format!(
-                    "[nanobot] The run that had started {} was ended from outside, and they with it: no report of theirs will \
-                     come. What they did may or may not have happened. Start again what is still needed.",
+                    "[nanobot] The run that started {} was killed, and its sub-agents with it: they will not report. Their work \
+                     may be partly done. Start again what is still needed.",
                     lost.join(", ")
                 ),
             },

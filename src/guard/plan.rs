@@ -10,10 +10,14 @@ pub struct Plan {
     pub reads_only: bool,
 }
 
-const ENTERED: &str = "[nanobot] Plan mode: you may look at everything that you may read, and change nothing: no files, \
-                       no commands with lasting effects. Find out what you need, then answer with the plan itself: what is to be \
-                       done in which order, which files it touches, what could go wrong, and how to tell that it worked.";
-const LEFT: &str = "[nanobot] Plan mode is over: from now on you may act as your rules say.";
+const ENTERED: &str = "[nanobot] Plan mode: you may read everything that your permissions allow, but change nothing: no files, \
+                       no commands with lasting effects. Find out what you need, then answer with the plan: the steps in \
+                       order, the files that they touch, the risks, and how to verify the result.";
+const LEFT: &str =
+    "[nanobot] Plan mode is over: from now on you may act as your permissions allow.";
+/// The beginnings that identify an announcement in a conversation, whatever release wrote it.
+const ENTERED_PREFIX: &str = "[nanobot] Plan mode:";
+const LEFT_PREFIX: &str = "[nanobot] Plan mode is over:";
 
 impl Guard for Plan {
     fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
@@ -33,15 +37,15 @@ impl Guard for Plan {
 
 /// True if the last announcement in the conversation was that plan mode has begun.
 fn plans(sent: &[Message]) -> bool {
-    let told = sent.iter().rev().find_map(|message| match message {
-        Message::User(user) if user.injected => match plain_text(&user.parts).as_str() {
-            ENTERED => Some(true),
-            LEFT => Some(false),
+    let announced = sent.iter().rev().find_map(|message| match message {
+        Message::User(user) if user.injected => match plain_text(&user.parts) {
+            text if text.starts_with(ENTERED_PREFIX) => Some(true),
+            text if text.starts_with(LEFT_PREFIX) => Some(false),
             _ => None,
         },
         _ => None,
     });
-    told.unwrap_or(false)
+    announced.unwrap_or(false)
 }
 
 #[cfg(test)]

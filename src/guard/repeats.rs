@@ -12,8 +12,8 @@ const LIMIT: usize = 5;
 /// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is no retry.
 const REFUSALS: usize = 3;
 
-/// Ends a turn whose latest call has failed [`LIMIT`] times in a row with the same arguments, or was denied
-/// [`REFUSALS`] times.
+/// Ends a turn whose latest call has failed [`MAX_REPEATED_FAILURES`] times in a row with the same arguments, or was
+/// denied [`MAX_REPEATED_DENIALS`] times.
 pub struct Repeats;
 
 impl Guard for Repeats {
@@ -22,8 +22,8 @@ impl Guard for Repeats {
             return GuardAction::Finish {
                 cause: StopReason::Refused,
                 words: format!(
-                    "[nanobot] The same call of `{tool}` was refused {REFUSALS} times; no tool can be called any more. \
-                     Answer now: what you found or did, and what was refused."
+                    "[nanobot] The same call of `{tool}` was denied {REFUSALS} times. Tools are no longer available. \
+                     Answer now: report what you found or did, and what was denied."
                 ),
             };
         }
@@ -31,8 +31,8 @@ impl Guard for Repeats {
             Some((call, times)) if times >= LIMIT => GuardAction::Finish {
                 cause: StopReason::RepeatedFailure,
                 words: format!(
-                    "[nanobot] The call of `{}` failed {times} times with the same arguments; no tool can be called any \
-                     more. Answer now: what you found or did, and what stood in the way.",
+                    "[nanobot] The call of `{}` failed {times} times with the same arguments. Tools are no longer \
+                     available. Answer now: report what you found or did, and what failed.",
                     call.name
                 ),
             },
@@ -41,8 +41,9 @@ impl Guard for Repeats {
     }
 }
 
-/// The tool of the latest denial, if at least [`REFUSALS`] replies asked for the same. Denials are compared by their
-/// text, which names the denied action, so other arguments can be the same; parallel calls in one reply count once.
+/// The tool of the latest denial, if at least [`MAX_REPEATED_DENIALS`] replies asked for the same. Denials are compared
+/// by their text, which names the denied action, so other arguments can be the same; parallel calls in one reply count
+/// once.
 fn refused<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     let last = denials.last()?;
     let same = |denial: &&Denial| denial.tool == last.tool && denial.words == last.words;

@@ -24,8 +24,8 @@ impl Guard for Warning {
         GuardAction::Inject {
             mark: MARK,
             words: format!(
-                "[nanobot] This conversation has some {} tokens; at {} it is compacted to a summary. Read only what is \
-                 needed, and in pieces; write down what must not be lost. This needs no answer: go on.",
+                "[nanobot] This conversation has about {} tokens; at {} it is compacted to a summary. Read only what you \
+                 need, in parts, and write down what must not be lost. Do not reply to this notice; continue.",
                 state.context, self.threshold
             ),
         }

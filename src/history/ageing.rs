@@ -35,9 +35,8 @@ fn shortened(result: &ToolResult) -> Option<String> {
         return None;
     }
     let text = plain_text(&result.parts);
-    let mark = |count: usize| {
-        format!("[… {count} characters are left out here; ask again for the part that is needed …]")
-    };
+    let mark =
+        |count: usize| format!("[… {count} characters omitted; request the part you need …]");
     // A result that was already shortened must not be shortened again.
     let left_out = text.chars().count().saturating_sub(HEAD + TAIL);
     ends(&text, HEAD, TAIL, mark).filter(|_| left_out > mark(left_out).len())
@@ -69,7 +68,7 @@ mod tests {
         let fits = "é".repeat(2000);
         check(&fits, &fits);
         let (head, tail) = ("é".repeat(1500), "z".repeat(500));
-        let gap = "[… 300 characters are left out here; ask again for the part that is needed …]";
+        let gap = "[… 300 characters omitted; request the part you need …]";
         check(
             &format!("{head}{}{tail}", "a".repeat(300)),
             &format!("{head}\n{gap}\n{tail}"),

@@ -9,7 +9,7 @@ use crate::message::{Message, Part, User, plain_text};
 /// Maximum tokens of user messages that are kept verbatim: about fifteen thousand words.
 pub const WORDS: u64 = 20_000;
 
-/// The replacement for the messages of a log before `from`.
+/// The replacement for the messages of a log before `first_sent`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Compaction {
     /// The model's summary.
@@ -23,16 +23,16 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Creates a compaction of `messages`, and of those that `before` stands for, with at most `budget` tokens of user
-    /// messages. `from` is 0; the session sets it when it logs the compaction.
+    /// Creates a compaction of `messages`, and of those that `previous` stands for, with at most `budget` tokens of
+    /// user messages. `first_sent` is 0; the session sets it when it logs the compaction.
     pub fn new(text: &str, before: Option<&Self>, messages: &[Message], budget: u64) -> Self {
-        let said = messages.iter().filter_map(|message| match message {
+        let new_texts = messages.iter().filter_map(|message| match message {
             Message::User(user) if !user.injected => Some(plain_text(&user.parts)),
             _ => None,
         });
-        let said = said.filter(|text| !text.trim().is_empty());
+        let new_texts = new_texts.filter(|text| !text.trim().is_empty());
         let earlier = before.map_or(&[][..], |before| &before.words);
-        let all: Vec<String> = earlier.iter().cloned().chain(said).collect();
+        let all: Vec<String> = earlier.iter().cloned().chain(new_texts).collect();
         let count = all.len();
         let words = fitting(all, budget);
         Self {
@@ -46,12 +46,12 @@ impl Compaction {
     /// The compaction in the form of a user message, marked as injected.
     pub fn message(&self) -> Message {
         let mut text = String::from(
-            "[nanobot] What was said before this point did not fit any more, and was compacted. Here is what the user \
-             said, word for word, and a summary of all that happened. Go on from it as if nothing had been left out.\n\n",
+            "[nanobot] The conversation before this point no longer fit and was compacted. Below are the user's \
+             messages verbatim and a summary of what happened. Continue as if nothing were missing.\n\n",
         );
         if self.left_out > 0 {
             text.push_str(&format!(
-                "({} earlier messages of the user are left out.)\n\n",
+                "({} earlier user messages are omitted.)\n\n",
                 self.left_out
             ));
         }
@@ -69,7 +69,7 @@ impl Compaction {
     }
 }
 
-/// Fits `all` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
+/// Fits `texts` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
 /// stay complete. If that is not enough, the oldest are dropped.
 fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
     let mut weights: Vec<u64> = all
@@ -87,23 +87,23 @@ fn fitting(all: Vec<String>, budget: u64) -> Vec<String> {
         room -= weight;
     }
     let mut room = budget;
-    let mut kept = Vec::new();
+    let mut fitted = Vec::new();
     for words in all.into_iter().rev() {
         let weight = token_estimate::of_text(&words).min(size);
         if weight > room {
             break;
         }
         room -= weight;
-        kept.push(cut(words, size));
+        fitted.push(cut(words, size));
     }
-    kept.reverse();
-    kept
+    fitted.reverse();
+    fitted
 }
 
 /// Minimum size of a cut text, in tokens; less would be useless.
 const LEAST: u64 = 50;
 
-/// Keeps the beginning and the end of `words` if they have more than `size` tokens.
+/// Keeps the beginning and the end of `text` if they have more than `max_tokens` tokens.
 fn cut(words: String, size: u64) -> String {
     let weight = token_estimate::of_text(&words);
     if weight <= size {

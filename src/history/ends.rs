@@ -1,7 +1,7 @@
 //! Cuts the middle out of a long text.
 
-/// The first `head` and the last `tail` characters of `text`. `gap` formats a line between them from the number of
-/// omitted characters. `None` if the text is not longer than both.
+/// The first `head_chars` and the last `tail_chars` characters of `text`. `gap` formats a line between them from the
+/// number of omitted characters. `None` if the text is not longer than both.
 pub fn ends(
     text: &str,
     head: usize,

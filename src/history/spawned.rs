@@ -6,7 +6,7 @@ use crate::message::{Message, plain_text};
 /// Name of the tool that starts sub-agents, and prefix of their names.
 pub const TOOL: &str = "spawn";
 
-/// The number of the started sub-agent, if `message` is a result of [`TOOL`] that reports a start.
+/// The number of the started sub-agent, if `message` is a result of [`SPAWN_TOOL`] that reports a start.
 fn started(message: &Message) -> Option<usize> {
     match message {
         Message::Tool(result) if result.name == TOOL && !result.failed => {

@@ -20,7 +20,7 @@ pub(crate) struct PostTurnWork {
     mode: Consolidate,
 }
 
-/// Plans the work that follows a turn of `session`, answered by `chosen`; `None` if there is no work. The work may
+/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may
 /// cost at most what is left of the turn's budget.
 pub(crate) fn plan(
     arguments: &TurnOptions,
@@ -72,12 +72,13 @@ impl PostTurnWork {
             Consolidate::Inline | Consolidate::Manual => false,
         };
         let done = match is_detached {
-            true => process::detach(&self.consolidation.arguments(ctx)).context("start a process"),
+            true => process::detach(&self.consolidation.arguments(ctx))
+                .context("start the consolidation process"),
             false => self.inline(ctx, verbose),
         };
         if let (Err(error), true) = (done, verbose) {
             ctx.terminal
-                .complain(&format!("nanobot: no memory was made: {error:#}"));
+                .complain(&format!("nanobot: consolidation failed: {error:#}"));
         }
     }
 

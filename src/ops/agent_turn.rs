@@ -80,7 +80,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
         report_error(error, ctx.terminal);
         if prints_partial {
             ctx.terminal
-                .complain("nanobot: what was printed is not a whole answer");
+                .complain("nanobot: the printed answer is incomplete");
         }
     }
     // The answer is printed, and the deferred work needs no MCP servers.
@@ -234,7 +234,7 @@ fn run_turn(
     }
     assert!(
         sys::test_hooks::PANIC.get(&ctx.env).is_none(),
-        "asked for by {}",
+        "requested by {}",
         sys::test_hooks::PANIC
     );
     let request = request::read(ctx, options, &mut origin, report)?;
@@ -293,7 +293,7 @@ fn log_session(session: &crate::session::Session) {
     let (total, sent) = (session.outline().count, session.messages().len());
     let lock = match session.is_kept() {
         true => ", locked for this turn",
-        false => "; nothing is kept",
+        false => "; nothing is stored",
     };
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
 }
@@ -308,7 +308,7 @@ fn incomplete_answer(
     match ending.cause {
         StopReason::Answered if options.strict => ending.tally.denials.first().map(|denial| {
             let cause = format!(
-                "`{}` was denied something, which `--strict` forbids",
+                "a call of `{}` was denied, which `--strict` does not allow",
                 denial.tool
             );
             match &denial.grant {
@@ -319,17 +319,17 @@ fn incomplete_answer(
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_hint(
             exit,
-            format!("stopped by the limit of {max_iterations} requests"),
+            format!("stopped at the limit of {max_iterations} requests"),
             "a higher `--max-iterations`, or a smaller task",
         )),
         StopReason::OutputLimit => Some(fail_hint(
             exit,
-            "the answer was cut by the output limit",
+            "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
         )),
         StopReason::Refused => ending.tally.denials.last().map(|denial| {
             let cause = format!(
-                "stopped because the same call of `{}` kept being refused",
+                "stopped because the same call of `{}` was repeatedly denied",
                 denial.tool
             );
             match &denial.grant {
@@ -337,17 +337,18 @@ fn incomplete_answer(
                 None => fail(exit, cause),
             }
         }),
-        StopReason::RepeatedFailure => {
-            Some(fail(exit, "stopped because the same call kept failing"))
-        }
+        StopReason::RepeatedFailure => Some(fail(
+            exit,
+            "stopped because the same call failed repeatedly",
+        )),
         StopReason::Declined => Some(fail(exit, DECLINED)),
         StopReason::Failed => Some(fail(exit, "failed")),
     }
 }
 
 /// The output of `/help`: the messages that are commands.
-const HELP: &str = "/new      start the conversation afresh\n/compact  sum the conversation up; what follows is heeded in the summary\n\
-     /help     this list\n\nFor all else: nanobot agent --help";
+const HELP: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it instructs the summary\n\
+     /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, report: &mut Report) -> Result<Ending> {

@@ -53,13 +53,13 @@ impl TestReply {
         let Usage { input, output, .. } = self.usage;
         let cost = match self.cost {
             Some(usd) => format!("${}", dollars(usd)),
-            None => "at a price that is not known".into(),
+            None => "price unknown".into(),
         };
         format!("{input} tokens in, {output} out, {cost}")
     }
 }
 
-/// Returns the settings with all timeouts capped at `limit`.
+/// Returns the settings with all timeouts capped at `max_timeout`.
 pub(crate) fn with_short_timeouts(settings: &Settings, limit: Duration) -> Settings {
     let sooner = |time: Duration| match time.is_zero() {
         true => limit,
@@ -105,7 +105,7 @@ pub(crate) fn ask(ctx: &Context, settings: &Settings, way: Endpoint) -> Result<T
     };
     let messages = [Message::User(hello)];
     let request = Request {
-        system: "You are nanobot, and are being tried out.",
+        system: "You are nanobot. This is a connection test.",
         messages: &messages,
         tools: &[],
         calls: Calls::MayNot,

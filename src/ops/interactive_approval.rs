@@ -44,7 +44,7 @@ impl Appeals for InteractiveApproval {
         policy.reach.trusted.clone_from(&self.policy.reach.trusted);
         let policy = Arc::new(policy);
         let files = self.shared.files.beside(policy.reach.clone());
-        let files = files.map_err(|error| format!("the places cannot be opened: {error}"))?;
+        let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),
             ..self.shared.clone()

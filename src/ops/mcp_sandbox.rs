@@ -30,8 +30,8 @@ pub(crate) fn of(ctx: &Context, settings: &Settings) -> Arc<dyn Walls> {
     let workspace = real.of(&permissions::absolute(&settings.workspace));
     let (mut hidden, notes, read_only) = permissions::closed(ctx, &workspace, &mut real);
     // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
-    let around = real.of(&permissions::absolute(&ctx.paths.mcp()));
-    hidden.retain(|place| *place != around);
+    let servers_dir = real.of(&permissions::absolute(&ctx.paths.mcp()));
+    hidden.retain(|place| *place != servers_dir);
     Arc::new(Sandboxes {
         common: Station {
             home: real.of(&ctx.paths.home),

@@ -80,22 +80,21 @@ impl<'w> McpContext<'w> {
             return Err(cannot(server, words));
         }
         if server.disabled {
-            return Err(cannot(server, "it is `disabled`"));
+            return Err(cannot(server, "it is disabled"));
         }
-        let look = self.roster.look(&server.name);
-        let look = look.map_err(|failed| failure(server, &failed))?;
-        for note in &look.notes {
+        let view = self.roster.look(&server.name);
+        let view = view.map_err(|failed| failure(server, &failed))?;
+        for note in &view.notes {
             self.ctx
                 .notice(&format!("MCP server `{}`: {note}", server.name));
         }
-        if look.anew {
+        if view.anew {
             let name = &server.name;
             self.ctx.notice(&format!(
-                    "MCP server `{name}` is reached in another way than before: all that it offers is taken as new"
-                ),
-            );
+                "MCP server `{name}` has a new command or address: all its tools are treated as new"
+            ));
         }
-        Ok(look)
+        Ok(view)
     }
 }
 
@@ -111,21 +110,21 @@ pub(crate) struct ServerTest<'s> {
 impl ServerTest<'_> {
     /// The tools that have changed since they were pinned.
     pub(crate) fn changed(&self) -> Vec<&str> {
-        let look = self.look.as_ref().ok().into_iter();
-        let changes = look.flat_map(|look| &look.changed);
+        let view = self.look.as_ref().ok().into_iter();
+        let changes = view.flat_map(|view| &view.changed);
         changes.map(|change| change.tool.as_str()).collect()
     }
 
     /// The tools that the user has not accepted, except changed ones.
     pub(crate) fn unaccepted(&self) -> Vec<&str> {
         let changed = self.changed();
-        let look = self.look.as_ref().ok().into_iter();
-        let names = look.flat_map(|look| &look.unaccepted).map(String::as_str);
+        let view = self.look.as_ref().ok().into_iter();
+        let names = view.flat_map(|view| &view.unaccepted).map(String::as_str);
         names.filter(|name| !changed.contains(name)).collect()
     }
 }
 
-/// Asks `servers` concurrently. `each` is called with every result as it arrives.
+/// Asks `servers` concurrently. `on_result` is called with every result as it arrives.
 pub(crate) fn ask<'s>(
     mcp: &McpContext<'_>,
     servers: &[&'s Server],
@@ -136,14 +135,14 @@ pub(crate) fn ask<'s>(
         let broken = |_| {
             Err(failure(
                 server,
-                &Failed::Broken("a defect of this program".into()),
+                &Failed::Broken("internal error in nanobot".into()),
             ))
         };
-        let look = defect::caught(|| mcp.reach(server)).unwrap_or_else(broken);
+        let view = defect::caught(|| mcp.reach(server)).unwrap_or_else(broken);
         ServerTest {
             server,
             took: begun.elapsed(),
-            look,
+            look: view,
         }
     };
     let leash = leash::held();

@@ -31,7 +31,7 @@ impl McpTools {
         may_change.for_each(|tool| policy.beware(&tool.name));
     }
 
-    /// All MCP tools, for a run that has read `seen` and may reach `allowed`.
+    /// All MCP tools, for a run that has read `provenance` and may reach `allowed`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,
@@ -66,7 +66,7 @@ impl McpTools {
             .collect();
         let accept = accept.join(", ");
         Some(format!(
-            "the tools of {whose}, which nobody has accepted yet: {accept}"
+            "the tools of {whose}, which you have not accepted yet: {accept}"
         ))
     }
 

@@ -100,8 +100,8 @@ fn is_demo(path: &Path) -> bool {
     path == Path::new(demo::ALWAYS) || path == Path::new(demo::NAME) && !path.exists()
 }
 
-/// Chooses the model for a sub-agent that uses another model than its turn. `run` is the budget of the turn. A replay
-/// does not call this: it has only one recording.
+/// Chooses the model for a sub-agent that uses another model than its turn. `budget` is the budget of the turn. A
+/// replay does not call this: it has only one recording.
 pub(crate) fn choose_for_subagent(
     ctx: &Context,
     arguments: &TurnOptions,
@@ -162,7 +162,7 @@ fn fallback_chain(
             // A fallback that cannot be used is skipped; the first model is required.
             Err(error) if first.is_some() => {
                 let model = asked.model.as_deref().unwrap_or("the default model");
-                notice(&format!("`{model}` cannot stand in: {error:#}"));
+                notice(&format!("fallback `{model}` is unavailable: {error:#}"));
                 continue;
             }
             Err(error) => return Err(error),
@@ -171,12 +171,12 @@ fn fallback_chain(
         let Endpoint { choice, wire } = way;
         if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) {
             let place = web_url::redacted(&wire.base);
-            notice(&format!("the key goes to {place} in the clear"));
+            notice(&format!("the API key is sent to {place} unencrypted"));
         }
         let place = web_url::redacted(&wire.base);
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.place);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
-                   if first.is_none() { "ask" } else { "stand-in" });
+                   if first.is_none() { "primary" } else { "fallback" });
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
             (provider, model, context.unwrap_or(settings.context_window))
@@ -198,8 +198,8 @@ fn fallback_chain(
     })
 }
 
-/// Returns `way` if its price is known or no cost limit is set. `cap` is `Some(true)` for `--max-cost`, and
-/// `Some(false)` for a budget in the config.
+/// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,
+/// and `Some(false)` for a budget in the config.
 pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint> {
     let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
         return Ok(way);
@@ -211,7 +211,7 @@ pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
     Err(fail_hint(
         Exit::Config,
-        format!("the price of `{model}` is not known, so {flag} cannot be kept"),
+        format!("the price of `{model}` is unknown, so {flag} cannot be enforced"),
         format!("nanobot config set models '{{\"{model}\": {price}}}'"),
     ))
 }
@@ -287,14 +287,14 @@ pub(crate) fn sampling(asked: &Asked) -> Sampling {
 /// A file name for the scope of a rate limit: a model of a provider at an address.
 fn limit_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
-        let kept = text.chars().map(|letter| {
+        let chars = text.chars().map(|letter| {
             if letter.is_ascii_alphanumeric() {
                 letter
             } else {
                 '-'
             }
         });
-        kept.take(80).collect()
+        chars.take(80).collect()
     };
     format!("{}_{}_{}", plain(provider), plain(base), plain(model))
 }
@@ -317,7 +317,7 @@ impl Endpoint {
     }
 }
 
-/// Resolves the provider of `asked` and prepares its connection.
+/// Resolves the provider of `model_settings` and prepares its connection.
 pub(crate) fn resolve_endpoint(
     ctx: &Context,
     settings: &Settings,

@@ -128,7 +128,7 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
     }
     if profile.is_free && grants.profile.is_none() {
         return Err(wrong(
-            format!("`{name}` cannot be the default: it must be typed each time"),
+            format!("profile `{name}` cannot be the default: it must be given on each run"),
             "`nanobot agent --profile full`",
         ));
     }
@@ -147,10 +147,10 @@ pub(crate) fn policy(
         return Err(fail_hint(
             Exit::Usage,
             format!(
-                "the profile `{}` has no sandbox, and `--sandbox strict` demands one",
+                "profile `{}` has no sandbox, but `--sandbox strict` requires one",
                 profile.name
             ),
-            "leave one of them out",
+            "only one of the two",
         ));
     }
     let mut real = Real::default();
@@ -224,7 +224,7 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
     for (rules, effect, origin, exit) in written {
         for text in rules {
             let rule = Rule::parse(text, effect, origin)
-                .map_err(|words| fail(exit, format!("{origin}: the rule `{text}` {words}")))?;
+                .map_err(|words| fail(exit, format!("{origin}: rule `{text}` {words}")))?;
             // A rule that allows fetching from a host also allows connecting to it.
             if let (Effect::Allow, "web_fetch", Some(host)) =
                 (effect, rule.tool.text(), &rule.argument)
@@ -293,8 +293,8 @@ fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net>
             if grants.tools.as_ref().is_some_and(has_exec) {
                 return Err(fail_hint(
                     Exit::Usage,
-                    "`--net=HOSTS` cannot be kept for commands: the kernel sees addresses and no names",
-                    "bare `--net` for all hosts, or leave `exec` out of `--tools`",
+                    "`--net=HOSTS` cannot be enforced for commands: the kernel sees addresses, not host names",
+                    "bare `--net` for all hosts, or `--tools` without `exec`",
                 ));
             }
             let typed = hosts.iter().map(|text| {
@@ -334,10 +334,10 @@ fn reach(
         return Err(fail_hint(
             Exit::Usage,
             format!(
-                "the profile `{}` only reads, and `--write` says otherwise",
+                "profile `{}` is read-only, so `--write` cannot be used with it",
                 profile.name
             ),
-            "leave one of them out",
+            "only one of the two",
         ));
     }
     let mut roots = Roots::default();
@@ -360,8 +360,8 @@ fn reach(
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_hint(
             Exit::Refused,
-            "`tools.restrictToWorkspace` forbids other places than the workspace",
-            "leave out `-C`, `--read` and `--write=PATH`",
+            "`tools.restrictToWorkspace` allows no paths outside the workspace",
+            "the command without `-C`, `--read` and `--write=PATH`",
         ));
     }
     let home = real.of(&absolute(&ctx.paths.home));
@@ -423,11 +423,11 @@ impl Roots {
                     place => match found(&directory.join(ctx.paths.expand(place))) {
                         Ok(Some(path)) => path,
                         Ok(None) => {
-                            log::info!(target: "policy", "{origin} names `{place}`, which is not there");
+                            log::info!(target: "policy", "{origin} names `{place}`, which does not exist");
                             continue;
                         }
                         Err(error) => {
-                            return Err(error.context(format!("a place that {origin} names")));
+                            return Err(error.context(format!("resolve a path from {origin}")));
                         }
                     },
                 };
@@ -446,8 +446,10 @@ pub(crate) fn closed(
 ) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
     let root = real.of(&absolute(&ctx.paths.root));
     let inner = |name: &str| workspace.join(name);
-    let ours = PROTECTED_PATHS.iter().map(|name| root.join(name));
-    let mut hidden: Vec<PathBuf> = ours.chain([inner("cron"), inner("sessions")]).collect();
+    let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
+    let mut hidden: Vec<PathBuf> = protected
+        .chain([inner("cron"), inner("sessions")])
+        .collect();
     hidden.push(real.of(&absolute(&ctx.paths.auth())));
     hidden.push(real.of(&absolute(&ctx.paths.config)));
     let notes = INSTRUCTION_FILES.iter().map(|name| inner(name)).collect();
@@ -470,8 +472,8 @@ fn directory(
             true => Ok(found),
             false => Err(fail_hint(
                 Exit::Usage,
-                format!("`-C`: `{}` is no directory", path.display()),
-                "the directory that it lies in",
+                format!("`-C`: `{}` is not a directory", path.display()),
+                "its parent directory",
             )),
         };
     }
@@ -506,14 +508,19 @@ pub(crate) fn home_directory_notice(
     let current = std::env::current_dir().ok()?;
     (means_directory && !is_chosen && *directory != current).then(|| {
         format!(
-            "`--write` is for `{}` here: the home directory itself is not worked in, unless `-C` names it",
+            "`--write` applies to `{}`: the home directory is used as working directory only with `-C`",
             ctx.paths.display(directory)
         )
     })
 }
 
 fn existing(path: &Path) -> Result<PathBuf> {
-    found(path)?.ok_or_else(|| fail(Exit::NoInput, format!("there is no `{}`", path.display())))
+    found(path)?.ok_or_else(|| {
+        fail(
+            Exit::NoInput,
+            format!("no such file or directory: `{}`", path.display()),
+        )
+    })
 }
 
 /// The real path of `path`; `None` if it does not exist.
@@ -523,7 +530,7 @@ fn found(path: &Path) -> Result<Option<PathBuf>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(error).with_context(|| format!("look at `{}`", path.display())),
+        Err(error) => Err(error).with_context(|| format!("resolve `{}`", path.display())),
     }
 }
 

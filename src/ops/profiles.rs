@@ -32,10 +32,10 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
             true => Err(fail_hint(
                 Exit::Config,
                 format!(
-                    "`{}` has the name of a built-in profile, and is not used",
+                    "`{}` has the name of a built-in profile and is not used",
                     own.display()
                 ),
-                "another name for it; with `extends` in its head it begins as the built-in one",
+                "another file name; `extends` in its front matter inherits from the built-in profile",
             )),
             false => Ok(Some(profile)),
         };
@@ -48,15 +48,15 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let shown = path.display().to_string();
-    let bytes = input::read_file(&path, &shown, PROFILE_LIMIT_BYTES)?;
+    let display = path.display().to_string();
+    let bytes = input::read_file(&path, &display, PROFILE_LIMIT_BYTES)?;
     let unusable = |words: String| {
         fail(
             Exit::Config,
-            format!("the profile `{shown}` cannot be used: {words}"),
+            format!("invalid profile `{display}`: {words}"),
         )
     };
-    let text = String::from_utf8(bytes).map_err(|_| unusable("it is not UTF-8".into()))?;
+    let text = String::from_utf8(bytes).map_err(|_| unusable("not valid UTF-8".into()))?;
     let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
     Profile::parse(name, &head, &body)
         .map(Some)

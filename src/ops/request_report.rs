@@ -59,10 +59,10 @@ impl RequestBreakdown<'_> {
         let old = match (self.session.summary(), old) {
             (Some(summary), [first, rest @ ..]) => {
                 let words = match summary.words.len() {
-                    1 => "1 message of the user word for word".to_owned(),
-                    count => format!("{count} messages of the user word for word"),
+                    1 => "1 user message verbatim".to_owned(),
+                    count => format!("{count} user messages verbatim"),
                 };
-                let why = format!("stands for what was compacted, with {words}");
+                let why = format!("replaces the compacted messages, with {words}");
                 rows.push(row("summary", token_estimate::of_message(first), why));
                 rest
             }
@@ -88,10 +88,10 @@ impl RequestBreakdown<'_> {
     fn history(&self, sent: &[Message]) -> String {
         let Outline { aged, start, .. } = self.session.outline();
         let first = start + 1;
-        let mut why = format!("{} messages, from number {first} on", sent.len());
+        let mut why = format!("{} messages, starting at number {first}", sent.len());
         if aged > start {
             why.push_str(&format!(
-                "; long results before number {} shortened",
+                "; long results before number {} truncated",
                 aged + 1
             ));
         }
@@ -109,11 +109,8 @@ impl RequestBreakdown<'_> {
         let mut words = Vec::new();
         let mut at = 0;
         for (to, why) in [
-            (
-                consolidated,
-                "consolidated: what lasts of them is in the memory".to_owned(),
-            ),
-            (from, "compacted: the summary stands for them".to_owned()),
+            (consolidated, "consolidated into the memory".to_owned()),
+            (from, "compacted: replaced by the summary".to_owned()),
             (
                 start,
                 format!("before the window of {} messages", self.window),
@@ -149,8 +146,8 @@ impl RequestBreakdown<'_> {
         };
         let mut rows: Vec<Vec<String>> = self.rows().into_iter().map(cells).collect();
         let why = match self.session.outline().ratio {
-            Some(ratio) => format!("our estimate, times {ratio:.2} as the provider counted last"),
-            None => "our estimate; the provider's count corrects it from the first reply on".into(),
+            Some(ratio) => format!("estimate, scaled by {ratio:.2} from the provider's last count"),
+            None => "estimate; corrected by the provider's count after the first reply".into(),
         };
         rows.push(vec!["TOTAL".into(), self.total().to_string(), why]);
         let mut text = String::new();
@@ -165,7 +162,7 @@ impl RequestBreakdown<'_> {
             Some(threshold) => format!("compacted at {threshold} tokens"),
             None => "never compacted".into(),
         };
-        text.push_str(&format!("{limit}; the model takes {}\n", self.room));
+        text.push_str(&format!("{limit}; context window {}\n", self.room));
         text
     }
 

@@ -23,11 +23,11 @@ pub(crate) fn of_turn(ctx: &Context, options: &TurnOptions) -> Result<Found> {
 /// The skills of a run that works in `directory`.
 pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<Found> {
     let directory = std::fs::canonicalize(directory)
-        .with_context(|| format!("look at `{}`", directory.display()))?;
-    let around = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
+        .with_context(|| format!("resolve `{}`", directory.display()))?;
+    let instructions = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
     Ok(skill::find(Shelves {
         workspace: &settings.workspace,
-        further: &around.skills,
+        further: &instructions.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     }))
@@ -71,14 +71,14 @@ impl SkillsSummary {
         };
         let (_, budget) = self.tokens;
         let cut = match self.is_cut {
-            true => format!("; their list is cut to keep its {budget} tokens"),
+            true => format!("; their list is truncated to {budget} tokens"),
             false => String::new(),
         };
         let lacking = match self.lacking.is_empty() {
             true => String::new(),
-            false => format!("; something is missing for {}", self.lacking.join(", ")),
+            false => format!("; missing requirements: {}", self.lacking.join(", ")),
         };
-        format!("{own} but the built-in ones{cut}{lacking}")
+        format!("{own} besides the built-in ones{cut}{lacking}")
     }
 
     /// The summary as JSON.

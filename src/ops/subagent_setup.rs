@@ -24,7 +24,7 @@ pub(crate) fn prepare_subagent(
 ) -> Result<(Toolbox, String)> {
     let files = shared.files.beside(policy.reach.clone());
     let shared = SharedState {
-        files: Arc::new(files.context("open the places")?),
+        files: Arc::new(files.context("open the granted directories")?),
         ..shared.clone()
     };
     let mut tools = all_tools(ctx, settings, policy, &shared);

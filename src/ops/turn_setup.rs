@@ -63,7 +63,7 @@ pub(crate) fn prepare(
     }
     let home = Real::default().of(&permissions::absolute(&input.workspace.root));
     let mut policy = permissions::policy(ctx, input.grants, settings, profile, &home)?;
-    let around = project_notes(ctx, &home, &mut policy)?;
+    let project = project_notes(ctx, &home, &mut policy)?;
     let mcp_tools = mcp_tools::offered(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
@@ -82,10 +82,10 @@ pub(crate) fn prepare(
     if notes.memory.is_some() {
         taint_by_memory(ctx, input.workspace, &seen)?;
     }
-    notes.bootstrap.extend(around.texts);
+    notes.bootstrap.extend(project.texts);
     let found = skill::find(Shelves {
         workspace: &input.workspace.root,
-        further: &around.skills,
+        further: &project.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     });
@@ -120,7 +120,7 @@ pub(crate) fn prepare(
             .map(|skill| (skill.name, skill.location))
             .collect(),
         skill_list,
-        ignored: around.ignored,
+        ignored: project.ignored,
     })
 }
 
@@ -196,8 +196,7 @@ fn open_files(
 fn taint_by_memory(ctx: &Context, workspace: &Workspace, seen: &Seen) -> Result<()> {
     if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted()? {
         seen.taint(&format!(
-            "the memory, which comes from a conversation with {what}; once `nanobot memory edit` has it as you want it, it is \
-             yours"
+            "the memory, written in a conversation with {what}; review it with `nanobot memory edit` to trust it"
         ));
     }
     Ok(())
@@ -274,7 +273,7 @@ fn toolbox(
     {
         return Err(fail_hint(
             Exit::NoSandbox,
-            format!("a sandbox is required, and here is none: {lack}"),
+            format!("a sandbox is required but unavailable: {lack}"),
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }

@@ -31,8 +31,8 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
     }
 
-    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing` ends the turn:
-    /// it is sent as the last message, and tool calls are not allowed.
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing_message` ends
+    /// the turn: it is sent as the last message, and tool calls are not allowed.
     pub(super) fn ask(&mut self, closing: Option<&str>) -> Result<Reply> {
         self.tally.iterations += 1;
         let mut made = Made::default();

@@ -22,7 +22,7 @@ pub trait Beside {
 /// A message from background work.
 #[derive(Debug)]
 pub enum News {
-    /// A line of progress output of the work that the tool call `call` started.
+    /// A line of progress output of the work that the tool call `call_id` started.
     Said {
         call: String,
         text: String,

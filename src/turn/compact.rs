@@ -43,7 +43,7 @@ pub fn now(
     let mut turn = Turn::new(agent, session, sink);
     let done = turn
         .compact(instructions, 0, None)
-        .map_err(|error| without_turn(error.into_failure(), "nothing was compacted"));
+        .map_err(|error| without_turn(error.into_failure(), "the session was not compacted"));
     let (text, error) = match done {
         Ok(None) => ("Nothing to compact.".to_owned(), None),
         Ok(Some(Room { before, after })) => {
@@ -108,9 +108,8 @@ impl Turn<'_, '_, '_> {
         let old = newest(self.session.messages());
         if self.session.age(old) && self.context() < threshold / 10 * 7 {
             let after = self.context();
-            let notice = format!(
-                "old results of tools are sent shortened from now on: {before} → {after} tokens"
-            );
+            let notice =
+                format!("old tool results are truncated from now on: {before} → {after} tokens");
             return (self.sink)(Event::Notice(&notice));
         }
         let done = self.compact(None, threshold / 6, Some(threshold));
@@ -129,11 +128,11 @@ impl Turn<'_, '_, '_> {
             }
             Ok(Some(Room { before, after })) => (
                 true,
-                format!("the conversation was compacted: {before} → {after} tokens"),
+                format!("the session was compacted: {before} → {after} tokens"),
             ),
             Err(error) => (
                 false,
-                format!("the conversation could not be compacted: {error}"),
+                format!("the session could not be compacted: {error}"),
             ),
         };
         (self.sink)(Event::Notice(&notice))?;
@@ -145,7 +144,8 @@ impl Turn<'_, '_, '_> {
         if *made == Made::Nothing {
             *made = Made::Shorter;
             if self.session.age(self.session.messages().len()) {
-                let notice = "the conversation is too long for the model; long results of tools are sent shortened";
+                let notice =
+                    "the session is too long for the model; long tool results are truncated";
                 (self.sink)(Event::Notice(notice))?;
                 return Ok(true);
             }
@@ -158,8 +158,8 @@ impl Turn<'_, '_, '_> {
         Ok(false)
     }
 
-    /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `tail` tokens. `None` if
-    /// there is nothing to summarize.
+    /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `max_tail_tokens` tokens.
+    /// `None` if there is nothing to summarize.
     pub(super) fn compact(
         &mut self,
         instructions: Option<&str>,
@@ -189,7 +189,7 @@ impl Turn<'_, '_, '_> {
             let summary =
                 Compaction::new(&text, self.session.summary(), &old, budget.min(weight / 2));
             if token_estimate::of_message(&summary.message()) >= weight {
-                let cause = "the summary is no shorter than what it stands for";
+                let cause = "the summary is not shorter than the messages it replaces";
                 return Err(ProviderError::Refused(cause.into()));
             }
             self.session
@@ -229,17 +229,19 @@ impl Turn<'_, '_, '_> {
                     messages = younger_half(messages);
                 }
                 Ok(reply) if reply.text.trim().is_empty() => {
-                    return Err(ProviderError::Refused("the model summed up nothing".into()));
+                    return Err(ProviderError::Refused(
+                        "the model returned an empty summary".into(),
+                    ));
                 }
                 Ok(reply) if matches!(reply.finish, Finish::Length | Finish::Refusal) => {
-                    let cause = "the model did not write its summary to the end";
+                    let cause = "the model returned an incomplete summary";
                     return Err(ProviderError::Refused(cause.into()));
                 }
                 answer => return answer.map(|reply| reply.text),
             }
         }
         Err(ProviderError::TooLong(
-            "even the end of it is too long to be summed up".into(),
+            "even the most recent messages are too long to summarize".into(),
         ))
     }
 
@@ -272,19 +274,18 @@ impl Turn<'_, '_, '_> {
 /// The instructions for the summary.
 fn request(instructions: Option<&str>) -> String {
     let mut text = String::from(
-        "[nanobot] The conversation up to here will not be sent any more; you go on from notes. Write these notes now, for \
+        "[nanobot] The conversation so far will be replaced by a summary. Write this summary now, for \
          yourself, in the language of the conversation:\n\
-         - what the user wants, and the limits and preferences that hold;\n\
-         - what was done and found out, with the exact names, paths, commands, numbers and error texts that will be \
-         needed;\n\
-         - which files were read or changed, and how each stands;\n\
-         - what was decided, and why; what was tried and failed;\n\
-         - what is open, and the very next step.\n\
-         What the user said is kept word for word beside your notes: do not repeat it. Be brief, and leave out nothing \
-         that is still needed. Answer with the notes alone; no tool can be called now.",
+         - the user's goals, constraints and preferences;\n\
+         - what was done and learned, with the exact names, paths, commands, numbers and error messages still needed;\n\
+         - which files were read or changed, and their current state;\n\
+         - decisions and the reasons for them; what was tried and failed;\n\
+         - open tasks, and the next step.\n\
+         The user's messages are kept verbatim next to the summary: do not repeat them. Be concise, but omit nothing \
+         that is still needed. Reply with the summary only; tools are not available now.",
     );
     if let Some(instructions) = instructions {
-        text.push_str("\n\nThe user adds: ");
+        text.push_str("\n\nInstructions from the user: ");
         text.push_str(instructions);
     }
     text
@@ -297,7 +298,7 @@ fn newest(messages: &[Message]) -> usize {
 }
 
 /// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
-/// it has at most `tail` tokens, else before the newest exchange if that has, else after all messages.
+/// it has at most `max_tail_tokens` tokens, else before the newest exchange if that has, else after all messages.
 fn cut(messages: &[Message], tail: u64) -> usize {
     let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
     let turn = messages.iter().rposition(is_users);
@@ -318,7 +319,7 @@ fn younger_half(mut messages: Vec<Message>) -> Vec<Message> {
     let rest = rest.skip_while(|message| matches!(message, Message::Tool(_)));
     let note = Message::User(User {
         parts: vec![Part::Text(
-            "[nanobot] What was said before is left out here: it does not fit.".into(),
+            "[nanobot] Earlier messages are omitted because they do not fit.".into(),
         )],
         injected: true,
         ..User::default()

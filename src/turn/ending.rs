@@ -162,7 +162,7 @@ impl Tally {
 /// The message to the model about an answer that does not satisfy its schema.
 pub(super) fn objection(wrong: &str) -> String {
     format!(
-        "[nanobot] This answer does not satisfy the schema: {wrong}. Give the whole answer again, as JSON alone."
+        "[nanobot] Your answer does not satisfy the schema: {wrong}. Send the complete answer again, as JSON only."
     )
 }
 
@@ -173,7 +173,7 @@ pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
         Finish::Refusal => fail(Exit::Failed, DECLINED),
         _ => fail_hint(
             Exit::Limit,
-            "the answer was cut by the output limit",
+            "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
         ),
     }
@@ -189,11 +189,11 @@ pub(super) fn unfit(wrong: &str) -> anyhow::Error {
 }
 
 /// Error text for an answer that was declined in full or in part.
-pub const DECLINED: &str = "the model, or its provider's filter, declined to answer";
+pub const DECLINED: &str = "the model or its provider's content filter declined to answer";
 
 /// Creates the error for a turn whose last reply is empty.
 pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
-    let limit = "the output limit was spent before the model said anything";
+    let limit = "the output limit was reached before the model wrote any text";
     match &reply.finish {
         Finish::Length => fail_hint(
             Exit::Limit,
@@ -209,10 +209,10 @@ pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
                 .collect();
             fail(
                 Exit::Failed,
-                format!("the model answered nothing, and stopped for `{reason}`"),
+                format!("the model returned an empty reply (finish reason `{reason}`)"),
             )
         }
-        _ => fail(Exit::Failed, "the model answered nothing"),
+        _ => fail(Exit::Failed, "the model returned an empty reply"),
     }
 }
 

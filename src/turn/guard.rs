@@ -16,7 +16,7 @@ pub struct TurnState<'a> {
     pub iterations: u32,
     /// Estimated tokens of the next request.
     pub context: u64,
-    /// The part of `context` that belongs to messages, not to the system prompt and the tools.
+    /// The part of `context_tokens` that belongs to messages, not to the system prompt and the tools.
     pub said: u64,
     /// All messages of the next request.
     pub sent: &'a [Message],
@@ -30,7 +30,7 @@ pub struct TurnState<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardAction {
     Continue,
-    /// Inject `words` as a user message first; its id ends with `mark`.
+    /// Inject `text` as a user message first; its id ends with `id_suffix`.
     Inject {
         mark: &'static str,
         words: String,
@@ -39,7 +39,7 @@ pub enum GuardAction {
     Compact {
         threshold: u64,
     },
-    /// Send a last request with `words` and without tools, print the reply, and end the turn with `cause`.
+    /// Send a last request with `text` and without tools, print the reply, and end the turn with `stop_reason`.
     Finish {
         cause: StopReason,
         words: String,

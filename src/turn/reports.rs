@@ -52,11 +52,11 @@ impl Turn<'_, '_, '_> {
 
     /// Logs the reports that arrive after the last request, even if the sink fails.
     pub(super) fn drain_reports(&mut self) -> Result<()> {
-        let mut told = Ok(());
+        let mut result = Ok(());
         while self.has_pending_reports() {
-            let heard = self.poll_background(false);
-            told = told.and(heard);
+            let polled = self.poll_background(false);
+            result = result.and(polled);
         }
-        told
+        result
     }
 }

@@ -42,7 +42,7 @@ fn an_answer_that_does_not_fit_is_mended_or_refused() {
         .run(["agent", "-m", "who?", "--schema", "name, age int"])
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
     let asked = story.asked();
-    assert!(asked[1].last().contains("it is no JSON"));
+    assert!(asked[1].last().contains("not valid JSON"));
     assert!(asked[2].last().contains("missing properties 'age'"));
     let story = Story::new();
     story.server().always(says("Ada is 36."));
@@ -71,10 +71,10 @@ fn a_schema_is_a_file_or_json_or_fields() {
         .run(["agent", "-m", "n", "--schema", &schema.to_string()])
         .stdout("[7]\n");
     for (bad, words) in [
-        ("{", "no JSON"),
-        ("{\"type\": 5}", "no JSON schema"),
-        ("missing.json", "there is no such file"),
-        ("a money", "no field"),
+        ("{", "is not valid JSON"),
+        ("{\"type\": 5}", "is not a valid JSON schema"),
+        ("missing.json", "nor an existing file"),
+        ("a money", "is neither a field"),
     ] {
         story
             .run(["agent", "-m", "n", "--schema", bad])
@@ -97,7 +97,7 @@ fn a_server_that_knows_schemas_is_told_so() {
 fn what_was_declined_or_cut_is_not_asked_for_again() {
     for (finish, status, words) in [
         ("content_filter", 1, "declined to answer"),
-        ("length", 3, "cut by the output limit"),
+        ("length", 3, "truncated by the output limit"),
     ] {
         let half = json!({ "content": "{\"a\": " });
         let story = Story::new().script([replies(half, finish)]);
@@ -117,7 +117,7 @@ fn the_closing_answer_satisfies_the_schema_too() {
         says("```\n{\"a\": \"so far\"}\n```"),
     ]);
     let flags = ["agent", "-m", "x", "--schema", "a", "--max-iterations", "1"];
-    story.run(flags).status(65).stderr_has("it is no JSON");
+    story.run(flags).status(65).stderr_has("not valid JSON");
     story
         .run(flags)
         .status(3)

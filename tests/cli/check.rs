@@ -91,25 +91,25 @@ fn where_all_is_well_every_line_says_so() {
     let text = ran.text();
     drop(ran);
     // Not every system has these.
-    let (head, rest) = text.split_once(" behind Landlock and seccomp").unwrap();
+    let (head, rest) = text.split_once(" under Landlock and seccomp").unwrap();
     let (_, rest) = rest.split_once('\n').unwrap();
     assert_eq!(format!("{head}\n{rest}"), format!(
         "ok    config       ~/.nanobot/config.json
 ok    places       workspace `~/.nanobot/workspace`
 ok    sessions     none yet
 ok    memory       0 B
-ok    skills       none but the built-in ones
+ok    skills       none besides the built-in ones
 ok    sandbox      a command ran
-ok    provider     `scripted` of custom, key from providers.custom.apiKey; not asked (--offline)
+ok    provider     `scripted` of custom, key from providers.custom.apiKey; not contacted (--offline)
 ok    jobs         1 job in `~/.nanobot/workspace/cron/jobs.json`
-ok    schedules    every job has its times
-ok    crontab      it can be read: 1 line of ours
-ok    lines        they are as the jobs are
+ok    schedules    every job has a valid schedule
+ok    crontab      readable: 1 nanobot line
+ok    lines        they match the jobs
 ok    program      `{NANOBOT}`, nanobot {version}
 ok    cron         it runs
-ok    keys         every job has somebody to ask
-ok    probe        a job ran in cron's environment, in less than 1 s, by the built-in demo; a real one asks `scripted` of custom, key from providers.custom.apiKey
-ok    runs         no job failed when it last ran
+ok    keys         every job can reach a model
+ok    probe        a demo job ran in cron's environment in less than 1 s; real jobs use `scripted` of custom, key from providers.custom.apiKey
+ok    runs         no job failed in its last run
 "
     ));
     // Nothing was asked, and nothing is left.
@@ -135,7 +135,7 @@ ok    runs         no job failed when it last ran
     let path = format!("/opt/x:{}", story.path());
     assert_eq!(
         found(&story, &[("PATH", &path)], "lines"),
-        ["ok: they are as the jobs are"]
+        ["ok: they match the jobs"]
     );
     cron(&story, &["remove", &id]).stdout_has("✓ Removed");
 }
@@ -147,10 +147,10 @@ fn without_jobs_the_probe_is_run_all_the_same() {
     let text = ran.text();
     drop(ran);
     for words in [
-        "warn  config       there is none: everything is as it comes\n                   try: `nanobot onboard`\n",
+        "warn  config       no config file: all settings have their defaults\n                   try: `nanobot onboard`\n",
         "no    provider     no provider is configured\n                   try: ",
         "ok    jobs         no jobs\n",
-        "warn  probe        a job that cron starts has nobody to ask: no provider is configured\n                   try: ",
+        "warn  probe        a job started by cron has no model: no provider is configured\n                   try: ",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -159,7 +159,7 @@ fn without_jobs_the_probe_is_run_all_the_same() {
     let variables = [("NANOBOT_TEST_DAEMON", "no")];
     for name in ["crontab", "cron"] {
         assert!(
-            found(&story, &variables, name)[0].starts_with("ok: not needed, since no job"),
+            found(&story, &variables, name)[0].starts_with("ok: not needed: no enabled job"),
             "{name}"
         );
     }
@@ -198,18 +198,14 @@ fn a_crontab_that_cannot_be_had_is_told() {
         [format!("no: not in the crontab: `digest` ({id})")]
     );
     cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they are as the jobs are"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
 fn lines_that_are_not_as_the_jobs_are() {
     let (story, id) = with_job();
     let table = story.crontab().table().unwrap();
-    let stale =
-        format!("no: in the crontab with other times or places than they have: `digest` ({id})");
+    let stale = format!("no: outdated in the crontab: `digest` ({id})");
     for (from, to) in [
         ("\n0 * * * * ", "\n5 * * * * ".to_owned()),
         (" HOME=", " HOME=/elsewhere NANOBOT_HOME=".to_owned()),
@@ -232,7 +228,7 @@ fn lines_that_are_not_as_the_jobs_are() {
         .set(table.replace(line, &format!("{line}\n{}", surplus(line))));
     assert_eq!(
         found(&story, &[], "lines"),
-        ["no: lines of jobs that are gone or disabled: ffffffff"]
+        ["no: lines of removed or disabled jobs: ffffffff"]
     );
     cron(&story, &["sync"]).stdout_has("- 0 * * * *");
     check(&story, &[]).stdout_has("ok    lines");
@@ -248,7 +244,7 @@ fn another_programs_jobs_are_told_and_no_failure() {
     assert_eq!(
         found(&story, &[], "lines"),
         [format!(
-            "warn: another program's, which is to run them itself: `digest` ({ID})"
+            "warn: owned by another program, which runs them itself: `digest` ({ID})"
         )]
     );
     let schedules = found(&story, &[], "schedules");
@@ -259,10 +255,7 @@ fn another_programs_jobs_are_told_and_no_failure() {
     cron(&story, &["sync"])
         .stdout_has("+ * * * * *")
         .stderr_has("`odd` is not in the crontab");
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they are as the jobs are"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
@@ -300,7 +293,10 @@ fn times_that_never_come() {
         )]
     );
     let lines = found(&story, &[], "lines");
-    assert!(lines[0].starts_with("no: in the crontab with"), "{lines:?}");
+    assert!(
+        lines[0].starts_with("no: outdated in the crontab"),
+        "{lines:?}"
+    );
 }
 
 #[test]
@@ -309,11 +305,11 @@ fn a_cron_that_does_not_run_is_told() {
     let daemon = |word: &str| found(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
     assert_eq!(
         daemon("no"),
-        ["no: no cron runs on this machine: nothing starts the jobs"]
+        ["no: no cron daemon is running: nothing starts the jobs"]
     );
     assert_eq!(
         daemon("unknown"),
-        ["warn: whether a cron runs cannot be seen from here"]
+        ["warn: cannot detect whether a cron daemon is running"]
     );
 }
 
@@ -342,14 +338,11 @@ fn a_program_that_is_gone_or_another_release() {
     assert_eq!(
         found(&story, &[], "program"),
         [format!(
-            "warn: the lines start `$DIR/an old nanobot`, which is nanobot 0.0.9, and this is nanobot {own}"
+            "warn: the lines start `$DIR/an old nanobot`, which is nanobot 0.0.9; this is nanobot {own}"
         )]
     );
     // It is not the lines that are wrong.
-    assert_eq!(
-        found(&story, &[], "lines"),
-        ["ok: they are as the jobs are"]
-    );
+    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
     cron(&story, &["sync"]).stdout_has(NANOBOT);
     check(&story, &[]).stdout_has("ok    program");
 }
@@ -361,7 +354,7 @@ fn a_key_that_cron_does_not_have() {
     }));
     fs::create_dir_all(story.workspace()).unwrap();
     let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
-    let words = "the key is only in $OPENROUTER_API_KEY, which cron does not have";
+    let words = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
     // As long as there is no job, nobody is worse for it.
     assert_eq!(
         found(&story, &variables, "probe"),
@@ -392,7 +385,7 @@ fn a_key_that_cron_does_not_have() {
     );
     let probe = found(&story, &variables, "probe");
     assert!(
-        probe[0].starts_with("no: a job that cron starts has nobody to ask: read the key from"),
+        probe[0].starts_with("no: a job started by cron has no model: read the key from"),
         "{probe:?}"
     );
 }
@@ -403,7 +396,7 @@ fn settings_that_only_the_shell_has() {
     let proxy = [("HTTPS_PROXY", "http://127.0.0.1:9")];
     let variables = found(&story, &proxy, "variables");
     assert!(
-        variables[0].starts_with("warn: cron will not have HTTPS_PROXY: "),
+        variables[0].starts_with("warn: jobs will not have HTTPS_PROXY under cron: "),
         "{variables:?}"
     );
 }
@@ -440,15 +433,12 @@ fn runs_that_went_wrong() {
         .stdout_has(&format!("try: `nanobot cron logs {ID}`"));
     // That somebody else ran it, or that it was running, says nothing of how it went.
     assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
-    assert_eq!(
-        runs(&["failed", "ok"]),
-        "ok: no job failed when it last ran"
-    );
+    assert_eq!(runs(&["failed", "ok"]), "ok: no job failed in its last run");
     assert_eq!(
         runs(&["ok", "missed"]),
-        format!("{of_job} missed its time, Fri 2 Jan 02:00")
+        format!("{of_job} missed its slot, Fri 2 Jan 02:00")
     );
-    assert!(runs(&["unknown"]).contains("was cut off, Fri 2 Jan 03:04:"));
+    assert!(runs(&["unknown"]).contains("was interrupted, Fri 2 Jan 03:04:"));
     let began = |pid: u32| {
         let started = json!({ "atMs": MADE, "slotMs": null, "pid": pid });
         let state = json!({ "v": 1, "handledMs": null, "started": started });
@@ -457,14 +447,12 @@ fn runs_that_went_wrong() {
     };
     assert_eq!(
         began(4_000_000),
-        format!(
-            "{of_job} was cut off: its run began Fri 2 Jan 02:59, and nobody knows how it ended"
-        )
+        format!("{of_job} was interrupted: its run began Fri 2 Jan 02:59 and left no result")
     );
     // One that runs is no news.
     assert_eq!(
         began(std::process::id()),
-        "ok: no job failed when it last ran"
+        "ok: no job failed in its last run"
     );
 }
 
@@ -479,7 +467,7 @@ fn answers_that_cannot_be_delivered() {
     assert_eq!(
         found(&story, &[], "delivery"),
         [
-            "warn: this version does not deliver to `telegram`: what `digest` answers is printed, and cron mails it"
+            "warn: this version cannot deliver to `telegram`: answers of `digest` are printed, and cron mails them"
         ]
     );
 }
@@ -504,7 +492,7 @@ fn places_that_are_not_there_or_no_places() {
     assert_eq!(
         found(&story, &[], "places"),
         [
-            "warn: the workspace `~/.nanobot/workspace` is not there: the first run makes it, and it is empty then"
+            "warn: the workspace `~/.nanobot/workspace` does not exist: the first run creates it empty"
         ]
     );
     assert!(!story.workspace().exists());
@@ -512,7 +500,7 @@ fn places_that_are_not_there_or_no_places() {
     assert_eq!(
         found(&story, &[], "places"),
         [
-            "no: the records of runs cannot be written: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
+            "no: cannot write job records: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
         ]
     );
 }
@@ -541,7 +529,7 @@ fn a_home_that_nobody_can_write() {
     let text = ran.text();
     drop(ran);
     assert!(
-        text.contains("no    places       what a run costs cannot be written: write in `$HOME/.nanobot`: Read-only file system"),
+        text.contains("no    places       cannot write the usage ledger: write in `$HOME/.nanobot`: Read-only file system"),
         "{text}"
     );
     // The probe needs nothing there.
@@ -631,7 +619,7 @@ fn somebody_answers_or_it_is_told_why_not() {
         story.wait(command.spawn().unwrap())
     };
     run(&[]).stdout_has(
-        "ok    provider     `scripted` of custom, key from providers.custom.apiKey: it answered in 0.0 s, ",
+        "ok    provider     `scripted` of custom, key from providers.custom.apiKey: answered in 0.0 s, ",
     );
     assert_eq!(story.asked().len(), 1);
     // One try, which counts as any other.
@@ -662,7 +650,7 @@ fn somebody_answers_or_it_is_told_why_not() {
     story
         .wait(command.spawn().unwrap())
         .status(78)
-        .stdout_has("the price of `scripted` is not known");
+        .stdout_has("the price of `scripted` is unknown");
     story
         .run(["status", "--offline"])
         .status(2)
@@ -687,15 +675,15 @@ fn without_a_crontab_it_can_be_well() {
     let variables = [("PATH", "/nowhere"), ("NANOBOT_TEST_DAEMON", "no")];
     let mut command = command(&story, &["--no-crontab"]);
     command.envs(variables);
-    story
-        .wait(command.spawn().unwrap())
-        .stdout_has("ok    crontab      left out, with what it starts (--no-crontab)\n");
+    story.wait(command.spawn().unwrap()).stdout_has(
+        "ok    crontab      skipped, with the checks that depend on it (--no-crontab)\n",
+    );
     // Nor is one needed without jobs.
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();
     closed(&story);
     check(&story, &variables).status(0).stdout_has(
-        "ok    crontab      not needed, since no job waits for it (there is no `crontab` program",
+        "ok    crontab      not needed: no enabled job uses cron (there is no `crontab` program",
     );
 }
 
@@ -712,23 +700,23 @@ fn what_is_kept_is_looked_at() {
     write(&sessions.join("cli_sound.jsonl"), line.as_bytes());
     assert_eq!(
         found(&story, &[], "sessions"),
-        ["warn: something can be mended in `cli:torn`"]
+        ["warn: repairable problems in `cli:torn`"]
     );
     story
         .run(["session", "repair", "--all"])
         .stdout_has("cli:torn")
         .stderr_has("looked at");
-    assert_eq!(found(&story, &[], "sessions"), ["ok: 2, all sound"]);
+    assert_eq!(found(&story, &[], "sessions"), ["ok: 2, no problems"]);
     fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
     fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();
     assert!(!found(&story, &[], "sessions")[0].contains("2, all"));
     let story = story
         .workspace_file("memory/MEMORY.md", "x".repeat(50_000))
         .file("AGENTS.md", "Be brief.");
-    assert!(found(&story, &[], "memory")[0].starts_with("warn: it is over its budget of 4000"));
+    assert!(found(&story, &[], "memory")[0].starts_with("warn: exceeds its budget of 4000"));
     assert_eq!(
         found(&story, &[], "trust"),
-        ["warn: not read, since nobody trusts their directory: `$DIR/AGENTS.md`"]
+        ["warn: not read, because their directory is not trusted: `$DIR/AGENTS.md`"]
     );
     story.run(["trust", "."]).stdout_has("trusted");
     assert_eq!(found(&story, &[], "trust"), [""; 0]);
@@ -752,7 +740,7 @@ fn who_else_can_look() {
         let about = path.metadata().unwrap();
         std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o011 != 0
     });
-    let words = "warn: other users of this machine can look into `~/.nanobot`";
+    let words = "warn: other users of this machine can read `~/.nanobot`";
     assert_eq!(others, vec![words; usize::from(is_open)]);
 }
 
@@ -773,7 +761,7 @@ fn a_gateway_of_the_python_program_is_told() {
     other.kill().unwrap();
     other.wait().unwrap();
     let words = format!(
-        "warn: the Python program's gateway runs here (process {}): ",
+        "warn: the Python program's gateway is running (process {}): ",
         other.id()
     );
     assert!(gateway[0].starts_with(&words), "{gateway:?}");
@@ -795,7 +783,7 @@ fn completions_are_looked_for_where_the_shell_does() {
     let loads = std::path::Path::new("/usr/share/bash-completion/bash_completion").exists();
     let expect = match loads {
         true => "ok: bash has them",
-        false => "warn: bash has them, and nothing that loads them",
+        false => "warn: installed for bash, but bash-completion is not",
     };
     let shell = [("SHELL", "/bin/bash")];
     assert_eq!(found(&story, &shell, "completions"), [expect]);

@@ -33,7 +33,7 @@ fn compacted() -> Story {
     story
         .run(["agent", "-m", "And now?"])
         .stdout("Done.\n")
-        .stderr_has("the conversation was compacted: ");
+        .stderr_has("the session was compacted: ");
     story
 }
 
@@ -122,7 +122,7 @@ fn old_results_are_shortened_before_anything_is_paid_for() {
     story
         .run(["agent", "-m", "read"])
         .stdout("read\n")
-        .stderr_has("old results of tools are sent shortened");
+        .stderr_has("old tool results are truncated");
     let asked = story.asked();
     assert_eq!(asked.len(), 5);
     let shortened = |asked: &Asked| -> Vec<bool> {
@@ -163,7 +163,7 @@ fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
     story
         .run(["agent", "-m", "Who?"])
         .stdout("Mia.\n")
-        .stderr_has("the conversation was compacted");
+        .stderr_has("the session was compacted");
     let asked = story.asked();
     assert!(sent(&asked[3])[1].contains("- a cat"));
     assert!(sent(&asked[3])[1].contains("Who?"));
@@ -280,7 +280,7 @@ fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
     let asked = story.asked();
     let (whole, half) = (sent(&asked[5]), sent(&asked[6]));
     assert!(
-        half.len() < whole.len() && half[1].contains("does not fit"),
+        half.len() < whole.len() && half[1].contains("do not fit"),
         "{half:?}"
     );
     // The user's words are kept all the same, as far as there is room.
@@ -333,7 +333,7 @@ fn a_compaction_that_nobody_makes_has_no_turn_to_go_on_with() {
         let ran = story.run(["session", "compact", "cli:direct"]);
         let ran = ran.status(status);
         let text = ran.error_text();
-        assert!(text.contains("nothing was compacted: "), "{text}");
+        assert!(text.contains("the session was not compacted: "), "{text}");
         assert!(
             !text.contains("--resume") && !text.contains("--new"),
             "{text}"
@@ -396,7 +396,7 @@ fn compact_is_a_message_and_takes_instructions() {
     assert!(
         story.asked()[1]
             .last()
-            .ends_with("The user adds: keep the names")
+            .ends_with("Instructions from the user: keep the names")
     );
     story.server().script([says("Mia.")]);
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");

@@ -51,8 +51,8 @@ fn the_parts_of_a_request_add_up() {
     let total = cells.last().unwrap().1;
     assert!(total.abs_diff(sum) <= 8, "{table}");
     assert!(
-        table.contains("2 messages, from number 1 on")
-            && table.contains("as the provider counted last")
+        table.contains("2 messages, starting at number 1")
+            && table.contains("from the provider's last count")
     );
     // Nothing was sent, and nothing kept.
     assert_eq!(story.asked().len(), 1);
@@ -88,7 +88,11 @@ fn what_is_not_sent_is_named() {
             .run(["session", "compact", "cli:direct", "be", "brief"])
             .text(),
     );
-    assert!(story.asked()[3].last().ends_with("The user adds: be brief"));
+    assert!(
+        story.asked()[3]
+            .last()
+            .ends_with("Instructions from the user: be brief")
+    );
     let table: Value = story
         .run(["session", "context", "cli:direct", "--json"])
         .json();
@@ -104,7 +108,7 @@ fn what_is_not_sent_is_named() {
     );
     assert_eq!(
         table["not_sent"],
-        json!(["1 to 6: compacted: the summary stands for them"])
+        json!(["1 to 6: compacted: replaced by the summary"])
     );
     story
         .run([
@@ -141,7 +145,7 @@ fn the_table_needs_no_provider() {
     let story = Story::bare();
     let table = story.run(["agent", "-m", "hi", "--dry-run=table"]).text();
     assert!(
-        table.contains("\nTOTAL ") && table.contains("the model takes 200000"),
+        table.contains("\nTOTAL ") && table.contains("context window 200000"),
         "{table}"
     );
 }

@@ -219,7 +219,7 @@ fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
             .stderr_has(words);
     };
     let m = |flags: &[&'static str]| -> Vec<&'static str> { [&["-m", "x"], flags].concat() };
-    check(&m(&[]), 2, "nothing says when the job runs");
+    check(&m(&[]), 2, "the job has no schedule");
     check(
         &m(&[]),
         2,
@@ -270,12 +270,12 @@ fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
     check(
         &m(&["-e", "90m", "--deliver"]),
         2,
-        "`--deliver` does not say where to",
+        "`--deliver` needs a destination",
     );
     check(
         &m(&["-e", "90m", "--deliver", "--channel", "telegram"]),
         2,
-        "to whom on `telegram`",
+        "on `telegram` needs a recipient",
     );
     check(&m(&["-e", "90m", "--channel", "file"]), 2, "`--to FILE`");
     check(
@@ -331,7 +331,7 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
     // A shell in another zone means its own clock.
     cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &add)
         .stdout_has("at 08:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 08:00 (in 19 h 55 min)")
-        .stderr("nanobot: the job follows Asia/Tokyo, as this shell does; `--tz Europe/Berlin` is the system's zone\n");
+        .stderr("nanobot: the job uses this shell's time zone Asia/Tokyo; `--tz Europe/Berlin` selects the system's\n");
     assert_eq!(zone(), "Asia/Tokyo");
     // Another name of the same zone is none.
     cron_with(&story, &[berlin, ("TZ", ":Europe/Paris")], &add).stdout_has("at 08:00 each day\n");
@@ -342,7 +342,7 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
         &add,
     )
     .stdout_has("at 08:00 each day\n")
-    .stderr_has("`CET-1CEST,M3.5.0,M10.5.0/3` in TZ is no name of a zone; `--tz` takes one");
+    .stderr_has("TZ=`CET-1CEST,M3.5.0,M10.5.0/3` is not a time zone name; `--tz` sets another");
     assert_eq!(zone(), Value::Null);
     // What is said holds, and is not said again.
     let named = [&add[..], &["--tz", "America/New_York"]].concat();
@@ -426,7 +426,7 @@ fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
     // The directory is the workspace, wherever this is typed.
     cron(&story, &["add", "-m", "x", "-e", "1h", "--write"])
         .stdout_has("✓ Added")
-        .stderr("nanobot: `--write` is for `~/.nanobot/workspace`, where jobs work; `-C DIR` lets this one work elsewhere\n");
+        .stderr("nanobot: `--write` applies to `~/.nanobot/workspace`, the working directory of jobs; `-C DIR` sets another\n");
     let id = added(&story, &["-e", "1h", "--write", "-C", "."]);
     assert_eq!(
         self::terms(&story, &id)["grants"]["directory"],
@@ -442,7 +442,7 @@ fn a_workspace_that_confines_confines_jobs_too() {
     let story = Story::new().set("tools.restrictToWorkspace", json!(true));
     cron(&story, &["add", "-m", "x", "-e", "1h", "-C", "."])
         .status(77)
-        .stderr_has("forbids other places than the workspace");
+        .stderr_has("allows no paths outside the workspace");
     assert!(!file(&story).exists());
     added(&story, &["-e", "1h", "--write"]);
 }
@@ -490,7 +490,7 @@ fn answers_go_to_files_and_commands_and_other_channels_wait() {
     );
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
     assert_eq!(terms(&story, &id)["sink"], Value::Null);
-    let words = "nanobot: this version does not deliver to `telegram`: what `far` answers is printed, and cron mails it\n";
+    let words = "nanobot: this version cannot deliver to `telegram`: answers of `far` are printed, and cron mails them\n";
     cron(
         &story,
         &[
@@ -528,18 +528,18 @@ fn what_cron_lacks_is_told() {
             json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
         ),
         &[("OPENAI_API_KEY", "key-of-the-story")],
-        "nanobot: the key is only in $OPENAI_API_KEY, which cron does not have: `printenv OPENAI_API_KEY | nanobot config set \
-         providers.openai.apiKey -` puts it where cron finds it\n",
+        "nanobot: the API key is only in $OPENAI_API_KEY, which cron does not set: `printenv OPENAI_API_KEY | nanobot config set \
+         providers.openai.apiKey -` stores it in the config file\n",
     );
     let block = json!({ "providers": { "openai": { "apiKey": "${MY_KEY}" } } });
     let story = config(block);
     let ran = cron_with(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
-    ran.stderr_has("a run that cron starts will fail")
+    ran.stderr_has("runs started by cron will fail")
         .stderr_has("MY_KEY");
     let story = Story::bare();
     cron_with(&story, &[], &add)
         .stdout_has("✓ Added")
-        .stderr_has("a run will fail as things are");
+        .stderr_has("runs will fail: ");
     // Another provider than here is asked where its key is the one that is left.
     check(
         &config(json!({ "providers": { "deepseek": { "apiKey": "key-of-the-story" } } })),
@@ -547,9 +547,8 @@ fn what_cron_lacks_is_told() {
             ("NANOBOT_AGENTS__DEFAULTS__MODEL", "deepseek-chat"),
             ("HTTPS_PROXY", "http://127.0.0.1:1"),
         ],
-        "nanobot: cron will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL: what is to hold for jobs too belongs into the \
-         config (`nanobot config set`)\n\
-         nanobot: cron will ask `deepseek-flash` of deepseek, and not `deepseek-chat` of deepseek as here\n",
+        "nanobot: jobs will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL under cron: put settings for jobs in the config file (`nanobot config set`)\n\
+         nanobot: under cron the job uses `deepseek-flash` of deepseek, not `deepseek-chat` of deepseek as in this shell\n",
     );
     // All is there; and who wants to hear nothing hears nothing.
     check(&Story::new(), &[], "");
@@ -601,9 +600,9 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
         drop(ran);
         // Once it is mended, one command makes up for it.
         story.crontab().behave("");
-        cron(&story, &["list"]).stdout_has("every hour").stderr(
-            "nanobot: the crontab is not as the jobs are; `nanobot cron sync` mends that\n",
-        );
+        cron(&story, &["list"])
+            .stdout_has("every hour")
+            .stderr("nanobot: the crontab does not match the jobs; run `nanobot cron sync`\n");
         cron(&story, &["sync"]).stdout_has("+ 4 * * * * /usr/bin/env");
         cron(&story, &["list"]).stdout_has("every hour");
     };
@@ -622,13 +621,13 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
     .stderr_has("there is no `crontab` program on this system");
     cron_with(&story, &[("PATH", "/nowhere")], &["list"])
         .stdout_has("every hour")
-        .stderr("nanobot: nobody knows what the crontab has: there is no `crontab` program on this system\n");
+        .stderr("nanobot: cannot read the crontab: there is no `crontab` program on this system\n");
     // What is removed is removed.
     story.crontab().behave("forbidden");
     cron(&story, &["remove", "x"])
         .status(1)
         .stdout_has("✓ Removed job")
-        .stderr_has("the jobs are removed all the same");
+        .stderr_has("the jobs are removed: crontab lines");
     assert_eq!(jobs(&story), [Value::Null; 0]);
 }
 
@@ -641,7 +640,7 @@ fn a_machine_without_a_cron_is_told() {
         &["add", "-m", "x", "-e", "1h"],
     )
     .stdout_has("✓ Added")
-    .stderr("nanobot: no cron runs on this machine: until one does, nothing starts the jobs\n");
+    .stderr("nanobot: no cron daemon is running: nothing starts the jobs until one does\n");
 }
 
 #[test]
@@ -718,7 +717,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     drop(ran);
     let table = story.crontab().table().unwrap();
     story.crontab().set(table.replace("0 9 * * *", "1 9 * * *"));
-    let words = "the crontab is not as the jobs are; `nanobot cron sync` mends that";
+    let words = "the crontab does not match the jobs; run `nanobot cron sync`";
     cron(&story, &["list", "-a"])
         .stdout_has("late")
         .stderr_has(words);
@@ -744,12 +743,12 @@ fn a_job_that_is_not_there_is_told_and_so_is_a_name_of_two() {
         ["remove", "nobody"],
         ["edit", "nobody"],
     ] {
-        cron(&story, &arguments)
-            .status(66)
-            .stderr("nanobot: there is no job `nobody`\n  try: `nanobot cron list --all`, which prints their ids\n");
+        cron(&story, &arguments).status(66).stderr(
+            "nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n",
+        );
     }
     cron(&story, &["remove", "twin"]).status(2).stderr(&format!(
-        "nanobot: 2 jobs are called `twin`\n  try: their ids instead: {one}, {other}\n"
+        "nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"
     ));
     assert_eq!(jobs(&story).len(), 2);
 }
@@ -783,7 +782,7 @@ fn what_is_edited_changes_and_all_else_stays() {
         "✓ Changed job 'digest' ({id})\nat 09:30 each day\n\
          next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
     ))
-    .stderr_has("the price of `scripted` is not known, so `--max-cost` cannot be kept");
+    .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
     let terms = || terms(&story, &id);
     assert_eq!(terms()["when"], "true");
     assert_eq!(terms()["maxCost"], 1.0);
@@ -798,7 +797,7 @@ fn what_is_edited_changes_and_all_else_stays() {
         &["edit", &id, "--when", "", "--session", "", "--read", "."],
     )
     .stdout_has("✓ Changed")
-    .stderr("nanobot: what it was granted before is replaced: it has `--read=$DIR` now\n");
+    .stderr("nanobot: its earlier permission flags are replaced: it now has `--read=$DIR`\n");
     assert_eq!(terms()["when"], Value::Null);
     assert_eq!(terms()["grants"]["write"], json!([]));
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
@@ -833,7 +832,7 @@ fn what_is_edited_changes_and_all_else_stays() {
     assert_eq!(jobs(&story)[0]["payload"]["channel"], "file");
     cron(&story, &["edit", &id, "--deliver"])
         .status(2)
-        .stderr_has("`--channel` and `--to`, both typed");
+        .stderr_has("both `--channel` and `--to`");
     cron(
         &story,
         &["edit", &id, "--channel", "command", "--to", "cat"],
@@ -907,7 +906,7 @@ fn a_job_that_is_removed_leaves_no_trace() {
         .status(66)
         .stdout(&format!("✓ Removed job {id} ('one')\n✓ Removed job {shared} ('two')\n"))
         .stderr_has(&format!(
-            "nanobot: the conversation of `one` is in the trash; `nanobot session restore {key}` brings it back\n"
+            "nanobot: moved the session of `one` to the trash; restore it with `nanobot session restore {key}`\n"
         ))
         .stderr_has("there is no job `nobody`");
     assert_eq!(jobs(&story), [Value::Null; 0]);
@@ -925,7 +924,7 @@ fn a_job_that_runs_is_removed_and_its_run_goes_on() {
     lock.lock().unwrap();
     cron(&story, &["remove", "one"])
         .stdout(&format!("✓ Removed job {id} ('one')\n"))
-        .stderr("nanobot: `one` is running: that run goes on to its end\n");
+        .stderr("nanobot: `one` is running: the current run continues to its end\n");
     assert!(folder(&story, &id).exists());
     assert_eq!(jobs(&story), [Value::Null; 0]);
     assert_eq!(story.crontab().table(), None);
@@ -958,7 +957,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
     let list = cron(&story, &["list"]);
     let text = list.text();
     list.stderr(
-        "nanobot: some jobs are another program's; `nanobot cron sync` lets cron run them too\n",
+        "nanobot: some jobs belong to another program; `nanobot cron sync` adds them to the crontab\n",
     );
     assert!(
         text.contains("aaaaaaaa  theirs   at 09:00 each day"),
@@ -975,7 +974,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
     fn left_out(ran: Ran<'_>) {
         ran.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
             .stderr_has("`broken` is not in the crontab: invalid expression: `every day`")
-            .stderr_has("`odd` is not in the crontab: its id is no word of letters, digits, `_` and `-`")
+            .stderr_has("`odd` is not in the crontab: its id may only contain letters, digits, `_` and `-`")
             .stderr_has("`nowhere` is not in the crontab: there is no time zone `Mars/Olympus` on this machine")
             .stderr_has("`past` is not in the crontab: its time has passed");
     }
@@ -1018,10 +1017,10 @@ fn a_command_in_the_job_file_is_nobodys_until_it_is_typed() {
     write(&file(&story), &python(&json!([job])));
     cron(&story, &["edit", "theirs", "--deliver"])
         .status(2)
-        .stderr_has("where to deliver stands in the job file alone");
+        .stderr_has("the destination comes from the job file");
     cron(&story, &["edit", "theirs", "-n", "renamed"])
         .stdout_has("✓ Changed")
-        .stderr_has("`renamed` delivers nothing: somebody else wrote where to");
+        .stderr_has("`renamed` delivers nothing: its destination was set by another program");
     assert_eq!(terms(&story, "aaaaaaaa")["sink"], Value::Null);
 }
 
@@ -1351,7 +1350,7 @@ fn what_a_line_has_no_room_for_is_told() {
     let path = format!("{}:rel:{}", story.path(), long.join(":"));
     cron_with(&story, &[("PATH", &path)], &["add", "-m", "x", "-e", "1h"])
         .stdout_has("✓ Added")
-        .stderr_has("the PATH of cron's runs lacks /opt/some/long/directory/")
+        .stderr_has("the PATH in the crontab omits, for lack of space: /opt/some/long/directory/")
         .stderr_has(" more\n");
     let table = story.crontab().table().unwrap();
     // Cron reads so much of what is after the five fields.

@@ -124,7 +124,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
         let ran = story.run(SCHEDULED);
         let words = ran.error_text();
         let is_told = words.is_empty()
-            || words.contains("the last run was cut off")
+            || words.contains("the last run was interrupted")
             || words.contains("there is no job");
         assert!(is_told, "{about}: {words}");
         ran.text();

@@ -109,7 +109,7 @@ end
         // Where no cron runs, that is said.
         let words = ran.error_text();
         assert!(
-            words.is_empty() || words.contains("no cron runs"),
+            words.is_empty() || words.contains("no cron daemon is running"),
             "{words}"
         );
         drop(ran);
@@ -293,7 +293,7 @@ fn jobs_are_started_by_the_real_cron() {
     place
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
-        .stderr_has("the conversation of `printed` is in the trash");
+        .stderr_has("moved the session of `printed` to the trash");
     // The second.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         place.until("second run", || ended(id, 2));

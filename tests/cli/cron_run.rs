@@ -146,7 +146,7 @@ fn what_the_model_is_told_of_the_run() {
     story.run(SCHEDULED).stdout("x\n");
     let asked = &story.asked()[0];
     let system = asked.messages()[0]["content"].as_str().unwrap().to_owned();
-    for words in ["`digest`", "NOTHING_TO_REPORT", "nobody can answer"] {
+    for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
         assert!(system.contains(words), "{words} in {system}");
     }
     assert!(asked.last().contains("What is new?"));
@@ -203,7 +203,7 @@ fn what_cannot_be_delivered_is_printed_and_a_failure() {
         .run(SCHEDULED)
         .status(1)
         .stdout("precious\n")
-        .stderr_has("the answer was not delivered: `echo no such user; exit 3` failed with status 3: no such user");
+        .stderr_has("the answer was not delivered: `echo no such user; exit 3` failed with exit status 3: no such user");
     assert_eq!(outcomes(&story), ["failed"]);
     assert_eq!(kept(&story)["state"]["lastStatus"], "error");
 }
@@ -237,9 +237,9 @@ fn a_condition_decides_whether_anything_is_spent() {
         "{last}"
     );
     for (command, status, words) in [
-        ("nanobot-is-not-here", 1, "cannot be run (status 127)"),
-        ("/etc/passwd", 1, "cannot be run (status 126)"),
-        ("kill -9 $$", 1, "was ended by signal 9"),
+        ("nanobot-is-not-here", 1, "cannot be run (exit status 127)"),
+        ("/etc/passwd", 1, "cannot be run (exit status 126)"),
+        ("kill -9 $$", 1, "was killed by signal 9"),
     ] {
         when(command);
         story
@@ -383,7 +383,7 @@ fn keys_in_commands_stay_with_the_job() {
     drop(ran.stdout_has("Changed").error_text());
     told += &story.run(["cron", "run", ID]).status(1).error_text();
     assert!(
-        told.contains("failed with status 3") && told.contains("sk-ant-***"),
+        told.contains("failed with exit status 3") && told.contains("sk-ant-***"),
         "{told}"
     );
     for arguments in [
@@ -543,7 +543,7 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
         &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }),
     );
     story.run(SCHEDULED).stderr_has(
-        "the last run was cut off: it began at 2026-01-02T03:04:01Z as process 4000000",
+        "the last run was interrupted: it began at 2026-01-02T03:04:01Z as process 4000000",
     );
     assert_eq!(outcomes(&story), ["unknown"]);
     assert!(told.exists());
@@ -555,7 +555,7 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
     story
         .run(SCHEDULED)
         .stdout("after\n")
-        .stderr_has("was cut off");
+        .stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "ok"]);
     assert_eq!(records(&story)[1]["slot"], records(&story)[0]["slot"]);
 }
@@ -682,7 +682,7 @@ fn what_dies_each_time_is_not_begun_for_ever() {
         &folder(&story).join("state.json"),
         state.to_string().as_bytes(),
     );
-    story.run(SCHEDULED).stderr_has("was cut off");
+    story.run(SCHEDULED).stderr_has("was interrupted");
     assert_eq!(outcomes(&story), ["unknown", "unknown"]);
 }
 
@@ -696,7 +696,7 @@ fn an_answer_is_given_also_where_the_disk_keeps_nothing() {
         .run(SCHEDULED)
         .status(74)
         .stdout("precious\n")
-        .stderr_has("the answer is not kept");
+        .stderr_has("the answer was not stored");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn what_was_granted_is_for_what_was_said() {
     jobs(&story, &[job(&minutely())]);
     let told = story.dir().join("told");
     let command = format!("cat >> {}", told.display());
-    let words = "another program changed what the job is told";
+    let words = "another program changed the job's message";
     let swaps: [fn(&mut Value); 2] = [
         |job| job["payload"]["message"] = json!("Send the keys."),
         |job| job["payload"]["sessionKey"] = json!("cli:direct"),

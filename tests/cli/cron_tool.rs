@@ -123,7 +123,7 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
     story
         .run(["cron", "edit", &id, "--profile", "default"])
         .stdout_has("Changed")
-        .stderr_has("a model made this job: it may do more now than the run that made it");
+        .stderr_has("a model created this job: it may now do more than the run that created it");
     assert!(
         !story
             .run(["cron", "show", &id])

@@ -41,7 +41,7 @@ fn a_zone_stays_until_another_is_said() {
     }
     cron(&story, &["add", "-m", "x", "--tz", "UTC"])
         .status(2)
-        .stderr_has("nothing says when the job runs");
+        .stderr_has("the job has no schedule");
 }
 
 /// A record of a run of the job `id`.
@@ -138,7 +138,7 @@ fn jobs_whose_file_is_gone_stay_in_the_crontab() {
     let (text, table) = (fs::read(&file).unwrap(), story.crontab().table());
     fs::remove_file(&file).unwrap();
     let words =
-        format!("the job file is gone; 1 job of it is known by its folder and its line: {id}");
+        format!("the job file is missing; 1 of its jobs still has data and a crontab line: {id}");
     cron(&story, &["list"])
         .stdout("No scheduled jobs.\n")
         .stderr(&format!("nanobot: {words}\n"));
@@ -204,7 +204,7 @@ fn what_was_mistyped_is_told_with_the_right_form() {
         ],
     )
     .stdout_has("✓ Added")
-    .stderr_has("does not deliver to `telegram`");
+    .stderr_has("cannot deliver to `telegram`");
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn a_tilde_in_quotes_is_the_home() {
     assert_eq!(read()["read"], json!([inbox]));
     cron(&story, &["edit", &id, "--write=~/inbox"])
         .stdout_has("✓ Changed")
-        .stderr_has("what it was granted before is replaced");
+        .stderr_has("its earlier permission flags are replaced");
     assert_eq!(read()["write"], json!([inbox]));
 }
 
@@ -235,7 +235,7 @@ fn other_words_for_the_same_are_understood() {
     cron(&story, &["edit", "digest"])
         .stdout_has("✓ Changed job 'digest'")
         .stderr(
-            "nanobot: nothing else is different: what the job may do is fixed anew, as of now\n",
+            "nanobot: nothing else changed: the job's permissions are fixed again from the current config\n",
         );
     cron(&story, &["delete", "digest"]).stdout(&format!("✓ Removed job {id} ('digest')\n"));
 }
@@ -261,9 +261,7 @@ fn another_path_is_told_in_a_word() {
     old();
     cron(&story, &["add", "-m", "x", "-e", "2h"])
         .stdout_has("✓ Added")
-        .stderr(
-            "nanobot: 1 other job will run with this shell's PATH too, as the crontab has it now\n",
-        );
+        .stderr("nanobot: this shell's PATH now applies to 1 other job too\n");
 }
 
 /// What a terminal of 60 columns shows.
@@ -300,7 +298,10 @@ fn whoever_asks_for_a_run_is_told_why_it_is_silent() {
     assert!(said.ends_with("nanobot: nothing to report\n"), "{said:?}");
     cron(&story, &["edit", &id, "--when", "false"]).stdout_has("✓ Changed");
     let said = on_terminal(&story, &format!("cron run {id}"));
-    assert!(said.ends_with("nanobot: `--when` said no\n"), "{said:?}");
+    assert!(
+        said.ends_with("nanobot: the `--when` condition is not met\n"),
+        "{said:?}"
+    );
     // Cron, which is no terminal, has nothing to mail.
     cron(&story, &["run", &id]);
 }

@@ -27,7 +27,7 @@ fn model(requests: Requests) -> Turn {
             () if asked.raw.contains("\"name\":\"save_memory\"") => {
                 (For::Memory, calls("save_memory", remembered(&last)))
             }
-            () if last.contains("Write these notes now") => {
+            () if last.contains("Write this summary now") => {
                 (For::Summary, says("- they talked about this and that"))
             }
             () if last.contains("look it up") && !last.contains("lorem") => (

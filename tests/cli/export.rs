@@ -403,7 +403,7 @@ fn files_of_others_stay() {
     let ran = ran.status(1);
     assert_eq!(
         ran.error_text(),
-        "nanobot: `out/nanobot-once.timer` is left as it is: it was not made by `nanobot cron export`\n"
+        "nanobot: not overwriting `out/nanobot-once.timer`: it was not created by `nanobot cron export`\n"
     );
     assert!(!ran.text().contains("nanobot-once.timer"), "{}", ran.text());
     assert_eq!(
@@ -423,7 +423,7 @@ fn files_of_others_stay() {
         .run(export("systemd", &["once"]))
         .stdout_has("# nanobot-once.timer\n")
         .stderr(
-            "nanobot: once is disabled: its runs do nothing until `nanobot cron enable once`\n",
+            "nanobot: job once is disabled: it does not run until `nanobot cron enable once`\n",
         );
 }
 
@@ -454,7 +454,7 @@ fn what_cannot_be_exported_is_told() {
             ("up", "its id"),
         ] {
             let line = err.lines().find(|line| {
-                line.starts_with(&format!("nanobot: the job {name} cannot be exported: "))
+                line.starts_with(&format!("nanobot: job {name} cannot be exported: "))
             });
             assert!(line.is_some_and(|line| line.contains(why)), "{name}: {err}");
         }
@@ -466,7 +466,7 @@ fn what_cannot_be_exported_is_told() {
     Story::new()
         .run(export("systemd", &[]))
         .status(66)
-        .stderr_has("no job that is enabled");
+        .stderr_has("no enabled jobs");
     story
         .run(["cron", "export"])
         .status(2)

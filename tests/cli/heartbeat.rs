@@ -105,7 +105,7 @@ fn a_look_is_one_request_with_the_tool_forced() {
     let text = asked.last();
     for words in [
         "Now: 2026-01-02T03:04:05",
-        "There was no run before.",
+        "There are no earlier runs.",
         "look at the mail",
     ] {
         assert!(text.contains(words), "{words} in {text}");
@@ -361,7 +361,7 @@ fn the_cap_counts_the_look() {
     let ran = heartbeat(&story, &[]).status(4);
     let error = ran.error_text();
     drop(ran);
-    assert!(error.contains("what it may cost"), "{error}");
+    assert!(error.contains("used up the budget"), "{error}");
     assert_eq!(story.asked().len(), 1, "the look took all there was");
     let cost = |number: usize| records(&story)[number]["costUsd"].as_f64().unwrap();
     assert!((cost(0) - 1.0).abs() < 1e-9, "{}", cost(0));

@@ -150,7 +150,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
     for words in [
         "command: nanobot agent --message … --json\n",
         "place: src/ops/agent_turn.rs:",
-        "message: asked for by NANOBOT_TEST_DEFECT\n",
+        "message: requested by NANOBOT_TEST_DEFECT\n",
         "system: linux ",
         "nanobot::run",
     ] {
@@ -168,7 +168,7 @@ fn a_report_that_cannot_be_written_is_told_in_a_line() {
     let ran = story.run(["agent", "-m", "x"]).status(70);
     let text = ran.error_text();
     for words in [
-        "asked for by NANOBOT_TEST_DEFECT",
+        "requested by NANOBOT_TEST_DEFECT",
         "no report could be written",
         "try: report this line",
     ] {

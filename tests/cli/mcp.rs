@@ -569,7 +569,7 @@ fn what_a_server_says_of_its_tools_is_a_strangers_word_until_it_is_accepted() {
     let script = || [calls("write_file", write.clone()), says("done")];
     let story = story.script(script());
     say(&story).stdout("done\n").stderr_has("refused: write_file: ").stderr_has(
-        "the tools of the MCP server `one`, which nobody has accepted yet: `nanobot mcp accept one`",
+        "the tools of the MCP server `one`, which you have not accepted yet: `nanobot mcp accept one`",
     );
     assert_ne!(
         std::fs::read_to_string(&notes).unwrap_or_default(),

@@ -317,8 +317,8 @@ fn one_conversation_that_fails_does_not_stop_the_others() {
     }
     let ran = story.run(["memory", "consolidate"]).status(69);
     let told = ran.error_text();
-    assert_eq!(told.matches("nothing became of").count(), 2, "{told}");
-    assert!(told.ends_with("nanobot: conversations left for another time: 1\n"));
+    assert_eq!(told.matches("was not consolidated").count(), 2, "{told}");
+    assert!(told.ends_with("nanobot: sessions skipped after repeated failures: 1\n"));
     drop(ran);
     // Nor where there is no key.
     let story = story.set("agents.defaults.provider", json!("anthropic"));
@@ -348,7 +348,7 @@ fn what_a_newer_release_wrote_is_not_written_to() {
     story
         .run(["memory", "consolidate", "--all"])
         .stdout_has("cli:direct: 70 messages")
-        .stderr("nanobot: `cli:new` is left as it is, since a newer nanobot wrote it\n");
+        .stderr("nanobot: skipping `cli:new`: it was written by a newer version of nanobot\n");
     // What becomes one while the model thinks is left alone too, and is in nobody's way.
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     std::fs::write(&path, talk("cli:direct", 120)).unwrap();
@@ -477,7 +477,7 @@ fn what_a_message_plants_for_the_model_to_repeat_is_no_memory() {
     ]);
     consolidate(&story)
         .stdout_has("71 messages, memory 1 B")
-        .stderr_has("the answer is a quotation from the conversation; it is tried again");
+        .stderr_has("the answer quotes the conversation instead of summarizing it; retrying");
     assert_eq!(self::text(&story, "memory/MEMORY.md"), "m");
 }
 
@@ -509,7 +509,7 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived as they are");
     assert!(
         ran.error_text()
-            .contains("did not call `save_memory`; it is tried again")
+            .contains("did not call `save_memory`; retrying")
     );
     drop(ran);
     let history = text(&story, "memory/HISTORY.md");
@@ -725,7 +725,7 @@ fn what_no_model_made_anything_of_is_told_until_one_does() {
     let ran = consolidate(&story).stdout_has("archived as they are");
     drop(ran.error_text());
     drop(ran);
-    let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: no model made memory of 70 messages";
+    let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: 70 messages could not be consolidated";
     story
         .run(["memory", "log"])
         .stdout_has("")
@@ -1088,7 +1088,7 @@ fn every_change_can_be_taken_back_byte_for_byte() {
     story
         .run(["memory", "undo"])
         .status(66)
-        .stderr_has("no version of the memory before");
+        .stderr_has("the memory has no earlier version");
     // What the agent, or a person, writes meanwhile is never lost.
     std::fs::write(&path, "by a person").unwrap();
     story.run(["memory", "undo", "2"]).stderr_has("version 2");
@@ -1202,7 +1202,7 @@ fn status_tells_how_the_memory_is() {
     std::fs::write(&path, text).unwrap();
     story.server().script([fails(401, "no")]);
     story.run(["memory", "consolidate", "--detached", key]);
-    story.run(["status"]).stdout_has("trouble    the last consolidation failed: 2026-01-02 03:04 cli:direct: nothing became of `cli:direct`");
+    story.run(["status"]).stdout_has("trouble    the last consolidation failed: 2026-01-02 03:04 cli:direct: `cli:direct` was not consolidated");
 }
 
 /// In a terminal of its own, as a person has it.

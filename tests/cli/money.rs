@@ -161,7 +161,7 @@ fn a_run_stops_at_its_cost_and_tells_what_it_has() {
         .status(4)
         .stdout("Half of it.\n")
         .stderr_has("budget of $1")
-        .stderr_has("not a whole answer");
+        .stderr_has("the printed answer is incomplete");
     story.server().script([replies(halfway, "tool_calls")]);
     let result = story
         .run(["agent", "-m", "hi", "--max-cost", "1", "--json"])
@@ -182,7 +182,7 @@ fn a_cap_needs_a_price() {
     story
         .run(["agent", "-m", "hi", "--max-cost", "1"])
         .status(78)
-        .stderr_has("the price of `scripted` is not known");
+        .stderr_has("the price of `scripted` is unknown");
     assert!(story.asked().is_empty());
     let story = story.set("budget", json!({ "daily": 5 }));
     story

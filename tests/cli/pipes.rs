@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_told() {
         74,
         "read standard input",
     );
-    check("empty pipe", &[], 66, "standard input was empty");
+    check("empty pipe", &[], 66, "standard input is empty");
     check("device", &[], 66, "no message");
 }
 

@@ -32,7 +32,7 @@ fn the_same_refusal_three_times_ends_the_turn() {
         .run(["agent", "-m", "x"])
         .stdout("It is refused.\n")
         .stderr_has(
-            "stopped because the same call of `write_file` kept being refused\n  try: `--write`\n",
+            "stopped because the same call of `write_file` was repeatedly denied\n  try: `--write`\n",
         )
         .status(77);
     assert!(
@@ -112,14 +112,14 @@ fn rules_are_kept_and_mistakes_in_them_are_named() {
     check(&["--profile", "plan", "--write"], "only reads");
     check(
         &["--profile", "full", "--sandbox", "strict"],
-        "has no sandbox, and `--sandbox strict` demands one",
+        "has no sandbox, but `--sandbox strict` requires one",
     );
-    check(&["-C", "b"], "`b` is no directory");
+    check(&["-C", "b"], "`b` is not a directory");
     check(&["--write", "out dir"], "try: --write='out dir'\n");
     check(&["--net", "example.org"], "try: --net=example.org\n");
     check(
         &["--tools", "exec,read_file", "--net=example.org"],
-        "cannot be kept for commands",
+        "cannot be enforced for commands",
     );
 }
 
@@ -285,7 +285,7 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
     story
         .run(["agent", "-m", "x"])
         .status(78)
-        .stderr_has("must be typed each time");
+        .stderr_has("must be given on each run");
 }
 
 #[test]
@@ -535,9 +535,9 @@ fn write_in_the_home_directory_says_what_it_is_for() {
     for (flags, words) in [
         (
             &["--write"][..],
-            "`--write` is for `~/.nanobot/workspace` here",
+            "`--write` applies to `~/.nanobot/workspace`:",
         ),
-        (&["--write=."], "unless `-C` names it"),
+        (&["--write=."], "only with `-C`"),
     ] {
         let child = story
             .command(["agent", "-m", "x"].iter().chain(flags).copied())

@@ -227,7 +227,7 @@ fn a_sub_agent_has_a_line_of_its_own() {
     )]);
     // Which of both is asked next is for them to decide.
     story.server().always(Box::new(|asked| match asked.last() {
-        last if last.contains("is done") => says("Done.")(asked),
+        last if last.contains("finished") => says("Done.")(asked),
         last if last.contains("look around") => says("Nothing there.")(asked),
         _ => says("I wait.")(asked),
     }));

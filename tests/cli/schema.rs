@@ -241,7 +241,7 @@ fn every_kind_of_event_is_told_as_described() {
     story.run(["agent", "-m", "x"]).text();
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.lines());
-    assert!(ran.error_text().contains("the conversation was compacted"));
+    assert!(ran.error_text().contains("the session was compacted"));
     let described: BTreeSet<String> = schema()["oneOf"]
         .as_array()
         .unwrap()

@@ -160,7 +160,7 @@ fn an_interrupted_turn_is_resumed() {
     story
         .run(["agent", "--resume"])
         .status(66)
-        .stderr("nanobot: session `cli:direct` has no interrupted turn\n  try: a message with `-m`: its last turn has ended\n");
+        .stderr("nanobot: session `cli:direct` has no interrupted turn\n  try: a new message with `-m`: the last turn is complete\n");
 }
 
 #[test]

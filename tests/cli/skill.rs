@@ -178,7 +178,7 @@ fn what_is_missing_is_told_where_it_matters() {
     let ran = story.run(["status", "--check", "--offline", "--no-crontab"]);
     assert!(
         ran.text()
-            .contains("something is missing for `mine` (CLI: no-such-program, ENV: NO_SUCH)")
+            .contains("missing requirements: `mine` (CLI: no-such-program, ENV: NO_SUCH)")
     );
     ran.error_text();
     ran.code();
@@ -211,7 +211,7 @@ fn the_list_of_a_hundred_skills_keeps_its_budget() {
     assert_eq!(story.asked()[0].messages()[0]["content"], again);
     let ran = story
         .run(["skill", "list"])
-        .stderr_has("cut to keep its 2000 tokens");
+        .stderr_has("truncated to 2000 tokens");
     assert_eq!(ran.text().lines().count(), 1 + 100 + BUILT_IN.len());
     drop(ran);
     let story = story.set("agents.defaults.skillsBudgetTokens", json!(100));

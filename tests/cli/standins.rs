@@ -108,10 +108,10 @@ fn long_results_are_shortened_when_the_conversation_is_too_long() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("read\n")
-        .stderr_has("are sent shortened");
+        .stderr_has("are truncated");
     let asked = story.asked();
     assert!(asked[1].raw.len() > 15_000 && asked[2].raw.len() < asked[1].raw.len() - 12_000);
-    assert!(asked[2].last().contains("characters are left out here"));
+    assert!(asked[2].last().contains("characters omitted"));
     // The session keeps it whole.
     let lines = story.session("cli_direct.jsonl");
     let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
@@ -230,7 +230,7 @@ fn who_cannot_be_let_in_has_a_stand_in() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("`m` cannot stand in: no key for provider `openai`");
+        .stderr_has("fallback `m` is unavailable: no key for provider `openai`");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn without_any_message_the_status_says_so() {
     story
         .run(["agent"])
         .status(66)
-        .stderr("nanobot: standard input was empty\n  try: a message with `-m`, or a command in front that prints something\n");
+        .stderr("nanobot: standard input is empty\n  try: a message with `-m`, or a command that prints text into the pipe\n");
 }
 
 #[test]

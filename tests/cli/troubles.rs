@@ -1294,7 +1294,7 @@ fn a_conversation_that_another_program_began_anew_has_nothing_of_the_old_one() {
         .workspace_file("sessions/cli_direct.jsonl", lines)
         .script([says("more")]);
     story.run(["agent", "-m", "x"]).stdout("more\n");
-    assert!(!story.asked()[0].raw.contains("characters are left out"));
+    assert!(!story.asked()[0].raw.contains("characters omitted"));
     let lines = story.session("cli_direct.jsonl");
     assert!(lines.last().unwrap()["metadata"]["nanobot"]["aged"].is_null());
 }

@@ -191,7 +191,7 @@ fn the_iteration_limit_asks_once_more_without_tools() {
     story
         .run(["agent", "-m", "x", "--max-iterations", "2"])
         .stdout("So far: nothing.\n")
-        .stderr("nanobot: stopped by the limit of 2 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
+        .stderr("nanobot: stopped at the limit of 2 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
         .status(3);
     let asked = story.asked();
     assert_eq!(asked[1].body["tool_choice"], "auto");
@@ -219,7 +219,7 @@ fn a_call_that_keeps_failing_ends_the_turn() {
     story
         .run(["agent", "-m", "x"])
         .stdout("It is not there.\n")
-        .stderr("nanobot: stopped because the same call kept failing\n")
+        .stderr("nanobot: stopped because the same call failed repeatedly\n")
         .status(3);
 }
 
@@ -229,7 +229,7 @@ fn an_answer_cut_by_the_output_limit_says_so() {
     story
         .run(["agent", "-m", "tell"])
         .stdout("Once upon a\n")
-        .stderr("nanobot: the answer was cut by the output limit\n  try: a higher `--max-tokens`\n")
+        .stderr("nanobot: the answer was truncated by the output limit\n  try: a higher `--max-tokens`\n")
         .status(3);
 }
 
@@ -257,7 +257,7 @@ fn an_empty_answer_is_asked_for_again_and_then_is_a_failure() {
     let story = Story::new().script([empty(), empty(), empty()]);
     story
         .run(["agent", "-m", "x"])
-        .stderr("nanobot: the model answered nothing\n")
+        .stderr("nanobot: the model returned an empty reply\n")
         .status(1);
     assert!(
         story

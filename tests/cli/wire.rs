@@ -636,7 +636,7 @@ fn ends_of_replies_in_every_format() {
         );
         let (status, text, told) = check("", "odd");
         assert!(
-            status == 1 && text.is_empty() && told.contains("nothing, and stopped for `odd`"),
+            status == 1 && text.is_empty() && told.contains("an empty reply (finish reason `odd`)"),
             "{format:?}: {told}"
         );
     }

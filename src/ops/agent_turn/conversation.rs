@@ -42,7 +42,7 @@ pub(crate) fn open(
     session::fork(place, source, key, None)?;
     let session = Session::open(place, key, options.wait, &mut notice)?;
     if options.session.is_none() && !ctx.quiet {
-        report.notice(&format!("the copy of `{source}` is `{key}`"));
+        report.notice(&format!("copied session `{source}` to `{key}`"));
     }
     Ok(session)
 }
@@ -59,7 +59,7 @@ pub(crate) fn check_request(
     if matches!(request.command, Some(ChatCommand::Compact(_))) && session.interrupted() {
         return Err(fail_hint(
             Exit::Usage,
-            "the last turn was interrupted, and a summary would end it",
+            "the last turn was interrupted and must be resumed or discarded before compaction",
             "`nanobot agent --resume`, or `--new`",
         ));
     }
@@ -71,14 +71,14 @@ pub(crate) fn check_request(
         return Err(fail_hint(
             Exit::NoInput,
             "no message",
-            "`nanobot agent -m \"…\"`, or pipe some text in",
+            "`nanobot agent -m \"…\"`, or text on standard input",
         ));
     }
     if options.resume && request.parts.is_empty() && !session.interrupted() {
         return Err(fail_hint(
             Exit::NoInput,
             format!("session `{}` has no interrupted turn", session.key()),
-            "a message with `-m`: its last turn has ended",
+            "a new message with `-m`: the last turn is complete",
         ));
     }
     Ok(())

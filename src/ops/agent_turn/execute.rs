@@ -83,7 +83,7 @@ pub(crate) fn execute(
         && let Err(error) = usage.record(ctx, account, &ending.tally)
     {
         // The answer is printed, and an incomplete usage count is no failure.
-        report.notice(&format!("what was used is not written down: {error:#}"));
+        report.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
 }
@@ -132,10 +132,10 @@ impl MemoryWatch {
         }
         let mut advance =
             |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
-        let held = self
+        let locked_memory = self
             .memory
             .hold(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
-        held.label(&self.before, untrusted)
+        locked_memory.label(&self.before, untrusted)
     }
 }
 
@@ -156,13 +156,13 @@ pub(crate) fn finish(
     if let Some(untrusted) = prepared.setup.shared.seen.untrusted()
         && let Err(error) = memory.label(place, &untrusted)
     {
-        let error = error.context("note that the memory may be a stranger's");
+        let error = error.context("mark the memory as untrusted content");
         ending.error.get_or_insert(error);
     }
     if prepared.session.key().starts_with("pipe:")
         && let Err(error) = session::prune(place)
     {
-        report.notice(&format!("old sessions stay: {error:#}"));
+        report.notice(&format!("old sessions were not removed: {error:#}"));
     }
     work
 }

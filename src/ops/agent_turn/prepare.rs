@@ -161,7 +161,7 @@ fn report_ignored_files(
         };
         let path = path.display();
         report.notice(&format!(
-            "`{path}`{more} ignored: read it, and then say `nanobot trust`, if it is to be heeded"
+            "`{path}`{more} ignored: not trusted; read it, then run `nanobot trust` to use it"
         ));
     }
 }

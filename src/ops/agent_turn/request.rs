@@ -161,12 +161,12 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
     let times = options.attach.iter().filter(|given| *given == "-");
     let wrong = match times.count() {
         0 => return Ok(false),
-        1 if options.no_stdin => "`--attach -` is standard input, which `--no-stdin` leaves unread",
+        1 if options.no_stdin => "`--attach -` reads standard input, which `--no-stdin` disables",
         1 if options.message.as_deref().is_none_or(|text| text == "-") => {
-            "`--attach -` takes standard input, so the message must be given with `-m`"
+            "`--attach -` reads standard input, so the message must be given with `-m`"
         }
         1 => return Ok(true),
-        _ => "standard input can be attached once",
+        _ => "standard input can be attached only once",
     };
     Err(fail(Exit::Usage, wrong))
 }
@@ -228,8 +228,8 @@ fn message(
 fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
-        let hint = "a message with `-m`, or a command in front that prints something";
-        return Err(fail_hint(Exit::NoInput, "standard input was empty", hint));
+        let hint = "a message with `-m`, or a command that prints text into the pipe";
+        return Err(fail_hint(Exit::NoInput, "standard input is empty", hint));
     }
     Ok(prompt::with_piped(words, piped))
 }

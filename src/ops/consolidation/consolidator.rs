@@ -84,8 +84,8 @@ enum ModelOutcome {
 
 impl<'a> Consolidator<'a> {
     /// Creates a consolidator. It asks the model `model`, or else the configured consolidation model, or else the model
-    /// of turns. Thresholds always follow the model that answers turns; `answering` is that model's context window in
-    /// tokens (input and output together), if known.
+    /// of turns. Thresholds always follow the model that answers turns; `turn_context_tokens` is that model's context
+    /// window in tokens (input and output together), if known.
     pub(crate) fn new(
         ctx: &'a Context,
         model: Option<&str>,
@@ -120,13 +120,13 @@ impl<'a> Consolidator<'a> {
         move |key, from, to| consolidation::advance(&place, key, from, to).map(drop)
     }
 
-    /// Consolidates the next chunk of `key`. With `all`, also if it is not due yet.
+    /// Consolidates the next chunk of `key`. With `include_not_due`, also if it is not due yet.
     ///
     /// # Errors
     /// No model can be asked, or a file cannot be read or written.
     pub(crate) fn step(
         &self,
-        held: &Held,
+        locked_memory: &Held,
         key: &str,
         all: bool,
         spent: &mut Spent,
@@ -136,7 +136,7 @@ impl<'a> Consolidator<'a> {
             return Ok(StepResult::Idle);
         };
         if next.tries >= MAX_TRIES {
-            return self.keep_raw(held, key, &next);
+            return self.keep_raw(locked_memory, key, &next);
         }
         // After a failed attempt, the chunk is halved.
         let room = (self.context / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.tries;
@@ -144,17 +144,18 @@ impl<'a> Consolidator<'a> {
             return Ok(StepResult::Idle);
         };
         if lines.is_empty() {
-            return self.keep_raw(held, key, &next);
+            return self.keep_raw(locked_memory, key, &next);
         }
-        let (seen, update) = match self.ask(held, key, &next, &lines, spent, report)? {
-            None => return Ok(StepResult::Idle),
-            Some(ModelOutcome::Update(seen, update)) => (seen, update),
-            Some(ModelOutcome::Useless(_)) if next.tries + 1 >= MAX_TRIES => {
-                return self.keep_raw(held, key, &next);
-            }
-            Some(ModelOutcome::Useless(words)) => return Ok(StepResult::Failed(words)),
-        };
-        let old = String::from_utf8_lossy(&seen);
+        let (base_text, update) =
+            match self.ask(locked_memory, key, &next, &lines, spent, report)? {
+                None => return Ok(StepResult::Idle),
+                Some(ModelOutcome::Update(base_text, update)) => (base_text, update),
+                Some(ModelOutcome::Useless(_)) if next.tries + 1 >= MAX_TRIES => {
+                    return self.keep_raw(locked_memory, key, &next);
+                }
+                Some(ModelOutcome::Useless(words)) => return Ok(StepResult::Failed(words)),
+            };
+        let old = String::from_utf8_lossy(&base_text);
         let budget = self.settings.memory.budget;
         let tidying = request::is_over(&old, budget).then_some(budget);
         let aside = update
@@ -171,12 +172,15 @@ impl<'a> Consolidator<'a> {
             trouble: None,
         };
         let mut advance = self.advance();
-        let done = held.apply(&seen, Cause::Consolidation, change, &mut advance)?;
-        let meanwhile = || "the memory was changed meanwhile".to_owned();
+        let done = locked_memory.apply(&base_text, Cause::Consolidation, change, &mut advance)?;
+        let meanwhile = || "the memory was changed in the meantime".to_owned();
         Ok(StepResult::Consolidated(ConsolidatedChunk {
             messages: piece.to - piece.from,
             raw: false,
-            bytes: (seen.len(), self.memory.read()?.unwrap_or_default().len()),
+            bytes: (
+                base_text.len(),
+                self.memory.read()?.unwrap_or_default().len(),
+            ),
             aside: aside.or_else(|| (done == Done::Aside).then(meanwhile)),
         }))
     }
@@ -184,7 +188,7 @@ impl<'a> Consolidator<'a> {
     /// Asks the model. The attempt is counted on disk first. Returns `None` if the chunk is no longer the next one.
     fn ask(
         &self,
-        held: &Held,
+        locked_memory: &Held,
         key: &str,
         next: &Next,
         lines: &[String],
@@ -198,18 +202,18 @@ impl<'a> Consolidator<'a> {
             cause: "consolidation",
         };
         // Read and check before counting: an I/O error must not count as an attempt.
-        held.check()?;
-        let mut seen = held.look()?;
-        let settings = self.with_room_for(&seen);
+        locked_memory.check()?;
+        let mut base_text = locked_memory.look()?;
+        let settings = self.with_room_for(&base_text);
         let chosen = model::choose(self.ctx, &self.arguments, &settings, &account, report)?;
         let sampling = model::sampling(&settings.asked[0]);
         let tools = [request::spec()];
         if !consolidation::count_try(&self.place, key, next)? {
             return Ok(None);
         }
-        let (mut again, mut heard) = (true, false);
+        let (mut again, mut has_output) = (true, false);
         loop {
-            let memory = String::from_utf8_lossy(&seen);
+            let memory = String::from_utf8_lossy(&base_text);
             let text = request::text(&memory, lines, &self.stamp(), self.settings.memory.budget);
             let messages = [Message::User(User {
                 id: account.turn.clone(),
@@ -227,26 +231,27 @@ impl<'a> Consolidator<'a> {
                 schema: None,
             };
             let reply = chosen.provider.reply(&request, &mut |delta| {
-                heard |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                has_output |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 report.tell(delta.event(""))
             });
             let reply = match reply {
                 Ok(reply) => reply,
                 Err(error) => {
-                    if !heard && is_no_try(&error) {
+                    if !has_output && is_no_try(&error) {
                         consolidation::take_back(&self.place, key, next)?;
                     }
                     return Err(without_turn(
                         error.into_failure(),
-                        &format!("nothing became of `{key}`"),
+                        &format!("`{key}` was not consolidated"),
                     ));
                 }
             };
-            heard = true;
+            has_output = true;
             spent.add(reply.usage, reply.cost);
             let update = match answer::update(&reply) {
                 Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {
-                    let words = "the answer is a quotation from the conversation".into();
+                    let words =
+                        "the answer quotes the conversation instead of summarizing it".into();
                     return Ok(Some(ModelOutcome::Useless(words)));
                 }
                 Ok(update) => update,
@@ -254,12 +259,12 @@ impl<'a> Consolidator<'a> {
             };
             // The memory was changed while the model worked. Ask once more, with the new text.
             let is_stale = update.memory.is_some()
-                && self.memory.read()?.unwrap_or_default() != seen
+                && self.memory.read()?.unwrap_or_default() != base_text
                 && std::mem::take(&mut again);
             if !is_stale {
-                return Ok(Some(ModelOutcome::Update(seen, update)));
+                return Ok(Some(ModelOutcome::Update(base_text, update)));
             }
-            seen = held.look()?;
+            base_text = locked_memory.look()?;
         }
     }
 
@@ -276,14 +281,14 @@ impl<'a> Consolidator<'a> {
     }
 
     /// Archives a chunk unchanged in the history, because no model could summarize it or it has no text.
-    fn keep_raw(&self, held: &Held, key: &str, next: &Next) -> Result<StepResult> {
+    fn keep_raw(&self, locked_memory: &Held, key: &str, next: &Next) -> Result<StepResult> {
         let Some((piece, lines)) = self.read(key, next, Length::Whole, MAX_CHUNK_TOKENS)? else {
             return Ok(StepResult::Idle);
         };
         let messages = piece.to - piece.from;
         let words = || {
             format!(
-                "no model made memory of {messages} messages, and the history has them as they are"
+                "{messages} messages could not be consolidated and were archived unchanged in the history"
             )
         };
         let change = Change {
@@ -295,18 +300,23 @@ impl<'a> Consolidator<'a> {
             },
             ..Change::default()
         };
-        let seen = held.look()?;
-        held.apply(&seen, Cause::Consolidation, change, &mut self.advance())?;
+        let base_text = locked_memory.look()?;
+        locked_memory.apply(
+            &base_text,
+            Cause::Consolidation,
+            change,
+            &mut self.advance(),
+        )?;
         Ok(StepResult::Consolidated(ConsolidatedChunk {
             messages,
             raw: true,
-            bytes: (seen.len(), seen.len()),
+            bytes: (base_text.len(), base_text.len()),
             aside: None,
         }))
     }
 
-    /// Reads the next chunk and its lines; `room` is in tokens. A single turn that is too long is condensed to fit,
-    /// except with `Length::Whole`.
+    /// Reads the next chunk and its lines; `max_tokens` is in tokens. A single turn that is too long is condensed to
+    /// fit, except with `Length::Whole`.
     fn read(
         &self,
         key: &str,
@@ -336,15 +346,15 @@ impl<'a> Consolidator<'a> {
     /// The untrusted content in a chunk, if any. For files, only their location inside or outside the workspace is
     /// known.
     fn untrusted(&self, piece: &Piece) -> Option<String> {
-        let seen = Seen::new(Ground {
+        let provenance = Seen::new(Ground {
             reach: Reach::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
             real: Box::new(Path::to_owned),
         });
         let messages = piece.messages.iter();
-        messages.for_each(|logged| seen.heed(&logged.message));
-        seen.untrusted()
+        messages.for_each(|logged| provenance.heed(&logged.message));
+        provenance.untrusted()
     }
 
     fn stamp(&self) -> String {

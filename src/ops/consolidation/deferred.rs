@@ -90,12 +90,18 @@ impl DeferredConsolidation {
         };
         let consolidator = Consolidator::new(ctx, self.model.as_deref(), asking, self.context)?;
         let mut advance = consolidator.advance();
-        let held = match consolidator.memory.hold(wait, &mut || {}, &mut advance) {
+        let locked_memory = match consolidator.memory.hold(wait, &mut || {}, &mut advance) {
             Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
-            held => held?,
+            locked_memory => locked_memory?,
         };
         let mut report = quiet_report(ctx, level);
-        match consolidator.step(&held, &self.key, false, &mut Spent::default(), &mut report)? {
+        match consolidator.step(
+            &locked_memory,
+            &self.key,
+            false,
+            &mut Spent::default(),
+            &mut report,
+        )? {
             StepResult::Failed(words) => Err(fail(Exit::Failed, words)),
             StepResult::Idle | StepResult::Consolidated(_) => Ok(()),
         }

@@ -19,7 +19,7 @@ pub(crate) trait Progress {
     fn begin(&mut self, messages: usize);
     /// Called before the session `key` is consolidated.
     fn session(&mut self, key: &str);
-    /// Called after a chunk of `key` was consolidated for `spent`.
+    /// Called after a chunk of `key` was consolidated for `cost`.
     fn chunk(&mut self, key: &str, chunk: &ConsolidatedChunk, spent: &Spent) -> Result<()>;
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// Creates a run. With `all`, sessions that are not due are included.
+    /// Creates a run. With `include_not_due`, sessions that are not due are included.
     pub(crate) fn new(consolidator: Consolidator<'a>, all: bool) -> Self {
         Self {
             consolidator,
@@ -100,7 +100,7 @@ impl<'a> Drain<'a> {
         wait: Duration,
         progress: &mut dyn Progress,
     ) -> Result<()> {
-        let held = self.lock(wait)?;
+        let locked_memory = self.lock(wait)?;
         let ctx = self.consolidator.ctx;
         let level = if ctx.quiet {
             Level::Quiet
@@ -111,7 +111,7 @@ impl<'a> Drain<'a> {
         progress.begin(due.iter().map(|due| due.next.limit - due.next.from).sum());
         let mut outages = 0;
         for (number, DueSession { key, .. }) in due.iter().enumerate() {
-            let Err(error) = self.drain(&held, key, &mut report, progress) else {
+            let Err(error) = self.drain(&locked_memory, key, &mut report, progress) else {
                 outages = 0;
                 continue;
             };
@@ -124,7 +124,7 @@ impl<'a> Drain<'a> {
             let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
             let left = due.len() - number - 1;
             if left > 0 && (is_hopeless || outages > 1) {
-                ctx.notice(&format!("conversations left for another time: {left}"));
+                ctx.notice(&format!("sessions skipped after repeated failures: {left}"));
                 break;
             }
         }
@@ -134,7 +134,7 @@ impl<'a> Drain<'a> {
     /// Consolidates one session, chunk by chunk.
     fn drain(
         &mut self,
-        held: &Held,
+        locked_memory: &Held,
         key: &str,
         report: &mut Report,
         progress: &mut dyn Progress,
@@ -145,12 +145,12 @@ impl<'a> Drain<'a> {
             let mut spent = Spent::default();
             let step = self
                 .consolidator
-                .step(held, key, self.all, &mut spent, report);
+                .step(locked_memory, key, self.all, &mut spent, report);
             self.spent.join(&spent);
             match step? {
                 StepResult::Idle => return Ok(()),
                 StepResult::Failed(cause) => {
-                    let line = format!("{}: {cause}; it is tried again", harmless(key));
+                    let line = format!("{}: {cause}; retrying", harmless(key));
                     self.consolidator.ctx.notice(&line);
                 }
                 StepResult::Consolidated(chunk) => {
@@ -178,7 +178,7 @@ impl<'a> Drain<'a> {
         for session in listing.sessions {
             match session.is_newer {
                 true => self.consolidator.ctx.notice(&format!(
-                    "`{}` is left as it is, since a newer nanobot wrote it",
+                    "skipping `{}`: it was written by a newer version of nanobot",
                     harmless(&session.key)
                 )),
                 false => keys.push(session.key),

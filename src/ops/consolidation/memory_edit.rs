@@ -74,37 +74,40 @@ pub(crate) fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
 /// Restores version `id`, or the one before the current one.
 pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<UndoResult> {
     let place = ctx.session_place(&ctx.settings()?)?;
-    let held = lock(ctx, memory, &place, LOCK_TIMEOUT)?;
-    let seen = held.look()?;
+    let locked_memory = lock(ctx, memory, &place, LOCK_TIMEOUT)?;
+    let base_text = locked_memory.look()?;
     let id = match id {
         Some(id) => id,
-        None => held.previous()?.map(|version| version.id).ok_or_else(|| {
-            fail_hint(
-                Exit::NoInput,
-                "there is no version of the memory before this one",
-                "nanobot memory log",
-            )
-        })?,
+        None => locked_memory
+            .previous()?
+            .map(|version| version.id)
+            .ok_or_else(|| {
+                fail_hint(
+                    Exit::NoInput,
+                    "the memory has no earlier version",
+                    "nanobot memory log",
+                )
+            })?,
     };
     let versions = memory.versions()?;
     let found = versions.iter().find(|version| version.id == id);
     // A version made by an undo counts as the version that it restored.
     let of = found.map_or(id, Version::position);
     let text = version_text(memory, id)?;
-    if text == seen {
+    if text == base_text {
         return Ok(UndoResult::Unchanged(of));
     }
     require_applied(
         memory,
-        replace(&held, (&seen, text), Cause::Undo, Some(of))?,
+        replace(&locked_memory, (&base_text, text), Cause::Undo, Some(of))?,
     )?;
     Ok(UndoResult::Restored(of))
 }
 
-/// Replaces the text of the memory, unless it has changed since `seen` was read.
+/// Replaces the text of the memory, unless it has changed since `base_text` was read.
 pub(crate) fn replace(
-    held: &Held,
-    (seen, text): (&[u8], Vec<u8>),
+    locked_memory: &Held,
+    (base_text, text): (&[u8], Vec<u8>),
     cause: Cause,
     of: Option<u64>,
 ) -> Result<Done> {
@@ -113,7 +116,7 @@ pub(crate) fn replace(
         of,
         ..Change::default()
     };
-    held.apply(seen, cause, change, &mut |_, _, _| Ok(()))
+    locked_memory.apply(base_text, cause, change, &mut |_, _, _| Ok(()))
 }
 
 /// Checks that the text is now the memory.
@@ -127,7 +130,7 @@ pub(crate) fn require_applied(memory: &Memory, done: Done) -> Result<()> {
     let id = memory.versions()?.last().map_or(0, |version| version.id);
     Err(fail_hint(
         Exit::TryAgain,
-        format!("the memory was changed meanwhile; your text is version {id}"),
+        format!("the memory was changed in the meantime; your text is stored as version {id}"),
         format!("nanobot memory diff {id}"),
     ))
 }

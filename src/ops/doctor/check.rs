@@ -120,7 +120,7 @@ impl CheckContext<'_> {
         match self.needs_cron() {
             true => result,
             false => CheckResult::ok(format!(
-                "not needed, since no job waits for it ({})",
+                "not needed: no enabled job uses cron ({})",
                 result.words
             )),
         }

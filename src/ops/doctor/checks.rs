@@ -62,7 +62,7 @@ pub(crate) fn run_all(
         }
     };
     let store = job_store::open(ctx, &settings);
-    let look = CheckContext {
+    let input = CheckContext {
         ctx,
         settings: &settings,
         store: &store,
@@ -72,12 +72,12 @@ pub(crate) fn run_all(
     };
     let of_crontab = if no_crontab { &[] } else { OF_CRONTAB };
     std::thread::scope(|scope| {
-        let mut slow = Some(scope.spawn(|| run::provider(&look)));
+        let mut slow = Some(scope.spawn(|| run::provider(&input)));
         for (name, check) in [CHECKS, of_crontab, AFTERWARDS].concat() {
             let waited = slow.take_if(|_| name == SLOW);
             let results = match waited {
                 Some(thread) => thread.join().expect("a check does not panic"),
-                None => check(&look),
+                None => check(&input),
             };
             signal::check()?;
             report(name, results)?;
@@ -85,8 +85,8 @@ pub(crate) fn run_all(
         anyhow::Ok(())
     })?;
     if no_crontab {
-        let words = "left out, with what it starts (--no-crontab)";
-        report("crontab", vec![CheckResult::ok(words)])?;
+        let message = "skipped, with the checks that depend on it (--no-crontab)";
+        report("crontab", vec![CheckResult::ok(message)])?;
     }
     Ok(())
 }

@@ -22,11 +22,11 @@ pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match &look.lines {
         Ok(lines) => {
             let lines = match lines.len() {
-                0 => "no line of ours".into(),
-                1 => "1 line of ours".into(),
-                lines => format!("{lines} lines of ours"),
+                0 => "no nanobot lines".into(),
+                1 => "1 nanobot line".into(),
+                lines => format!("{lines} nanobot lines"),
             };
-            CheckResult::ok(format!("it can be read: {lines}"))
+            CheckResult::ok(format!("readable: {lines}"))
         }
         Err(error) => look.of_cron(CheckResult::of_error(Level::Failed, error)),
     };
@@ -59,15 +59,12 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for (jobs, what) in [
         (&missing, "not in the crontab"),
-        (
-            &stale,
-            "in the crontab with other times or places than they have",
-        ),
+        (&stale, "outdated in the crontab"),
     ] {
         if !jobs.is_empty() {
-            let words = format!("{what}: {}", job_labels(jobs.iter().copied()));
+            let message = format!("{what}: {}", job_labels(jobs.iter().copied()));
             findings.push(
-                CheckResult::failed(words)
+                CheckResult::failed(message)
                     .hint(SYNC)
                     .about(jobs.iter().copied()),
             );
@@ -75,22 +72,19 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
     }
     if !surplus.is_empty() {
         let ids: Vec<&str> = surplus.into_iter().collect();
-        let words = format!(
-            "lines of jobs that are gone or disabled: {}",
-            ids.join(", ")
-        );
-        findings.push(CheckResult::failed(words).hint(SYNC));
+        let message = format!("lines of removed or disabled jobs: {}", ids.join(", "));
+        findings.push(CheckResult::failed(message).hint(SYNC));
     }
     if !foreign.is_empty() {
-        let words = format!(
-            "another program's, which is to run them itself: {}",
+        let message = format!(
+            "owned by another program, which runs them itself: {}",
             job_labels(foreign.iter().copied())
         );
-        let hint = format!("{SYNC}, where cron is to run them");
-        findings.push(CheckResult::warn(words).hint(hint).about(foreign));
+        let hint = format!("{SYNC}, if cron should run them");
+        findings.push(CheckResult::warn(message).hint(hint).about(foreign));
     }
     if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
-        findings.push(CheckResult::ok("they are as the jobs are"));
+        findings.push(CheckResult::ok("they match the jobs"));
     }
     findings
 }
@@ -159,12 +153,12 @@ pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
     let judged = programs.iter().map(|path| match version(path) {
         Ok(version) if version == own => CheckResult::ok(format!("`{path}`, {version}")),
         Ok(version) => CheckResult::warn(format!(
-            "the lines start `{path}`, which is {version}, and this is {own}"
+            "the lines start `{path}`, which is {version}; this is {own}"
         ))
-        .hint(format!("{SYNC} by the release that is to run the jobs")),
+        .hint(format!("{SYNC} with the release that should run the jobs")),
         Err(error) => {
-            let words = format!("the lines start `{path}`, which cannot be run: {error:#}");
-            CheckResult::failed(words).hint(format!("{SYNC}, which writes where this program is"))
+            let message = format!("the lines start `{path}`, which cannot be run: {error:#}");
+            CheckResult::failed(message).hint(format!("{SYNC}, which writes this program's path"))
         }
     });
     judged.collect()
@@ -185,25 +179,26 @@ fn version(path: &str) -> Result<String> {
         },
         &mut |_| {},
     )?;
-    let said = one_line(&String::from_utf8_lossy(&finished.head));
+    let output = one_line(&String::from_utf8_lossy(&finished.head));
     match finished.status {
-        Some(status) if status.success() => Ok(said),
-        Some(status) => Err(anyhow::anyhow!("{status}: {said}")),
-        None => Err(anyhow::anyhow!("it does not say its version")),
+        Some(status) if status.success() => Ok(output),
+        Some(status) => Err(anyhow::anyhow!("{status}: {output}")),
+        None => Err(anyhow::anyhow!("no answer to `--version`")),
     }
 }
 
 /// Checks that a cron daemon is running.
 pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
     let finding = match crontab_sync::is_cron_running(look.ctx) {
-        Some(true) => CheckResult::ok("it runs"),
+        Some(true) => CheckResult::ok("running"),
         Some(false) => look.of_cron(
-            CheckResult::failed("no cron runs on this machine: nothing starts the jobs")
-                .hint("start it (`systemctl enable --now cron`, `service cron start`); or `nanobot cron run --due` once a minute from any other scheduler, and `--no-crontab` here"),
+            CheckResult::failed("no cron daemon is running: nothing starts the jobs")
+                .hint("start it (`systemctl enable --now cron`, `service cron start`); or run \
+                       `nanobot cron run --due` once a minute from another scheduler, and use `--no-crontab` here"),
         ),
         None => look.of_cron(
-            CheckResult::warn("whether a cron runs cannot be seen from here")
-                .hint("`nanobot cron logs` a few minutes from now"),
+            CheckResult::warn("cannot detect whether a cron daemon is running")
+                .hint("`nanobot cron logs` in a few minutes"),
         ),
     };
     vec![finding]

@@ -30,7 +30,7 @@ pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
             ..CheckResult::failed(crontab_sync::missing_file_message(&orphans)).exit(Exit::Config)
         }
         .hint(format!(
-            "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+            "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
             look.ctx.paths.display(look.store.file())
         )),
         Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
@@ -47,15 +47,15 @@ pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
             }
         }
     };
-    let told = look
+    let results = look
         .all()
         .iter()
         .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
-    let told = told.map(|(job, words)| CheckResult::failed(words).about([job]));
+    let results = results.map(|(job, message)| CheckResult::failed(message).about([job]));
     // An unreadable file is already reported above.
     let odd = look.store.oddities().unwrap_or_default();
     let odd = odd.into_iter().map(CheckResult::warn);
-    std::iter::once(finding).chain(told).chain(odd).collect()
+    std::iter::once(finding).chain(results).chain(odd).collect()
 }
 
 /// Checks that every job has a valid schedule and can have a crontab line.
@@ -75,9 +75,9 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
                     // Another program runs it.
                     None => Level::Warn,
                 };
-                let words = format!("{} never runs: {why}", job_label(job));
+                let message = format!("{} never runs: {why}", job_label(job));
                 let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
-                let finding = CheckResult::new(level, words).exit(Exit::Config);
+                let finding = CheckResult::new(level, message).exit(Exit::Config);
                 findings.push(finding.hint(hint).about([job]));
             }
         }
@@ -86,14 +86,14 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
         let lost: Vec<String> = lost.into_iter().collect();
         findings.push(
             CheckResult::warn(format!(
-                "the PATH of cron's runs has no room for {}",
+                "the PATH in the crontab omits, for lack of space: {}",
                 lost.join(", ")
             ))
-            .hint("absolute paths in the commands of jobs"),
+            .hint("absolute paths in the jobs' commands"),
         );
     }
     if findings.is_empty() && look.enabled().next().is_some() {
-        findings.push(CheckResult::ok("every job has its times"));
+        findings.push(CheckResult::ok("every job has a valid schedule"));
     }
     findings
 }
@@ -113,23 +113,27 @@ pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
         }
     }
     if odd.is_empty() && look.enabled().next().is_some() {
-        return vec![CheckResult::ok("every job has somebody to ask")];
+        return vec![CheckResult::ok("every job can reach a model")];
     }
-    let told = odd.into_iter().map(|(finding, jobs)| {
-        let words = format!("{}: {}", job_labels(jobs.iter().copied()), finding.words);
-        CheckResult { words, ..finding }.about(jobs)
+    let results = odd.into_iter().map(|(finding, jobs)| {
+        let message = format!("{}: {}", job_labels(jobs.iter().copied()), finding.words);
+        CheckResult {
+            words: message,
+            ..finding
+        }
+        .about(jobs)
     });
-    told.collect()
+    results.collect()
 }
 
 /// The problem with the key of `job`, if any.
 fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match resolved_job::resolve(look.ctx, &terms) {
-        Ok(given) => given,
+    let resolved = match resolved_job::resolve(look.ctx, &terms) {
+        Ok(resolved) => resolved,
         Err(error) => return Some(CheckResult::of_error(Level::Failed, &error)),
     };
-    let mismatch = cron_environment::endpoint_mismatch(look.ctx, job, &given)?;
+    let mismatch = cron_environment::endpoint_mismatch(look.ctx, job, &resolved)?;
     let level = match mismatch.fails {
         true => Level::Failed,
         false => Level::Warn,
@@ -146,16 +150,16 @@ pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
     for job in look.all().iter().filter(|job| job.enabled || job.is_once()) {
         match last_run(look, job) {
             Ok(None) => {}
-            Ok(Some(words)) => {
+            Ok(Some(message)) => {
                 let hint = format!("`nanobot cron logs {}`", job.id);
-                let words = format!("{} {words}", job_label(job));
-                findings.push(CheckResult::warn(words).hint(hint).about([job]));
+                let message = format!("{} {message}", job_label(job));
+                findings.push(CheckResult::warn(message).hint(hint).about([job]));
             }
             Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error).about([job])),
         }
     }
     if findings.is_empty() && !look.all().is_empty() {
-        findings.push(CheckResult::ok("no job failed when it last ran"));
+        findings.push(CheckResult::ok("no job failed in its last run"));
     }
     findings
 }
@@ -177,7 +181,7 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
         }
         let at = Timestamp::from_millisecond(started.at_ms).unwrap_or_default();
         return Ok(Some(format!(
-            "was cut off: its run began {}, and nobody knows how it ended",
+            "was interrupted: its run began {} and left no result",
             moment(at, &now)
         )));
     }
@@ -192,9 +196,9 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
         } = &job.state;
         let failed = last_status.as_deref() == Some("error");
         return Ok(last_run.filter(|_| failed).map(|time| {
-            let why = last_error.as_deref().unwrap_or("nobody wrote down why");
+            let why = last_error.as_deref().unwrap_or("no error recorded");
             format!(
-                "failed elsewhere, {}: {}",
+                "failed in another program, {}: {}",
                 moment(time, &now),
                 one_line(why)
             )
@@ -203,10 +207,10 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
     let why = || one_line(last.error.as_deref().unwrap_or(&last.cause));
     Ok(match last.outcome {
         Outcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
-        Outcome::Unknown => Some(format!("was cut off, {}: {}", time(&last.start), why())),
+        Outcome::Unknown => Some(format!("was interrupted, {}: {}", time(&last.start), why())),
         Outcome::Missed => {
             let slot = last.slot.as_deref().unwrap_or(&last.start);
-            Some(format!("missed its time, {}", time(slot)))
+            Some(format!("missed its slot, {}", time(slot)))
         }
         _ => None,
     })
@@ -214,8 +218,9 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
 
 /// Checks that this version can deliver the jobs' answers.
 pub(crate) fn delivery(look: &CheckContext) -> Vec<CheckResult> {
-    let words = |job| Some((job, job_notices::unsupported_channel(job)?));
-    let told = look.enabled().filter_map(words);
-    told.map(|(job, words)| CheckResult::warn(words).about([job]))
+    let message = |job| Some((job, job_notices::unsupported_channel(job)?));
+    let results = look.enabled().filter_map(message);
+    results
+        .map(|(job, message)| CheckResult::warn(message).about([job]))
         .collect()
 }

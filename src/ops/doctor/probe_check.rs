@@ -45,7 +45,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let CheckContext { ctx, settings, .. } = look;
     let (command, env) = crontab_sync::as_cron(ctx, settings, &probe_job(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, said) = process::run_split_stderr(&Spec {
+    let (finished, output) = process::run_split_stderr(&Spec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),
@@ -61,25 +61,25 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
     let took = ctx.clock.timestamp().duration_since(begun);
     let found: Option<Value> = serde_json::from_slice(&finished.head).ok();
     let Some(found) = found else {
-        let said = [said, finished.head].concat();
-        let said = one_line(&String::from_utf8_lossy(&said));
+        let output = [output, finished.head].concat();
+        let output = one_line(&String::from_utf8_lossy(&output));
         let how = match finished.status {
-            None => format!("did not end within {} seconds", PROBE_TIMEOUT.as_secs()),
+            None => format!("timed out after {} s", PROBE_TIMEOUT.as_secs()),
             Some(status) => format!("failed ({status})"),
         };
-        let words = format!("a job that cron starts {how}: {said}");
+        let message = format!("a job started by cron {how}: {output}");
         let hint = format!(
             "`cd; {} /bin/sh -c {}`",
             cron_env(&ctx.paths.home),
             quoted(&command)
         );
-        return Ok(vec![CheckResult::failed(words).hint(hint)]);
+        return Ok(vec![CheckResult::failed(message).hint(hint)]);
     };
     let mut findings = evaluate(&found, took);
     // Comparing with this environment gives a more specific message.
     if found["model"]["error"].is_string()
-        && let Ok(given) = resolved_job::resolve(ctx, &Terms::default())
-        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &given)
+        && let Ok(resolved) = resolved_job::resolve(ctx, &Terms::default())
+        && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &resolved)
         && mismatch.fix.is_some()
     {
         findings[0] = CheckResult {
@@ -104,7 +104,7 @@ fn probe_job(ctx: &Context) -> Job {
         id: PROBE_JOB.into(),
         name: PROBE_JOB.into(),
         enabled: true,
-        schedule: Err("it is made up".into()),
+        schedule: Err("not used by the probe".into()),
         message: String::new(),
         delivery: Delivery::default(),
         session: None,
@@ -122,9 +122,9 @@ fn probe_job(ctx: &Context) -> Job {
 fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for (part, what) in [
-        ("model", "a job that cron starts has nobody to ask"),
-        ("sandbox", "a job that cron starts may not begin"),
-        ("run", "a job that cron starts fails"),
+        ("model", "a job started by cron has no model"),
+        ("sandbox", "a job started by cron is not allowed to run"),
+        ("run", "a job started by cron fails"),
     ] {
         let Some(error) = found[part]["error"].as_str() else {
             continue;
@@ -140,8 +140,8 @@ fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
         });
     }
     if let Some(lack) = found["sandbox"]["lack"].as_str() {
-        let words = format!("jobs can run no commands, since here is no sandbox: {lack}");
-        findings.push(CheckResult::warn(words));
+        let message = format!("jobs cannot run commands, because no sandbox is available: {lack}");
+        findings.push(CheckResult::warn(message));
     }
     if findings
         .iter()
@@ -154,7 +154,7 @@ fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
             None => "no key".into(),
         };
         findings.push(CheckResult::ok(format!(
-            "a job ran in cron's environment, in {}, by the built-in demo; a real one asks `{}` of {}, {key}",
+            "a demo job ran in cron's environment in {}; real jobs use `{}` of {}, {key}",
             length(took),
             text(&model["model"]),
             text(&model["provider"]),

@@ -3,7 +3,7 @@
 use super::check::{CheckContext, CheckResult, Level};
 use super::probe_check::PROBE_JOB;
 use crate::error::{Exit, exit_of};
-use crate::mcp::roster::Look as Seen;
+use crate::mcp::roster::Look;
 use crate::mcp::words;
 use crate::memory::Memory;
 use crate::memory::request::is_over;
@@ -23,7 +23,7 @@ use crate::settings::servers::Server;
 use crate::sys::process::{self, Spec};
 use crate::sys::shell::Shell;
 use crate::sys::store::may_make;
-use crate::sys::{sandbox as fences, signal, store};
+use crate::sys::{sandbox as os_sandbox, signal, store};
 use crate::trust::Trust;
 use anyhow::{Context as _, Result, anyhow};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ const NAMED: usize = 3;
 /// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
 pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
     let Context { env, paths, .. } = look.ctx;
-    let shown = paths.display(&paths.config);
+    let display = paths.display(&paths.config);
     let config = match Config::load(&paths.config) {
         Ok(config) => config,
         Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
@@ -55,10 +55,9 @@ pub(crate) fn config(look: &CheckContext) -> Vec<CheckResult> {
         Weight::Note => None,
     });
     let first = match config.exists() {
-        true => CheckResult::ok(shown),
-        false => {
-            CheckResult::warn("there is none: everything is as it comes").hint("`nanobot onboard`")
-        }
+        true => CheckResult::ok(display),
+        false => CheckResult::warn("no config file: all settings have their defaults")
+            .hint("`nanobot onboard`"),
     };
     std::iter::once(first).chain(odd).collect()
 }
@@ -68,24 +67,24 @@ pub(crate) fn places(look: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = look;
     let workspace = &settings.workspace;
     let mut findings: Vec<CheckResult> = [
-        (ctx.paths.root.join("usage.jsonl"), "what a run costs"),
-        (ctx.paths.cron().join(PROBE_JOB), "the records of runs"),
-        (workspace.join("sessions/x"), "conversations"),
+        (ctx.paths.root.join("usage.jsonl"), "the usage ledger"),
+        (ctx.paths.cron().join(PROBE_JOB), "job records"),
+        (workspace.join("sessions/x"), "sessions"),
         (workspace.join("cron/jobs.json"), "the job file"),
     ]
     .iter()
     .filter_map(|(path, what)| {
         let error = may_make(path.parent().unwrap_or(path)).err()?;
-        let words = format!("{what} cannot be written: {error:#}");
-        Some(CheckResult::failed(words).exit(Exit::Io))
+        let message = format!("cannot write {what}: {error:#}");
+        Some(CheckResult::failed(message).exit(Exit::Io))
     })
     .collect();
-    let shown = ctx.paths.display(workspace);
+    let display = ctx.paths.display(workspace);
     if findings.is_empty() {
         findings.push(match workspace.is_dir() {
-            true => CheckResult::ok(format!("workspace `{shown}`")),
+            true => CheckResult::ok(format!("workspace `{display}`")),
             false => CheckResult::warn(format!(
-                "the workspace `{shown}` is not there: the first run makes it, and it is empty then"
+                "the workspace `{display}` does not exist: the first run creates it empty"
             ))
             .hint("`nanobot onboard`"),
         });
@@ -107,18 +106,16 @@ pub(crate) fn others(look: &CheckContext) -> Vec<CheckResult> {
     // Closing a directory also protects its contents, so only the topmost open one is reported.
     let mut open: Vec<&PathBuf> = Vec::new();
     for place in &places {
-        let is_told = open.iter().any(|above| place.starts_with(above));
-        if !is_told && store::is_seen_by_others(place) {
+        let is_covered = open.iter().any(|above| place.starts_with(above));
+        if !is_covered && store::is_seen_by_others(place) {
             open.push(place);
         }
     }
     open.iter()
         .map(|place| {
-            let shown = ctx.paths.display(place);
-            CheckResult::warn(format!(
-                "other users of this machine can look into `{shown}`"
-            ))
-            .hint(format!("chmod 700 {shown}"))
+            let display = ctx.paths.display(place);
+            CheckResult::warn(format!("other users of this machine can read `{display}`"))
+                .hint(format!("chmod 700 {display}"))
         })
         .collect()
 }
@@ -151,17 +148,17 @@ fn looked_at(look: &CheckContext) -> Result<Vec<CheckResult>> {
         }
     }
     if !odd.is_empty() {
-        let words = format!("something can be mended in {}", some(&odd));
-        findings.push(CheckResult::warn(words).hint("`nanobot session repair --all`"));
+        let message = format!("repairable problems in {}", some(&odd));
+        findings.push(CheckResult::warn(message).hint("`nanobot session repair --all`"));
     }
     if findings.is_empty() {
-        let words = match (all.len(), seen) {
+        let message = match (all.len(), seen) {
             (0, _) => "none yet".to_owned(),
-            (all, seen) if seen < all => format!("{seen} of {all} looked at, all sound"),
-            (1, _) => "1, sound".to_owned(),
-            (all, _) => format!("{all}, all sound"),
+            (all, seen) if seen < all => format!("{seen} of {all} checked, no problems"),
+            (1, _) => "1, no problems".to_owned(),
+            (all, _) => format!("{all}, no problems"),
         };
-        findings.push(CheckResult::ok(words));
+        findings.push(CheckResult::ok(message));
     }
     Ok(findings)
 }
@@ -185,19 +182,17 @@ pub(crate) fn memory(look: &CheckContext) -> Vec<CheckResult> {
     let text = text.unwrap_or_default();
     let mut findings = Vec::new();
     if memory.is_unfinished() {
-        let words =
-            "a run was killed while it changed it, which the next consolidation brings to its end";
-        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
+        let message = "an update was interrupted; the next consolidation finishes it";
+        findings.push(CheckResult::warn(message).hint("`nanobot memory consolidate`"));
     }
-    if let Some(words) = trouble {
-        let words = format!("the last consolidation failed: {words}");
-        findings.push(CheckResult::warn(words).hint("`nanobot memory consolidate`"));
+    if let Some(message) = trouble {
+        let message = format!("the last consolidation failed: {message}");
+        findings.push(CheckResult::warn(message).hint("`nanobot memory consolidate`"));
     }
     let budget = look.settings.memory.budget;
     if is_over(&String::from_utf8_lossy(&text), budget) {
-        let words =
-            format!("it is over its budget of {budget} tokens, all of which each turn sends");
-        findings.push(CheckResult::warn(words).hint("`nanobot memory edit`"));
+        let message = format!("exceeds its budget of {budget} tokens; each turn sends all of it");
+        findings.push(CheckResult::warn(message).hint("`nanobot memory edit`"));
     }
     if findings.is_empty() {
         findings.push(CheckResult::ok(store::size_in_words(text.len() as u64)));
@@ -217,11 +212,11 @@ pub(crate) fn trust(look: &CheckContext) -> Vec<CheckResult> {
             let names: Vec<String> = names
                 .map(|path| format!("`{}`", look.ctx.paths.display(path)))
                 .collect();
-            let words = format!(
-                "not read, since nobody trusts their directory: {}",
+            let message = format!(
+                "not read, because their directory is not trusted: {}",
                 some(&names)
             );
-            vec![CheckResult::warn(words).hint("`nanobot trust .`, if they are yours")]
+            vec![CheckResult::warn(message).hint("`nanobot trust .`, if you trust them")]
         }
     }
 }
@@ -233,19 +228,19 @@ pub(crate) fn servers(look: &CheckContext) -> Vec<CheckResult> {
         Ok(asked) => asked,
         Err(error) => return of_error(&error),
     };
-    let finding = |(server, looked): (Server, Result<Seen>)| {
+    let finding = |(server, looked): (Server, Result<Look>)| {
         let name = &server.name;
         match looked {
-            Ok(seen) if seen.changed.is_empty() => {
-                CheckResult::ok(format!("{name}: {} tools", seen.offer.tools.len()))
+            Ok(view) if view.changed.is_empty() => {
+                CheckResult::ok(format!("{name}: {} tools", view.offer.tools.len()))
             }
-            Ok(seen) => {
-                let names: Vec<String> = seen
+            Ok(view) => {
+                let names: Vec<String> = view
                     .changed
                     .iter()
                     .map(|it| words::line(&it.tool, 80))
                     .collect();
-                CheckResult::warn(format!("{name}: not what they were: {}", some(&names)))
+                CheckResult::warn(format!("{name}: changed tools: {}", some(&names)))
                     .hint(format!("`nanobot mcp accept {name}`"))
             }
             // A run continues without an optional server.
@@ -266,13 +261,13 @@ pub(crate) fn skills(look: &CheckContext) -> Vec<CheckResult> {
         found.notices().into_iter().map(CheckResult::warn).collect();
     let summary = SkillsSummary::new(&found, look.settings);
     if !summary.lacking.is_empty() {
-        let words = format!("something is missing for {}", some(&summary.lacking));
-        findings.push(CheckResult::warn(words).hint("`nanobot skill check`"));
+        let message = format!("missing requirements: {}", some(&summary.lacking));
+        findings.push(CheckResult::warn(message).hint("`nanobot skill check`"));
     }
     if summary.is_cut {
-        let words = "their list is cut to keep its budget, which each turn sends";
-        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer of them";
-        findings.push(CheckResult::warn(words).hint(hint));
+        let message = "their list is truncated to its budget";
+        let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer skills";
+        findings.push(CheckResult::warn(message).hint(hint));
     }
     if findings.is_empty() {
         findings.push(CheckResult::ok(summary.describe()));
@@ -297,29 +292,29 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn(
-            "commands are not contained, as the config says",
+            "the config disables the sandbox for commands",
         ));
     }
-    if let Err(lack) = fences::available() {
-        let words = format!("there is none, so that commands are refused: {lack}");
+    if let Err(lack) = os_sandbox::available() {
+        let message = format!("unavailable, so commands are denied: {lack}");
         let is_needed = policy.sandbox == Sandbox::Strict;
         let level = if is_needed {
             Level::Failed
         } else {
             Level::Warn
         };
-        return Ok(CheckResult::new(level, words)
-            .hint("`--sandbox off` runs them all the same, without one")
+        return Ok(CheckResult::new(level, message)
+            .hint("`--sandbox off` to run commands without a sandbox")
             .exit(Exit::NoSandbox));
     }
     let exec = toolset::exec(ctx, look.settings, policy, &setup.shared.files);
-    let mut fence = exec.fence().context("set the sandbox up")?;
+    let mut fence = exec.fence().context("set up the sandbox")?;
     // Test as for a command that may write: such a command prefers its own mount namespace.
     fence.hides = true;
     let mounts = match process::lets_mount(&fence) {
-        true => ", in mounts of its own",
+        true => ", in its own mount namespace",
         false => {
-            "; this system lets it have no mounts of its own, which is slower and no less safe"
+            "; this system allows no mount namespace of its own, which is slower but equally safe"
         }
     };
     let finished = process::run(
@@ -341,14 +336,10 @@ fn tried(ctx: &Context, look: &CheckContext) -> Result<CheckResult> {
     }
     match finished.status {
         Some(status) if status.success() => Ok(CheckResult::ok(format!(
-            "a command ran behind Landlock and seccomp{mounts}"
+            "a command ran under Landlock and seccomp{mounts}"
         ))),
-        Some(status) => Err(anyhow!(
-            "a command that does nothing fails in the sandbox: {status}"
-        )),
-        None => Err(anyhow!(
-            "a command that does nothing does not end in the sandbox"
-        )),
+        Some(status) => Err(anyhow!("an empty command fails in the sandbox: {status}")),
+        None => Err(anyhow!("an empty command timed out in the sandbox")),
     }
 }
 
@@ -369,13 +360,13 @@ fn asked(look: &CheckContext) -> Result<CheckResult> {
     };
     let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
     if look.offline {
-        return Ok(CheckResult::ok(format!("{who}; not asked (--offline)")));
+        return Ok(CheckResult::ok(format!("{who}; not contacted (--offline)")));
     }
-    let heard = connection_test::ask(ctx, &settings, way)?;
+    let reply = connection_test::ask(ctx, &settings, way)?;
     Ok(CheckResult::ok(format!(
-        "{who}: it answered in {}, {}",
-        heard.seconds(),
-        heard.cost()
+        "{who}: answered in {}, {}",
+        reply.seconds(),
+        reply.cost()
     )))
 }
 
@@ -385,13 +376,12 @@ pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
     let shell = Shell::of(env).map(|shell| (shell.name(), shell.place(env, paths)));
     let found = shell.map(|(name, path)| match path.exists() {
         true if name == "bash" && !Path::new(LOADER).exists() => {
-            CheckResult::warn("bash has them, and nothing that loads them")
-                .hint("install the package `bash-completion`")
+            CheckResult::warn("installed for bash, but bash-completion is not")
+                .hint("the package `bash-completion`")
         }
-        true => CheckResult::ok(format!("{name} has them")),
-        false => {
-            CheckResult::ok(format!("none for {name}")).hint("`nanobot onboard --completions`")
-        }
+        true => CheckResult::ok(format!("installed for {name}")),
+        false => CheckResult::ok(format!("not installed for {name}"))
+            .hint("`nanobot onboard --completions`"),
     });
     found.into_iter().collect()
 }
@@ -399,12 +389,12 @@ pub(crate) fn completions(look: &CheckContext) -> Vec<CheckResult> {
 /// Checks if the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
 pub(crate) fn gateway(look: &CheckContext) -> Vec<CheckResult> {
     let found = process::running(&["nanobot", "gateway"], &look.ctx.paths.home);
-    let told = found.map(|number| {
-        let words = format!(
-            "the Python program's gateway runs here (process {number}): it starts its jobs too, and overwrites what is said \
-             in conversations that it has open"
+    let results = found.map(|number| {
+        let message = format!(
+            "the Python program's gateway is running (process {number}): it starts its jobs too, and overwrites the sessions \
+             that it has open"
         );
-        CheckResult::warn(words).hint("stop it, or let each have jobs and conversations of its own")
+        CheckResult::warn(message).hint("stop it, or use separate jobs and sessions")
     });
-    told.into_iter().collect()
+    results.into_iter().collect()
 }

@@ -68,7 +68,7 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     names.dedup();
     (!names.is_empty()).then(|| {
         format!(
-            "cron will not have {}: what is to hold for jobs too belongs into the config (`nanobot config set`)",
+            "jobs will not have {} under cron: put settings for jobs in the config file (`nanobot config set`)",
             names.join(", ")
         )
     })
@@ -86,7 +86,7 @@ pub(crate) struct EndpointMismatch {
 impl EndpointMismatch {
     fn describe(self) -> String {
         match self.fix {
-            Some(command) => format!("{}: {command} puts it where cron finds it", self.message),
+            Some(command) => format!("{}: {command} stores it in the config file", self.message),
             None => self.message,
         }
     }
@@ -102,18 +102,18 @@ pub(crate) fn endpoint_mismatch(
         model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
     };
     let here = asked(ctx, &given.settings);
-    let there = Context {
+    let under_cron = Context {
         env: simulated_env(&ctx.env),
         ..ctx.clone()
     };
     let settings = || {
         let terms = job.terms.clone().unwrap_or_default();
-        Ok(resolve(&there, &terms)?.settings)
+        Ok(resolve(&under_cron, &terms)?.settings)
     };
-    let there = settings().and_then(|settings| asked(&there, &settings));
-    let fails = there.is_err();
+    let under_cron = settings().and_then(|settings| asked(&under_cron, &settings));
+    let fails = under_cron.is_err();
     let mut fix = None;
-    let message = match (here, there) {
+    let message = match (here, under_cron) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
             let from = choice.key_place.strip_prefix('$');
@@ -123,22 +123,22 @@ pub(crate) fn endpoint_mismatch(
                     fix = Some(format!(
                         "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
                     ));
-                    format!("the key is only in ${variable}, which cron does not have")
+                    format!("the API key is only in ${variable}, which cron does not set")
                 }
-                None => format!("a run that cron starts will fail: {error:#}"),
+                None => format!("runs started by cron will fail: {error:#}"),
             })
         }
-        (Ok(here), Ok(there)) => {
+        (Ok(here), Ok(under_cron)) => {
             let who = |way: &Endpoint| (way.choice.provider.clone(), way.choice.model.clone());
-            let (choice, other) = (&there.choice, &here.choice);
-            (who(&here) != who(&there)).then(|| {
+            let (choice, other) = (&under_cron.choice, &here.choice);
+            (who(&here) != who(&under_cron)).then(|| {
                 format!(
-                    "cron will ask `{}` of {}, and not `{}` of {} as here",
+                    "under cron the job uses `{}` of {}, not `{}` of {} as in this shell",
                     choice.model, choice.provider, other.model, other.provider,
                 )
             })
         }
-        (Err(_), Err(error)) => Some(format!("a run will fail as things are: {error:#}")),
+        (Err(_), Err(error)) => Some(format!("runs will fail: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
     message.map(|message| EndpointMismatch {

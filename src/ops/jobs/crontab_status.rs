@@ -83,7 +83,7 @@ impl CrontabStatus {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
-        let there: Vec<&str> = self
+        let present: Vec<&str> = self
             .lines(job)
             .iter()
             .map(|line| crontab_sync::fields_of(line))
@@ -95,11 +95,11 @@ impl CrontabStatus {
             }
             _ => Vec::new(),
         };
-        match (there.is_empty(), wanted.is_empty()) {
+        match (present.is_empty(), wanted.is_empty()) {
             (true, true) => LineState::None,
             (true, false) if job.terms.is_none() => LineState::Foreign,
             (true, false) => LineState::Missing,
-            _ if there == wanted => LineState::There,
+            _ if present == wanted => LineState::There,
             _ => LineState::Stale,
         }
     }
@@ -109,26 +109,25 @@ impl CrontabStatus {
         let lines = match &self.lines {
             Ok(lines) => lines,
             Err(_) if jobs.is_empty() => return Vec::new(),
-            Err(error) => return vec![format!("nobody knows what the crontab has: {error:#}")],
+            Err(error) => return vec![format!("cannot read the crontab: {error:#}")],
         };
         if !self.orphans.is_empty() {
             return vec![crontab_sync::missing_file_message(&self.orphans)];
         }
-        let mut words = Vec::new();
+        let mut problems = Vec::new();
         let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
         let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
         let is_nobodys = |id: &String| !ids.contains(id.as_str());
         if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
-            words.push(
-                "the crontab is not as the jobs are; `nanobot cron sync` mends that".to_owned(),
-            );
+            problems
+                .push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
         }
         if has_any(&[LineState::Foreign]) {
-            words.push(
-                "some jobs are another program's; `nanobot cron sync` lets cron run them too"
+            problems.push(
+                "some jobs belong to another program; `nanobot cron sync` adds them to the crontab"
                     .into(),
             );
         }
-        words
+        problems
     }
 }

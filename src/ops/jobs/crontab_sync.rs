@@ -82,8 +82,7 @@ impl CrontabChange {
             1 => "1 other job".to_owned(),
             jobs => format!("{jobs} other jobs"),
         };
-        let words =
-            format!("{jobs} will run with this shell's PATH too, as the crontab has it now");
+        let words = format!("this shell's PATH now applies to {jobs} too");
         others.is_path_only().then_some(words)
     }
 }
@@ -112,14 +111,14 @@ pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
 /// The message about jobs whose job file is gone.
 pub(crate) fn missing_file_message(orphans: &[String]) -> String {
     let jobs = match orphans {
-        [id] => format!("1 job of it is known by its folder and its line: {id}"),
+        [id] => format!("1 of its jobs still has data and a crontab line: {id}"),
         ids => format!(
-            "{} jobs of it are known by their folders and lines: {}",
+            "{} of its jobs still have data and crontab lines: {}",
             ids.len(),
             some(ids)
         ),
     };
-    format!("the job file is gone; {jobs}")
+    format!("the job file is missing; {jobs}")
 }
 
 /// Refuses to change the lines of jobs whose job file is missing: the file may come back.
@@ -134,7 +133,7 @@ pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
             Exit::Config,
             missing_file_message(&orphans),
             format!(
-                "put `{}` back; or `nanobot cron remove ID …`, which lets them go",
+                "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
                 store.file().display()
             ),
         )),
@@ -200,14 +199,14 @@ pub(crate) fn write_crontab(
     let mut block = Ok(Block::default());
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     let changed = crontab.change(&mut |table| {
-        let there = table::block(table, &name).unwrap_or_default();
+        let current_lines = table::block(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => insist_on_file(store, &there)
-                .and_then(|()| self::block(ctx, settings, store, jobs, which, &there)),
+            Ok(jobs) => insist_on_file(store, &current_lines)
+                .and_then(|()| self::block(ctx, settings, store, jobs, which, &current_lines)),
             // The error is returned below.
             Err(_) => Ok(Block::default()),
         };
-        first.get_or_insert(there);
+        first.get_or_insert(current_lines);
         match (&block, &jobs) {
             (Ok(block), Some(Ok(_))) => table::with_block(table, &name, &block.lines),
             _ => table.to_vec(),
@@ -245,7 +244,7 @@ fn name(settings: &Settings) -> Result<String> {
     let path = cron_environment::real(&settings.workspace);
     let name = path.to_str();
     Ok(name
-        .context("the workspace's path is no text, which a crontab cannot name")?
+        .context("the workspace's path is not valid UTF-8, which a crontab requires")?
         .to_owned())
 }
 
@@ -308,7 +307,10 @@ fn block(
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
-                    let note = format!("the PATH of cron's runs lacks {}", some(&left_out));
+                    let note = format!(
+                        "the PATH in the crontab omits, for lack of space: {}",
+                        some(&left_out)
+                    );
                     if !block.notes.contains(&note) {
                         block.notes.push(note);
                     }
@@ -395,7 +397,7 @@ pub(crate) fn lines_of(
     job: &Job,
 ) -> Result<(Vec<String>, Vec<String>), String> {
     if !store::is_plain(&job.id) {
-        return Err("its id is no word of letters, digits, `_` and `-`".into());
+        return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
     // The other program never runs missed slots, and taking over its jobs does not change that.
@@ -461,7 +463,7 @@ pub(crate) fn as_cron(
     let (command, _) = command_of(ctx, &line_context, job).map_err(|words| {
         fail(
             Exit::Config,
-            format!("`{}` can have no line: {words}", job.name),
+            format!("job `{}` cannot have a crontab line: {words}", job.name),
         )
     })?;
     // Undo the escapes that cron removes before it starts the shell.
@@ -480,13 +482,17 @@ pub(crate) fn as_cron(
     Ok((command.to_owned(), env.to_vec()))
 }
 
-/// Reports the crontab change after a job was edited. If the change failed, `kept` says what is saved nevertheless.
-pub(crate) fn report_change(ctx: &Context, change: Result<CrontabChange>, kept: &str) -> Exit {
+/// Reports the crontab change after a job was edited. If the change failed, `saved_message` says what is saved nevertheless.
+pub(crate) fn report_change(
+    ctx: &Context,
+    change: Result<CrontabChange>,
+    saved_message: &str,
+) -> Exit {
     let change = match change {
         Ok(change) => change,
         Err(error) => {
             let exit = report_error(&error, ctx.terminal);
-            ctx.terminal.complain(&format!("  {kept}"));
+            ctx.terminal.complain(&format!("  {saved_message}"));
             return match exit {
                 // An I/O error of the crontab must not look like one of the job.
                 Exit::Io => Exit::Failed,
@@ -516,6 +522,6 @@ fn warn(ctx: &Context, change: &CrontabChange) {
         ctx.notice(text);
     }
     if is_cron_running(ctx) == Some(false) && change.has_lines {
-        ctx.notice("no cron runs on this machine: until one does, nothing starts the jobs");
+        ctx.notice("no cron daemon is running: nothing starts the jobs until one does");
     }
 }

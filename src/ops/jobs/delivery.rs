@@ -64,7 +64,9 @@ pub(crate) fn deliver(
                 to: None,
                 error: Some(match print() {
                     None => error,
-                    Some(other) => error.context(format!("nor printed: {other:#}")),
+                    Some(other) => {
+                        error.context(format!("it could not be printed either: {other:#}"))
+                    }
                 }),
             }
         }
@@ -75,8 +77,8 @@ pub(crate) fn deliver(
 pub(crate) fn describe_destination(terms: &Terms) -> String {
     match (&terms.sink, terms.quiet) {
         (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
-        (Some(Sink::Command(_)), _) => "is passed on by a command of the user's".into(),
-        (None, true) => "is kept, and not shown by itself".into(),
+        (Some(Sink::Command(_)), _) => "is passed to a command of the user".into(),
+        (None, true) => "is stored, but not shown".into(),
         (None, false) => "is printed, and cron may mail it to the user".into(),
     }
 }
@@ -115,7 +117,7 @@ pub(crate) fn tell_failure(
         ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
     ]);
     if let Err(error) = finish(&spec) {
-        let error = error.context(format!("`--on-failure` of the job `{}`", job.name));
+        let error = error.context(format!("`--on-failure` of job `{}`", job.name));
         crate::ops::context::report_error(&error, ctx.terminal);
     }
 }
@@ -201,16 +203,16 @@ fn finish(spec: &Spec) -> Result<()> {
     }
     let how = match (finished.status, finished.signal()) {
         (Some(status), _) if status.success() => return Ok(()),
-        (_, Some(number)) => format!("was ended by signal {number}"),
-        (Some(status), None) => format!("failed with status {}", status.code().unwrap_or(-1)),
-        (None, None) => "took too long".to_owned(),
+        (_, Some(number)) => format!("was killed by signal {number}"),
+        (Some(status), None) => format!("failed with exit status {}", status.code().unwrap_or(-1)),
+        (None, None) => "timed out".to_owned(),
     };
-    let said = String::from_utf8_lossy(&finished.head).trim().to_owned();
-    let said = secret::hide(&said);
-    let colon = if said.is_empty() { "" } else { ": " };
+    let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let output = secret::hide(&output);
+    let colon = if output.is_empty() { "" } else { ": " };
     Err(fail(
         Exit::Failed,
-        format!("`{command}` {how}{colon}{said}"),
+        format!("`{command}` {how}{colon}{output}"),
     ))
 }
 

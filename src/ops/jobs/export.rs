@@ -35,7 +35,7 @@ pub(crate) struct ExportedJobs {
     pub(crate) has_failed: bool,
 }
 
-/// Makes the files for the jobs that `words` name, or for all enabled jobs if `words` is empty. `image` is the
+/// Makes the files for the jobs that `names` name, or for all enabled jobs if `names` is empty. `image` is the
 /// container image for Kubernetes.
 pub(crate) fn export(
     ctx: &Context,
@@ -66,12 +66,14 @@ pub(crate) fn export(
         system_name: system_name.as_deref(),
         now: ctx.clock.timestamp(),
     };
-    let (mut made, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut output_files, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
         let exported = planned(ctx, &line_context, job, |planned| {
             match format {
-                ExportFormat::Systemd => made.extend(systemd::files(&site, planned)?),
-                ExportFormat::Kubernetes => made.push(kubernetes::file(&site, planned, image)?),
+                ExportFormat::Systemd => output_files.extend(systemd::files(&site, planned)?),
+                ExportFormat::Kubernetes => {
+                    output_files.push(kubernetes::file(&site, planned, image)?)
+                }
                 ExportFormat::Crontab => {
                     let (more, missing) = crontab_sync::lines_of(ctx, &line_context, job)?;
                     lines.extend(more);
@@ -82,14 +84,16 @@ pub(crate) fn export(
         });
         if let Err(why) = exported {
             let name = quoted(&job.name);
-            fail(&format!("the job {name} cannot be exported: {why}"));
+            fail(&format!("job {name} cannot be exported: {why}"));
         }
     }
     match format {
-        ExportFormat::Kubernetes if !made.is_empty() => made.insert(0, kubernetes::shared(&site)),
+        ExportFormat::Kubernetes if !output_files.is_empty() => {
+            output_files.insert(0, kubernetes::shared(&site))
+        }
         ExportFormat::Crontab if !lines.is_empty() => {
             match crontab::file(&line_context.workspace, &lines) {
-                Ok(file) => made.push(file),
+                Ok(file) => output_files.push(file),
                 Err(why) => fail(&why),
             }
         }
@@ -97,17 +101,17 @@ pub(crate) fn export(
     }
     if !left_out.is_empty() {
         ctx.notice(&format!(
-            "the PATH of cron's runs lacks {}",
+            "the PATH in the crontab omits, for lack of space: {}",
             left_out.join(", ")
         ));
     }
     Ok(ExportedJobs {
-        files: made,
+        files: output_files,
         has_failed,
     })
 }
 
-/// The jobs that `words` name, or all enabled jobs if `words` is empty.
+/// The jobs that `names` name, or all enabled jobs if `names` is empty.
 fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
     let store = job_store::open(ctx, settings);
     let mut jobs: Vec<Job> = Vec::new();
@@ -118,7 +122,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
         let job = job_store::find(&store, word)?;
         if !job.enabled {
             ctx.notice(&format!(
-                "{} is disabled: its runs do nothing until `nanobot cron enable {}`",
+                "job {} is disabled: it does not run until `nanobot cron enable {}`",
                 quoted(&job.name),
                 quoted(&job.id)
             ));
@@ -130,7 +134,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
     if jobs.is_empty() {
         return Err(fail_hint(
             Exit::NoInput,
-            "there is no job that is enabled",
+            "no enabled jobs",
             "nanobot cron add",
         ));
     }
@@ -154,10 +158,10 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
     (keys, blocks.any(|block| block.api_key_command.is_some()))
 }
 
-/// Calls `work` with the schedule and command of a job.
+/// Calls `action` with the schedule and command of a job.
 ///
 /// # Errors
-/// A message that says why the job has no schedule, or why `work` failed.
+/// A message that says why the job has no schedule, or why `action` failed.
 fn planned(
     ctx: &Context,
     line_context: &CronLineContext,
@@ -165,7 +169,7 @@ fn planned(
     work: impl FnOnce(&Planned) -> Result<(), String>,
 ) -> Result<(), String> {
     if !is_plain(&job.id) {
-        return Err("its id is no word of letters, digits, `_` and `-`".into());
+        return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
     let config = crontab_sync::config_of(ctx, job);
@@ -185,7 +189,7 @@ pub(crate) fn write(
     exported: &mut ExportedJobs,
 ) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(directory)
-        .with_context(|| format!("make the directory `{}`", directory.display()))?;
+        .with_context(|| format!("create the directory `{}`", directory.display()))?;
     let mut written = Vec::new();
     for File { name, text } in &exported.files {
         let path = directory.join(name);
@@ -193,20 +197,20 @@ pub(crate) fn write(
         if is_foreign {
             exported.has_failed = true;
             ctx.terminal.fail(&format!(
-                "`{}` is left as it is: it was not made by `nanobot cron export`",
+                "not overwriting `{}`: it was not created by `nanobot cron export`",
                 path.display()
             ));
             continue;
         }
         files::replace(&path, text.as_bytes())?;
         std::fs::set_permissions(&path, Permissions::from_mode(MODE))
-            .with_context(|| format!("let others read `{}`", path.display()))?;
+            .with_context(|| format!("set the permissions of `{}`", path.display()))?;
         written.push(path);
     }
     Ok(written)
 }
 
-/// The names of files in `directory` that an earlier export left and that are not in `made`.
+/// The names of files in `directory` that an earlier export left and that are not in `exported`.
 pub(crate) fn left_over(
     format: ExportFormat,
     directory: &Path,

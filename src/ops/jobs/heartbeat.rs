@@ -32,10 +32,10 @@ const RUNS: usize = 5;
 const LONGEST_TASK: usize = 1000;
 const TOOL: &str = "heartbeat";
 
-const SYSTEM: &str = "You look through a list of standing tasks at regular intervals, and decide whether any of them is to be \
-done now. Go by the time that you are given, by when and how the list says that each is to be done, and by what the last runs \
-were to do. Call the tool `heartbeat` once. Choose `skip` when nothing is to be done now; that is the usual case. Choose `run` when \
-something is, and say in `tasks` what is to be done, so that somebody who does not see the list can do it.";
+const SYSTEM: &str = "You check a list of recurring tasks at regular intervals and decide whether any of them is due now. Consider the current \
+time, the schedule and instructions of each task, and the tasks of the last runs. Call the tool `heartbeat` once. Choose `skip` if \
+nothing is due; that is the usual case. Otherwise choose `run` and describe in `tasks` what to do, completely, for an agent that \
+cannot see the list.";
 
 /// The result of a check.
 pub(crate) struct HeartbeatCheck {
@@ -102,11 +102,11 @@ fn used_up(most: f64, cost: f64) -> anyhow::Error {
     fail_hint(
         Exit::Budget,
         format!(
-            "the look at HEARTBEAT.md took all of what it may cost (${} of ${}), and nothing was done",
+            "the check of HEARTBEAT.md used up the budget (${} of ${}), so no task was run",
             dollars(cost),
             dollars(most)
         ),
-        "`nanobot heartbeat enable --max-cost …`, with more",
+        "`nanobot heartbeat enable --max-cost …` with a higher limit",
     )
 }
 
@@ -222,15 +222,19 @@ fn decide(
     let reply = chosen
         .provider
         .reply(&request, &mut |delta| report.tell(delta.event("")))
-        .map_err(|error| without_turn(error.into_failure(), "the look at HEARTBEAT.md"))?;
+        .map_err(|error| without_turn(error.into_failure(), "check HEARTBEAT.md"))?;
     // A missing call means no: a model that only writes text has found nothing to do.
     let call = reply.calls.iter().find(|call| call.name == TOOL);
-    let said = call.map(|call| call.arguments_object()).unwrap_or_default();
-    let tasks = said["tasks"].as_str().unwrap_or_default().trim().to_owned();
-    let is_run = said["action"].as_str().map(str::trim) == Some("run");
+    let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
+    let tasks = call_arguments["tasks"]
+        .as_str()
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
+    let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
     Ok(Decision {
         tasks: is_run.then(|| match tasks.is_empty() {
-            true => format!("Do what is to be done now of this list:\n\n{list}"),
+            true => format!("Do the tasks of this list that are due now:\n\n{list}"),
             false => tasks,
         }),
         model: chosen.model.clone(),
@@ -262,9 +266,9 @@ fn last_runs(session: &Session) -> String {
         });
     let runs: Vec<String> = runs.take(RUNS).collect();
     match runs.is_empty() {
-        true => "There was no run before.".to_owned(),
+        true => "There are no earlier runs.".to_owned(),
         false => format!(
-            "The last runs that did something, newest first:\n\n{}",
+            "The last runs that had tasks, newest first:\n\n{}",
             runs.join("\n\n")
         ),
     }
@@ -273,12 +277,12 @@ fn last_runs(session: &Session) -> String {
 fn spec() -> ToolSpec {
     ToolSpec {
         name: TOOL.into(),
-        description: "Say whether anything on the list is to be done now.".into(),
+        description: "Report whether any task on the list is due now.".into(),
         parameters: json!({
             "type": "object",
             "properties": {
-                "action": { "type": "string", "enum": ["skip", "run"], "description": "skip when nothing is to be done now" },
-                "tasks": { "type": "string", "description": "With `run`: what is to be done now, in full" },
+                "action": { "type": "string", "enum": ["skip", "run"], "description": "skip if nothing is due now" },
+                "tasks": { "type": "string", "description": "With `run`: what to do now, in full" },
             },
             "required": ["action"],
         }),

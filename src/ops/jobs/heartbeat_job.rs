@@ -45,7 +45,7 @@ pub(crate) fn enable(
     if !path.exists() {
         let path = ctx.paths.display(&path);
         notices.push(format!(
-            "what there is to do is to stand in `{path}`, which is not there yet"
+            "the tasks belong in `{path}`, which does not exist yet"
         ));
     }
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))

@@ -118,7 +118,7 @@ pub(crate) fn add(
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
-/// Changes the job that `word` names. Options that are not given stay unchanged.
+/// Changes the job that `name_or_id` names. Options that are not given stay unchanged.
 pub(crate) fn edit(
     ctx: &Context,
     word: &str,
@@ -147,8 +147,8 @@ pub(crate) fn edit(
     {
         return Err(fail_hint(
             Exit::Usage,
-            "the heartbeat has no name, no message and no times but `--every`",
-            "`nanobot cron add` for a job of its own",
+            "the heartbeat has no name or message, and its only schedule flag is `--every`",
+            "`nanobot cron add` for a separate job",
         ));
     }
     let mut catch_up = schedule.catch_up;
@@ -157,11 +157,7 @@ pub(crate) fn edit(
     }
     if let Some(text) = name.map(time_format::one_line) {
         if text.is_empty() {
-            return Err(fail_hint(
-                Exit::Usage,
-                "a job cannot be without a name",
-                "`--name` with what it is called",
-            ));
+            return Err(fail_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
         }
         job.name = text;
     }
@@ -174,8 +170,10 @@ pub(crate) fn edit(
         notices.extend(unknown_price(ctx, &job, &resolved));
     }
     if comparable(&job)? == before {
-        notices
-            .push("nothing else is different: what the job may do is fixed anew, as of now".into());
+        notices.push(
+            "nothing else changed: the job's permissions are fixed again from the current config"
+                .into(),
+        );
     }
     timing::note_next(ctx, &mut job, now);
     if !store.update(&job.id, now, |stored| {
@@ -246,7 +244,7 @@ fn store_changes(stored: &mut Job, edited: &Job) {
 
 /// The fields of a job that flags can set, as text, to detect changes.
 fn comparable(job: &Job) -> Result<String> {
-    let mut terms = serde_json::to_value(&job.terms).context("write the job down")?;
+    let mut terms = serde_json::to_value(&job.terms).context("serialize the job")?;
     if let Some(terms) = terms.as_object_mut() {
         terms.remove("policy");
     }
@@ -279,7 +277,7 @@ fn with_home(ctx: &Context, grants: &Grants) -> Grants {
 fn without_schedule() -> anyhow::Error {
     fail_hint(
         Exit::Usage,
-        "nothing says when the job runs",
+        "the job has no schedule",
         "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
     )
 }
@@ -301,7 +299,7 @@ fn read_message(message: &str) -> Result<String> {
         true => Err(fail_hint(
             Exit::Usage,
             "the message is empty",
-            "`-m 'what the agent is to do'`",
+            "`-m 'instructions for the agent'`",
         )),
         false => Ok(text),
     }

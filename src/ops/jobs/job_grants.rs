@@ -15,7 +15,7 @@ pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
         grants => serde_json::from_value(grants.clone()).map_err(|error| {
             fail(
                 Exit::Config,
-                format!("what the job may do cannot be read: {error}"),
+                format!("cannot parse the job's permissions: {error}"),
             )
         }),
     }
@@ -23,7 +23,7 @@ pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
 
 /// True if any of these flags was given.
 pub(crate) fn has_any(grants: &Grants) -> Result<bool> {
-    let written = |grants: &Grants| serde_json::to_value(grants).context("write the flags down");
+    let written = |grants: &Grants| serde_json::to_value(grants).context("serialize the flags");
     Ok(written(grants)? != written(&Grants::default())?)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     serde_json::to_value(&grants).map_err(|_| {
         fail(
             Exit::Usage,
-            "a path that is no text cannot be kept with a job",
+            "a path that is not valid UTF-8 cannot be stored with a job",
         )
     })
 }

@@ -22,11 +22,11 @@ pub(crate) fn replaced_grants(
         return Ok(None);
     }
     let flags = match as_flags(&given.grants) {
-        flags if flags.is_empty() => "nothing further".to_owned(),
+        flags if flags.is_empty() => "no permission flags".to_owned(),
         flags => format!("`{flags}`"),
     };
     Ok(Some(format!(
-        "what it was granted before is replaced: it has {flags} now"
+        "its earlier permission flags are replaced: it now has {flags}"
     )))
 }
 
@@ -39,7 +39,9 @@ pub(crate) fn consequences(
 ) -> Vec<String> {
     let mut notices = Vec::new();
     if given.taken_over {
-        notices.push("a model made this job: it may do more now than the run that made it".into());
+        notices.push(
+            "a model created this job: it may now do more than the run that created it".into(),
+        );
     }
     let policy = &given.policy;
     let means_directory = grants.write.iter().any(|path| path == Path::new("."));
@@ -51,7 +53,7 @@ pub(crate) fn consequences(
     {
         let place = ctx.paths.display(&policy.reach.directory);
         notices.push(format!(
-            "`--write` is for `{place}`, where jobs work; `-C DIR` lets this one work elsewhere"
+            "`--write` applies to `{place}`, the working directory of jobs; `-C DIR` sets another"
         ));
     }
     if let Some(words) = unsupported_channel(job) {
@@ -81,7 +83,7 @@ fn in_home(ctx: &Context, job: &Job) -> Vec<String> {
         .filter(|(_, command)| command.is_some_and(|command| delivery::is_relative(command)));
     let home = ctx.paths.home.display();
     odd.map(|(flag, _)| {
-        format!("`{flag}` runs in `{home}`, where jobs change nothing, and its program is looked for there")
+        format!("`{flag}` runs in `{home}`, not in the job's directory, and its relative program path is resolved there")
     })
     .collect()
 }
@@ -92,11 +94,12 @@ pub(crate) fn unsupported_channel(job: &Job) -> Option<String> {
     (job.delivery.deliver && job.terms.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
         match is_local(channel) {
             true => format!(
-                "`{}` delivers nothing: somebody else wrote where to; `nanobot cron edit {} --channel {channel} --to …` does",
+                "`{}` delivers nothing: its destination was set by another program; set it with \
+                 `nanobot cron edit {} --channel {channel} --to …`",
                 job.name, job.id
             ),
             false => format!(
-                "this version does not deliver to `{channel}`: what `{}` answers is printed, and cron mails it",
+                "this version cannot deliver to `{channel}`: answers of `{}` are printed, and cron mails them",
                 job.name
             ),
         }
@@ -116,8 +119,8 @@ pub(crate) fn unknown_price(ctx: &Context, job: &Job, given: &ResolvedJob) -> Op
     let model = &way.choice.model;
     way.choice.prices.is_none().then(|| {
         format!(
-            "the price of `{model}` is not known, so `--max-cost` cannot be kept, and every run fails; a `price` for it in \
-             `models` of the config mends that"
+            "the price of `{model}` is unknown, so `--max-cost` cannot be enforced and every run fails; set its `price` in \
+             `models` of the config"
         )
     })
 }

@@ -80,8 +80,8 @@ pub(crate) fn apply_flags(
         if terms.kind == Kind::Heartbeat {
             return Err(fail_hint(
                 Exit::Usage,
-                "the heartbeat has a conversation of its own",
-                "leave `--session` out",
+                "the heartbeat has its own session",
+                "the command without `--session`",
             ));
         }
         job.session = non_empty(key);
@@ -138,8 +138,8 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
             if was_local && !is_typed && !no_deliver {
                 return Err(fail_hint(
                     Exit::Usage,
-                    "where to deliver stands in the job file alone, which others write too",
-                    "`--channel` and `--to`, both typed",
+                    "the destination comes from the job file, which other programs can write",
+                    "both `--channel` and `--to`",
                 ));
             }
         }
@@ -165,7 +165,7 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
     if terms.kind == Kind::Heartbeat && terms.sink.is_none() && job.delivery.channel.is_some() {
         return Err(fail_hint(
             Exit::Usage,
-            "the heartbeat delivers to a file or to a command",
+            "the heartbeat can only deliver to a file or a command",
             "`--channel file --to FILE`, or `--channel command --to CMD`",
         ));
     }
@@ -192,7 +192,7 @@ fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<Res
     Ok(resolved)
 }
 
-/// Stores the value of a flag, if it was given, in `place`.
+/// Stores the value of a flag, if it was given, in `field`.
 fn set(place: &mut Option<String>, flag: &Option<String>) {
     if let Some(flag) = flag {
         *place = non_empty(flag);
@@ -205,8 +205,8 @@ pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<(
     if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
         return Err(fail_hint(
             Exit::Usage,
-            format!("`--to {to}` does not say what that is"),
-            "`--channel file` or `--channel command` with it",
+            format!("`--to {to}` needs a channel"),
+            "`--channel file` or `--channel command`",
         ));
     }
     let Some(typed) = typed.filter(|typed| !CHANNELS.contains(typed)) else {
@@ -240,7 +240,7 @@ pub(crate) fn is_local(channel: &str) -> bool {
 fn no_destination() -> anyhow::Error {
     fail_hint(
         Exit::Usage,
-        "`--deliver` does not say where to",
+        "`--deliver` needs a destination",
         "`--channel file --to FILE`, or `--channel command --to CMD`",
     )
 }
@@ -256,7 +256,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
             Some(_) => Ok(None),
             None => Err(fail_hint(
                 Exit::Usage,
-                format!("`--deliver` does not say to whom on `{channel}`"),
+                format!("`--deliver` on `{channel}` needs a recipient"),
                 "`--to ID`",
             )),
         };
@@ -264,10 +264,10 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
     let Some(to) = &delivery.to else {
         return Err(fail_hint(
             Exit::Usage,
-            format!("`--channel {channel}` does not say where to"),
+            format!("`--channel {channel}` needs a destination"),
             match channel {
-                "file" => "`--to FILE`, which answers are appended to",
-                _ => "`--to CMD`, a command whose input is the answer",
+                "file" => "`--to FILE`, to which answers are appended",
+                _ => "`--to CMD`, a command that reads the answer on standard input",
             },
         ));
     };

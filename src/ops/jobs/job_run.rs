@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The last line of an answer that has nothing to report.
 pub(crate) const NOTHING: &str = "NOTHING_TO_REPORT";
 /// The reason why a job does not run after another program changed its message.
-pub(crate) const JOB_TAMPERED: &str = "another program changed what the job is told";
+pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
 /// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
 
@@ -160,21 +160,21 @@ impl JobRunner<'_> {
                 result.exit(),
                 Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget
             );
-        let given = match is_answer && !has_nothing_to_report(text) {
+        let delivered = match is_answer && !has_nothing_to_report(text) {
             true => delivery::deliver(self.ctx, self.settings, job, terms, text),
             false => DeliveryResult::default(),
         };
-        record.delivered = given.to;
+        record.delivered = delivered.to;
         let mut errors: Vec<anyhow::Error> = Vec::new();
         // A closed pipe is no failure.
         let is_failure = |error: &anyhow::Error| exit_of(error) != Exit::Answered;
-        errors.extend(given.error.filter(is_failure));
+        errors.extend(delivered.error.filter(is_failure));
         errors.extend(result.error.take());
         if !text.is_empty() {
             // The answer is delivered already: a full disk is reported, but does not stop the run.
             match self.folder.keep(start, text) {
                 Ok(path) => record.output = Some(path),
-                Err(error) => errors.push(error.context("the answer is not kept")),
+                Err(error) => errors.push(error.context("the answer was not stored")),
             }
         }
         errors
@@ -184,7 +184,7 @@ impl JobRunner<'_> {
     fn explain_silence(&self, trigger: Trigger, outcome: Outcome) {
         let reason = match outcome {
             Outcome::Nothing => "nothing to report",
-            Outcome::No => "`--when` said no",
+            Outcome::No => "the `--when` condition is not met",
             _ => return,
         };
         if trigger == Trigger::Hand && self.ctx.terminal.err {
@@ -273,9 +273,9 @@ impl JobRunner<'_> {
         let when = timing::describe_schedule(self.ctx, job);
         let destination = delivery::describe_destination(terms);
         format!(
-            "This run is the job `{}` (id {}), started by the clock: {when}. No person reads along, and nobody can answer. Your \
-             answer {destination}. Of its earlier runs you see the last one at most. When there is nothing worth telling, answer \
-             with {NOTHING} alone: then nobody is disturbed.",
+            "This run is the scheduled job `{}` (id {}): {when}. It is unattended, and you cannot ask questions. Your answer \
+             {destination}. You see at most the last of its earlier runs. If there is nothing worth reporting, answer with \
+             {NOTHING} only; no answer is then delivered.",
             sanitized_name(&job.name),
             job.id
         )
@@ -291,14 +291,14 @@ fn check_runnable(job: &Job, terms: &Terms) -> Result<()> {
         return Err(fail_hint(
             Exit::Config,
             JOB_TAMPERED,
-            format!("`nanobot cron edit {}` takes it over as it is now", job.id),
+            format!("`nanobot cron edit {}` accepts it as it is now", job.id),
         ));
     }
     if job.terms.is_some() && terms.kind == Kind::Turn && terms.policy.is_none() {
         return Err(fail_hint(
             Exit::Config,
-            "nothing says what the job may do at most",
-            format!("`nanobot cron edit {}`, which fixes it anew", job.id),
+            "the job has no stored permissions",
+            format!("`nanobot cron edit {}`, which stores them", job.id),
         ));
     }
     Ok(())
@@ -310,8 +310,8 @@ fn policy_limit(job: &Job, terms: &Terms) -> Result<Option<Policy>> {
     limit.map_err(|words| {
         fail_hint(
             Exit::Config,
-            format!("what the job may do cannot be read: {words}"),
-            format!("`nanobot cron edit {}`, which fixes it anew", job.id),
+            format!("cannot parse the job's permissions: {words}"),
+            format!("`nanobot cron edit {}`, which stores them again", job.id),
         )
     })
 }

@@ -119,7 +119,7 @@ impl JobRunner<'_> {
         }
         crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Known)
             .map(drop)
-            .context("its line stays in the crontab")
+            .context("the job's line was not removed from the crontab")
     }
 
     /// True if the run of a one-time job is to be retried.
@@ -130,15 +130,15 @@ impl JobRunner<'_> {
 
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        let cause = format!("the job `{}` ({}): {error:#}", job.name, job.id);
+        let cause = format!("job `{}` ({}): {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::hide(&cause).into_owned();
         let exit = exit_of(error);
-        let told = match hint_of(error) {
+        let job_error = match hint_of(error) {
             Some(hint) => fail_hint(exit, cause, job_hint(hint, exit, &job.id)),
             None => fail(exit, cause),
         };
-        report_error(&told, self.ctx.terminal);
+        report_error(&job_error, self.ctx.terminal);
     }
 }
 
@@ -153,9 +153,9 @@ pub(super) fn is_transient(status: u8) -> bool {
 fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
     match exit {
         _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
-        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …`, with more"),
-        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …`, with more"),
-        _ => "nothing: the next run begins anew".into(),
+        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …` with a higher limit"),
+        Exit::Budget => format!("`nanobot cron edit {id} --max-cost …` with a higher limit"),
+        _ => "nothing: the next run starts from the beginning".into(),
     }
 }
 
@@ -181,14 +181,18 @@ mod tests {
         check(
             more,
             Exit::Budget,
-            "`nanobot cron edit x --max-cost …`, with more",
+            "`nanobot cron edit x --max-cost …` with a higher limit",
         );
         check(
             more,
             Exit::Timeout,
-            "`nanobot cron edit x --timeout …`, with more",
+            "`nanobot cron edit x --timeout …` with a higher limit",
         );
-        check(more, Exit::Unavailable, "nothing: the next run begins anew");
+        check(
+            more,
+            Exit::Unavailable,
+            "nothing: the next run starts from the beginning",
+        );
         check("nanobot login", Exit::Refused, "nanobot login");
     }
 }

@@ -104,14 +104,14 @@ impl JobRunner<'_> {
         }
         let mut record = self.record(job, trigger, slot, Outcome::Unknown, time(started.at_ms));
         let words = format!(
-            "it began at {start} as process {} and nobody knows how it ended; it may have done its work, or a part",
+            "it began at {start} as process {} and left no result; its work may be complete or partial",
             started.pid
         );
         record.error = Some(words.clone());
         (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
         self.folder.record(&record)?;
         self.folder.stamp(stamps)?;
-        self.report_error(job, &anyhow!("the last run was cut off: {words}"));
+        self.report_error(job, &anyhow!("the last run was interrupted: {words}"));
         let terms = job.terms.clone().unwrap_or_default();
         // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first = |slot: Timestamp| {
@@ -165,9 +165,14 @@ impl JobRunner<'_> {
         let now = self.ctx.clock.timestamp();
         let mut record = self.record(job, Trigger::Schedule, slot, Outcome::Busy, now);
         if slot.is_some() {
-            let is_told =
+            let is_reported =
                 |other: &Record| other.outcome == Outcome::Busy && other.slot == record.slot;
-            if self.folder.records(RECORDS_CHECKED)?.iter().any(is_told) {
+            if self
+                .folder
+                .records(RECORDS_CHECKED)?
+                .iter()
+                .any(is_reported)
+            {
                 return Ok(Exit::Answered);
             }
         }
@@ -176,7 +181,7 @@ impl JobRunner<'_> {
         (record.status, record.cause) = (exit.code(), exit.name().to_owned());
         Err(match self.folder.record(&record) {
             Ok(()) => error,
-            Err(other) => error.context(format!("no record is left: {other:#}")),
+            Err(other) => error.context(format!("cannot write the record: {other:#}")),
         })
     }
 }

@@ -108,7 +108,7 @@ pub(crate) struct JobDetails {
 }
 
 impl JobDetails {
-    /// The job that `word` names.
+    /// The job that `name_or_id` names.
     pub(crate) fn find(ctx: &Context, word: &str) -> Result<Self> {
         let settings = ctx.settings()?;
         let store = job_store::open(ctx, &settings);
@@ -133,7 +133,7 @@ impl JobDetails {
 pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
     job.is_altered().then(|| {
         format!(
-            "`{}` does not run: {}; `nanobot cron edit {}` takes it over as it is now",
+            "`{}` does not run: {}; `nanobot cron edit {}` accepts it as it is now",
             time_format::one_line(&job.name),
             super::job_run::JOB_TAMPERED,
             job.id

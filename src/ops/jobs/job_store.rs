@@ -30,7 +30,7 @@ pub(crate) fn open(ctx: &Context, settings: &Settings) -> Store {
     Store::new(&settings.workspace, &ctx.paths.root, older)
 }
 
-/// The job that `word` names: by its id, or by its name if the name is unique.
+/// The job that `name_or_id` names: by its id, or by its name if the name is unique.
 pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
     let jobs = store.jobs()?;
     if let Some(job) = jobs.iter().find(|job| job.id == word) {
@@ -44,8 +44,8 @@ pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
             let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
             Err(fail_hint(
                 Exit::Usage,
-                format!("{} jobs are called `{word}`", named.len()),
-                format!("their ids instead: {}", ids.join(", ")),
+                format!("{} jobs are named `{word}`", named.len()),
+                format!("an id: {}", ids.join(", ")),
             ))
         }
     }
@@ -54,7 +54,7 @@ pub(crate) fn find(store: &Store, word: &str) -> Result<Job> {
 /// The error for a job that does not exist.
 pub(crate) fn unknown_job(jobs: &[Job], word: &str) -> anyhow::Error {
     let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);
-    let list = "`nanobot cron list --all`, which prints their ids";
+    let list = "`nanobot cron list --all` for the ids";
     let hint = match nearest(word, names) {
         Some(meant) => format!("`{meant}`, or {list}"),
         None => list.to_owned(),

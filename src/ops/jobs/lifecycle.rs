@@ -14,23 +14,23 @@ use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
 
-/// Enables or disables jobs. `done` is called for each.
+/// Enables or disables jobs. `on_done` is called for each.
 pub(crate) fn set_enabled(
     ctx: &Context,
     names: &[String],
     enabled: bool,
     done: &mut dyn FnMut(&Job) -> Result<()>,
 ) -> Result<Exit> {
-    let kept = match enabled {
-        true => "the jobs are enabled all the same, but cron does not start them",
-        false => "the jobs are disabled all the same: what starts them ends at once",
+    let saved_message = match enabled {
+        true => "the jobs are enabled, but cron does not start them",
+        false => "the jobs are disabled: crontab lines that are left start nothing",
     };
-    each(ctx, names, kept, &mut |_, store, job| {
+    each(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {
             let verb = if enabled { "enable" } else { "disable" };
             return Err(fail_hint(
                 Exit::Usage,
-                "the heartbeat is no job of the job file",
+                "the heartbeat is not a job in the job file",
                 format!("`nanobot heartbeat {verb}`"),
             ));
         }
@@ -51,7 +51,7 @@ pub(crate) fn set_enabled(
             && *time <= now
         {
             ctx.notice(&format!(
-                "the time of `{}` has passed; `nanobot cron edit {} --at …` names another",
+                "the time of `{}` has passed; set another with `nanobot cron edit {} --at …`",
                 job.name, job.id
             ));
         }
@@ -59,7 +59,7 @@ pub(crate) fn set_enabled(
     })
 }
 
-/// Removes jobs with all their data. `done` is called for each.
+/// Removes jobs with all their data. `on_done` is called for each.
 pub(crate) fn remove(
     ctx: &Context,
     names: &[String],
@@ -68,7 +68,7 @@ pub(crate) fn remove(
     each(
         ctx,
         names,
-        "the jobs are removed all the same: a line of theirs that is left starts nothing",
+        "the jobs are removed: crontab lines that are left start nothing",
         &mut |settings, store, job| {
             if !store.remove(&job.id)? && !store.folder(&job.id)?.is_dir() {
                 return Err(job_store::unknown_job(&[], &job.id));
@@ -94,7 +94,7 @@ pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job
             // The run in progress finds the job gone at its end, and removes the data itself.
             Err(error) if exit_of(&error) == Exit::TryAgain => {
                 ctx.notice(&format!(
-                    "`{}` is running: that run goes on to its end",
+                    "`{}` is running: the current run continues to its end",
                     job.name
                 ));
                 return Ok(());
@@ -115,14 +115,14 @@ pub(crate) fn forget_conversation(ctx: &Context, settings: &Settings, job: &Job)
     let place = ctx.session_place(settings)?;
     match sessions::discard(&place, &key, &|_| true) {
         Ok(true) => ctx.notice(&format!(
-                "the conversation of `{}` is in the trash; `nanobot session restore {key}` brings it back",
+                "moved the session of `{}` to the trash; restore it with `nanobot session restore {key}`",
                 time_format::one_line(&job.name)
             ),
         ),
         Ok(false) => {}
         Err(error) if exit_of(&error) == Exit::NoInput => {}
         Err(error) if exit_of(&error) == Exit::TryAgain => {
-            ctx.notice(&format!("its conversation `{key}` stays: {error:#}"));
+            ctx.notice(&format!("its session `{key}` was not removed: {error:#}"));
         }
         Err(error) => return Err(error),
     }
@@ -148,12 +148,12 @@ fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
     })
 }
 
-/// Applies `act` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
+/// Applies `action` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
 /// others.
 fn each(
     ctx: &Context,
     names: &[String],
-    kept: &str,
+    saved_message: &str,
     act: &mut dyn FnMut(&Settings, &Store, &Job) -> Result<()>,
 ) -> Result<Exit> {
     let settings = ctx.settings()?;
@@ -166,7 +166,7 @@ fn each(
             left.ok_or(error)
         });
         let acted = found.and_then(|job| {
-            // Set even if `act` fails: it may have changed something before it failed.
+            // Set even if `action` fails: it may have changed something before it failed.
             has_changed = true;
             act(&settings, &store, &job)
         });
@@ -179,9 +179,9 @@ fn each(
     }
     if has_changed {
         let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
-        let told = crontab_sync::report_change(ctx, change, kept);
+        let crontab_exit = crontab_sync::report_change(ctx, change, saved_message);
         if exit == Exit::Answered {
-            exit = told;
+            exit = crontab_exit;
         }
     }
     Ok(exit)

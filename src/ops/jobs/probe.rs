@@ -75,14 +75,16 @@ fn fence(ctx: &Context) -> Result<Value> {
 /// Creates a temporary job that is due, and runs it.
 fn job(ctx: &Context, name: &str) -> Result<Value> {
     let place = tempfile::Builder::new().prefix("nanobot-probe-").tempdir();
-    let place = place.context("make a folder for the probe")?;
+    let place = place.context("create a directory for the probe")?;
     let ctx = context_in(ctx, place.path())?;
     let settings = ctx.settings()?;
     let jobs = Store::new(&settings.workspace, &ctx.paths.root, false);
     let now = ctx.clock.timestamp();
-    let made = now.checked_sub(5.minutes()).context("go back in time")?;
+    let created_at = now
+        .checked_sub(5.minutes())
+        .context("compute the probe's start time")?;
     let schedule = Expression::parse("* * * * *")
-        .map_err(|words| anyhow!("every minute is no time: {words}"))?;
+        .map_err(|words| anyhow!("parse the probe's schedule: {words}"))?;
     let job = Job {
         id: name.to_owned(),
         name: name.to_owned(),
@@ -94,7 +96,7 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
         message: "What is here?".into(),
         delivery: Delivery::default(),
         session: None,
-        created: made,
+        created: created_at,
         state: State::default(),
         delete_after_run: false,
         terms: Some(Terms {
@@ -105,22 +107,22 @@ fn job(ctx: &Context, name: &str) -> Result<Value> {
             ..Terms::default()
         }),
     };
-    jobs.add(&job, made, None)?;
+    jobs.add(&job, created_at, None)?;
     let folder = Folder::new(jobs.folder(name)?);
     let exit = run_if_due(&ctx, settings, &jobs, &job, Some(Path::new(demo::ALWAYS)))?;
     let last: Record = folder
         .records(1)?
         .pop()
-        .ok_or_else(|| fail(exit, "the job that is due was not run"))?;
+        .ok_or_else(|| fail(exit, "the due job was not run"))?;
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
-/// The context with everything that is written redirected to `place`.
+/// The context with everything that is written redirected to `directory`.
 fn context_in(ctx: &Context, place: &Path) -> Result<Context> {
     // The config may name the user's own profiles.
     let own = ctx.paths.profiles();
     if own.is_dir() {
-        std::os::unix::fs::symlink(own, place.join("profiles")).context("show the profiles")?;
+        std::os::unix::fs::symlink(own, place.join("profiles")).context("link the profiles")?;
     }
     let workspace = place.join("workspace");
     store::create_dir(&workspace)?;

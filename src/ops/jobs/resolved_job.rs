@@ -40,10 +40,12 @@ pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
         let then = Policy::restored(snapshot).map_err(|words| {
             fail_hint(
                 Exit::Config,
-                format!("what the job's creator might do {words}"),
+                format!("the stored permissions of the job's creator {words}"),
                 match terms.by_model {
-                    true => "`nanobot cron edit JOB --profile default`, which makes it yours",
-                    false => "`nanobot cron edit JOB`, which fixes anew what it may do",
+                    true => {
+                        "`nanobot cron edit JOB --profile default` to set its permissions yourself"
+                    }
+                    false => "`nanobot cron edit JOB` to store its permissions again",
                 },
             )
         })?;

@@ -34,11 +34,11 @@ impl JobRunner<'_> {
         if let Some(stop) = finished.stopped {
             return Err(stop.into());
         }
-        let said = || shortened(String::from_utf8_lossy(&finished.head).trim());
+        let output = || shortened(String::from_utf8_lossy(&finished.head).trim());
         let failed = |how: String| {
-            let said = said();
-            let colon = if said.is_empty() { "" } else { ": " };
-            fail(Exit::Failed, format!("`--when` {how}{colon}{said}"))
+            let output = output();
+            let colon = if output.is_empty() { "" } else { ": " };
+            fail(Exit::Failed, format!("`--when` {how}{colon}{output}"))
         };
         match finished.status.and_then(|status| status.code()) {
             Some(0) => {
@@ -50,11 +50,11 @@ impl JobRunner<'_> {
                 output.extend(finished.tail);
                 Ok(Condition::Met(output))
             }
-            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (status {code})"))),
+            Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (exit status {code})"))),
             Some(_) => Ok(Condition::NotMet),
             None => match finished.signal() {
-                Some(number) => Err(failed(format!("was ended by signal {number}"))),
-                None => Err(failed("took too long".into())),
+                Some(number) => Err(failed(format!("was killed by signal {number}"))),
+                None => Err(failed("timed out".into())),
             },
         }
     }

@@ -39,7 +39,7 @@ pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<Unfinished
     Ok(runs)
 }
 
-/// The id of the job that `word` names: an existing job, or a removed one with records.
+/// The id of the job that `name_or_id` names: an existing job, or a removed one with records.
 pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
     if let Ok(job) = job_store::find(store, word) {
         return Ok(job.id);
@@ -60,7 +60,9 @@ pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
 pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
     let entries = match std::fs::read_dir(store.own()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("look into `{}`", store.own().display()))?,
+        entries => {
+            entries.with_context(|| format!("read the directory `{}`", store.own().display()))?
+        }
     };
     let mut ids: Vec<String> = entries
         .filter_map(Result::ok)

@@ -83,7 +83,7 @@ impl ScheduleFlags {
                 return Err(fail_hint(
                     Exit::Usage,
                     "`--tz` can only be used with `--cron`",
-                    "an offset in the time itself: `--at 2026-12-24T18:00+02:00`",
+                    "an offset in the time: `--at 2026-12-24T18:00+02:00`",
                 ));
             }
             _ => {}

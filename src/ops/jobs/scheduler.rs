@@ -126,7 +126,7 @@ impl Planner for StoreScheduler {
         let mut next = time_format::moments(&times, &time_zone::now(&self.ctx));
         if let Some(why) = self.project() {
             next.push_str(&format!(
-                "; but nothing starts it: {why}. Tell the user: `nanobot cron run --due`, once a minute, would"
+                "; but nothing starts it: {why}. Tell the user to run `nanobot cron run --due` once a minute"
             ));
         }
         Ok(Planned { id: job.id, next })
@@ -175,9 +175,10 @@ impl Planner for StoreScheduler {
             .map_err(|error| to_failure(&error))?;
         match self.project() {
             None => Ok(true),
-            Some(why) => {
-                Err(format!("the job is removed, but its line stays in the crontab: {why}").into())
-            }
+            Some(why) => Err(format!(
+                "the job was removed, but its line remains in the crontab: {why}"
+            )
+            .into()),
         }
     }
 }
@@ -186,7 +187,7 @@ impl Planner for StoreScheduler {
 fn to_failure(error: &anyhow::Error) -> Failure {
     let outermost = error.to_string();
     format!(
-        "the jobs cannot be used: {}",
+        "cannot access the jobs: {}",
         outermost.lines().next().unwrap_or_default()
     )
     .into()

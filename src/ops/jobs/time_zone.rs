@@ -42,7 +42,7 @@ pub(crate) fn of_shell(ctx: &Context, now: Timestamp, notices: &mut Vec<String>)
     let system_name = system_name.unwrap_or_else(|| "the system's".into());
     let Some((zone, name)) = of_variable(ctx) else {
         notices.push(format!(
-            "the job follows the system's zone ({system_name}): `{written}` in TZ is no name of a zone; `--tz` takes one"
+            "the job uses the system's time zone ({system_name}), because TZ=`{written}` is not a time zone name; `--tz` sets another"
         ));
         return None;
     };
@@ -56,7 +56,7 @@ pub(crate) fn of_shell(ctx: &Context, now: Timestamp, notices: &mut Vec<String>)
         return None;
     }
     notices.push(format!(
-        "the job follows {name}, as this shell does; `--tz {system_name}` is the system's zone"
+        "the job uses this shell's time zone {name}; `--tz {system_name}` selects the system's"
     ));
     Some(name.to_owned())
 }

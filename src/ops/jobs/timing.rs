@@ -34,7 +34,7 @@ pub(crate) fn effective_schedule<'a>(
 /// The due state of the job now.
 pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Verdict> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
-        let cause = format!("the job `{}` cannot run: {words}", job.name);
+        let cause = format!("job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
     let timetable = job.timetable(schedule, &zone);

@@ -34,7 +34,7 @@ pub(crate) enum StartMode {
     AsCron,
 }
 
-/// Runs the job that `word` names.
+/// Runs the job that `name_or_id` names.
 pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
@@ -48,7 +48,7 @@ pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
             let job = job_store::find(&store, word)?;
             let (command, env) = crontab_sync::as_cron(ctx, &settings, &job)?;
             let error = process::become_shell(&command, &env, &ctx.paths.home);
-            Err(error).context("start a shell, as cron would")
+            Err(error).context("start a shell with cron's environment")
         }
         StartMode::Scheduled => match store.job(word)? {
             Some(job) => run_if_due(ctx, settings, &store, &job, None),
@@ -64,16 +64,16 @@ fn unknown_scheduled_job(
     store: &Store,
     id: &str,
 ) -> anyhow::Error {
-    let cause = format!("there is no job `{id}` any more");
+    let cause = format!("job `{id}` no longer exists");
     match remove_line(ctx, settings, store, id) {
         true => fail(
             Exit::NoInput,
-            cause + "; its line is out of the crontab now",
+            cause + "; its line was removed from the crontab",
         ),
         false => fail_hint(
             Exit::NoInput,
             cause,
-            "`nanobot cron sync`, which takes its line out of the crontab",
+            "`nanobot cron sync` to remove its line from the crontab",
         ),
     }
 }
@@ -82,9 +82,9 @@ fn unknown_scheduled_job(
 pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
     let store = job_store::open(ctx, &settings);
-    let there = store.job(HEARTBEAT)?;
-    let is_stored = there.is_some();
-    let job = there.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
+    let stored = store.job(HEARTBEAT)?;
+    let is_stored = stored.is_some();
+    let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
     by_hand(ctx, &settings, &store, &job, is_stored)
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let work = || {
         while let Some((place, job)) = next() {
             let exit = start_process(ctx, &job).unwrap_or_else(|error| {
-                let error = error.context(format!("the job `{}` ({})", job.name, job.id));
+                let error = error.context(format!("job `{}` ({})", job.name, job.id));
                 report_error(&error, ctx.terminal)
             });
             let mut exits = exits.lock().ignore_poison();
@@ -176,7 +176,7 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
 /// True if a job needs a start: it is due, or its last run did not end.
 fn is_due(ctx: &Context, store: &Store, job: &Job) -> Result<bool> {
     let stamps = Folder::new(store.folder(&job.id)?).stamps();
-    let stamps = stamps.with_context(|| format!("the job `{}` cannot run", job.name))?;
+    let stamps = stamps.with_context(|| format!("job `{}` cannot run", job.name))?;
     Ok(stamps.started.is_some()
         || !matches!(
             timing::due_state(ctx, job, &stamps)?,
@@ -194,7 +194,7 @@ fn start_process(ctx: &Context, job: &Job) -> Result<Exit> {
         arguments.push("--quiet".into());
     }
     arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
-    let mut child = process::spawn_self(&arguments).context("start it")?;
-    let status = child.wait().context("wait for it")?;
+    let mut child = process::spawn_self(&arguments).context("start the process")?;
+    let status = child.wait().context("wait for the process")?;
     Ok(status.code().map_or(Exit::Failed, Exit::of_code))
 }

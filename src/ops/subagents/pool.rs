@@ -142,7 +142,7 @@ impl SubagentPool {
     fn profile(&self, name: &str) -> Result<Profile, Failure> {
         let found = profiles::find(&self.0.ctx, name);
         let found =
-            found.map_err(|error| Failure::Failed(format!("{error:#}; use another one")))?;
+            found.map_err(|error| Failure::Failed(format!("{error:#}; use another profile")))?;
         found
             .filter(|profile| profile.kind == Kind::Subagent)
             .ok_or_else(|| {
@@ -150,7 +150,7 @@ impl SubagentPool {
                 names.extend(self.profiles().into_iter().map(|(name, _)| name));
                 let names = names.join(", ");
                 Failure::Failed(format!(
-                    "there is no profile `{name}` for sub-agents; there are: {names}; or leave `profile` out"
+                    "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
                 ))
             })
     }
@@ -199,8 +199,12 @@ impl SubagentPool {
     /// The policy of a sub-agent under `profile`: the intersection of the turn's policy and the profile's. The user's
     /// grants for this run also apply, unless the profile overrides them.
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
-        let ours = &turn.policy;
-        let read = ours.reach.roots.iter().map(|root| root.path.clone());
+        let parent_policy = &turn.policy;
+        let read = parent_policy
+            .reach
+            .roots
+            .iter()
+            .map(|root| root.path.clone());
         let grants = permissions::Grants {
             profile: None,
             write: Vec::new(),
@@ -208,18 +212,18 @@ impl SubagentPool {
             net: None,
             tools: None,
             no_tools: false,
-            directory: Some(ours.reach.directory.clone()),
+            directory: Some(parent_policy.reach.directory.clone()),
             ..self.0.arguments.grants.clone()
         };
         let Inner { ctx, settings, .. } = &*self.0;
-        let workspace = &ours.reach.workspace;
-        let mut theirs = permissions::policy(ctx, &grants, settings, profile, workspace)?;
-        turn.common.mcp_tools.add_to_policy(&mut theirs);
+        let workspace = &parent_policy.reach.workspace;
+        let mut own_policy = permissions::policy(ctx, &grants, settings, profile, workspace)?;
+        turn.common.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
-            theirs.net = ours.net.clone();
-            theirs.typed.clone_from(&ours.typed);
+            own_policy.net = parent_policy.net.clone();
+            own_policy.typed.clone_from(&parent_policy.typed);
         }
-        Ok(Arc::new(ours.and(&theirs)))
+        Ok(Arc::new(parent_policy.and(&own_policy)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -241,7 +245,7 @@ impl SubagentPool {
                 defect::caught(done)
             });
             let report = report.unwrap_or_else(|_| {
-                let how = "has failed: it broke down, which is a defect of nanobot's";
+                let how = "failed: internal error in nanobot";
                 job.report(how, "", Tally::default())
             });
             let mut state = self.state();
@@ -280,10 +284,12 @@ impl SubagentPool {
 impl Starts for SubagentPool {
     fn start(&self, order: &Order<'_>) -> Result<String, Failure> {
         let Some(turn) = self.0.turn.get() else {
-            return Err("sub-agents work beside a turn, and here is none; do it yourself".into());
+            return Err(
+                "sub-agents can only be started within a turn; do the task yourself".into(),
+            );
         };
         let failed = |error: anyhow::Error| {
-            let words = format!("no sub-agent was started: {error:#}; go on without it");
+            let words = format!("no sub-agent was started: {error:#}; continue without it");
             Failure::Failed(words)
         };
         let profile = order.profile.map(|name| self.profile(name)).transpose()?;
@@ -361,7 +367,7 @@ impl Beside for SubagentPool {
         let (wake, threads) = {
             let mut state = self.state();
             let queue = std::mem::take(&mut state.queue);
-            let never = "was never begun: the run has to end";
+            let never = "was not started: the run is ending";
             let reports = queue
                 .iter()
                 .map(|job| job.report(never, "", Tally::default()));

@@ -153,8 +153,8 @@ fn progress(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String
                 Outcome::Skipped => format!("{call}: not run: {first}"),
             }
         }
-        Event::Retry { cause, .. } => format!("{}; it is tried again", cut(cause, 160)),
-        Event::Fallback { to, cause, .. } => format!("{}; `{to}` is asked", cut(cause, 160)),
+        Event::Retry { cause, .. } => format!("{}; retrying", cut(cause, 160)),
+        Event::Fallback { to, cause, .. } => format!("{}; using `{to}`", cut(cause, 160)),
         Event::Notice(text) => cut(text, 160),
         _ => return None,
     })
@@ -164,16 +164,16 @@ fn progress(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String
 fn how(ending: &Ending, limit: u32) -> String {
     if let Some(error) = &ending.error {
         return match error.is::<Stop>() {
-            true => "was stopped before it was done: the run has to end".into(),
-            false => format!("has failed: {error:#}"),
+            true => "was stopped before it finished: the run is ending".into(),
+            false => format!("failed: {error:#}"),
         };
     }
     match ending.cause {
-        StopReason::Answered => "is done".into(),
-        StopReason::IterationLimit => format!("was stopped by its limit of {limit} requests"),
-        StopReason::OutputLimit => "was cut short by the output limit".into(),
-        StopReason::RepeatedFailure => "was stopped, since the same call kept failing".into(),
-        StopReason::Refused => "was stopped, since the same call kept being refused".into(),
-        StopReason::Declined | StopReason::Failed => "has declined to go on".into(),
+        StopReason::Answered => "finished".into(),
+        StopReason::IterationLimit => format!("was stopped at its limit of {limit} requests"),
+        StopReason::OutputLimit => "was truncated by the output limit".into(),
+        StopReason::RepeatedFailure => "was stopped because the same call failed repeatedly".into(),
+        StopReason::Refused => "was stopped because the same call was repeatedly denied".into(),
+        StopReason::Declined | StopReason::Failed => "declined to continue".into(),
     }
 }

@@ -51,7 +51,8 @@ fn where_a_sandbox_is_required_nothing_is_asked() {
         return;
     };
     let ran = story.wait(command.spawn().unwrap()).status(126);
-    ran.stderr_has("here is none").stdout("");
+    ran.stderr_has("a sandbox is required but unavailable")
+        .stdout("");
     assert!(story.asked().is_empty());
 }
 
