@@ -180,7 +180,7 @@ impl Root {
     ) -> Result<(), E> {
         let path = self.inner(path)?;
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::Error::other("it is the directory of this run").into());
+            return Err(io::Error::other("it is the root of the granted directory").into());
         };
         let parent = self.at(above, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = stat_of(&parent, name).map_err(io::Error::from)?;
@@ -305,7 +305,7 @@ fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)
         FileType::RegularFile if stat.st_nlink == 1 => {}
         FileType::RegularFile => {
             return Err(io::Error::other(
-                "the file has other names (hard links), which a change would part from it",
+                "the file has several hard links, which a change would separate",
             ));
         }
         FileType::Symlink => return Err(Errno::LOOP.into()),
@@ -395,7 +395,7 @@ fn put(parent: &OwnedFd, temp: &str, name: &OsStr, replaces: bool) -> io::Result
 }
 
 fn irregular() -> io::Error {
-    io::Error::other("it is no regular file")
+    io::Error::other("not a regular file")
 }
 
 fn race() -> io::Error {

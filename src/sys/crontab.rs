@@ -58,12 +58,12 @@ impl Trouble {
     /// Converts it into an error with an exit status and a hint.
     pub fn told(self) -> anyhow::Error {
         let cause = match self {
-            Self::Missing => "there is no `crontab` program on this system".into(),
-            Self::Forbidden(words) => format!("this user may have no crontab: {words}"),
-            Self::Failed(words) => format!("the crontab cannot be used: {words}"),
+            Self::Missing => "`crontab` is not installed".into(),
+            Self::Forbidden(words) => format!("this user is not allowed to use crontab: {words}"),
+            Self::Failed(words) => format!("cannot use the crontab: {words}"),
             Self::Other(error) => return error,
         };
-        let hint = "`nanobot cron run --due` once a minute, from any other scheduler";
+        let hint = "`nanobot cron run --due` once a minute from another scheduler";
         fail_hint(Exit::Io, cause, hint)
     }
 }
@@ -190,7 +190,7 @@ impl Crontab {
                 has_written = true;
             }
         }
-        let words = "what is written there does not stay, or others change it all the time";
+        let words = "changes to it are lost, or other programs keep changing it";
         Err(Trouble::Failed(words.into()))
     }
 
@@ -223,7 +223,7 @@ impl Crontab {
         let path = self.folder.join("crontab.new");
         let name = path
             .to_str()
-            .ok_or_else(|| Trouble::Failed(format!("`{}` is no text", path.display())))?;
+            .ok_or_else(|| Trouble::Failed(format!("`{}` is not valid UTF-8", path.display())))?;
         let put = |bytes: &[u8]| {
             store::replace(&path, bytes)?;
             self.run(&[name])
@@ -237,7 +237,7 @@ impl Crontab {
         drop(std::fs::remove_file(&path));
         match ran? {
             Ran::Well(_) => Ok(()),
-            Ran::Without => Err(Trouble::Failed("it takes no table".into())),
+            Ran::Without => Err(Trouble::Failed("it did not accept the table".into())),
             Ran::Badly(words) => Err(refused(&words.replace(name, "the table"))),
         }
     }
@@ -260,7 +260,8 @@ impl Crontab {
     /// characters `\r`, which can also occur literally; it passes the unmodified table to an editor.
     fn exact(&self, listed: &[u8]) -> Result<Vec<u8>, Trouble> {
         let cannot = |why: &str| {
-            let words = format!("it lists a `\\r` that may stand for another character, and {why}");
+            let words =
+                format!("its listing contains a `\\r` that may be an escaped character, and {why}");
             Err(Trouble::Failed(words))
         };
         match self.run(&["-e"])? {
@@ -268,11 +269,11 @@ impl Crontab {
                 let bytes = Table::of(edited).bytes;
                 match bytes == listed || shown(&bytes) == listed {
                     true => Ok(bytes),
-                    false => cannot("what it edits is something else"),
+                    false => cannot("`crontab -e` shows different content"),
                 }
             }
-            Ran::Without => cannot("there is nothing to edit"),
-            Ran::Badly(words) => cannot(&format!("it cannot be edited: {words}")),
+            Ran::Without => cannot("`crontab -e` shows no table"),
+            Ran::Badly(words) => cannot(&format!("`crontab -e` failed: {words}")),
         }
     }
 
@@ -290,17 +291,17 @@ impl Crontab {
             input: None,
         };
         let (finished, complaints) = process::run_split_stderr(&spec)
-            .map_err(|error| Trouble::Failed(format!("`{name}` cannot be started: {error}")))?;
+            .map_err(|error| Trouble::Failed(format!("start `{name}`: {error}")))?;
         if let Some(stop) = finished.stopped {
             return Err(Trouble::Other(stop.into()));
         }
         if finished.left_out > 0 || !finished.tail.is_empty() {
-            return Err(Trouble::Failed("it is larger than 16 MB".into()));
+            return Err(Trouble::Failed("it is larger than 16 MiB".into()));
         }
         let seconds = self.deadline.as_secs();
         match finished.status {
             None => Err(Trouble::Failed(format!(
-                "`{name}` did not end within {seconds} seconds"
+                "`{name}` timed out after {seconds} s"
             ))),
             Some(status) if status.success() => Ok(Ran::Well(finished.head)),
             Some(status) => {
@@ -312,7 +313,7 @@ impl Crontab {
                 }
                 let said = [said, printed].into_iter().find(|said| !said.is_empty());
                 Ok(Ran::Badly(said.unwrap_or_else(|| {
-                    format!("`{name}` failed without a word ({status})")
+                    format!("`{name}` failed without a message ({status})")
                 })))
             }
         }
@@ -526,7 +527,7 @@ mod tests {
         let error = user.add("a").unwrap_err().told();
         assert_eq!(
             error.to_string(),
-            "the crontab cannot be used: it lists a `\\r` that may stand for another character, and it cannot be edited: no room for a copy"
+            "cannot use the crontab: its listing contains a `\\r` that may be an escaped character, and `crontab -e` failed: no room for a copy"
         );
         assert_eq!(user.table().unwrap(), table);
     }
@@ -547,32 +548,32 @@ mod tests {
         check(
             "forbidden",
             "x\n",
-            "this user may have no crontab: You (me) are not allowed to use this program (crontab); See crontab(1) for more information",
+            "this user is not allowed to use crontab: You (me) are not allowed to use this program (crontab); See crontab(1) for more information",
         );
         check(
             "torn",
             "x\n",
-            "the crontab cannot be used: crontab: input/output error",
+            "cannot use the crontab: crontab: input/output error",
         );
         check(
             "mute",
             "x\n",
-            "the crontab cannot be used: `crontab` failed without a word (exit status: 3)",
+            "cannot use the crontab: `crontab` failed without a message (exit status: 3)",
         );
         check(
             "failing",
             "x\n",
-            "the crontab cannot be used: \"the table\":1: bad minute; errors in crontab file, can't install.",
+            "cannot use the crontab: \"the table\":1: bad minute; errors in crontab file, can't install.",
         );
         check(
             "forgetful",
             "x\n",
-            "the crontab cannot be used: what is written there does not stay, or others change it all the time",
+            "cannot use the crontab: changes to it are lost, or other programs keep changing it",
         );
         check(
             "",
             &"# long\n".repeat(5_000_000),
-            "the crontab cannot be used: it is larger than 16 MB",
+            "cannot use the crontab: it is larger than 16 MiB",
         );
     }
 
@@ -589,7 +590,7 @@ mod tests {
         };
         let error = crontab.change(&mut |_| Vec::new()).unwrap_err().told();
         assert!(
-            error.to_string().ends_with("did not end within 0 seconds"),
+            error.to_string().ends_with("timed out after 0 s"),
             "{error}"
         );
         assert_eq!(user.table().unwrap(), "x\n");
@@ -607,10 +608,7 @@ mod tests {
         let crontab = Crontab::new(&env, &Paths::resolve(&env, None).unwrap());
         let error = crontab.read().unwrap_err();
         assert!(matches!(error, Trouble::Missing));
-        assert_eq!(
-            error.told().to_string(),
-            "there is no `crontab` program on this system"
-        );
+        assert_eq!(error.told().to_string(), "`crontab` is not installed");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub const KINDS: &[Kind] = &[
         name: "directory",
         kind: FileType::Directory,
         is_read: false,
-        when_asked: "a failure, status 74",
+        when_asked: "fails with status 74",
     },
 ];
 
@@ -116,7 +116,7 @@ pub fn read(
             return Err(fail_hint(
                 Exit::BadInput,
                 cause,
-                "cut it first, as with `tail -n 2000`",
+                "shorten it first, for example with `tail -n 2000`",
             ));
         }
     }
@@ -136,14 +136,14 @@ fn wait(
             return Ok(());
         }
         *told = true;
-        tell("waiting for standard input, which is silent; `--no-stdin` goes without it");
+        tell("waiting for standard input; `--no-stdin` skips it");
         patience.spend(TELL_AFTER);
     }
     if !patience.is_over() && signal::readable(stdin, &mut patience)? {
         return Ok(());
     }
     let cause = format!(
-        "standard input stayed silent for {} seconds",
+        "timed out after {} s without standard input",
         silence.as_secs()
     );
     Err(fail_hint(
@@ -163,7 +163,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     let what = || format!("read `{name}`");
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
-            return Err(fail(Exit::NoInput, format!("there is no file `{name}`")));
+            return Err(fail(Exit::NoInput, format!("no such file: `{name}`")));
         }
         other => other.map_err(std::io::Error::from).with_context(what)?,
     };
@@ -171,7 +171,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     let mut chunk = vec![0; 64 << 10];
     loop {
         if !signal::readable(&file, &mut Patience::of(GIVE_UP_AFTER))? {
-            return Err(fail(Exit::NoInput, format!("`{name}` stayed silent")));
+            return Err(fail(Exit::NoInput, format!("timed out reading `{name}`")));
         }
         let count = match rustix::io::read(&file, &mut chunk) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
@@ -232,7 +232,7 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
         let notice = broken.then(|| {
             format!(
-                "{what} is not all {}; what is not was replaced",
+                "{what} is not valid {}; invalid sequences were replaced",
                 encoding.name()
             )
         });
@@ -249,7 +249,7 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
         Err(error) => {
             let place = error.utf8_error().valid_up_to();
             let notice = format!(
-                "{what} is not all UTF-8 (first at byte {}); what is not was replaced",
+                "{what} is not valid UTF-8 (first error at byte {}); invalid sequences were replaced",
                 place + 1
             );
             Ok(Decoded {

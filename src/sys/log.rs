@@ -76,21 +76,21 @@ impl Filter {
                 Exit::Config,
                 format!("`{}` is `{value}`: {what}", env::LOG),
                 format!(
-                    "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for a file of events, \
-                     a path with a `/` in it"
+                    "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for an event file, \
+                     a path that contains `/`"
                 ),
             )
         };
         let level = |name: &str| {
             let parsed = name.parse::<LevelFilter>();
-            parsed.map_err(|_| wrong(format!("there is no level `{name}`")))
+            parsed.map_err(|_| wrong(format!("unknown level `{name}`")))
         };
         let topic = |name: &str| {
             let mut known = TOPICS.iter().chain(LIBRARIES);
             let found = known.find(|topic| **topic == name);
             found
                 .copied()
-                .ok_or_else(|| wrong(format!("there is no topic `{name}`")))
+                .ok_or_else(|| wrong(format!("unknown topic `{name}`")))
         };
         let mut filter = Self::of(LevelFilter::Off);
         for part in value.split(',').map(str::trim) {
@@ -201,9 +201,9 @@ mod tests {
             let error = Filter::parse(value).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         };
-        check("loud", "no topic `loud`");
-        check("http=loud", "no level `loud`");
-        check("htp=debug", "no topic `htp`");
-        check("events.jsonl", "no topic `events.jsonl`");
+        check("loud", "unknown topic `loud`");
+        check("http=loud", "unknown level `loud`");
+        check("htp=debug", "unknown topic `htp`");
+        check("events.jsonl", "unknown topic `events.jsonl`");
     }
 }

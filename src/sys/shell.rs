@@ -50,9 +50,11 @@ impl Shell {
     /// Returns what else it needs to load them, as a phrase that follows the file's name.
     pub fn needs(self) -> Option<&'static str> {
         match self {
-            Self::Bash => Some("a new shell has them, with the package `bash-completion`"),
+            Self::Bash => {
+                Some("start a new shell to load it; requires the package `bash-completion`")
+            }
             Self::Zsh => Some(
-                "a new shell has them, with `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
+                "start a new shell to load it; requires `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
             ),
             Self::Fish => None,
         }

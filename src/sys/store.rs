@@ -71,7 +71,7 @@ pub fn open_unwaited(path: &Path) -> std::io::Result<File> {
 }
 
 fn irregular(path: &Path) -> anyhow::Error {
-    let cause = format!("`{}` is no regular file", path.display());
+    let cause = format!("`{}` is not a regular file", path.display());
     fail(Exit::Io, cause)
 }
 
@@ -107,7 +107,7 @@ pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
 pub fn size(file: &File, path: &Path) -> Result<u64> {
     let about = file
         .metadata()
-        .with_context(|| format!("look at `{}`", path.display()))?;
+        .with_context(|| format!("stat `{}`", path.display()))?;
     Ok(about.len())
 }
 
@@ -136,7 +136,7 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
         .ancestors()
         .find(|path| path.symlink_metadata().is_ok());
     if let Some(there) = there {
-        let what = || format!("look at `{}`", there.display());
+        let what = || format!("stat `{}`", there.display());
         let real = there.canonicalize().with_context(what)?;
         if real != there {
             return Err(leads_elsewhere(there));
@@ -168,7 +168,10 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn leads_elsewhere(path: &Path) -> anyhow::Error {
-    let cause = format!("`{}` is a link, or lies behind one", path.display());
+    let cause = format!(
+        "`{}` is a symbolic link, or is reached through one",
+        path.display()
+    );
     fail(Exit::Io, cause)
 }
 
@@ -194,7 +197,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
-        let cause = format!("write `{}`: it is no regular file", path.display());
+        let cause = format!("write `{}`: not a regular file", path.display());
         return Err(fail(Exit::Io, cause));
     }
     let dir = target
@@ -351,7 +354,7 @@ impl Lock {
                 return Err(fail_hint(
                     Exit::TryAgain,
                     format!("{what} is in use{who}"),
-                    "the same again later, or `--wait`",
+                    "again later, or `--wait`",
                 ));
             }
             if !std::mem::replace(&mut told, true) {
@@ -486,8 +489,8 @@ fn lock(
                 interval = (interval * 2).min(MAX_POLL_INTERVAL);
             }
             Err(TryLockError::WouldBlock) => {
-                let cause = format!("another program keeps `{}` locked", path.display());
-                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+                let cause = format!("`{}` is locked by another process", path.display());
+                return Err(fail_hint(Exit::TryAgain, cause, "again later"));
             }
             Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
         }
@@ -546,11 +549,11 @@ pub fn changed_by_others(path: &Path) -> Option<String> {
     // By convention, a group with the same number as the user belongs to that user only.
     let is_shared = mode & 0o020 != 0 && group != user;
     if user != own && user != 0 {
-        Some(format!("belongs to another user ({user})"))
+        Some(format!("is owned by another user ({user})"))
     } else if mode & 0o002 != 0 {
-        Some("can be written by everybody".into())
+        Some("is world-writable".into())
     } else {
-        is_shared.then(|| format!("can be written by a group ({group})"))
+        is_shared.then(|| format!("is writable by group {group}"))
     }
 }
 

@@ -99,7 +99,7 @@ impl Terminal {
     /// Closes the output streams, so that their readers find the end of file: later output is discarded. With
     /// `keeps_errors`, standard error stays open.
     pub fn hang_up(self, keeps_errors: bool) -> Result<()> {
-        let what = || "let go of standard output";
+        let what = || "close the output streams";
         let null = std::fs::File::options()
             .write(true)
             .open("/dev/null")

@@ -81,7 +81,7 @@ impl Editor {
         known: Box<dyn CompletionSource>,
     ) -> Result<Self> {
         let Ok(modes) = Modes::of_stdin() else {
-            return Err(fail(Exit::Usage, "standard input is no terminal"));
+            return Err(fail(Exit::Usage, "standard input is not a terminal"));
         };
         let mut notices = Vec::new();
         let (history, entries) = match History::open(history) {
@@ -103,7 +103,7 @@ impl Editor {
             Reading::Rich(Box::new(lines))
         };
         all.lock().ignore_poison().extend(entries);
-        let what = || "prepare to read lines";
+        let what = || "set up the line editor";
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
@@ -188,7 +188,7 @@ impl Editor {
         let prompt = console::style(harmless(prompt)).bold();
         let text = harmless(&secret::mask(text));
         let shown = format!("{prompt}{text}\n");
-        self.modes.say(shown.as_bytes()).context("show a line")
+        self.modes.say(shown.as_bytes()).context("write to the terminal")
     }
 
     /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.
@@ -213,7 +213,7 @@ impl Editor {
     /// # Errors
     /// The settings cannot be changed.
     pub fn hand_over(&self) -> Result<()> {
-        self.modes.leave().context("set the terminal")
+        self.modes.leave().context("restore the terminal settings")
     }
 
     /// Starts collecting input without echo, until the returned value is dropped. The input goes to the next
@@ -241,5 +241,5 @@ impl Drop for Editor {
 }
 
 fn unremembered(error: &anyhow::Error) -> String {
-    format!("what is typed is not remembered: {error:#}")
+    format!("input history is disabled: {error:#}")
 }

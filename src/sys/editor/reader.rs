@@ -53,7 +53,7 @@ impl Reader {
         entries: &Entries,
         most: usize,
     ) -> Result<Self> {
-        let what = || "prepare to read lines";
+        let what = || "set up the line editor";
         let color = console::colors_enabled();
         let config = Config::builder()
             .auto_add_history(false)
@@ -99,7 +99,7 @@ impl Reader {
     /// Adds an entry to the history in memory.
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
         let added = self.inner.add_history_entry(entry);
-        added.map(drop).context("remember a line")
+        added.map(drop).context("add a line to the history")
     }
 
     /// Reads an entry. `resumed` becomes readable when the process continues after a stop.

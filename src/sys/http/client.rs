@@ -146,8 +146,8 @@ impl Http {
         if let Some(proxy) = proxy {
             // The URL can contain a password, so it is not shown.
             let proxy = Proxy::new(proxy.expose());
-            let proxy =
-                proxy.map_err(|_| fail(Exit::Config, format!("{whose} is no proxy's address")))?;
+            let proxy = proxy
+                .map_err(|_| fail(Exit::Config, format!("{whose} is not a valid proxy URL")))?;
             self.proxy = Some(proxy);
         }
         Ok(self)
@@ -176,8 +176,8 @@ impl Http {
 
     /// Sends a GET request to `url`, as parsed by [`crate::sys::web_url::parse`].
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
-        let uri = to_uri(url)
-            .ok_or_else(|| fail(Exit::Refused, format!("`{url}` can be read in two ways")))?;
+        let uri =
+            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
         self.exchange(&uri, headers, Method::Get)
     }
 
@@ -217,7 +217,7 @@ impl Http {
             let host = uri.host().unwrap_or_default();
             return Err(fail(
                 Exit::Unavailable,
-                format!("`--offline` forbids to reach `{host}`"),
+                format!("`--offline` forbids connecting to `{host}`"),
             ));
         }
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
@@ -318,7 +318,7 @@ enum Method<'b> {
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {
     url.parse()
-        .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))
+        .map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
 }
 
 /// Adds headers to `request`. Loopback addresses are never reached through a proxy.

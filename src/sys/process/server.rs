@@ -84,9 +84,9 @@ pub enum Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "it ended with status {status}"),
-            Self::Signal(signal) => write!(f, "it was ended by signal {signal}"),
-            Self::Unknown => f.write_str("it ended, and so did what watched it"),
+            Self::Status(status) => write!(f, "it exited with status {status}"),
+            Self::Signal(signal) => write!(f, "it was killed by signal {signal}"),
+            Self::Unknown => f.write_str("it ended together with its supervisor"),
         }
     }
 }
@@ -174,7 +174,7 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
         Some(Err(lack)) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "servers run in a sandbox only, and here is none ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
+                "MCP servers need a sandbox, and none is available ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
                  config runs this one without",
                 spec.name
             ),
@@ -188,11 +188,11 @@ fn why(spec: &Spec, number: i32) -> io::Error {
     let program = spec.program.display();
     let words = match error.kind() {
         io::ErrorKind::NotFound if !spec.directory.is_dir() => {
-            format!("there is no directory `{}`", spec.directory.display())
+            format!("no such directory: `{}`", spec.directory.display())
         }
-        io::ErrorKind::NotFound => format!("there is no program `{program}`"),
+        io::ErrorKind::NotFound => format!("program not found: `{program}`"),
         io::ErrorKind::PermissionDenied if spec.fence.is_some() => {
-            format!("`{program}` may not be run, or not within its sandbox")
+            format!("`{program}`: permission denied, by its mode or by the sandbox")
         }
         _ => format!("`{program}`: {error}"),
     };
@@ -230,7 +230,7 @@ impl ServerProcess {
                     Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
                     Err(_) => return Err(io::ErrorKind::Interrupted.into()),
                 },
-                None => return Err(io::Error::other("what was to watch it has ended")),
+                None => return Err(io::Error::other("its supervisor has ended")),
             }
         }
     }
@@ -455,7 +455,7 @@ mod tests {
                 ..spec("")
             },
             missing,
-            "there is no program `no-such`",
+            "program not found: `no-such`",
         );
         check(
             Spec {
@@ -463,7 +463,7 @@ mod tests {
                 ..spec("")
             },
             missing,
-            "there is no directory `/no-such`",
+            "no such directory: `/no-such`",
         );
         check(
             Spec {

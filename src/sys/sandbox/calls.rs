@@ -233,11 +233,11 @@ pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
     let programs = if net { &NET } else { &ALONE };
     let programs = programs
         .as_ref()
-        .ok_or_else(|| io::Error::other("the filter of system calls cannot be made"))?;
+        .ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
     let spare = ours
         .rules()
         .and_then(|rules| program(rules, libc::EPERM))
-        .ok_or_else(|| io::Error::other("the filter of signals cannot be made"))?;
+        .ok_or_else(|| io::Error::other("cannot build the signal filter"))?;
     for program in programs.iter().chain([&spare]) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }

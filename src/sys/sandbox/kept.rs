@@ -103,7 +103,7 @@ impl Remembered {
                     continue;
                 }
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
-                    io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
+                    io::Error::other(format!("record the state of `{}`: {error}", path.display()))
                 })?,
                 Err(_) => State::Missing,
             };
@@ -321,7 +321,7 @@ fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
         State::File {
             content: Content::Stamp(..),
             ..
-        } => Err(io::Error::other("it is too large to have been remembered")),
+        } => Err(io::Error::other("too large to be restored")),
         State::File {
             mode,
             content: Content::Bytes(bytes),

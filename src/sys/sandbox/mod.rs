@@ -36,9 +36,9 @@ const MOST: ABI = ABI::V9;
 /// The reason that no sandbox is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    #[error("this kernel has no Landlock, or one from before Linux 6.2, or it is turned off")]
+    #[error("Landlock is missing, disabled, or older than Linux 6.2")]
     Landlock,
-    #[error("this kernel filters no system calls (seccomp)")]
+    #[error("this kernel has no seccomp filters")]
     Seccomp,
     #[error("this architecture is not supported")]
     Architecture,

@@ -103,7 +103,7 @@ fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -
     if inside.is_empty() || !about.is_dir() {
         if rules.len() == MOST {
             return Err(io::Error::other(format!(
-                "there is too much beside what is closed in `{}`",
+                "too many entries next to denied paths in `{}`",
                 path.display()
             )));
         }

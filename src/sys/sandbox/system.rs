@@ -203,7 +203,7 @@ pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Resul
     found.dedup();
     match found.len() > HOMES {
         true => Err(io::Error::other(format!(
-            "there are more than {HOMES} homes in what is granted, and each has secrets to be closed"
+            "the granted paths contain more than {HOMES} home directories, each with secrets to deny"
         ))),
         false => Ok(found),
     }

@@ -36,12 +36,12 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
             trials.push(Trial {
                 what,
                 held: done.is_err(),
-                found: done.map_or_else(|error| error.to_string(), |()| "it worked".into()),
+                found: done.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
             });
         };
         let over = OpenOptions::new().write(true).truncate(true).open(&canary);
-        tried("change a file of somebody else".into(), over.map(drop));
-        tried("remove it".into(), std::fs::remove_file(&canary));
+        tried("write to another program's file".into(), over.map(drop));
+        tried("remove that file".into(), std::fs::remove_file(&canary));
         for place in outside {
             let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
             let made = OpenOptions::new().write(true).create_new(true).open(&path);
@@ -50,7 +50,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
                 drop(std::fs::remove_file(&path));
             }
             tried(
-                format!("make a file in `{}`", place.display()),
+                format!("create a file in `{}`", place.display()),
                 made.map(drop),
             );
         }
@@ -79,9 +79,9 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
     })?;
     let alive = std::fs::read(&canary).is_ok_and(|text| text == b"alive");
     trials.push(Trial {
-        what: "harm the canary in any of these ways".into(),
+        what: "change the test file in any of these ways".into(),
         held: alive,
-        found: if alive { "it lives" } else { "it is dead" }.into(),
+        found: if alive { "unchanged" } else { "changed" }.into(),
     });
     Ok(trials)
 }

@@ -42,7 +42,7 @@ impl Terminal {
     pub fn ask_hidden(self, words: &str) -> Result<Option<String>> {
         let stdin = std::io::stdin();
         // Before the prompt, so that input typed early is hidden too.
-        let _hidden = Hidden::on(&stdin).context("hide what is typed")?;
+        let _hidden = Hidden::on(&stdin).context("disable echo")?;
         self.answer(words, &stdin)
     }
 
