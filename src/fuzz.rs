@@ -114,7 +114,10 @@ pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) 
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the input is needed to reproduce the failure")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the input is needed to reproduce the failure"
+)]
 fn show(number: usize, input: &[u8]) {
     eprintln!("input {number}: b\"{}\"", input.escape_ascii());
 }
