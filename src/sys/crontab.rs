@@ -163,12 +163,12 @@ impl Crontab {
         let Ok(home) = File::open(&self.home) else {
             return Ok(None);
         };
-        let mut patience = Patience::of(OTHERS);
+        let mut deadline = Patience::of(OTHERS);
         loop {
             match rustix::fs::flock(&home, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) if !patience.is_over() => {
+                Err(Errno::WOULDBLOCK) if !deadline.is_over() => {
                     signal::pause(LOOK)?;
-                    patience.spend(LOOK);
+                    deadline.spend(LOOK);
                 }
                 Err(Errno::INTR) => {}
                 Ok(()) | Err(_) => return Ok(Some(home)),

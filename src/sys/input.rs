@@ -129,17 +129,17 @@ fn wait(
     told: &mut bool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let mut patience = Patience::unless_zero(silence);
+    let mut deadline = Patience::unless_zero(silence);
     if !*told {
-        let mut quiet = patience.min(Patience::of(TELL_AFTER));
+        let mut quiet = deadline.min(Patience::of(TELL_AFTER));
         if signal::readable(stdin, &mut quiet)? {
             return Ok(());
         }
         *told = true;
         tell("waiting for standard input; `--no-stdin` skips it");
-        patience.spend(TELL_AFTER);
+        deadline.spend(TELL_AFTER);
     }
-    if !patience.is_over() && signal::readable(stdin, &mut patience)? {
+    if !deadline.is_over() && signal::readable(stdin, &mut deadline)? {
         return Ok(());
     }
     let cause = format!(

@@ -319,19 +319,19 @@ fn before_wait() -> Option<Duration> {
     BEFORE_WAIT.get().and_then(|hook| hook())
 }
 
-/// Waits until one of `fds` is ready and returns its index; `None` if `patience` expired. The time waited is subtracted
-/// from `patience`.
+/// Waits until one of `fds` is ready and returns its index; `None` if `deadline` expired. The time waited is subtracted
+/// from `deadline`.
 ///
 /// # Errors
 /// As [`check`].
 pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
-    patience: &mut Patience,
+    deadline: &mut Patience,
 ) -> Result<Option<usize>, Stop> {
     let leash = leash::held();
     loop {
         check()?;
-        let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
+        let mut slice = deadline.0.unwrap_or(SLICE).min(SLICE);
         slice = slice.min(before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
@@ -359,31 +359,31 @@ pub fn wait(
             continue;
         }
         // At most the requested time counts; the process did not wait for the rest.
-        patience.spend(if woken == Ok(0) {
+        deadline.spend(if woken == Ok(0) {
             slice
         } else {
             waited.min(slice)
         });
-        if patience.is_over() {
+        if deadline.is_over() {
             return Ok(None);
         }
     }
 }
 
-/// Waits until `fd` is readable; false if `patience` expired.
+/// Waits until `fd` is readable; false if `deadline` expired.
 ///
 /// # Errors
 /// As [`check`].
-pub fn readable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
-    Ok(wait(&[(fd.as_fd(), PollFlags::IN)], patience)?.is_some())
+pub fn readable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::IN)], deadline)?.is_some())
 }
 
-/// Waits until `fd` is writable; false if `patience` expired.
+/// Waits until `fd` is writable; false if `deadline` expired.
 ///
 /// # Errors
 /// As [`check`].
-pub fn writable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
-    Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], patience)?.is_some())
+pub fn writable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], deadline)?.is_some())
 }
 
 /// Sleeps for `duration`.

@@ -315,7 +315,7 @@ impl Lock {
         wait: Duration,
         busy: &mut dyn FnMut(Option<&Holder>),
     ) -> Result<Self> {
-        let mut patience = Patience::of(wait);
+        let mut deadline = Patience::of(wait);
         let mut told = false;
         loop {
             let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
@@ -347,7 +347,7 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
             }
             let holder = holder(&mut file);
-            if patience.is_over() {
+            if deadline.is_over() {
                 let who = holder
                     .map(|Holder { pid, since }| format!(" by process {pid} since {since}"))
                     .unwrap_or_default();
@@ -361,7 +361,7 @@ impl Lock {
                 busy(holder.as_ref());
             }
             signal::pause(TRY_EVERY)?;
-            patience.spend(TRY_EVERY);
+            deadline.spend(TRY_EVERY);
         }
     }
 

@@ -94,8 +94,8 @@ impl GuardedResolver {
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(done_tx);
         })?;
-        let mut patience = self.limits.connect_time();
-        if !signal::readable(&done_rx, &mut patience).map_err(from_stop)? {
+        let mut deadline = self.limits.connect_time();
+        if !signal::readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;

@@ -25,9 +25,9 @@ impl OutputPipe {
     }
 
     /// True if data or the end of the stream can be read; false on timeout or cancellation.
-    pub(super) fn is_readable(&self, mut patience: Patience) -> bool {
+    pub(super) fn is_readable(&self, mut deadline: Patience) -> bool {
         let pipe = self.pipe.as_ref();
-        pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut patience), Ok(true)))
+        pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut deadline), Ok(true)))
     }
 
     /// Reads available data once and passes it to `say`.

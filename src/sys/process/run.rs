@@ -193,11 +193,11 @@ fn wait(
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        let mut patience = Patience::until(end);
+        let mut deadline = Patience::until(end);
         if pidfd.is_none() {
-            patience = patience.min(Patience::of(POLL_INTERVAL));
+            deadline = deadline.min(Patience::of(POLL_INTERVAL));
         }
-        match signal::wait(&fds, &mut patience) {
+        match signal::wait(&fds, &mut deadline) {
             Ok(Some(0)) if pipe.is_some() => output.read(say)?,
             Ok(_) => {}
             Err(stop) => return Ok((None, Some(stop))),

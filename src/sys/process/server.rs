@@ -215,7 +215,7 @@ fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -
 impl ServerProcess {
     /// Waits until the supervisor has started the server; returns the server's process id.
     fn wait_for_start(&mut self, spec: &Spec) -> io::Result<Pid> {
-        let mut patience = Patience::of(START_TIMEOUT);
+        let mut deadline = Patience::of(START_TIMEOUT);
         loop {
             let has_more = self.hear();
             match self.next() {
@@ -225,7 +225,7 @@ impl ServerProcess {
                 Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
                 Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
                 Some(Report::Ended(..)) => {}
-                None if has_more => match signal::readable(&self.control, &mut patience) {
+                None if has_more => match signal::readable(&self.control, &mut deadline) {
                     Ok(true) => {}
                     Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
                     Err(_) => return Err(io::ErrorKind::Interrupted.into()),

@@ -24,17 +24,17 @@ pub(super) struct WriteLock {
 }
 
 impl WriteLock {
-    /// Acquires the lock, waiting while `patience` lasts.
+    /// Acquires the lock, waiting while `deadline` lasts.
     ///
     /// # Errors
-    /// The run was cancelled, or `patience` is over.
-    pub(super) fn take(fence: &Fence, mut patience: Patience) -> Result<Self, LockError> {
+    /// The run was cancelled, or `deadline` is over.
+    pub(super) fn take(fence: &Fence, mut deadline: Patience) -> Result<Self, LockError> {
         static HERE: Mutex<()> = Mutex::new(());
         let mut wait = || {
-            if patience.is_over() {
+            if deadline.is_over() {
                 return Err(LockError::Busy);
             }
-            patience.spend(POLL_INTERVAL);
+            deadline.spend(POLL_INTERVAL);
             signal::pause(POLL_INTERVAL).map_err(LockError::Stopped)
         };
         let here = loop {
