@@ -324,8 +324,8 @@ fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)
     let flags =
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file: File = rustix::fs::openat(parent, name, flags, Mode::empty())?.into();
-    let about = file.metadata()?;
-    match (about.dev(), about.ino()) == (stat.st_dev, stat.st_ino) {
+    let metadata = file.metadata()?;
+    match (metadata.dev(), metadata.ino()) == (stat.st_dev, stat.st_ino) {
         true => Ok(Some((file, stat))),
         false => Err(race()),
     }
@@ -341,15 +341,15 @@ fn kind(stat: &Stat) -> FileType {
 
 /// Gives the new file the owner and group of the file that it replaces.
 fn keep_owner(file: &File, stat: &Stat) -> io::Result<()> {
-    let about = file.metadata()?;
-    if (about.uid(), about.gid()) == (stat.st_uid, stat.st_gid) {
+    let metadata = file.metadata()?;
+    if (metadata.uid(), metadata.gid()) == (stat.st_uid, stat.st_gid) {
         return Ok(());
     }
     let (uid, gid) = (
         rustix::fs::Uid::from_raw(stat.st_uid),
         rustix::fs::Gid::from_raw(stat.st_gid),
     );
-    if about.uid() != stat.st_uid {
+    if metadata.uid() != stat.st_uid {
         return rustix::fs::fchown(file, Some(uid), Some(gid))
             .map_err(|_| io::Error::other("the file belongs to another user"));
     }
@@ -410,7 +410,7 @@ pub fn is_race(error: &io::Error) -> bool {
 /// True if the file is on procfs, through which the kernel exposes processes.
 pub fn is_of_kernel(file: &File) -> bool {
     const PROC: u64 = 0x9fa0;
-    rustix::fs::fstatfs(file).is_ok_and(|about| u64::try_from(about.f_type) == Ok(PROC))
+    rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(PROC))
 }
 
 /// True if the error means that there is a link on the path, or that the path leads out of the root.
@@ -597,10 +597,10 @@ mod tests {
         let file = temp.path().join("a");
         std::fs::write(&file, "old").unwrap();
         let root = Root::open(temp.path()).unwrap();
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         let mut no = |before: Before<'_>| match before {
             Before::Directory(path) => {
-                told.push(path.display().to_string());
+                changes.push(path.display().to_string());
                 Ok(())
             }
             Before::File {
@@ -609,7 +609,7 @@ mod tests {
             } => {
                 let mut text = String::new();
                 old.read_to_string(&mut text)?;
-                told.push(text);
+                changes.push(text);
                 Err(io::Error::other("no"))
             }
             Before::File { .. } => Err(io::Error::other("no")),
@@ -617,7 +617,7 @@ mod tests {
         assert!(root.write(Path::new("a"), b"x", None, &mut no).is_err());
         assert!(root.remove(Path::new("a"), &mut no).is_err());
         assert!(root.write(Path::new("d/e/f"), b"x", None, &mut no).is_err());
-        assert_eq!(told, ["old", "old", "d", "d/e"]);
+        assert_eq!(changes, ["old", "old", "d", "d/e"]);
         assert_eq!(std::fs::read(&file).unwrap(), b"old");
         let mut meddles = |_: Before<'_>| std::fs::write(&file, "theirs");
         let error = root.write(Path::new("a"), b"x", None, &mut meddles);

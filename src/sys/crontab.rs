@@ -59,8 +59,10 @@ impl Trouble {
     pub fn told(self) -> anyhow::Error {
         let cause = match self {
             Self::Missing => "`crontab` is not installed".into(),
-            Self::Forbidden(words) => format!("this user is not allowed to use crontab: {words}"),
-            Self::Failed(words) => format!("cannot use the crontab: {words}"),
+            Self::Forbidden(message) => {
+                format!("this user is not allowed to use crontab: {message}")
+            }
+            Self::Failed(message) => format!("cannot use the crontab: {message}"),
             Self::Other(error) => return error,
         };
         let hint = "`nanobot cron run --due` once a minute from another scheduler";
@@ -190,8 +192,8 @@ impl Crontab {
                 has_written = true;
             }
         }
-        let words = "changes to it are lost, or other programs keep changing it";
-        Err(Trouble::Failed(words.into()))
+        let message = "changes to it are lost, or other programs keep changing it";
+        Err(Trouble::Failed(message.into()))
     }
 
     /// Installs `bytes` in place of `before`.
@@ -215,7 +217,7 @@ impl Crontab {
         match self.run(&["-r"])? {
             Ran::Well(_) => Ok(()),
             Ran::Without => Ok(()),
-            Ran::Badly(words) => Err(refused(&words)),
+            Ran::Badly(message) => Err(refused(&message)),
         }
     }
 
@@ -238,7 +240,7 @@ impl Crontab {
         match ran? {
             Ran::Well(_) => Ok(()),
             Ran::Without => Err(Trouble::Failed("it did not accept the table".into())),
-            Ran::Badly(words) => Err(refused(&words.replace(name, "the table"))),
+            Ran::Badly(message) => Err(refused(&message.replace(name, "the table"))),
         }
     }
 
@@ -252,7 +254,7 @@ impl Crontab {
                 Ok(table)
             }
             Ran::Without => Ok(Table::default()),
-            Ran::Badly(words) => Err(refused(&words)),
+            Ran::Badly(message) => Err(refused(&message)),
         }
     }
 
@@ -260,9 +262,9 @@ impl Crontab {
     /// characters `\r`, which can also occur literally; it passes the unmodified table to an editor.
     fn exact(&self, listed: &[u8]) -> Result<Vec<u8>, Trouble> {
         let cannot = |why: &str| {
-            let words =
+            let message =
                 format!("its listing contains a `\\r` that may be an escaped character, and {why}");
-            Err(Trouble::Failed(words))
+            Err(Trouble::Failed(message))
         };
         match self.run(&["-e"])? {
             Ran::Well(edited) => {
@@ -273,7 +275,7 @@ impl Crontab {
                 }
             }
             Ran::Without => cannot("`crontab -e` shows no table"),
-            Ran::Badly(words) => cannot(&format!("`crontab -e` failed: {words}")),
+            Ran::Badly(message) => cannot(&format!("`crontab -e` failed: {message}")),
         }
     }
 
@@ -306,13 +308,13 @@ impl Crontab {
             Some(status) if status.success() => Ok(Ran::Well(finished.head)),
             Some(status) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-                let (said, printed) = (text(&complaints), text(&finished.head));
+                let (stderr, stdout) = (text(&complaints), text(&finished.head));
                 // Output may be a partial table, whatever the message says.
-                if printed.is_empty() && is_none(&said) {
+                if stdout.is_empty() && is_none(&stderr) {
                     return Ok(Ran::Without);
                 }
-                let said = [said, printed].into_iter().find(|said| !said.is_empty());
-                Ok(Ran::Badly(said.unwrap_or_else(|| {
+                let message = [stderr, stdout].into_iter().find(|text| !text.is_empty());
+                Ok(Ran::Badly(message.unwrap_or_else(|| {
                     format!("`{name}` failed without a message ({status})")
                 })))
             }
@@ -341,26 +343,26 @@ fn shown(table: &[u8]) -> Vec<u8> {
     parts.join(b"\\r".as_slice())
 }
 
-/// True if `words` means that the user has no table.
-fn is_none(words: &str) -> bool {
-    let words = words.to_lowercase();
-    words.contains("no crontab for")
-        || (words.contains("can't open") && words.contains("no such file"))
+/// True if `message` means that the user has no table.
+fn is_none(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("no crontab for")
+        || (message.contains("can't open") && message.contains("no such file"))
 }
 
 /// Classifies the message of a failed call.
-fn refused(words: &str) -> Trouble {
-    let low = words.to_lowercase();
+fn refused(message: &str) -> Trouble {
+    let low = message.to_lowercase();
     let forbids = ["not allowed", "not authorized", "may not use"];
     let first = || {
-        let lines = words.lines().map(str::trim);
+        let lines = message.lines().map(str::trim);
         lines
             .filter(|line| !line.is_empty())
             .take(5)
             .collect::<Vec<_>>()
             .join("; ")
     };
-    match forbids.iter().any(|words| low.contains(words)) {
+    match forbids.iter().any(|phrase| low.contains(phrase)) {
         true => Trouble::Forbidden(first()),
         false => Trouble::Failed(first()),
     }

@@ -24,7 +24,7 @@ static DESK: OnceLock<Desk> = OnceLock::new();
 
 thread_local! {
     /// A panic in this thread is caught, and reported by the code that catches it.
-    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The report directory, and the context that reports need.
@@ -42,7 +42,7 @@ pub struct Desk {
 pub fn tell_all() {
     std::panic::set_hook(Box::new(|panic| {
         let written = DESK.get().map(|desk| desk.write(panic));
-        if CAUGHT.get() {
+        if IS_CAUGHT.get() {
             if let Some(Ok(path)) = &written {
                 log::error!(target: "tool", "internal error; see the report `{}`", path.display());
             }
@@ -63,9 +63,9 @@ pub fn keep(desk: Desk) {
 /// # Errors
 /// The panic's payload, as `catch_unwind` returns it.
 pub fn caught<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
-    let before = CAUGHT.replace(true);
+    let before = IS_CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
-    CAUGHT.set(before);
+    IS_CAUGHT.set(before);
     done
 }
 

@@ -85,20 +85,20 @@ pub fn read(
 ) -> Result<Option<Vec<u8>>> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let wanted = match (reading, kind) {
+    let is_read = match (reading, kind) {
         (Reading::Never, _) => false,
         (Reading::Always, _) => true,
         (Reading::Auto, Ok(found)) => KINDS.iter().any(|kind| kind.kind == found && kind.is_read),
         (Reading::Auto, Err(_)) => false,
     };
-    if !wanted {
+    if !is_read {
         return Ok(None);
     }
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
-    let mut told = false;
+    let mut has_notified = false;
     loop {
-        wait(&stdin, silence, &mut told, tell)?;
+        wait(&stdin, silence, &mut has_notified, tell)?;
         // Bypasses the buffer of `Stdin`, because `poll` does not see buffered bytes.
         let count = match rustix::io::read(&stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
@@ -126,16 +126,16 @@ pub fn read(
 fn wait(
     stdin: &std::io::Stdin,
     silence: Duration,
-    told: &mut bool,
+    has_notified: &mut bool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<()> {
     let mut deadline = Patience::unless_zero(silence);
-    if !*told {
+    if !*has_notified {
         let mut quiet = deadline.min(Patience::of(TELL_AFTER));
         if signal::readable(stdin, &mut quiet)? {
             return Ok(());
         }
-        *told = true;
+        *has_notified = true;
         tell("waiting for standard input; `--no-stdin` skips it");
         deadline.spend(TELL_AFTER);
     }

@@ -143,13 +143,13 @@ impl Log for Logger {
         }
         let millis = signal::now().as_millis();
         let topic = record.target();
-        let words = record.args();
+        let message = record.args();
         let line = match record.level() {
             Level::Error | Level::Warn => {
                 let level = record.level().as_str().to_lowercase();
-                format!("{level}: {words}")
+                format!("{level}: {message}")
             }
-            _ => words.to_string(),
+            _ => message.to_string(),
         };
         let row = Row::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
         self.terminal.complain_whole(&row);
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_is_told() {
-        let check = |value: &str, words: &str| {
+        let check = |value: &str, message: &str| {
             let error = Filter::parse(value).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(message), "{error}");
         };
         check("loud", "unknown topic `loud`");
         check("http=loud", "unknown level `loud`");

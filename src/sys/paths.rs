@@ -50,7 +50,7 @@ impl Real {
 pub fn program(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path)
-            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     path.split(':')
         .filter(|entry| entry.starts_with('/'))

@@ -67,7 +67,7 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     }
     flag::register(SIGCONT, &RESUMED)?;
     let ignored = ignored();
-    let mut ours = Vec::with_capacity(ENDING.len());
+    let mut handled = Vec::with_capacity(ENDING.len());
     for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
@@ -76,13 +76,15 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
             flag::register_conditional_default(signal, &HARD)?;
         }
         flag::register(signal, came)?;
-        ours.push(signal);
+        handled.push(signal);
     }
-    let (bell, hammer) = UnixStream::pair()?;
-    BELL.get_or_init(|| bell.try_clone().ok());
+    let (wake_rx, wake_tx) = UnixStream::pair()?;
+    BELL.get_or_init(|| wake_rx.try_clone().ok());
     // Never dropped, since that would remove the handlers. The bytes that it writes are never read, so the wake pipe
     // stays readable.
-    std::mem::forget(SignalDelivery::with_pipe(bell, hammer, SignalOnly, &ours)?);
+    std::mem::forget(SignalDelivery::with_pipe(
+        wake_rx, wake_tx, SignalOnly, &handled,
+    )?);
     Ok(())
 }
 
@@ -131,7 +133,7 @@ fn ignored() -> u64 {
 pub fn check() -> Result<(), Stop> {
     look();
     // This does not end the run; the code that cancelled the thread knows the reason.
-    if leash::held().is_some_and(|leash| leash.is_cut()) {
+    if leash::held().is_some_and(|token| token.is_cut()) {
         return Err(Stop(Exit::Interrupted));
     }
     let ends = *ends();
@@ -197,10 +199,10 @@ pub fn forgive() -> Result<(), Stop> {
     set_interrupted(false);
     HARD.store(false, Ordering::SeqCst);
     *ends() = None;
-    if let Some(bell) = BELL.get().and_then(Option::as_ref) {
-        let mut rung = [0; 64];
+    if let Some(wake_rx) = BELL.get().and_then(Option::as_ref) {
+        let mut buffer = [0; 64];
         let quiet = rustix::net::RecvFlags::DONTWAIT;
-        while rustix::net::recv(bell, &mut rung, quiet).is_ok_and(|(_, count)| count > 0) {}
+        while rustix::net::recv(wake_rx, &mut buffer, quiet).is_ok_and(|(_, count)| count > 0) {}
     }
     // A signal that arrived meanwhile may have lost its wake-up byte; it is noticed here.
     match came() {
@@ -223,7 +225,7 @@ pub fn interrupt() {
 
 /// Kills the process with the signal that `exit` stands for. Returns if it stands for none.
 pub fn die_by(exit: Exit) {
-    if let Some((signal, _)) = ENDING.into_iter().find(|(_, stands)| *stands == exit) {
+    if let Some((signal, _)) = ENDING.into_iter().find(|(_, status)| *status == exit) {
         // On success this does not return; on failure, the exit status still reports the cause.
         drop(low_level::emulate_default_handler(signal));
     }
@@ -328,7 +330,7 @@ pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
     deadline: &mut Patience,
 ) -> Result<Option<usize>, Stop> {
-    let leash = leash::held();
+    let token = leash::held();
     loop {
         check()?;
         let mut slice = deadline.0.unwrap_or(SLICE).min(SLICE);
@@ -340,11 +342,11 @@ pub fn wait(
         );
         if ends().is_none() {
             slice = slice.min(left().unwrap_or(slice));
-            let bell = BELL.get().and_then(Option::as_ref);
-            all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+            let wake_rx = BELL.get().and_then(Option::as_ref);
+            all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         }
-        let bell = leash.as_deref().map(|leash| &leash.bell);
-        all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        let wake_rx = token.as_deref().map(|token| &token.bell);
+        all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.

@@ -21,8 +21,8 @@ pub fn create_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("create `{}`", path.display()))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.with_context(|| format!("create `{}`", path.display()))
 }
 
 /// Opens `path` for appending, and creates it if it is missing. A link is not followed.
@@ -81,7 +81,7 @@ fn irregular(path: &Path) -> anyhow::Error {
 /// # Errors
 /// The file is not a regular one: a FIFO would block its writer.
 pub fn open_lines(path: &Path) -> Result<File> {
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(irregular(path));
     }
     let log = open_log(path)?;
@@ -105,10 +105,10 @@ pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
 
 /// Returns the length of an open file, in bytes.
 pub fn size(file: &File, path: &Path) -> Result<u64> {
-    let about = file
+    let metadata = file
         .metadata()
         .with_context(|| format!("stat `{}`", path.display()))?;
-    Ok(about.len())
+    Ok(metadata.len())
 }
 
 /// Appends `bytes` to an open log that has `before` bytes, in one write. If the disk takes only a part, the file is
@@ -161,7 +161,7 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
         other => File::from(other.with_context(|| format!("open `{}`", path.display()))?),
     };
     let before = size(&log, path)?;
-    if !log.metadata().is_ok_and(|about| about.is_file()) {
+    if !log.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(irregular(path));
     }
     append_to(&log, path, before, bytes)
@@ -196,7 +196,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Like [`replace`], with the content written by `fill`.
 pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
+    if std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
         let cause = format!("write `{}`: not a regular file", path.display());
         return Err(fail(Exit::Io, cause));
     }
@@ -316,7 +316,7 @@ impl Lock {
         busy: &mut dyn FnMut(Option<&Holder>),
     ) -> Result<Self> {
         let mut deadline = Patience::of(wait);
-        let mut told = false;
+        let mut has_notified = false;
         loop {
             let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
             let mut file = OpenOptions::new()
@@ -357,7 +357,7 @@ impl Lock {
                     "again later, or `--wait`",
                 ));
             }
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut has_notified, true) {
                 busy(holder.as_ref());
             }
             signal::pause(TRY_EVERY)?;
@@ -510,14 +510,14 @@ pub fn may_make(path: &Path) -> Result<()> {
     if !found.is_dir() {
         return Err(Errno::NOTDIR).with_context(cannot);
     }
-    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    let access = Access::WRITE_OK | Access::EXEC_OK;
     // Also detects a read-only file system.
-    rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
+    rustix::fs::accessat(rustix::fs::CWD, found, access, AtFlags::EACCESS).with_context(cannot)
 }
 
 /// True if other users can reach and read `path`.
 pub fn is_seen_by_others(path: &Path) -> bool {
-    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.mode());
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.mode());
     let leads = |path: &Path| mode(path) & 0o011 != 0;
     mode(path) & 0o077 != 0 && path.ancestors().skip(1).all(leads)
 }
@@ -543,8 +543,8 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
 /// Explains why users other than the owner can change the file at `path`, or that its owner is neither this user nor
 /// root. `None` if neither is the case, or if there is no file.
 pub fn changed_by_others(path: &Path) -> Option<String> {
-    let about = std::fs::metadata(path).ok()?;
-    let (user, group, mode) = (about.uid(), about.gid(), about.mode());
+    let metadata = std::fs::metadata(path).ok()?;
+    let (user, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
     let own = rustix::process::geteuid().as_raw();
     // By convention, a group with the same number as the user belongs to that user only.
     let is_shared = mode & 0o020 != 0 && group != user;

@@ -266,12 +266,12 @@ impl Http {
             if matches!(self.policy, AddressPolicy::Guarded(_)) {
                 config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
             }
-            let ours = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
+            let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
             let config = config
                 .http_status_as_error(false)
                 .max_redirects(if public { MAX_REDIRECTS } else { 0 })
                 .max_redirects_will_error(public)
-                .user_agent(self.user_agent.as_deref().unwrap_or(ours))
+                .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
                 .max_idle_age(MAX_IDLE_AGE)
                 .input_buffer_size(INPUT_BUFFER_BYTES)
                 .output_buffer_size(OUTPUT_BUFFER_BYTES)

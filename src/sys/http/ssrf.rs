@@ -141,14 +141,14 @@ impl SsrfGuard {
         // The address of a name is under the control of others, so only ranges of addresses can be granted.
         let by_range = || Some(SSRF_ALLOWLIST_KEY.to_owned());
         if web_url::is_nearby(host) && !may_be_allowed {
-            let words = format!("`{host}` is a local host name");
-            return refuse(words, by_range());
+            let message = format!("`{host}` is a local host name");
+            return refuse(message, by_range());
         }
         for at in found {
             let address = at.ip();
             if *offline && !address.is_loopback() {
-                let words = format!("`--offline` forbids connecting to `{host}`");
-                return refuse(words, None);
+                let message = format!("`--offline` forbids connecting to `{host}`");
+                return refuse(message, None);
             }
             if !is_public(address) && !is_allowed(at) {
                 return match without_brackets(host).parse() == Ok(address) {
@@ -171,8 +171,8 @@ impl SsrfGuard {
         let waits = found.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
         let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
         if !waits && is_odd && !allowed_ports.iter().any(granted) && !may_be_allowed {
-            let words = format!("port {port} of `{host}` is not a web port");
-            return refuse(words, Some(format!("--net={host}:{port}")));
+            let message = format!("port {port} of `{host}` is not a web port");
+            return refuse(message, Some(format!("--net={host}:{port}")));
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ mod tests {
             let checked = guard.check(&uri, &found).map_err(|error| error.to_string());
             match (&checked, expect) {
                 (Ok(()), Ok(())) => {}
-                (Err(words), Err(word)) => assert!(words.contains(word), "{url}: {words}"),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{url}: {message}"),
                 _ => panic!("{url} {found:?}: {checked:?}"),
             }
         };

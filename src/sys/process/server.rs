@@ -113,7 +113,7 @@ fn us() -> io::Result<Command> {
 fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
-    let kept = spec.fence.iter().flat_map(|fence| &fence.kept).cloned();
+    let kept = spec.fence.iter().flat_map(|sandbox| &sandbox.kept).cloned();
     let absent = kept.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let launch = LaunchSpec {
@@ -128,10 +128,10 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
     let (errors, complain) = io::pipe()?;
-    let (control, theirs) = UnixStream::pair()?;
+    let (control, supervisor_end) = UnixStream::pair()?;
     supervisor.env_clear().current_dir("/").process_group(0);
     supervisor
-        .stdin(OwnedFd::from(theirs))
+        .stdin(OwnedFd::from(supervisor_end))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let child = {
@@ -186,7 +186,7 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
 fn why(spec: &Spec, number: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(number);
     let program = spec.program.display();
-    let words = match error.kind() {
+    let message = match error.kind() {
         io::ErrorKind::NotFound if !spec.directory.is_dir() => {
             format!("no such directory: `{}`", spec.directory.display())
         }
@@ -196,7 +196,7 @@ fn why(spec: &Spec, number: i32) -> io::Error {
         }
         _ => format!("`{program}`: {error}"),
     };
-    io::Error::new(error.kind(), words)
+    io::Error::new(error.kind(), message)
 }
 
 /// Sends the supervisor the launch description and the server's streams.
@@ -223,7 +223,7 @@ impl ServerProcess {
                     return Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into());
                 }
                 Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
-                Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
+                Some(Report::Failed(None, message)) => return Err(io::Error::other(message)),
                 Some(Report::Ended(..)) => {}
                 None if has_more => match signal::readable(&self.control, &mut deadline) {
                     Ok(true) => {}
@@ -444,9 +444,12 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_told() {
         let _alone = alone();
-        let check = |spec: Spec, kind: io::ErrorKind, words: &str| {
+        let check = |spec: Spec, kind: io::ErrorKind, message: &str| {
             let error = start(&spec).unwrap_err();
-            assert_eq!((error.kind(), error.to_string()), (kind, words.to_owned()));
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (kind, message.to_owned())
+            );
         };
         let missing = io::ErrorKind::NotFound;
         check(
@@ -624,7 +627,7 @@ mod tests {
                 .collect()
         };
         let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
-        let fence = Fence::new(
+        let sandbox = Fence::new(
             places(&reads),
             places(&["own"]),
             places(&["closed"]),
@@ -638,7 +641,7 @@ mod tests {
             std::process::id()
         );
         let spec = Spec {
-            fence: Some(fence),
+            fence: Some(sandbox),
             ..spec(&tries)
         };
         let mut server = start(&spec).unwrap();

@@ -223,18 +223,18 @@ fn number(signed: i32) -> u64 {
     u64::from(signed.cast_unsigned())
 }
 
-/// Applies the filters to this thread, including one for `ours`.
+/// Applies the filters to this thread, including one for `protected`.
 ///
 /// # Errors
 /// The kernel does not accept a filter.
-pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
+pub(super) fn apply(net: bool, protected: &Ours) -> io::Result<()> {
     static ALONE: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(false));
     static NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(true));
     let programs = if net { &NET } else { &ALONE };
     let programs = programs
         .as_ref()
         .ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-    let spare = ours
+    let spare = protected
         .rules()
         .and_then(|rules| program(rules, libc::EPERM))
         .ok_or_else(|| io::Error::other("cannot build the signal filter"))?;
@@ -444,12 +444,12 @@ mod tests {
             ]
         };
         assert_eq!(reach(us), [Ok(()); 3]);
-        let ours = Ours::now();
+        let protected = Ours::now();
         let child = std::process::Command::new("/bin/sleep").arg("60").spawn();
         let mut child = child.unwrap();
         let fenced = || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            apply(false, &ours).unwrap();
+            apply(false, &protected).unwrap();
             assert_eq!(reach(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
             assert_eq!(

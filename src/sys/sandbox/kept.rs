@@ -77,19 +77,19 @@ impl Remembered {
         nested: &[PathBuf],
         has_mounts: bool,
     ) -> io::Result<Self> {
-        let mut held = Vec::new();
-        let mut held_paths = Vec::new();
+        let mut root_fds = Vec::new();
+        let mut root_paths = Vec::new();
         for root in roots {
             if let Ok(fd) = super::rules::open(root) {
-                held.push(fd);
-                held_paths.push(root.clone());
+                root_fds.push(fd);
+                root_paths.push(root.clone());
             }
         }
         let mut left = LIMIT;
         let mut places = Vec::new();
         let kept = kept.iter().map(|path| (path, false));
         for (path, is_nested) in kept.chain(nested.iter().map(|path| (path, true))) {
-            let inside = held_paths
+            let inside = root_paths
                 .iter()
                 .enumerate()
                 .filter(|(_, root)| path.starts_with(root) && path != *root);
@@ -98,7 +98,7 @@ impl Remembered {
                 continue;
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
-            let was = match parent(&held[root], &relative, false) {
+            let was = match parent(&root_fds[root], &relative, false) {
                 Ok((dir, name)) if has_mounts && !is_nested && is_mountable(dir.as_fd(), &name) => {
                     continue;
                 }
@@ -116,7 +116,7 @@ impl Remembered {
             });
         }
         Ok(Self {
-            roots: held,
+            roots: root_fds,
             places,
         })
     }
@@ -249,8 +249,8 @@ fn parent<'a>(
 
 /// True if a mount can protect what is at `name`.
 fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|about| {
-        match FileType::from_raw_mode(about.st_mode) {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => true,
             FileType::Directory => name != ".git",
             _ => false,
@@ -259,16 +259,16 @@ fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
 }
 
 fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
-    let about = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+    let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         // A writable place can be a file, which has nothing beneath it.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(State::Missing),
         other => other?,
     };
-    let mode = about.st_mode & 0o7777;
+    let mode = stat.st_mode & 0o7777;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(match FileType::from_raw_mode(about.st_mode) {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            let size = u64::try_from(about.st_size).unwrap_or(u64::MAX);
+            let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
             let content = match left.checked_sub(size) {
                 Some(rest) => {
                     *left = rest;
@@ -278,7 +278,7 @@ fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> 
                         .read_to_end(&mut bytes)?;
                     Content::Bytes(bytes)
                 }
-                None => Content::Stamp(about.st_ino, size, about.st_ctime, about.st_ctime_nsec),
+                None => Content::Stamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec),
             };
             State::File { mode, content }
         }
@@ -314,7 +314,7 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 /// Restores `name` to the state `was`.
 fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
     let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Directory);
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
     match was {
         State::Missing => remove(dir, name),
         State::Other => Ok(()),

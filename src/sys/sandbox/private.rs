@@ -104,11 +104,14 @@ fn take_away_what_was_left(place: &Path) {
         {
             continue;
         }
-        let Ok(about) = entry.metadata() else {
+        let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        let age = about.modified().ok().and_then(|time| time.elapsed().ok());
-        if !about.is_dir() || about.uid() != us || age.is_none_or(|age| age < STALE) {
+        let age = metadata
+            .modified()
+            .ok()
+            .and_then(|time| time.elapsed().ok());
+        if !metadata.is_dir() || metadata.uid() != us || age.is_none_or(|age| age < STALE) {
             continue;
         }
         let lock = open(&entry.path());

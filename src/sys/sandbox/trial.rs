@@ -22,7 +22,7 @@ pub struct Trial {
 ///
 /// # Errors
 /// The sandbox cannot be applied, or the files and sockets that the test needs cannot be created.
-pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
+pub fn run(sandbox: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
     let temp = tempfile::tempdir()?;
     let canary = temp.path().join("canary");
     std::fs::write(&canary, "alive")?;
@@ -30,7 +30,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
     let address = listener.local_addr()?;
     let socket = temp.path().join("socket");
     let _there = UnixListener::bind(&socket)?;
-    let mut trials = fence.around(&Ours::now(), || {
+    let mut trials = sandbox.around(&Ours::now(), || {
         let mut trials = Vec::new();
         let mut tried = |what: String, done: io::Result<()>| {
             trials.push(Trial {
@@ -44,14 +44,14 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
         tried("remove that file".into(), std::fs::remove_file(&canary));
         for place in outside {
             let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
-            let made = OpenOptions::new().write(true).create_new(true).open(&path);
-            if made.is_ok() {
+            let created = OpenOptions::new().write(true).create_new(true).open(&path);
+            if created.is_ok() {
                 // The sandbox failed. If the file cannot be removed, the report still shows its directory.
                 drop(std::fs::remove_file(&path));
             }
             tried(
                 format!("create a file in `{}`", place.display()),
-                made.map(drop),
+                created.map(drop),
             );
         }
         for path in closed {
@@ -61,7 +61,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
             };
             tried(format!("read `{}`", path.display()), read);
         }
-        if !fence.net {
+        if !sandbox.net {
             tried(
                 "connect over TCP".into(),
                 TcpStream::connect(address).map(drop),

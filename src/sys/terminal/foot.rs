@@ -208,8 +208,8 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
                 _ => None,
             };
             if foot.alone.is_none() {
-                let held = std::mem::take(&mut foot.held);
-                write_stderr(&held);
+                let delayed = std::mem::take(&mut foot.held);
+                write_stderr(&delayed);
                 foot.draw();
             }
             foot.mark_busy();

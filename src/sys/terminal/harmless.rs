@@ -101,8 +101,8 @@ impl Harmless {
     /// Returns the held-back character at the end of the text.
     pub fn rest(&mut self) -> String {
         let mut out = String::new();
-        if let Some(held) = self.held.take() {
-            self.spell(held.letter(), &mut out);
+        if let Some(pending) = self.held.take() {
+            self.spell(pending.letter(), &mut out);
         }
         self.previous = Base::None;
         out
@@ -112,7 +112,7 @@ impl Harmless {
         match self.held.take() {
             Some(Held::Joiner) if base(letter) == Base::Emoji => out.push(JOINER),
             Some(Held::Return) if letter == '\n' => {}
-            Some(held) => self.spell(held.letter(), out),
+            Some(pending) => self.spell(pending.letter(), out),
             None => {}
         }
         match letter {
