@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_TASKS: u64 = 4096;
 
 /// The name (`argv[0]`) that makes this program enter the sandbox and become a command.
-const NAME: &str = "nanobot-fence";
+const NAME: &str = "nanobot-sandbox";
 
 /// The command description that it reads from standard input, as JSON.
 #[derive(Serialize, Deserialize)]

@@ -369,7 +369,7 @@ mod tests {
 
     /// Not a test, but the program that [`us`] starts.
     #[test]
-    #[ignore = "it is the supervisor of the others"]
+    #[ignore = "run as the supervisor by other tests"]
     fn be_the_supervisor() {
         let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
         assert!(!is_one || supervisor::watch().unwrap());
@@ -571,7 +571,7 @@ mod tests {
 
     /// Not a test, but the program that the next test kills.
     #[test]
-    #[ignore = "it is started by another"]
+    #[ignore = "run as a child by another test"]
     fn be_the_starter() {
         let Ok(command) = std::env::var("COMMAND_TO_KEEP") else {
             return;

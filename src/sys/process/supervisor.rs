@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The name (`argv[0]`) that makes this program a supervisor.
-pub(super) const SUPERVISOR: &str = "nanobot-warden";
+pub(super) const SUPERVISOR: &str = "nanobot-supervisor";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);

@@ -94,7 +94,7 @@ pub(super) fn are_wanted(sandbox: &Fence) -> bool {
 fn enter() -> io::Result<()> {
     #[expect(
         deprecated,
-        reason = "its successor is unsafe for a flag that is not used here: no descriptors are parted from"
+        reason = "its replacement is unsafe because of a flag that is not used here"
     )]
     let unshare = rustix::thread::unshare;
     if unshare(UnshareFlags::NEWNS).is_ok() {

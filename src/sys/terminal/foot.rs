@@ -109,7 +109,7 @@ pub(super) fn show(painter: Option<Painter>) {
             foot.draw();
             if !foot.is_ticking {
                 // If the thread cannot be started, the lines are merely not redrawn.
-                let started = thread::Builder::new().name("foot".into()).spawn(tick);
+                let started = thread::Builder::new().name("status-area".into()).spawn(tick);
                 foot.is_ticking = started.is_ok();
             }
         }
