@@ -98,14 +98,14 @@ impl std::fmt::Display for Ended {
 /// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
 /// run is cancelled.
 pub fn start(spec: &Spec) -> io::Result<ServerProcess> {
-    start_by(us()?, spec)
+    start_by(supervisor_command()?, spec)
 }
 
 /// Prepares a command that starts this program as a supervisor.
 #[cfg(not(test))]
-fn us() -> io::Result<Command> {
+fn supervisor_command() -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
-    command.arg0(supervisor::SUPERVISOR);
+    command.arg0(supervisor::SUPERVISOR_ARG0);
     Ok(command)
 }
 
@@ -342,7 +342,7 @@ pub fn end_all(mut servers: Vec<ServerProcess>) {
 
 // The test program becomes a supervisor in another way.
 #[cfg(test)]
-use tests::supervisor as us;
+use tests::supervisor_command;
 
 #[cfg(test)]
 mod tests {
@@ -356,18 +356,18 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Starts this test program to run only `test`.
-    fn us(test: &str) -> Command {
+    fn test_command(test: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let name = format!("sys::process::server::tests::{test}");
         command.args([&name, "--exact", "--ignored", "--nocapture"]);
         command
     }
 
-    pub(super) fn supervisor() -> io::Result<Command> {
-        Ok(us("be_the_supervisor"))
+    pub(super) fn supervisor_command() -> io::Result<Command> {
+        Ok(test_command("be_the_supervisor"))
     }
 
-    /// Not a test, but the program that [`us`] starts.
+    /// Not a test, but the program that [`test_command`] starts.
     #[test]
     #[ignore = "run as the supervisor by other tests"]
     fn be_the_supervisor() {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn start(spec: &Spec) -> io::Result<ServerProcess> {
-        start_by(us("be_the_supervisor"), spec)
+        start_by(test_command("be_the_supervisor"), spec)
     }
 
     /// The first line of its output, without the line break.
@@ -590,7 +590,7 @@ mod tests {
             mark(30),
             mark(31)
         );
-        let mut starter = us("be_the_starter");
+        let mut starter = test_command("be_the_starter");
         starter
             .env("COMMAND_TO_KEEP", deaf)
             .stdin(Stdio::null())

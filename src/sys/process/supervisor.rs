@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The name (`argv[0]`) that makes this program a supervisor.
-pub(super) const SUPERVISOR: &str = "nanobot-supervisor";
+pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ pub(super) enum Report {
 /// the server was left.
 pub fn become_supervisor() -> Option<bool> {
     let name = std::env::args_os().next();
-    if name.is_none_or(|name| name != SUPERVISOR) {
+    if name.is_none_or(|name| name != SUPERVISOR_ARG0) {
         return None;
     }
     close_fds::set_fds_cloexec(3, &[]);
