@@ -1,8 +1,8 @@
 //! Exit statuses, and errors that carry one.
 //!
 //! [`Exit`] is the single table of statuses; help, man page, README and the result object are generated from it.
-//! Failures are `anyhow::Error` values. A [`Hinted`] in the chain sets the status and suggests the next step. Without
-//! one, an I/O error in the chain gives [`Exit::Io`]; any other error gives [`Exit::Failed`].
+//! Failures are `anyhow::Error` values. A [`HintedError`] in the chain sets the status and suggests the next step.
+//! Without one, an I/O error in the chain gives [`Exit::Io`]; any other error gives [`Exit::Failed`].
 
 use std::fmt;
 use std::io;
@@ -156,8 +156,8 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
-/// Adapts `error` for an operation outside a turn: prefixes it with `what`, and replaces hints to `--resume` or `--new`,
-/// which do not apply there.
+/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
+/// `--new`, which do not apply there.
 pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;

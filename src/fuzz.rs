@@ -1,6 +1,6 @@
 //! Fuzzing of parsers within `cargo test`: real inputs, mutated at random.
 //!
-//! A target is a test in the module of its parser. It passes a few real inputs to [`hold`], with assertions that must
+//! A target is a test in the module of its parser. It passes a few real inputs to [`check`], with assertions that must
 //! hold for any input. `NANOBOT_FUZZ` sets the number of inputs. The random numbers are the same in every run, so
 //! failures are reproducible.
 

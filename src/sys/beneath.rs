@@ -117,8 +117,8 @@ impl Root {
 
     /// Atomically replaces the content of the file at `path` with `bytes`, through a temporary file next to it. Missing
     /// directories are created. An existing file keeps its owner and its mode, except for the set-user-ID and
-    /// set-group-ID bits. `before` is called with each upcoming change; an error from it prevents the change. `mode`,
-    /// if given, sets the file's mode. Returns true if the file existed.
+    /// set-group-ID bits. `on_change` is called with each upcoming change; an error from it prevents the change.
+    /// `mode`, if given, sets the file's mode. Returns true if the file existed.
     ///
     /// # Errors
     /// A link, a directory or a device at `path`; a read-only file; a file with several hard links, which a replacement
@@ -169,7 +169,7 @@ impl Root {
         Ok(stat.is_some())
     }
 
-    /// Removes the file, the link or the empty directory at `path`. `before` is called first, as in [`Self::write`].
+    /// Removes the file, the link or the empty directory at `path`. `on_change` is called first, as in [`Self::write`].
     ///
     /// # Errors
     /// Any other type of entry, or none; a read-only file; a file with several hard links.
@@ -289,7 +289,7 @@ impl Root {
     }
 }
 
-/// A `before` callback that allows every change.
+/// An `on_change` callback that allows every change.
 fn nobody(_: Before<'_>) -> io::Result<()> {
     Ok(())
 }

@@ -142,10 +142,10 @@ impl Crontab {
         Ok(self.list()?.bytes)
     }
 
-    /// Replaces the table with the result of `make`. Returns true if anything was changed.
+    /// Replaces the table with the result of `update`. Returns true if anything was changed.
     ///
-    /// `make` is called again if another program changes the table meanwhile, and on its own result. It must leave that
-    /// result unchanged: this shows that the change was kept.
+    /// `update` is called again if another program changes the table meanwhile, and on its own result. It must leave
+    /// that result unchanged: this shows that the change was kept.
     pub fn change(&self, make: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Result<bool, Trouble> {
         store::create_dir(&self.folder)?;
         let path = self.folder.join("crontab.lock");
@@ -159,8 +159,8 @@ impl Crontab {
     }
 
     /// Locks the user's home directory, since instances with another `NANOBOT_HOME` change the same table. An agent's
-    /// commands can hold that lock for as long as they run. In that case the change proceeds after [`OTHERS`],
-    /// protected by the second read and by the final check only.
+    /// commands can hold that lock for as long as they run. In that case the change proceeds after
+    /// [`HOME_LOCK_TIMEOUT`], protected by the second read and by the final check only.
     fn wait_for_others(&self) -> Result<Option<File>, Stop> {
         let Ok(home) = File::open(&self.home) else {
             return Ok(None);

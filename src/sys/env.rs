@@ -111,8 +111,8 @@ impl Env {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns the duration in a variable, from 0 to `most` seconds; `default` seconds if it is unset. Zero means no
-    /// limit.
+    /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default_secs` seconds if it is unset. Zero
+    /// means no limit.
     ///
     /// # Errors
     /// Status 78 for any other value.

@@ -65,7 +65,7 @@ pub const KINDS: &[Kind] = &[
 /// The user's choice about reading standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As its [`Kind`] says.
+    /// As its [`StdinKind`] says.
     Auto,
     /// As with `--stdin`.
     Always,
@@ -73,11 +73,11 @@ pub enum Reading {
     Never,
 }
 
-/// Reads standard input to its end; `None` if it is not to be read. `silence` is the maximum silence; zero means no
-/// limit. `tell` receives a notice for the waiting user.
+/// Reads standard input to its end; `None` if it is not to be read. `idle_timeout` is the maximum silence; zero means
+/// no limit. `on_notice` receives a notice for the waiting user.
 ///
 /// # Errors
-/// A pipe that stays silent, input above [`LIMIT`], a failed read, or cancellation.
+/// A pipe that stays silent, input above [`MAX_STDIN_BYTES`], a failed read, or cancellation.
 pub fn read(
     reading: Reading,
     silence: Duration,

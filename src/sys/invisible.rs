@@ -26,7 +26,7 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     (Cow::Owned(visible), removed)
 }
 
-/// True if `letter` is invisible after `before`.
+/// True if `character` is invisible after `previous`.
 fn is_hidden(letter: char, before: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -50,7 +50,7 @@ fn is_selector(letter: char) -> bool {
     matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// True if a joiner may follow `letter`: Arabic to the Indic and South-East Asian scripts, Mongolian, emoji.
+/// True if a joiner may follow `character`: Arabic to the Indic and South-East Asian scripts, Mongolian, emoji.
 fn joins(letter: char) -> bool {
     matches!(letter,
         '\u{620}'..='\u{8ff}' | '\u{900}'..='\u{dff}' | '\u{e00}'..='\u{109f}' | '\u{1780}'..='\u{18af}'

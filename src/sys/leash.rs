@@ -1,5 +1,6 @@
-//! Cancels a group of threads: threads that work under a [`Leash`] notice the cancellation wherever they would notice a
-//! signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it on.
+//! Cancels a group of threads: threads that work under a [`CancelToken`] notice the cancellation wherever they would
+//! notice a signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it
+//! on.
 
 use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -50,7 +51,7 @@ pub fn held() -> Option<Arc<Leash>> {
     CURRENT.with_borrow(Clone::clone)
 }
 
-/// Runs `work` on this thread under `leash`, then restores the previous token.
+/// Runs `work` on this thread under `token`, then restores the previous token.
 pub fn under<T>(leash: Option<Arc<Leash>>, work: impl FnOnce() -> T) -> T {
     let before = CURRENT.replace(leash);
     let done = work();

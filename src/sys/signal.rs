@@ -34,7 +34,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Flags for the signals of [`ENDING`] that have arrived.
+/// Flags for the signals of [`ENDING_SIGNALS`] that have arrived.
 static CAME: [AtomicBool; ENDING.len()] = [const { AtomicBool::new(false) }; ENDING.len()];
 /// True if the next Ctrl-C kills the process.
 static HARD: AtomicBool = AtomicBool::new(false);
@@ -43,7 +43,7 @@ static HARD: AtomicBool = AtomicBool::new(false);
 static RESUMED: AtomicBool = AtomicBool::new(false);
 /// Total time for which the process was stopped, in milliseconds.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// Time of the last call of [`look`], in milliseconds since [`START`].
+/// Time of the last call of [`update_stopped_time`], in milliseconds since [`CLOCK_START`].
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// The origin of the clock of [`now`].
 static START: OnceLock<Instant> = OnceLock::new();
@@ -90,7 +90,7 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
 
 /// Runs `work` while the user works in another program: Ctrl-C and Ctrl-\ are meant for that program. This process
 /// handles them without effect instead of ignoring them, because an exec resets handlers but not ignored signals: the
-/// other program thus has the default handling. Afterwards, [`arm`] takes effect.
+/// other program thus has the default handling. Afterwards, [`install`] takes effect.
 ///
 /// # Errors
 /// The handlers cannot be installed, or no file descriptors are left.
@@ -99,7 +99,7 @@ pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
     let ignored = ignored();
     for signal in [SIGINT, SIGQUIT] {
         if ignored & (1 << (signal - 1)) == 0 {
-            // These handlers are never removed. From `arm` on, its own handler receives Ctrl-C.
+            // These handlers are never removed. From `install` on, its own handler receives Ctrl-C.
             static NEVER: AtomicBool = AtomicBool::new(false);
             let default = if signal == SIGQUIT { &OVER } else { &NEVER };
             flag::register_conditional_default(signal, default)?;

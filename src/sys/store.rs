@@ -38,7 +38,7 @@ fn log_options() -> OpenOptions {
     options
 }
 
-/// Like [`open_log`], but returns `None` if the file is missing.
+/// Like [`open_append`], but returns `None` if the file is missing.
 pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
     match log_options().open(path) {
         Ok(file) => Ok(Some(file)),
@@ -303,8 +303,8 @@ pub struct Lock {
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 impl Lock {
-    /// Takes the lock at `path`, and waits up to `wait` if it is busy; `busy` is then called once. `now` is recorded as
-    /// the time of locking, for others that find it busy; `what` names the locked object in errors.
+    /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
+    /// recorded as the time of locking, for others that find it busy; `subject` names the locked object in errors.
     ///
     /// # Errors
     /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.

@@ -129,7 +129,7 @@ impl Highlighter for Assist {
 
 /// The Enter key: starts another line if the entry continues.
 pub(super) struct Enter {
-    /// Shared with [`Assist::breaks`].
+    /// Shared with [`EditorHelper::inserts_newline`].
     pub(super) breaks: Arc<AtomicBool>,
 }
 

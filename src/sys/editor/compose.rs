@@ -7,8 +7,8 @@ use crate::sys::{process, store};
 use anyhow::{Context, Result};
 use std::io::Write;
 
-/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `text` as the initial content, and returns the result. `None` if it
-/// is blank.
+/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `initial` as the initial content, and returns the result. `None` if
+/// it is blank.
 ///
 /// # Errors
 /// The editor cannot be run, or fails. In that case a changed text is kept, and its path is in the hint.

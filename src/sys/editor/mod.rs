@@ -69,7 +69,7 @@ enum Reading {
 }
 
 impl Editor {
-    /// Creates an editor. `history` is the history file, [`crate::sys::paths::Paths::history`]; `known` supplies
+    /// Creates an editor. `history` is the history file, [`crate::sys::paths::Paths::history`]; `completions` supplies
     /// completions.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Editor {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    /// Reads an entry, which may have several lines; `begun` is its initial text. Input typed ahead comes first.
+    /// Reads an entry, which may have several lines; `initial` is its initial text. Input typed ahead comes first.
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
@@ -147,7 +147,7 @@ impl Editor {
     }
 
     /// Reads the answer to a question: one line, without history and completion. Input typed ahead is kept for
-    /// [`Self::read`], also while a [`Quiet`] guard exists.
+    /// [`Self::read`], also while a [`TypingGuard`] exists.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -223,7 +223,7 @@ impl Editor {
     }
 }
 
-/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`Line::Interrupted`].
+/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`InputLine::Interrupted`].
 fn unless_interrupted(line: Result<Line>) -> Result<Line> {
     let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {

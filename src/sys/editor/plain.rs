@@ -17,7 +17,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Reads an entry. With `goes_on` false, for answers, it always ends with the line.
+    /// Reads an entry. With `is_multiline` false, for answers, it always ends with the line.
     pub(super) fn read(
         &mut self,
         modes: &Modes,

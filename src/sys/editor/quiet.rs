@@ -21,7 +21,7 @@ const PASTES: Timespec = Timespec {
 /// Interval between checks whether this process is in the foreground again.
 const BEHIND: Timespec = PASTES;
 
-/// A guard for quiet mode; see [`super::Editor::quiet`].
+/// A guard for quiet mode; see [`super::Editor::guard_typing`].
 #[must_use]
 pub struct Quiet(Arc<Mutex<Keys>>);
 

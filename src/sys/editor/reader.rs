@@ -46,8 +46,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader. `known` is `None` for questions, which have no special keys; `most` is the maximum number of
-    /// history entries.
+    /// Creates a reader. `completions` is `None` for questions, which have no special keys; `max_entries` is the
+    /// maximum number of history entries.
     pub(super) fn new(
         known: Option<Box<dyn CompletionSource>>,
         entries: &Entries,
@@ -102,7 +102,7 @@ impl Reader {
         added.map(drop).context("add a line to the history")
     }
 
-    /// Reads an entry. `resumed` becomes readable when the process continues after a stop.
+    /// Reads an entry. `resume_rx` becomes readable when the process continues after a stop.
     pub(super) fn read(
         &mut self,
         modes: &Modes,

@@ -138,7 +138,7 @@ impl Http {
         }
     }
 
-    /// Uses `proxy`, if given, regardless of the environment. `whose` names it in messages.
+    /// Uses `proxy`, if given, regardless of the environment. `setting` names it in messages.
     ///
     /// # Errors
     /// Status 78 if `proxy` is not a valid proxy URL.
@@ -153,7 +153,7 @@ impl Http {
         Ok(self)
     }
 
-    /// Shares the connections to `base` in `connections` with clients of the same settings.
+    /// Shares the connections to `base` in `pool` with clients of the same settings.
     #[must_use]
     pub fn with_pool(mut self, connections: &Connections, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());

@@ -32,7 +32,7 @@ pub(super) enum AddressPolicy {
 pub struct SsrfGuard {
     /// Non-public address ranges that the user has allowed.
     pub allowed_ranges: Vec<Range>,
-    /// Allowed pairs of host and port, in addition to [`web_url::PORTS`].
+    /// Allowed pairs of host and port, in addition to [`web_url::WEB_PORTS`].
     pub allowed_ports: Vec<(String, u16)>,
     /// Allow loopback addresses only.
     pub offline: bool,

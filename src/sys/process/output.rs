@@ -30,7 +30,7 @@ impl OutputPipe {
         pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut deadline), Ok(true)))
     }
 
-    /// Reads available data once and passes it to `say`.
+    /// Reads available data once and passes it to `on_output`.
     pub(super) fn read(&mut self, say: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Ok(());

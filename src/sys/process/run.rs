@@ -62,7 +62,7 @@ pub struct Finished {
     pub stopped: Option<Stop>,
     /// True if it left processes behind, which were then ended.
     pub leftovers: bool,
-    /// The places of [`Fence::kept`] that it changed, each with the result of restoring it.
+    /// The paths of [`SandboxSpec::protected`] that it changed, each with the result of restoring it.
     pub restored: Vec<(PathBuf, io::Result<()>)>,
 }
 
@@ -86,11 +86,11 @@ impl Finished {
     }
 }
 
-/// Runs a command to completion or until its timeout. `say` receives its output as it arrives, both streams in their
-/// true order.
+/// Runs a command to completion or until its timeout. `on_output` receives its output as it arrives, both streams in
+/// their true order.
 ///
-/// Cancelling the run ends the command too, and sets [`Finished::stopped`]. A command that may change files first waits
-/// for other such commands, at most for its own timeout.
+/// Cancelling the run ends the command too, and sets [`CommandResult::stop`]. A command that may change files first
+/// waits for other such commands, at most for its own timeout.
 ///
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
@@ -102,7 +102,7 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
 const MAX_STDERR_BYTES: u64 = 16 << 10;
 
 /// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
-/// in [`Finished`].
+/// in [`CommandResult`].
 pub fn run_split_stderr(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();

@@ -58,7 +58,7 @@ pub struct ServerProcess {
     pub output: Option<PipeReader>,
     /// Its standard error. It must be read too, or the server blocks when the pipe is full.
     pub errors: Option<PipeReader>,
-    /// Kept places of its sandbox that did not exist at the start. The sandbox does not prevent the server from
+    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent: Vec<PathBuf>,
     control: UnixStream,

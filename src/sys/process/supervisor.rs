@@ -274,8 +274,8 @@ impl Watch {
         }
     }
 
-    /// Waits up to `limit` for a signal or, if `heard`, for the parent. Returns true if `heard` and the end was
-    /// ordered.
+    /// Waits up to `limit` for a signal or, if `watches_control`, for the parent. Returns true if `watches_control` and
+    /// the end was ordered.
     fn wait(&mut self, limit: Option<Duration>, heard: bool) -> bool {
         let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.0.as_fd(), PollFlags::IN)];

@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A lock held by a command that may change files and after which changes to [`Fence::kept`] are undone. Two such
-/// commands at once would mistake each other's changes for the state to keep.
+/// A lock held by a command that may change files and after which changes to [`SandboxSpec::protected`] are undone. Two
+/// such commands at once would mistake each other's changes for the state to keep.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     _here: MutexGuard<'static, ()>,

@@ -1,9 +1,9 @@
-//! Kept places: paths in writable directories that a command must not change. Their state is recorded before the
+//! Protected paths: paths in writable directories that a command must not change. Their state is recorded before the
 //! command and restored after it.
 //!
-//! Landlock cannot exclude a part of what it has granted. So kept places are read beforehand, including their absence,
-//! and differences are undone afterwards, relative to directory descriptors opened beforehand and without following
-//! symbolic links. No process of the command is alive by then.
+//! Landlock cannot exclude a part of what it has granted. So protected paths are read beforehand, including their
+//! absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! following symbolic links. No process of the command is alive by then.
 
 use super::repository;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// time, and cannot be restored.
 const LIMIT: u64 = 32 << 20;
 
-/// The recorded state of kept places.
+/// The recorded state of protected paths.
 #[derive(Debug)]
 pub struct Remembered {
     /// The open writable directories.
@@ -66,8 +66,8 @@ enum Content {
 }
 
 impl Remembered {
-    /// Records the kept places beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and only
-    /// absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
+    /// Records the protected paths beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and
+    /// only absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
@@ -218,8 +218,8 @@ impl AsFd for Held<'_> {
     }
 }
 
-/// Opens the directory that contains `relative`; returns it with the file name. If `make`, missing directories are
-/// created, and symbolic links and files in their place are removed.
+/// Opens the directory that contains `relative`; returns it with the file name. If `create_missing`, missing
+/// directories are created, and symbolic links and files in their place are removed.
 fn parent<'a>(
     root: &'a OwnedFd,
     relative: &Path,

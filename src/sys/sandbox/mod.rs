@@ -88,8 +88,8 @@ impl Fence {
         calls::apply(self.net, protected)
     }
 
-    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make kept
-    /// places read-only and hide closed ones, so the directory that contains a closed place can be granted as a whole.
+    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make protected
+    /// paths read-only and hide denied ones, so the directory that contains a denied path can be granted as a whole.
     /// `protected` are the processes that started this one.
     ///
     /// # Errors
@@ -102,11 +102,11 @@ impl Fence {
     }
 
     /// Returns the restrictions still to be applied to a long-running child of this process. If `with_mounts`, this
-    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to kept places is
-    /// not granted.
+    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to protected
+    /// paths is not granted.
     ///
     /// # Errors
-    /// As [`Self::close_with_mounts`].
+    /// As [`Self::restrict_process`].
     pub fn for_long(self, with_mounts: bool) -> io::Result<Self> {
         let mut left = match with_mounts {
             true => self.mounted()?,
@@ -134,14 +134,14 @@ impl Fence {
             .get_or_init(|| mounts::are_wanted(self) && probe())
     }
 
-    /// Records the state of kept places that no mount protects.
+    /// Records the state of protected paths that no mount protects.
     pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
-        // A closed place that does not exist yet must not be created either.
+        // A denied path that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
             self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
         let closed = self.closed.iter().filter(is_new);
-        // Without mounts, a directory around a closed place is granted entry by entry. Nothing new can be created
+        // Without mounts, a directory around a denied path is granted entry by entry. Nothing new can be created
         // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
         // a mount protects it too.
         let is_around = |place: &&PathBuf| {

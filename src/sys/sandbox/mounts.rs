@@ -2,8 +2,8 @@
 //! granted one.
 //!
 //! This needs a mount namespace and, for ordinary users, a user namespace around it, which only a single-threaded
-//! process can enter: this program, started again. Not every system allows that. Without it, kept places are restored
-//! afterwards instead, and a directory that contains a closed place is granted entry by entry.
+//! process can enter: this program, started again. Not every system allows that. Without it, protected paths are
+//! restored afterwards instead, and a directory that contains a denied path is granted entry by entry.
 
 use super::fence::Fence;
 use super::rules;
@@ -51,8 +51,8 @@ pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
             rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
         }
     }
-    // A writable place within a kept one becomes a mount of its own, so that it stays writable when the kept place
-    // becomes read-only.
+    // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
+    // path becomes read-only.
     for place in sandbox
         .writes
         .iter()
@@ -133,13 +133,13 @@ fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
     places.iter().filter(move |place| !is_inside(place))
 }
 
-/// True if `place` is strictly within one of `kept` that becomes read-only.
+/// True if `place` is strictly within one of `protected` that becomes read-only.
 fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
     let mut above = place.ancestors().skip(1);
     above.any(|above| kept.contains(above) && !above.ends_with(".git"))
 }
 
-/// The directories between writable places and kept ones, parents first.
+/// The directories between writable places and protected ones, parents first.
 fn above(kept: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for place in kept {

@@ -41,7 +41,7 @@ pub fn places(tmpdir: Option<&str>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the private directory of this run, creating it on first use in the first of `places` that allows it.
+/// Returns the private directory of this run, creating it on first use in the first of `parents` that allows it.
 ///
 /// # Errors
 /// No place allows it: the error for the last one.
@@ -53,7 +53,7 @@ pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     make_in(places).map(|new| made.insert(new).path.clone())
 }
 
-/// Creates one more directory, as [`directory`] does.
+/// Creates one more directory, as [`run_directory`] does.
 pub fn another(places: &[PathBuf]) -> io::Result<PathBuf> {
     let new = make_in(places)?;
     let path = new.path.clone();

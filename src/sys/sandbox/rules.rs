@@ -1,5 +1,5 @@
-//! Translates a [`Fence`] into Landlock rules. Landlock can only grant access, so a directory that contains a closed
-//! place is granted entry by entry around it.
+//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access, so a directory that contains a
+//! denied path is granted entry by entry around it.
 
 use super::fence::Fence;
 use super::system;
@@ -35,7 +35,7 @@ pub(super) struct Rule {
 /// The rules of `sandbox`, for paths that exist.
 ///
 /// # Errors
-/// There would be more than [`MOST`] rules: too many entries beside a closed place.
+/// There would be more than [`MAX_RULES`] rules: too many entries beside a denied path.
 pub(super) fn of(sandbox: &Fence) -> io::Result<Vec<Rule>> {
     let mut rules = Vec::new();
     for path in &sandbox.reads {
@@ -57,8 +57,8 @@ pub(super) fn of(sandbox: &Fence) -> io::Result<Vec<Rule>> {
     Ok(rules)
 }
 
-/// The existing kept places in the writable `path` to which write access is withheld. A kept place that does not exist
-/// cannot be told apart from any other new file.
+/// The existing protected paths in the writable `path` to which write access is withheld. A protected path that does
+/// not exist cannot be told apart from any other new file.
 fn withheld(path: &Path, sandbox: &Fence) -> Vec<PathBuf> {
     if !sandbox.withholds {
         return Vec::new();
@@ -71,7 +71,7 @@ fn withheld(path: &Path, sandbox: &Fence) -> Vec<PathBuf> {
     there.cloned().collect()
 }
 
-/// Allows listing a directory that is granted entry by entry, if mounts hide the closed places in it.
+/// Allows listing a directory that is granted entry by entry, if mounts hide the denied paths in it.
 fn list(path: &Path, sandbox: &Fence, rules: &mut Vec<Rule>) {
     let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
     let is_open = || !sandbox.closed.iter().any(|place| path.starts_with(place));

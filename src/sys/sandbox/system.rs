@@ -128,7 +128,7 @@ pub const MOVED: &[(&str, &[&str], &[&str])] = &[
     ("NVM_DIR", &[""], &[]),
 ];
 
-/// Resolves the variables of [`MOVED`] to readable paths and closed paths. Relative values are ignored.
+/// Resolves the variables of [`RELOCATED_TOOLS`] to readable paths and denied paths. Relative values are ignored.
 pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut open, mut closed) = (Vec::new(), Vec::new());
     for (variable, reads, logins) in MOVED {
@@ -144,7 +144,7 @@ pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, and `moved`.
+/// `PATH`), the tools in `home`, and `relocated`.
 pub fn reads(path: &str, moved: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let system = SYSTEM.iter().map(PathBuf::from);
     // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
@@ -177,7 +177,7 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The most home directories within granted places: each has many secrets to close.
+/// The most home directories within granted places: each has many secrets to deny.
 const HOMES: usize = 1000;
 
 /// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every

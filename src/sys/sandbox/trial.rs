@@ -18,7 +18,7 @@ pub struct Trial {
     pub found: String,
 }
 
-/// Tries to create a file in each of `outside`, to read each of `closed`, and to open sockets.
+/// Tries to create a file in each of `outside`, to read each of `denied`, and to open sockets.
 ///
 /// # Errors
 /// The sandbox cannot be applied, or the files and sockets that the test needs cannot be created.

@@ -115,7 +115,7 @@ fn ends_word(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`<>".contains(&byte)
 }
 
-/// Adds what looks like a key in `text`, which follows the byte `before`.
+/// Adds what looks like a key in `text`, which follows the byte `previous`.
 pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let bytes = text.as_bytes();
     for format in &FORMATS {
@@ -158,7 +158,7 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     }));
 }
 
-/// The number of leading bytes that match `takes`.
+/// The number of leading bytes that match `is_key_byte`.
 fn run(bytes: &[u8], takes: fn(u8) -> bool) -> usize {
     let end = bytes.iter().position(|byte| !takes(*byte));
     end.unwrap_or(bytes.len())

@@ -63,7 +63,7 @@ fn percent(byte: u8, upper: bool) -> String {
     }
 }
 
-/// The base64 letters that depend on `bytes` alone, after `before` other bytes.
+/// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
 fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     let mut all = vec![0; before];
     all.extend_from_slice(bytes);
@@ -73,7 +73,7 @@ fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     text[start..end].to_owned()
 }
 
-/// Finds all occurrences of `forms` in `text`.
+/// Finds all occurrences of `encodings` in `text`.
 pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
     if forms.is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();

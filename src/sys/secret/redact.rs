@@ -58,24 +58,25 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     replaced(text, forms::find(text, &known_forms()))
 }
 
-/// Redacts as [`mask`] does, and also what has the format of any key. The prefix of such a key stays: `sk-ant-***`.
+/// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
+/// `sk-ant-***`.
 pub fn hide(text: &str) -> Cow<'_, str> {
     replaced(text, hidden(text, &known_forms(), None))
 }
 
-/// The keys that [`hide`] redacts in a text that follows the byte `before`.
+/// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
 pub(super) fn hidden(text: &str, forms: &[String], before: Option<u8>) -> Vec<Found> {
     let mut found = forms::find(text, forms);
     formats::find(text, before, &mut found);
     found
 }
 
-/// Applies [`mask`] to every string within `value`.
+/// Applies [`redact_known`] to every string within `value`.
 pub fn mask_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| mask(text))
 }
 
-/// Applies [`hide`] to every string within `value`.
+/// Applies [`redact_all`] to every string within `value`.
 pub fn hide_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| hide(text))
 }

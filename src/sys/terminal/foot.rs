@@ -4,8 +4,8 @@
 //! The cursor rests at their start, so they can be cleared in one operation even after the window was resized, and the
 //! next shell prompt overwrites them if the process is killed.
 //!
-//! The caller must first write the buffer of [`super::later`]: otherwise the next wait would write it while the lock is
-//! held.
+//! The caller must first write the buffer of [`super::write_buffer`]: otherwise the next wait would write it while the
+//! lock is held.
 
 use super::row::Row;
 use super::streams::{error_width, write_at_once, write_out, write_stderr};
@@ -29,7 +29,7 @@ static FOOT: Mutex<Foot> = Mutex::new(Foot {
     held: String::new(),
     is_ticking: false,
 });
-/// Signals a change of [`FOOT`] that a thread may wait for.
+/// Signals a change of [`STATUS_AREA`] that a thread may wait for.
 static CHANGED: Condvar = Condvar::new();
 /// True if there is a painter, or if a thread has exclusive use of the terminal. Otherwise output skips the lock.
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -109,7 +109,9 @@ pub(super) fn show(painter: Option<Painter>) {
             foot.draw();
             if !foot.is_ticking {
                 // If the thread cannot be started, the lines are merely not redrawn.
-                let started = thread::Builder::new().name("status-area".into()).spawn(tick);
+                let started = thread::Builder::new()
+                    .name("status-area".into())
+                    .spawn(tick);
                 foot.is_ticking = started.is_ok();
             }
         }

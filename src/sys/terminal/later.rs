@@ -1,5 +1,5 @@
 //! Delayed terminal output: text that arrives in many small pieces is written when the run is about to wait for more,
-//! at most once per [`FRAME`]. A single piece is written at once.
+//! at most once per [`MAX_DELAY`]. A single piece is written at once.
 //!
 //! Each thread has its own buffer. Every other kind of output to the terminal writes this buffer first.
 
@@ -92,7 +92,7 @@ fn before_wait() -> Option<Duration> {
     Some(left)
 }
 
-/// Writes the buffer before any other output. An error is kept for the next call of [`say`] or [`now`].
+/// Writes the buffer before any other output. An error is kept for the next call of [`push`] or [`flush`].
 pub(in crate::sys) fn catch_up() {
     if let Err(error) = now() {
         BUFFER.with_borrow_mut(|later| later.failed = Some(error));
