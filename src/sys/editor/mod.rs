@@ -188,7 +188,9 @@ impl Editor {
         let prompt = console::style(harmless(prompt)).bold();
         let text = harmless(&secret::mask(text));
         let shown = format!("{prompt}{text}\n");
-        self.modes.say(shown.as_bytes()).context("write to the terminal")
+        self.modes
+            .say(shown.as_bytes())
+            .context("write to the terminal")
     }
 
     /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.

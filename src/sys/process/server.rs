@@ -113,8 +113,8 @@ fn supervisor_command() -> io::Result<Command> {
 fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
-    let kept = spec.fence.iter().flat_map(|sandbox| &sandbox.kept).cloned();
-    let absent = kept.filter(|place| place.symlink_metadata().is_err());
+    let protected = spec.fence.iter().flat_map(|sandbox| &sandbox.kept).cloned();
+    let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let launch = LaunchSpec {
         program: spec.program.clone(),

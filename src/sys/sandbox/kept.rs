@@ -73,7 +73,7 @@ impl Remembered {
     /// A place exists and cannot be read, so it could not be restored.
     pub fn of(
         roots: &[PathBuf],
-        kept: &[PathBuf],
+        protected: &[PathBuf],
         nested: &[PathBuf],
         has_mounts: bool,
     ) -> io::Result<Self> {
@@ -87,8 +87,8 @@ impl Remembered {
         }
         let mut left = LIMIT;
         let mut places = Vec::new();
-        let kept = kept.iter().map(|path| (path, false));
-        for (path, is_nested) in kept.chain(nested.iter().map(|path| (path, true))) {
+        let protected = protected.iter().map(|path| (path, false));
+        for (path, is_nested) in protected.chain(nested.iter().map(|path| (path, true))) {
             let inside = root_paths
                 .iter()
                 .enumerate()
@@ -432,7 +432,7 @@ mod tests {
             std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
             std::fs::write(dir.join("outside"), "safe").unwrap();
             symlink("elsewhere", dir.join(".envrc")).unwrap();
-            let kept = [
+            let protected = [
                 ".git",
                 ".git/hooks",
                 ".git/config",
@@ -444,11 +444,16 @@ mod tests {
             let states = |dir: &Path| {
                 let mut all = BTreeMap::new();
                 tree(dir, &mut all);
-                all.retain(|path, _| kept[1..].iter().any(|kept| path.starts_with(kept)));
+                all.retain(|path, _| {
+                    protected[1..]
+                        .iter()
+                        .any(|protected| path.starts_with(protected))
+                });
                 all
             };
             let before = states(&dir);
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
+            let remembered =
+                Remembered::of(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -504,8 +509,9 @@ mod tests {
                 ".git/commondir",
                 ".bashrc",
             ];
-            let kept = names.map(|name| dir.join(name));
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
+            let protected = names.map(|name| dir.join(name));
+            let remembered =
+                Remembered::of(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

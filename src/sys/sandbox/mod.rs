@@ -140,20 +140,20 @@ impl Fence {
         let is_new = |path: &&PathBuf| {
             self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
-        let closed = self.closed.iter().filter(is_new);
+        let denied = self.closed.iter().filter(is_new);
         // Without mounts, a directory around a denied path is granted entry by entry. Nothing new can be created
         // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
         // a mount protects it too.
         let is_around = |place: &&PathBuf| {
-            let beneath = |closed: &PathBuf| closed != *place && closed.starts_with(place);
+            let beneath = |denied: &PathBuf| denied != *place && denied.starts_with(place);
             self.closed.iter().any(beneath)
         };
-        let kept = self
+        let protected = self
             .kept
             .iter()
             .filter(|place| has_mounts || !is_around(place));
-        let kept: Vec<PathBuf> = kept.chain(closed).cloned().collect();
-        Remembered::of(&self.writes, &kept, &self.nested, has_mounts)
+        let protected: Vec<PathBuf> = protected.chain(denied).cloned().collect();
+        Remembered::of(&self.writes, &protected, &self.nested, has_mounts)
     }
 
     /// The Landlock ruleset, built once.

@@ -32,8 +32,8 @@ pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
     if let Ok(place) = rules::open(Path::new(SHARED_MEMORY)) {
         cover(&place, "mode=1777,size=1g", MountFlags::empty())?;
     }
-    let closed = existing(&sandbox.closed, &[&sandbox.reads, &sandbox.writes]);
-    for place in outermost(&closed) {
+    let denied = existing(&sandbox.closed, &[&sandbox.reads, &sandbox.writes]);
+    for place in outermost(&denied) {
         let place = place.as_path();
         let (fd, kind) = hold(place)?;
         match kind {
@@ -43,8 +43,8 @@ pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
             _ => rustix::mount::mount_bind("/dev/null", name(&fd))?,
         }
     }
-    let kept = existing(&sandbox.kept, &[&sandbox.writes]);
-    for directory in above(&kept, &sandbox.writes) {
+    let protected = existing(&sandbox.kept, &[&sandbox.writes]);
+    for directory in above(&protected, &sandbox.writes) {
         let (fd, kind) = hold(&directory)?;
         // A mount point cannot be renamed, so nothing else can be put in its place.
         if kind == FileType::Directory {
@@ -56,13 +56,13 @@ pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
     for place in sandbox
         .writes
         .iter()
-        .filter(|place| is_within(place, &kept))
+        .filter(|place| is_within(place, &protected))
     {
         if let Ok((fd, _)) = hold(place) {
             rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
         }
     }
-    for place in kept {
+    for place in protected {
         let (fd, kind) = hold(&place)?;
         match kind {
             // The contents of `.git` have entries of their own.
@@ -134,15 +134,15 @@ fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
 }
 
 /// True if `place` is strictly within one of `protected` that becomes read-only.
-fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
+fn is_within(place: &Path, protected: &BTreeSet<PathBuf>) -> bool {
     let mut above = place.ancestors().skip(1);
-    above.any(|above| kept.contains(above) && !above.ends_with(".git"))
+    above.any(|above| protected.contains(above) && !above.ends_with(".git"))
 }
 
 /// The directories between writable places and protected ones, parents first.
-fn above(kept: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn above(protected: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    for place in kept {
+    for place in protected {
         let roots = writes.iter().filter(|root| place.starts_with(root));
         let Some(root) = roots.min_by_key(|root| root.as_os_str().len()) else {
             continue;
@@ -222,11 +222,15 @@ mod tests {
 
     #[test]
     fn what_is_mounted_upon() {
-        let check = |kept: &[&str], writes: &[&str], expect: &[&str]| {
+        let check = |protected: &[&str], writes: &[&str], expect: &[&str]| {
             let writes: Vec<PathBuf> = writes.iter().map(PathBuf::from).collect();
-            let found = above(&kept.iter().map(PathBuf::from).collect(), &writes);
+            let found = above(&protected.iter().map(PathBuf::from).collect(), &writes);
             let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
-            assert_eq!(found.into_iter().collect::<Vec<_>>(), expect, "{kept:?}");
+            assert_eq!(
+                found.into_iter().collect::<Vec<_>>(),
+                expect,
+                "{protected:?}"
+            );
         };
         check(&["/w/.git/hooks", "/w/.git/config"], &["/w"], &["/w/.git"]);
         check(&["/w/.git", "/w/.bashrc"], &["/w"], &["/w/.git"]);

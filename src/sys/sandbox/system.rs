@@ -130,17 +130,17 @@ pub const MOVED: &[(&str, &[&str], &[&str])] = &[
 
 /// Resolves the variables of [`RELOCATED_TOOLS`] to readable paths and denied paths. Relative values are ignored.
 pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    let (mut open, mut denied) = (Vec::new(), Vec::new());
     for (variable, reads, logins) in MOVED {
         // GOPATH may be a list.
         let places = value(variable).unwrap_or_default().split(':');
         for place in places.map(Path::new).filter(|place| place.is_absolute()) {
             open.extend(reads.iter().map(|name| place.join(name)));
             let real = std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
-            closed.extend(logins.iter().map(|name| real.join(name)));
+            denied.extend(logins.iter().map(|name| real.join(name)));
         }
     }
-    (open, closed)
+    (open, denied)
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
@@ -243,7 +243,7 @@ mod tests {
         std::fs::create_dir_all(home.join("else/cargo/registry")).unwrap();
         std::fs::create_dir_all(home.join("else/rustup")).unwrap();
         let (cargo, rustup) = (home.join("else/cargo"), home.join("else/rustup"));
-        let (moved, closed) = moved(|name| match name {
+        let (moved, denied) = moved(|name| match name {
             "CARGO_HOME" => cargo.to_str(),
             "RUSTUP_HOME" => rustup.to_str(),
             "PYENV_ROOT" => Some("relative"),
@@ -251,7 +251,7 @@ mod tests {
             _ => None,
         });
         assert_eq!(
-            closed,
+            denied,
             ["credentials", "credentials.toml"].map(|name| cargo.join(name))
         );
         let found = reads(&path, &moved, &home);
