@@ -149,8 +149,8 @@ impl Root {
         let written = (|| {
             if let Some(stat) = &stat {
                 keep_owner(&file, stat)?;
-                let kept = Mode::from_raw_mode(stat.st_mode & 0o1777);
-                rustix::fs::fchmod(&file, kept)?;
+                let mode_bits = Mode::from_raw_mode(stat.st_mode & 0o1777);
+                rustix::fs::fchmod(&file, mode_bits)?;
             }
             file.write_all(bytes)?;
             if let Some(mode) = mode {

@@ -86,8 +86,8 @@ impl Filter {
             parsed.map_err(|_| wrong(format!("unknown level `{name}`")))
         };
         let topic = |name: &str| {
-            let mut known = TOPICS.iter().chain(LIBRARIES);
-            let found = known.find(|topic| **topic == name);
+            let mut topics = TOPICS.iter().chain(LIBRARIES);
+            let found = topics.find(|topic| **topic == name);
             found
                 .copied()
                 .ok_or_else(|| wrong(format!("unknown topic `{name}`")))
@@ -96,9 +96,10 @@ impl Filter {
         for part in value.split(',').map(str::trim) {
             match part.split_once('=') {
                 _ if part.is_empty() => {}
-                Some((name, of)) => {
-                    let (name, of) = (topic(name.trim())?, level(of.trim())?);
-                    filter.topics.push((name, of));
+                Some((name, level_name)) => {
+                    let topic = topic(name.trim())?;
+                    let level = level(level_name.trim())?;
+                    filter.topics.push((topic, level));
                 }
                 None => match part.parse() {
                     Ok(all) => filter.all = all,

@@ -60,9 +60,9 @@ pub(super) struct Kept {
 
 impl Kept {
     fn add(&mut self, bytes: &[u8]) {
-        let room = self.limit.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(&bytes[..room]);
-        self.tail.extend_from_slice(&bytes[room..]);
+        let head_bytes = self.limit.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..head_bytes]);
+        self.tail.extend_from_slice(&bytes[head_bytes..]);
         // Cut only occasionally, so that each byte is moved only a few times.
         if self.tail.len() > self.limit * 4 {
             self.cut();

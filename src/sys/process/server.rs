@@ -506,17 +506,17 @@ mod tests {
         );
         let mut server = start(&spec(&left)).unwrap();
         // The leftovers hold the pipe open until they end.
-        let mut said = String::new();
+        let mut text = String::new();
         server
             .output
             .take()
             .unwrap()
-            .read_to_string(&mut said)
+            .read_to_string(&mut text)
             .unwrap();
         assert!(!sleeps(10) && !sleeps(11));
         server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
         assert_eq!(
-            (said.as_str(), server.ended()),
+            (text.as_str(), server.ended()),
             ("on\n", Some(Ended::Signal(9)))
         );
     }
@@ -596,10 +596,10 @@ mod tests {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let mut starter = starter.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(starter.stderr.take().unwrap());
+        let mut text = BufReader::new(starter.stderr.take().unwrap());
         let mut line = String::new();
         while !line.ends_with("ready\n") {
-            assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
+            assert!(text.read_line(&mut line).unwrap() > 0, "{line}");
         }
         fall_asleep(&[30, 31]);
         starter.kill().unwrap();

@@ -188,7 +188,7 @@ impl Ours {
 
     /// The rules for calls that target this program, by the argument that holds the id.
     fn rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-        let them = |argument| -> Option<Vec<SeccompRule>> {
+        let targets_us = |argument| -> Option<Vec<SeccompRule>> {
             let all = self.threads.iter();
             all.map(|thread| is(argument, number(*thread))).collect()
         };
@@ -206,7 +206,7 @@ impl Ours {
         ];
         let mut rules = BTreeMap::new();
         for call in first {
-            rules.insert(call, them(0)?);
+            rules.insert(call, targets_us(0)?);
         }
         let kill = rules.get_mut(&libc::SYS_kill)?;
         for group in &self.groups {
@@ -234,11 +234,11 @@ pub(super) fn apply(net: bool, protected: &Ours) -> io::Result<()> {
     let programs = programs
         .as_ref()
         .ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-    let spare = protected
+    let signal_filter = protected
         .rules()
         .and_then(|rules| program(rules, libc::EPERM))
         .ok_or_else(|| io::Error::other("cannot build the signal filter"))?;
-    for program in programs.iter().chain([&spare]) {
+    for program in programs.iter().chain([&signal_filter]) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
     Ok(())
@@ -273,7 +273,7 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let is_other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
     let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
     let limits = SeccompRule::new(vec![is_other(0)?, sets]).ok()?;
-    let someone = |all_of_the_user: libc::c_int| {
+    let other_target = |all_of_the_user: libc::c_int| {
         let who = SeccompRule::new(vec![is_other(1)?]).ok()?;
         Some(vec![who, is(0, all_of_the_user as u64)?])
     };
@@ -281,9 +281,9 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_prlimit64, vec![limits]),
         (
             libc::SYS_setpriority,
-            someone(libc::PRIO_USER as libc::c_int)?,
+            other_target(libc::PRIO_USER as libc::c_int)?,
         ),
-        (libc::SYS_ioprio_set, someone(IOPRIO_WHO_USER)?),
+        (libc::SYS_ioprio_set, other_target(IOPRIO_WHO_USER)?),
     ]))
 }
 

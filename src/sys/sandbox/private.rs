@@ -174,12 +174,12 @@ mod tests {
             dir("nanobot-run-2", 0),
             dir("else", 90),
         );
-        let held = dir("nanobot-run-3", 90);
-        let lock = File::open(&held).unwrap();
+        let locked = dir("nanobot-run-3", 90);
+        let lock = File::open(&locked).unwrap();
         lock.lock().unwrap();
         take_away_what_was_left(temp.path());
         assert!(!old.exists());
-        assert!(new.exists() && other.exists() && held.exists());
+        assert!(new.exists() && other.exists() && locked.exists());
     }
 
     #[test]

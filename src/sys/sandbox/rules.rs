@@ -149,12 +149,12 @@ mod tests {
         std::fs::write(dir.join("w/.git/HEAD"), "").unwrap();
         let places =
             |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| dir.join(name)).collect() };
-        let kept = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
+        let protected = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
         let mut sandbox = Fence::new(
             Vec::new(),
             places(&["w", "w/.vscode/mine"]),
             places(&["w/secret"]),
-            places(&kept),
+            places(&protected),
             true,
         );
         let of_right = |sandbox: &Fence, right: Right| {

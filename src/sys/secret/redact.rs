@@ -25,31 +25,31 @@ struct Known {
 
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn remember(secret: &Secret) {
-    let is_known = |known: &Known| known.secrets.contains(secret);
+    let is_registered = |keys: &Known| keys.secrets.contains(secret);
     let letters: HashSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
         || letters.len() < MIN_DISTINCT_CHARS
-        || is_known(&KNOWN.read().ignore_poison())
+        || is_registered(&KNOWN.read().ignore_poison())
     {
         return;
     }
-    let mut known = KNOWN.write().ignore_poison();
-    if !is_known(&known) {
-        known.secrets.push(secret.clone());
-        known.forms = None;
+    let mut keys = KNOWN.write().ignore_poison();
+    if !is_registered(&keys) {
+        keys.secrets.push(secret.clone());
+        keys.forms = None;
     }
 }
 
 /// All forms of all known keys.
 pub(super) fn known_forms() -> Arc<[String]> {
-    let known = KNOWN.read().ignore_poison();
-    if let Some(forms) = &known.forms {
+    let keys = KNOWN.read().ignore_poison();
+    if let Some(forms) = &keys.forms {
         return Arc::clone(forms);
     }
-    drop(known);
-    let mut known = KNOWN.write().ignore_poison();
-    let forms: Arc<[String]> = forms::all(&known.secrets).into();
-    known.forms = Some(Arc::clone(&forms));
+    drop(keys);
+    let mut keys = KNOWN.write().ignore_poison();
+    let forms: Arc<[String]> = forms::all(&keys.secrets).into();
+    keys.forms = Some(Arc::clone(&forms));
     forms
 }
 
@@ -84,8 +84,8 @@ pub fn hide_json(value: &Value) -> Cow<'_, Value> {
 /// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
 /// characters. Checked for data that is about to be sent.
 pub fn leaks(text: &str) -> bool {
-    let known = KNOWN.read().ignore_poison();
-    forms::leak(text, &known.secrets)
+    let keys = KNOWN.read().ignore_poison();
+    forms::leak(text, &keys.secrets)
 }
 
 /// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its

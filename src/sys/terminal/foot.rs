@@ -188,7 +188,7 @@ pub(super) fn complain(line: &str, is_shared: bool) {
     }
     let mut foot = foot();
     match foot.alone {
-        Some((who, _)) if who != thread::current().id() => foot.held.push_str(line),
+        Some((owner, _)) if owner != thread::current().id() => foot.held.push_str(line),
         _ => {
             foot.wipe();
             print(line);
@@ -206,7 +206,7 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
         fn drop(&mut self) {
             let mut foot = foot();
             foot.alone = match foot.alone.take() {
-                Some((who, depth)) if depth > 1 => Some((who, depth - 1)),
+                Some((owner, depth)) if depth > 1 => Some((owner, depth - 1)),
                 _ => None,
             };
             if foot.alone.is_none() {
@@ -223,7 +223,7 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
     let depth = loop {
         match foot.alone {
             None => break 1,
-            Some((who, depth)) if who == me => break depth + 1,
+            Some((owner, depth)) if owner == me => break depth + 1,
             Some(_) => foot = CHANGED.wait(foot).ignore_poison(),
         }
     };
