@@ -158,11 +158,11 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
 
 /// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
 /// `--new`, which do not apply there.
-pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
+pub fn without_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
-    let (exit, cause) = (exit_of(&error), format!("{what}: {error:#}"));
+    let (exit, cause) = (exit_of(&error), format!("{operation}: {error:#}"));
     match hint_of(&error) {
         None => fail(exit, cause),
         Some(hint) if hint.contains("--resume") || hint.contains("--new") => {

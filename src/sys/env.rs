@@ -116,16 +116,16 @@ impl Env {
     ///
     /// # Errors
     /// Status 78 for any other value.
-    pub fn seconds(&self, name: &str, default: u64, most: u64) -> anyhow::Result<Duration> {
+    pub fn seconds(&self, name: &str, default: u64, max_secs: u64) -> anyhow::Result<Duration> {
         let Some(text) = self.get(name) else {
             return Ok(Duration::from_secs(default));
         };
         match text.trim().parse::<f64>() {
-            Ok(number) if number >= 0.0 && number <= most as f64 => {
+            Ok(number) if number >= 0.0 && number <= max_secs as f64 => {
                 Ok(Duration::from_secs_f64(number))
             }
             _ => {
-                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {most}");
+                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {max_secs}");
                 Err(fail(Exit::Config, cause))
             }
         }

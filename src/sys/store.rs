@@ -310,7 +310,7 @@ impl Lock {
     /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.
     pub fn take(
         path: &Path,
-        what: &str,
+        subject: &str,
         now: &str,
         wait: Duration,
         busy: &mut dyn FnMut(Option<&Holder>),
@@ -353,7 +353,7 @@ impl Lock {
                     .unwrap_or_default();
                 return Err(fail_hint(
                     Exit::TryAgain,
-                    format!("{what} is in use{who}"),
+                    format!("{subject} is in use{who}"),
                     "again later, or `--wait`",
                 ));
             }

@@ -30,7 +30,7 @@ pub use row::Row;
 pub use streams::error_width;
 
 /// The prefixes of an error's cause and of its hint.
-const NAME: &str = "nanobot:";
+const ERROR_PREFIX: &str = "nanobot:";
 const HINT: &str = "  try: ";
 
 impl Terminal {
@@ -151,9 +151,9 @@ impl Terminal {
     /// Like [`Self::eprint`], for the error that ended the run: after the program's name, in red if colours are
     /// allowed.
     pub fn fail(self, cause: &str) {
-        let text = self.fitted(&format!("{NAME} {}", shown(cause)));
-        let name = console::style(NAME).for_stderr().red().bold();
-        self.write_error(text.replacen(NAME, &name.to_string(), 1));
+        let text = self.fitted(&format!("{ERROR_PREFIX} {}", shown(cause)));
+        let name = console::style(ERROR_PREFIX).for_stderr().red().bold();
+        self.write_error(text.replacen(ERROR_PREFIX, &name.to_string(), 1));
     }
 
     fn write_error(self, mut text: String) {

@@ -130,19 +130,19 @@ impl Editor {
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
-    pub fn read(&mut self, prompt: &str, begun: &str) -> Result<Line> {
+    pub fn read(&mut self, prompt: &str, initial: &str) -> Result<Line> {
         let mut keys = self.keys();
-        let line = begun.is_empty().then(|| keys.ahead.next()).flatten();
+        let line = initial.is_empty().then(|| keys.ahead.next()).flatten();
         if let Some(line) = line {
             drop(keys);
             self.show(prompt, &line)?;
             return Ok(line);
         }
-        let begun = format!("{begun}{}", keys.ahead.begun());
+        let initial = format!("{initial}{}", keys.ahead.begun());
         drop(keys);
         unless_interrupted(match &mut self.reading {
-            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &begun),
-            Reading::Plain(plain) => plain.read(&self.modes, prompt, &begun, true),
+            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &initial),
+            Reading::Plain(plain) => plain.read(&self.modes, prompt, &initial, true),
         })
     }
 

@@ -8,7 +8,7 @@
 use super::assist::{Assist, Enter, Entries, Search};
 use super::completion::CompletionSource;
 use super::line::Line;
-use super::modes::{MARKS_PASTE, Modes};
+use super::modes::{ENABLE_BRACKETED_PASTE, Modes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Patience};
 use crate::sys::sync::IgnorePoison;
@@ -204,7 +204,7 @@ impl Watch {
         // sequence moves the cursor up because the printer ends with a newline.
         std::thread::spawn(move || {
             let mut printer = printer.lock().ignore_poison();
-            drop(printer.print(format!("{MARKS_PASTE}\x1b[A\n")));
+            drop(printer.print(format!("{ENABLE_BRACKETED_PASTE}\x1b[A\n")));
         });
     }
 }

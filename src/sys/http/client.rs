@@ -142,12 +142,12 @@ impl Http {
     ///
     /// # Errors
     /// Status 78 if `proxy` is not a valid proxy URL.
-    pub fn with_proxy(mut self, proxy: Option<&Secret>, whose: &str) -> anyhow::Result<Self> {
+    pub fn with_proxy(mut self, proxy: Option<&Secret>, setting: &str) -> anyhow::Result<Self> {
         if let Some(proxy) = proxy {
             // The URL can contain a password, so it is not shown.
             let proxy = Proxy::new(proxy.expose());
             let proxy = proxy
-                .map_err(|_| fail(Exit::Config, format!("{whose} is not a valid proxy URL")))?;
+                .map_err(|_| fail(Exit::Config, format!("{setting} is not a valid proxy URL")))?;
             self.proxy = Some(proxy);
         }
         Ok(self)

@@ -178,7 +178,7 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
 }
 
 /// The most home directories within granted places: each has many secrets to deny.
-const HOMES: usize = 1000;
+const MAX_HOMES: usize = 1000;
 
 /// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
 /// directory in `parents`. Symbolic links are resolved and duplicates removed.
@@ -196,14 +196,14 @@ pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Resul
         // A parent that cannot be listed contributes no homes.
         let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
         let homes = entries.map(|entry| real(&entry.path()));
-        found.extend(homes.filter(|home| concerns(home)).take(HOMES + 1));
+        found.extend(homes.filter(|home| concerns(home)).take(MAX_HOMES + 1));
     }
     found.retain(|home| home.parent().is_some() && concerns(home));
     found.sort();
     found.dedup();
-    match found.len() > HOMES {
+    match found.len() > MAX_HOMES {
         true => Err(io::Error::other(format!(
-            "the granted paths contain more than {HOMES} home directories, each with secrets to deny"
+            "the granted paths contain more than {MAX_HOMES} home directories, each with secrets to deny"
         ))),
         false => Ok(found),
     }
@@ -228,7 +228,7 @@ pub fn secrets(
 
 #[cfg(test)]
 mod tests {
-    use super::{HOMES, homes, moved, reads};
+    use super::{MAX_HOMES, homes, moved, reads};
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -285,7 +285,7 @@ mod tests {
         check("all/b/.config", &["all/b"]);
         check("far", &["far/c"]);
         check("", &["all/a", "all/b", "far/c", "own"]);
-        for number in 0..HOMES {
+        for number in 0..MAX_HOMES {
             std::fs::create_dir(dir.join(format!("all/{number}"))).unwrap();
         }
         let parents = [parent.to_str().unwrap()];

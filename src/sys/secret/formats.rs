@@ -3,7 +3,7 @@
 //! Only formats that nothing else has are included, because text that is mistaken for a key becomes unusable. For the
 //! same reason, entropy is not considered.
 
-use super::key::MARK;
+use super::key::REDACTED;
 use super::replacement::Found;
 use memchr::memmem;
 use std::ops::Range;
@@ -144,7 +144,7 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
             if is_key {
                 found.push(Found {
                     range: start..end,
-                    mark: format!("{}{MARK}", format.start).into(),
+                    mark: format!("{}{REDACTED}", format.start).into(),
                 });
             }
         }
@@ -154,7 +154,7 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let passwords = memmem::find_iter(bytes, "://").filter_map(|at| password(bytes, at + 3));
     found.extend(passwords.map(|range| Found {
         range,
-        mark: MARK.into(),
+        mark: REDACTED.into(),
     }));
 }
 
@@ -198,7 +198,7 @@ fn block(text: &str, start: usize) -> Option<Found> {
     };
     Some(Found {
         range: start..head + end,
-        mark: format!("{} {MARK}", &text[start..head]).into(),
+        mark: format!("{} {REDACTED}", &text[start..head]).into(),
     })
 }
 

@@ -4,7 +4,7 @@
 //! The forms are searched for one by one. For the few dozen that there are, this is as fast as an automaton, and
 //! nothing has to be built.
 
-use super::key::{MARK, MIN_KEY_BYTES, Secret};
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::Found;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -85,7 +85,7 @@ pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
             let end = start + form.len();
             found.push(Found {
                 range: place(start, &breaks)..place(end - 1, &breaks) + 1,
-                mark: MARK.into(),
+                mark: REDACTED.into(),
             });
         }
     }

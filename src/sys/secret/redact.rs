@@ -1,6 +1,6 @@
 //! The known keys, and the functions that redact them.
 
-use super::key::{MARK, MIN_KEY_BYTES, Secret};
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::{Found, replaced};
 use super::{formats, forms};
 use crate::sys::sync::IgnorePoison;
@@ -91,10 +91,10 @@ pub fn leaks(text: &str) -> bool {
 /// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
 /// keys redacted.
 pub fn is_masked_copy(old: &str, new: &str) -> bool {
-    if !new.contains(MARK) {
+    if !new.contains(REDACTED) {
         return false;
     }
-    let marked = |line: &&str| line.contains(MARK) && !old.contains(line);
+    let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
     hide(old)
         .lines()
         .map(str::trim)
