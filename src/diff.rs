@@ -27,7 +27,8 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Formats a unified diff with `around` context lines; empty if the texts are equal. Adds a missing final newline.
+    /// Formats a unified diff with `context_lines` lines of context; empty if the texts are equal. Adds a missing final
+    /// newline.
     pub fn unified(&self, around: u32) -> String {
         let (old, new) = (&self.input.before, &self.input.after);
         let mut text = String::new();

@@ -1,8 +1,8 @@
 //! Exit statuses, and errors that carry one.
 //!
 //! [`Exit`] is the single table of statuses; help, man page, README and the result object are generated from it.
-//! Failures are `anyhow::Error` values. A [`Hinted`] in the chain sets the status and suggests the next step. Without
-//! one, an I/O error in the chain gives [`Exit::Io`]; any other error gives [`Exit::Failed`].
+//! Failures are `anyhow::Error` values. A [`HintedError`] in the chain sets the status and suggests the next step.
+//! Without one, an I/O error in the chain gives [`Exit::Io`]; any other error gives [`Exit::Failed`].
 
 use std::fmt;
 use std::io;
@@ -96,27 +96,25 @@ impl Exit {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Answered => "answered, or the reader closed stdout",
-            Self::Failed => "failed with no finer cause; the model answered nothing",
-            Self::Usage => "wrong usage",
+            Self::Failed => "any other failure, or an empty answer of the model",
+            Self::Usage => "usage error",
             Self::Limit => {
                 "stopped by the iteration limit, the output limit, or a call that kept failing"
             }
             Self::Budget => "stopped by a budget of money or tokens",
-            Self::Denied => "answered, but something it asked for was denied (with --strict)",
-            Self::BadInput => {
-                "the input cannot be used or is too long, or no answer satisfied --schema"
-            }
+            Self::Denied => "answered, but a tool call was denied (with --strict)",
+            Self::BadInput => "unusable or too long input, or no answer matched --schema",
             Self::NoInput => "no message, or a named file or session is missing",
-            Self::Unavailable => "provider or network down after all retries",
-            Self::Defect => "a defect of nanobot itself; please report it",
-            Self::Io => "could not read or write; disk full",
+            Self::Unavailable => "provider or network unavailable after all retries",
+            Self::Defect => "internal error, a bug in nanobot; please report it",
+            Self::Io => "I/O error, for example a full disk",
             Self::TryAgain => "try again later: rate limit, or the session is busy",
-            Self::Refused => "key rejected, or the policy forbids the run",
-            Self::Config => "config unusable, or key missing",
-            Self::Timeout => "--timeout ran out",
-            Self::NoSandbox => "a sandbox is required and this system has none",
+            Self::Refused => "API key rejected, or the policy forbids the run",
+            Self::Config => "invalid config, or missing API key",
+            Self::Timeout => "--timeout expired",
+            Self::NoSandbox => "a sandbox is required but not available",
             Self::HangUp => "hang-up",
-            Self::Interrupted => "interrupted, as by Ctrl-C",
+            Self::Interrupted => "interrupted, for example by Ctrl-C",
             Self::Terminated => "terminated",
         }
     }
@@ -158,17 +156,17 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
     })
 }
 
-/// Adapts `error` for an operation outside a turn: prefixes it with `what`, and replaces hints to `--resume` or `--new`,
-/// which do not apply there.
-pub fn without_turn(error: anyhow::Error, what: &str) -> anyhow::Error {
+/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
+/// `--new`, which do not apply there.
+pub fn without_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
-    let (exit, cause) = (exit_of(&error), format!("{what}: {error:#}"));
+    let (exit, cause) = (exit_of(&error), format!("{operation}: {error:#}"));
     match hint_of(&error) {
         None => fail(exit, cause),
         Some(hint) if hint.contains("--resume") || hint.contains("--new") => {
-            fail_hint(exit, cause, "the same again later")
+            fail_hint(exit, cause, "again later")
         }
         Some(hint) => fail_hint(exit, cause, hint),
     }
@@ -189,8 +187,8 @@ impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Exit::Answered => "standard output was closed",
-            Exit::Timeout => "stopped: the time of `--timeout` is over",
-            Exit::Defect => "a defect of nanobot",
+            Exit::Timeout => "stopped: `--timeout` expired",
+            Exit::Defect => "internal error",
             other => other.name(),
         })
     }
@@ -218,7 +216,7 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 /// The hint that `error` carries.
 pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
     if error.downcast_ref::<Stop>() == Some(&Stop(Exit::Timeout)) {
-        return Some("a longer `--timeout`; `--resume` goes on where this stopped");
+        return Some("a longer `--timeout`; `--resume` continues where this run stopped");
     }
     error.downcast_ref::<Hinted>()?.hint.as_deref()
 }

@@ -1,20 +1,20 @@
-//! Inputs that nobody thought of, for the parsers: real ones, changed at random. For tests only.
+//! Fuzzing of parsers within `cargo test`: real inputs, mutated at random.
 //!
-//! A target is a test in the module whose parser it tries; it gives [`hold`] a few real inputs, and asserts what must
-//! hold for any. How many are tried is in `NANOBOT_FUZZ`. The numbers are the same in every run, so that what fails
-//! once fails again.
+//! A target is a test in the module of its parser. It passes a few real inputs to [`check`], with assertions that must
+//! hold for any input. `NANOBOT_FUZZ` sets the number of inputs. The random numbers are the same in every run, so
+//! failures are reproducible.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Inputs that are tried when nobody says how many.
+/// Number of inputs if `NANOBOT_FUZZ` is not set.
 const USUAL: usize = 10_000;
-/// The longest that one may take; a debug build on a busy machine is slow.
+/// Maximum time for one input; a debug build on a busy machine is slow.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// No input grows beyond this.
+/// Maximum length of an input, in bytes.
 const LONGEST: usize = 64 << 10;
 
-/// Pieces that parsers trip over.
+/// Byte sequences that parsers often mishandle.
 const PIECES: &[&[u8]] = &[
     b"\0",
     b"\n",
@@ -75,10 +75,11 @@ const PIECES: &[&[u8]] = &[
     b"\xf3\xa0\x81\x81",
 ];
 
-/// Numbers without a pattern.
+/// A pseudo-random number generator.
 pub(crate) struct Random(u64);
 
 impl Random {
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
@@ -88,7 +89,7 @@ impl Random {
     }
 }
 
-/// Try `target` with changes of `seeds`. It panics where something does not hold; so does this, and names the input.
+/// Runs `target` with `seeds` and with mutations of them. If it panics or takes too long, prints the input and panics.
 pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
     let count = std::env::var("NANOBOT_FUZZ").map_or(USUAL, |count| {
         count.parse().expect("NANOBOT_FUZZ is a number")
@@ -100,9 +101,9 @@ pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) 
             None => changed(seeds, &mut random),
         };
         let started = Instant::now();
-        let held = catch_unwind(AssertUnwindSafe(|| target(&input, &mut random)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| target(&input, &mut random)));
         let took = started.elapsed();
-        if let Err(panic) = held {
+        if let Err(panic) = outcome {
             show(number, &input);
             resume_unwind(panic);
         }
@@ -113,12 +114,15 @@ pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) 
     }
 }
 
-#[expect(clippy::print_stderr, reason = "whoever mends it needs the input")]
+#[expect(
+    clippy::print_stderr,
+    reason = "the input is needed to reproduce the failure"
+)]
 fn show(number: usize, input: &[u8]) {
     eprintln!("input {number}: b\"{}\"", input.escape_ascii());
 }
 
-/// A seed with a few changes.
+/// Returns a seed with a few mutations.
 fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.below(seeds.len())].to_vec();
     for _ in 0..=random.below(6) {
@@ -131,20 +135,20 @@ fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
             3 => bytes.truncate(at),
             4 => drop(bytes.splice(at..at, bytes[at..end].to_vec())),
             5 => {
-                // Another input's end.
+                // Continue with the end of another input.
                 let other = seeds[random.below(seeds.len())];
                 bytes.truncate(at);
                 bytes.extend_from_slice(&other[random.below(other.len() + 1)..]);
             }
             6 if random.below(20) == 0 => {
-                // The same again and again: depth, length.
-                let piece = PIECES[random.below(PIECES.len())];
+                // Many repetitions, for depth and length.
+                let token = PIECES[random.below(PIECES.len())];
                 let times = random.below(5_000);
-                drop(bytes.splice(at..at, piece.repeat(times)));
+                drop(bytes.splice(at..at, token.repeat(times)));
             }
             _ => {
-                let piece = PIECES[random.below(PIECES.len())];
-                drop(bytes.splice(at..at, piece.iter().copied()));
+                let token = PIECES[random.below(PIECES.len())];
+                drop(bytes.splice(at..at, token.iter().copied()));
             }
         }
     }
@@ -152,7 +156,7 @@ fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// `bytes` as text, where it is that in the first place.
+/// Decodes `bytes`, with invalid UTF-8 replaced.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -34,7 +34,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Reverses [`quoted`]. `None` for the `$'…'` form, which is not parsed.
+/// Reverses [`quote`]. `None` for the `$'…'` form, which is not parsed.
 pub fn unquoted(word: &str) -> Option<String> {
     let Some(inner) = word.strip_prefix('\'') else {
         return (!word.starts_with("$'")).then(|| word.to_owned());

@@ -34,7 +34,7 @@ const SPECIAL_4: &[([u8; 4], u32)] = &[
 /// The only IPv6 block allocated for global unicast.
 const GLOBAL_6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
-/// Special-purpose networks inside [`GLOBAL_6`]: Teredo, benchmarking, ORCHID, documentation, 6to4, AS112.
+/// Special-purpose networks inside [`GLOBAL_IPV6`]: Teredo, benchmarking, ORCHID, documentation, 6to4, AS112.
 const SPECIAL_6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),

@@ -117,8 +117,8 @@ impl Root {
 
     /// Atomically replaces the content of the file at `path` with `bytes`, through a temporary file next to it. Missing
     /// directories are created. An existing file keeps its owner and its mode, except for the set-user-ID and
-    /// set-group-ID bits. `before` is called with each upcoming change; an error from it prevents the change. `mode`,
-    /// if given, sets the file's mode. Returns true if the file existed.
+    /// set-group-ID bits. `on_change` is called with each upcoming change; an error from it prevents the change.
+    /// `mode`, if given, sets the file's mode. Returns true if the file existed.
     ///
     /// # Errors
     /// A link, a directory or a device at `path`; a read-only file; a file with several hard links, which a replacement
@@ -149,8 +149,8 @@ impl Root {
         let written = (|| {
             if let Some(stat) = &stat {
                 keep_owner(&file, stat)?;
-                let kept = Mode::from_raw_mode(stat.st_mode & 0o1777);
-                rustix::fs::fchmod(&file, kept)?;
+                let mode_bits = Mode::from_raw_mode(stat.st_mode & 0o1777);
+                rustix::fs::fchmod(&file, mode_bits)?;
             }
             file.write_all(bytes)?;
             if let Some(mode) = mode {
@@ -169,7 +169,7 @@ impl Root {
         Ok(stat.is_some())
     }
 
-    /// Removes the file, the link or the empty directory at `path`. `before` is called first, as in [`Self::write`].
+    /// Removes the file, the link or the empty directory at `path`. `on_change` is called first, as in [`Self::write`].
     ///
     /// # Errors
     /// Any other type of entry, or none; a read-only file; a file with several hard links.
@@ -180,7 +180,7 @@ impl Root {
     ) -> Result<(), E> {
         let path = self.inner(path)?;
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::Error::other("it is the directory of this run").into());
+            return Err(io::Error::other("it is the root of the granted directory").into());
         };
         let parent = self.at(above, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = stat_of(&parent, name).map_err(io::Error::from)?;
@@ -289,7 +289,7 @@ impl Root {
     }
 }
 
-/// A `before` callback that allows every change.
+/// An `on_change` callback that allows every change.
 fn nobody(_: Before<'_>) -> io::Result<()> {
     Ok(())
 }
@@ -305,7 +305,7 @@ fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)
         FileType::RegularFile if stat.st_nlink == 1 => {}
         FileType::RegularFile => {
             return Err(io::Error::other(
-                "the file has other names (hard links), which a change would part from it",
+                "the file has several hard links, which a change would separate",
             ));
         }
         FileType::Symlink => return Err(Errno::LOOP.into()),
@@ -324,8 +324,8 @@ fn replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, Stat)
     let flags =
         OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file: File = rustix::fs::openat(parent, name, flags, Mode::empty())?.into();
-    let about = file.metadata()?;
-    match (about.dev(), about.ino()) == (stat.st_dev, stat.st_ino) {
+    let metadata = file.metadata()?;
+    match (metadata.dev(), metadata.ino()) == (stat.st_dev, stat.st_ino) {
         true => Ok(Some((file, stat))),
         false => Err(race()),
     }
@@ -341,15 +341,15 @@ fn kind(stat: &Stat) -> FileType {
 
 /// Gives the new file the owner and group of the file that it replaces.
 fn keep_owner(file: &File, stat: &Stat) -> io::Result<()> {
-    let about = file.metadata()?;
-    if (about.uid(), about.gid()) == (stat.st_uid, stat.st_gid) {
+    let metadata = file.metadata()?;
+    if (metadata.uid(), metadata.gid()) == (stat.st_uid, stat.st_gid) {
         return Ok(());
     }
     let (uid, gid) = (
         rustix::fs::Uid::from_raw(stat.st_uid),
         rustix::fs::Gid::from_raw(stat.st_gid),
     );
-    if about.uid() != stat.st_uid {
+    if metadata.uid() != stat.st_uid {
         return rustix::fs::fchown(file, Some(uid), Some(gid))
             .map_err(|_| io::Error::other("the file belongs to another user"));
     }
@@ -395,7 +395,7 @@ fn put(parent: &OwnedFd, temp: &str, name: &OsStr, replaces: bool) -> io::Result
 }
 
 fn irregular() -> io::Error {
-    io::Error::other("it is no regular file")
+    io::Error::other("not a regular file")
 }
 
 fn race() -> io::Error {
@@ -410,7 +410,7 @@ pub fn is_race(error: &io::Error) -> bool {
 /// True if the file is on procfs, through which the kernel exposes processes.
 pub fn is_of_kernel(file: &File) -> bool {
     const PROC: u64 = 0x9fa0;
-    rustix::fs::fstatfs(file).is_ok_and(|about| u64::try_from(about.f_type) == Ok(PROC))
+    rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(PROC))
 }
 
 /// True if the error means that there is a link on the path, or that the path leads out of the root.
@@ -597,10 +597,10 @@ mod tests {
         let file = temp.path().join("a");
         std::fs::write(&file, "old").unwrap();
         let root = Root::open(temp.path()).unwrap();
-        let mut told = Vec::new();
+        let mut changes = Vec::new();
         let mut no = |before: Before<'_>| match before {
             Before::Directory(path) => {
-                told.push(path.display().to_string());
+                changes.push(path.display().to_string());
                 Ok(())
             }
             Before::File {
@@ -609,7 +609,7 @@ mod tests {
             } => {
                 let mut text = String::new();
                 old.read_to_string(&mut text)?;
-                told.push(text);
+                changes.push(text);
                 Err(io::Error::other("no"))
             }
             Before::File { .. } => Err(io::Error::other("no")),
@@ -617,7 +617,7 @@ mod tests {
         assert!(root.write(Path::new("a"), b"x", None, &mut no).is_err());
         assert!(root.remove(Path::new("a"), &mut no).is_err());
         assert!(root.write(Path::new("d/e/f"), b"x", None, &mut no).is_err());
-        assert_eq!(told, ["old", "old", "d", "d/e"]);
+        assert_eq!(changes, ["old", "old", "d", "d/e"]);
         assert_eq!(std::fs::read(&file).unwrap(), b"old");
         let mut meddles = |_: Before<'_>| std::fs::write(&file, "theirs");
         let error = root.write(Path::new("a"), b"x", None, &mut meddles);

@@ -122,7 +122,10 @@ impl Clock {
             None => Ok(Self::System(env.get("TZ").map(str::to_owned))),
             Some(text) => text.parse().map(Self::Fixed).map_err(|error| {
                 let hook = test_hooks::TIME;
-                fail(Exit::Config, format!("`{hook}` is no time: {error}"))
+                fail(
+                    Exit::Config,
+                    format!("`{hook}` is not a valid time: {error}"),
+                )
             }),
         }
     }

@@ -58,12 +58,14 @@ impl Trouble {
     /// Converts it into an error with an exit status and a hint.
     pub fn told(self) -> anyhow::Error {
         let cause = match self {
-            Self::Missing => "there is no `crontab` program on this system".into(),
-            Self::Forbidden(words) => format!("this user may have no crontab: {words}"),
-            Self::Failed(words) => format!("the crontab cannot be used: {words}"),
+            Self::Missing => "`crontab` is not installed".into(),
+            Self::Forbidden(message) => {
+                format!("this user is not allowed to use crontab: {message}")
+            }
+            Self::Failed(message) => format!("cannot use the crontab: {message}"),
             Self::Other(error) => return error,
         };
-        let hint = "`nanobot cron run --due` once a minute, from any other scheduler";
+        let hint = "`nanobot cron run --due` once a minute from another scheduler";
         fail_hint(Exit::Io, cause, hint)
     }
 }
@@ -140,10 +142,10 @@ impl Crontab {
         Ok(self.list()?.bytes)
     }
 
-    /// Replaces the table with the result of `make`. Returns true if anything was changed.
+    /// Replaces the table with the result of `update`. Returns true if anything was changed.
     ///
-    /// `make` is called again if another program changes the table meanwhile, and on its own result. It must leave that
-    /// result unchanged: this shows that the change was kept.
+    /// `update` is called again if another program changes the table meanwhile, and on its own result. It must leave
+    /// that result unchanged: this shows that the change was kept.
     pub fn change(&self, make: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Result<bool, Trouble> {
         store::create_dir(&self.folder)?;
         let path = self.folder.join("crontab.lock");
@@ -157,18 +159,18 @@ impl Crontab {
     }
 
     /// Locks the user's home directory, since instances with another `NANOBOT_HOME` change the same table. An agent's
-    /// commands can hold that lock for as long as they run. In that case the change proceeds after [`OTHERS`],
-    /// protected by the second read and by the final check only.
+    /// commands can hold that lock for as long as they run. In that case the change proceeds after
+    /// [`HOME_LOCK_TIMEOUT`], protected by the second read and by the final check only.
     fn wait_for_others(&self) -> Result<Option<File>, Stop> {
         let Ok(home) = File::open(&self.home) else {
             return Ok(None);
         };
-        let mut patience = Patience::of(OTHERS);
+        let mut deadline = Patience::of(OTHERS);
         loop {
             match rustix::fs::flock(&home, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::WOULDBLOCK) if !patience.is_over() => {
+                Err(Errno::WOULDBLOCK) if !deadline.is_over() => {
                     signal::pause(LOOK)?;
-                    patience.spend(LOOK);
+                    deadline.spend(LOOK);
                 }
                 Err(Errno::INTR) => {}
                 Ok(()) | Err(_) => return Ok(Some(home)),
@@ -190,8 +192,8 @@ impl Crontab {
                 has_written = true;
             }
         }
-        let words = "what is written there does not stay, or others change it all the time";
-        Err(Trouble::Failed(words.into()))
+        let message = "changes to it are lost, or other programs keep changing it";
+        Err(Trouble::Failed(message.into()))
     }
 
     /// Installs `bytes` in place of `before`.
@@ -215,7 +217,7 @@ impl Crontab {
         match self.run(&["-r"])? {
             Ran::Well(_) => Ok(()),
             Ran::Without => Ok(()),
-            Ran::Badly(words) => Err(refused(&words)),
+            Ran::Badly(message) => Err(refused(&message)),
         }
     }
 
@@ -223,7 +225,7 @@ impl Crontab {
         let path = self.folder.join("crontab.new");
         let name = path
             .to_str()
-            .ok_or_else(|| Trouble::Failed(format!("`{}` is no text", path.display())))?;
+            .ok_or_else(|| Trouble::Failed(format!("`{}` is not valid UTF-8", path.display())))?;
         let put = |bytes: &[u8]| {
             store::replace(&path, bytes)?;
             self.run(&[name])
@@ -237,8 +239,8 @@ impl Crontab {
         drop(std::fs::remove_file(&path));
         match ran? {
             Ran::Well(_) => Ok(()),
-            Ran::Without => Err(Trouble::Failed("it takes no table".into())),
-            Ran::Badly(words) => Err(refused(&words.replace(name, "the table"))),
+            Ran::Without => Err(Trouble::Failed("it did not accept the table".into())),
+            Ran::Badly(message) => Err(refused(&message.replace(name, "the table"))),
         }
     }
 
@@ -252,7 +254,7 @@ impl Crontab {
                 Ok(table)
             }
             Ran::Without => Ok(Table::default()),
-            Ran::Badly(words) => Err(refused(&words)),
+            Ran::Badly(message) => Err(refused(&message)),
         }
     }
 
@@ -260,19 +262,20 @@ impl Crontab {
     /// characters `\r`, which can also occur literally; it passes the unmodified table to an editor.
     fn exact(&self, listed: &[u8]) -> Result<Vec<u8>, Trouble> {
         let cannot = |why: &str| {
-            let words = format!("it lists a `\\r` that may stand for another character, and {why}");
-            Err(Trouble::Failed(words))
+            let message =
+                format!("its listing contains a `\\r` that may be an escaped character, and {why}");
+            Err(Trouble::Failed(message))
         };
         match self.run(&["-e"])? {
             Ran::Well(edited) => {
                 let bytes = Table::of(edited).bytes;
                 match bytes == listed || shown(&bytes) == listed {
                     true => Ok(bytes),
-                    false => cannot("what it edits is something else"),
+                    false => cannot("`crontab -e` shows different content"),
                 }
             }
-            Ran::Without => cannot("there is nothing to edit"),
-            Ran::Badly(words) => cannot(&format!("it cannot be edited: {words}")),
+            Ran::Without => cannot("`crontab -e` shows no table"),
+            Ran::Badly(message) => cannot(&format!("`crontab -e` failed: {message}")),
         }
     }
 
@@ -290,29 +293,29 @@ impl Crontab {
             input: None,
         };
         let (finished, complaints) = process::run_split_stderr(&spec)
-            .map_err(|error| Trouble::Failed(format!("`{name}` cannot be started: {error}")))?;
+            .map_err(|error| Trouble::Failed(format!("start `{name}`: {error}")))?;
         if let Some(stop) = finished.stopped {
             return Err(Trouble::Other(stop.into()));
         }
         if finished.left_out > 0 || !finished.tail.is_empty() {
-            return Err(Trouble::Failed("it is larger than 16 MB".into()));
+            return Err(Trouble::Failed("it is larger than 16 MiB".into()));
         }
         let seconds = self.deadline.as_secs();
         match finished.status {
             None => Err(Trouble::Failed(format!(
-                "`{name}` did not end within {seconds} seconds"
+                "`{name}` timed out after {seconds} s"
             ))),
             Some(status) if status.success() => Ok(Ran::Well(finished.head)),
             Some(status) => {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-                let (said, printed) = (text(&complaints), text(&finished.head));
+                let (stderr, stdout) = (text(&complaints), text(&finished.head));
                 // Output may be a partial table, whatever the message says.
-                if printed.is_empty() && is_none(&said) {
+                if stdout.is_empty() && is_none(&stderr) {
                     return Ok(Ran::Without);
                 }
-                let said = [said, printed].into_iter().find(|said| !said.is_empty());
-                Ok(Ran::Badly(said.unwrap_or_else(|| {
-                    format!("`{name}` failed without a word ({status})")
+                let message = [stderr, stdout].into_iter().find(|text| !text.is_empty());
+                Ok(Ran::Badly(message.unwrap_or_else(|| {
+                    format!("`{name}` failed without a message ({status})")
                 })))
             }
         }
@@ -340,26 +343,26 @@ fn shown(table: &[u8]) -> Vec<u8> {
     parts.join(b"\\r".as_slice())
 }
 
-/// True if `words` means that the user has no table.
-fn is_none(words: &str) -> bool {
-    let words = words.to_lowercase();
-    words.contains("no crontab for")
-        || (words.contains("can't open") && words.contains("no such file"))
+/// True if `message` means that the user has no table.
+fn is_none(message: &str) -> bool {
+    let message = message.to_lowercase();
+    message.contains("no crontab for")
+        || (message.contains("can't open") && message.contains("no such file"))
 }
 
 /// Classifies the message of a failed call.
-fn refused(words: &str) -> Trouble {
-    let low = words.to_lowercase();
+fn refused(message: &str) -> Trouble {
+    let low = message.to_lowercase();
     let forbids = ["not allowed", "not authorized", "may not use"];
     let first = || {
-        let lines = words.lines().map(str::trim);
+        let lines = message.lines().map(str::trim);
         lines
             .filter(|line| !line.is_empty())
             .take(5)
             .collect::<Vec<_>>()
             .join("; ")
     };
-    match forbids.iter().any(|words| low.contains(words)) {
+    match forbids.iter().any(|phrase| low.contains(phrase)) {
         true => Trouble::Forbidden(first()),
         false => Trouble::Failed(first()),
     }
@@ -526,7 +529,7 @@ mod tests {
         let error = user.add("a").unwrap_err().told();
         assert_eq!(
             error.to_string(),
-            "the crontab cannot be used: it lists a `\\r` that may stand for another character, and it cannot be edited: no room for a copy"
+            "cannot use the crontab: its listing contains a `\\r` that may be an escaped character, and `crontab -e` failed: no room for a copy"
         );
         assert_eq!(user.table().unwrap(), table);
     }
@@ -547,32 +550,32 @@ mod tests {
         check(
             "forbidden",
             "x\n",
-            "this user may have no crontab: You (me) are not allowed to use this program (crontab); See crontab(1) for more information",
+            "this user is not allowed to use crontab: You (me) are not allowed to use this program (crontab); See crontab(1) for more information",
         );
         check(
             "torn",
             "x\n",
-            "the crontab cannot be used: crontab: input/output error",
+            "cannot use the crontab: crontab: input/output error",
         );
         check(
             "mute",
             "x\n",
-            "the crontab cannot be used: `crontab` failed without a word (exit status: 3)",
+            "cannot use the crontab: `crontab` failed without a message (exit status: 3)",
         );
         check(
             "failing",
             "x\n",
-            "the crontab cannot be used: \"the table\":1: bad minute; errors in crontab file, can't install.",
+            "cannot use the crontab: \"the table\":1: bad minute; errors in crontab file, can't install.",
         );
         check(
             "forgetful",
             "x\n",
-            "the crontab cannot be used: what is written there does not stay, or others change it all the time",
+            "cannot use the crontab: changes to it are lost, or other programs keep changing it",
         );
         check(
             "",
             &"# long\n".repeat(5_000_000),
-            "the crontab cannot be used: it is larger than 16 MB",
+            "cannot use the crontab: it is larger than 16 MiB",
         );
     }
 
@@ -589,7 +592,7 @@ mod tests {
         };
         let error = crontab.change(&mut |_| Vec::new()).unwrap_err().told();
         assert!(
-            error.to_string().ends_with("did not end within 0 seconds"),
+            error.to_string().ends_with("timed out after 0 s"),
             "{error}"
         );
         assert_eq!(user.table().unwrap(), "x\n");
@@ -607,10 +610,7 @@ mod tests {
         let crontab = Crontab::new(&env, &Paths::resolve(&env, None).unwrap());
         let error = crontab.read().unwrap_err();
         assert!(matches!(error, Trouble::Missing));
-        assert_eq!(
-            error.told().to_string(),
-            "there is no `crontab` program on this system"
-        );
+        assert_eq!(error.told().to_string(), "`crontab` is not installed");
     }
 
     #[test]

@@ -24,7 +24,7 @@ static DESK: OnceLock<Desk> = OnceLock::new();
 
 thread_local! {
     /// A panic in this thread is caught, and reported by the code that catches it.
-    static CAUGHT: Cell<bool> = const { Cell::new(false) };
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The report directory, and the context that reports need.
@@ -42,9 +42,9 @@ pub struct Desk {
 pub fn tell_all() {
     std::panic::set_hook(Box::new(|panic| {
         let written = DESK.get().map(|desk| desk.write(panic));
-        if CAUGHT.get() {
+        if IS_CAUGHT.get() {
             if let Some(Ok(path)) = &written {
-                log::error!(target: "tool", "a defect of nanobot; the report is `{}`", path.display());
+                log::error!(target: "tool", "internal error; see the report `{}`", path.display());
             }
             return;
         }
@@ -63,9 +63,9 @@ pub fn keep(desk: Desk) {
 /// # Errors
 /// The panic's payload, as `catch_unwind` returns it.
 pub fn caught<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
-    let before = CAUGHT.replace(true);
+    let before = IS_CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
-    CAUGHT.set(before);
+    IS_CAUGHT.set(before);
     done
 }
 
@@ -76,24 +76,24 @@ fn words(panic: &PanicHookInfo<'_>, written: Option<Result<PathBuf>>) -> String 
         Some(Ok(path)) => {
             let path = path.display();
             return format!(
-                "nanobot: sorry, this is a defect of nanobot {version}, at {place}\n  try: report it with `{path}`, which holds \
-                 neither your words nor keys\n"
+                "nanobot: internal error in nanobot {version}, at {place}\n  try: report this bug with `{path}`, which contains no \
+                 conversation text and no keys\n"
             );
         }
-        Some(Err(error)) => format!(" (no report could be written: {error:#})"),
+        Some(Err(error)) => format!(" (cannot write a report: {error:#})"),
         None => String::new(),
     };
-    let message = panic.payload_as_str().unwrap_or("no cause is known");
+    let message = panic.payload_as_str().unwrap_or("unknown cause");
     format!(
-        "nanobot: sorry, this is a defect of nanobot {version}, at {place}: {message}{why}\n  try: report this line, and what \
-         you did\n"
+        "nanobot: internal error in nanobot {version}, at {place}: {message}{why}\n  try: report this line, with the steps \
+         to reproduce it\n"
     )
 }
 
 fn place(panic: &PanicHookInfo<'_>) -> String {
     let place = panic.location();
     place.map_or_else(
-        || "a place unknown".into(),
+        || "an unknown location".into(),
         |place| format!("{}:{}", place.file(), place.line()),
     )
 }
@@ -117,7 +117,7 @@ impl Desk {
             ("nanobot", env!("CARGO_PKG_VERSION").to_owned()),
             ("time", self.clock.timestamp().to_string()),
             ("command", (self.command)(&arguments)),
-            ("place", place(panic)),
+            ("location", place(panic)),
             ("message", bare(panic.payload_as_str().unwrap_or_default())),
             ("thread", thread.name().unwrap_or_default().to_owned()),
             (

@@ -35,59 +35,59 @@ pub const STREAM_IDLE: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 pub const VARIABLES: &[Variable] = &[
     Variable {
         name: HOME_DIR,
-        meaning: "where config, workspace and sessions live, instead of `~/.nanobot`",
+        meaning: "directory of config, workspace and sessions, instead of `~/.nanobot`",
     },
     Variable {
         name: STDIN,
-        meaning: "`never`: leave standard input unread, for loops and supervisors",
+        meaning: "`never`: do not read standard input, for loops and supervisors",
     },
     Variable {
         name: STDIN_SILENCE,
-        meaning: "seconds that standard input may stay silent (600; 0 for no limit)",
+        meaning: "timeout for silent standard input, in seconds (default 600; 0 for none)",
     },
     Variable {
         name: LOG,
-        meaning: "which logs are shown on standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or several of both with commas, as `http=debug,policy=info`; a value with a `/` is a file that each turn appends its events to, as JSON lines, for jobs that run unseen",
+        meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines, for unattended jobs",
     },
     Variable {
         name: FIRST_BYTE,
-        meaning: "seconds to wait for the first byte of an answer (300; 0 for no limit)",
+        meaning: "timeout for the first byte of a response, in seconds (default 300; 0 for none)",
     },
     Variable {
         name: STREAM_IDLE,
-        meaning: "seconds that a stream may stay silent (90; at most 3600)",
+        meaning: "idle timeout of a stream, in seconds (default 90; at most 3600)",
     },
     Variable {
         name: INSIDE,
-        meaning: "set for the commands of an agent: any `nanobot` that finds it ends with status 77",
+        meaning: "set for commands that the agent runs: with it, `nanobot` exits with status 77",
     },
     Variable {
         name: "NANOBOT_A__B",
-        meaning: "any key of the config, as `NANOBOT_AGENTS__DEFAULTS__MODEL`; stronger than the file, weaker than a flag",
+        meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
     },
     Variable {
         name: "VISUAL, EDITOR",
-        meaning: "the editor that `nanobot memory edit` opens",
+        meaning: "editor for `nanobot memory edit`",
     },
     Variable {
         name: "NO_COLOR",
-        meaning: "no colour",
+        meaning: "disables colours",
     },
     Variable {
         name: "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        meaning: "the proxy for requests; loopback never goes through one",
+        meaning: "proxy for HTTP requests; not used for loopback addresses",
     },
     Variable {
         name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
-        meaning: "the key of that provider, where the config has none; `nanobot provider list` names them all",
+        meaning: "API key of that provider if the config has none; `nanobot provider list` shows all of them",
     },
     Variable {
         name: BRAVE_API_KEY,
-        meaning: "the key of the search engine Brave, where the config has none",
+        meaning: "API key of the Brave search engine if the config has none",
     },
     Variable {
         name: "CREDENTIALS_DIRECTORY",
-        meaning: "where systemd puts credentials; one that is named as a key's variable is that key",
+        meaning: "directory of systemd credentials; one named like an API key variable is used as that key",
     },
 ];
 
@@ -111,21 +111,21 @@ impl Env {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns the duration in a variable, from 0 to `most` seconds; `default` seconds if it is unset. Zero means no
-    /// limit.
+    /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default_secs` seconds if it is unset. Zero
+    /// means no limit.
     ///
     /// # Errors
     /// Status 78 for any other value.
-    pub fn seconds(&self, name: &str, default: u64, most: u64) -> anyhow::Result<Duration> {
+    pub fn seconds(&self, name: &str, default: u64, max_secs: u64) -> anyhow::Result<Duration> {
         let Some(text) = self.get(name) else {
             return Ok(Duration::from_secs(default));
         };
         match text.trim().parse::<f64>() {
-            Ok(number) if number >= 0.0 && number <= most as f64 => {
+            Ok(number) if number >= 0.0 && number <= max_secs as f64 => {
                 Ok(Duration::from_secs_f64(number))
             }
             _ => {
-                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {most}");
+                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {max_secs}");
                 Err(fail(Exit::Config, cause))
             }
         }

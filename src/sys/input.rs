@@ -58,14 +58,14 @@ pub const KINDS: &[Kind] = &[
         name: "directory",
         kind: FileType::Directory,
         is_read: false,
-        when_asked: "a failure, status 74",
+        when_asked: "fails with status 74",
     },
 ];
 
 /// The user's choice about reading standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As its [`Kind`] says.
+    /// As its [`StdinKind`] says.
     Auto,
     /// As with `--stdin`.
     Always,
@@ -73,11 +73,11 @@ pub enum Reading {
     Never,
 }
 
-/// Reads standard input to its end; `None` if it is not to be read. `silence` is the maximum silence; zero means no
-/// limit. `tell` receives a notice for the waiting user.
+/// Reads standard input to its end; `None` if it is not to be read. `idle_timeout` is the maximum silence; zero means
+/// no limit. `on_notice` receives a notice for the waiting user.
 ///
 /// # Errors
-/// A pipe that stays silent, input above [`LIMIT`], a failed read, or cancellation.
+/// A pipe that stays silent, input above [`MAX_STDIN_BYTES`], a failed read, or cancellation.
 pub fn read(
     reading: Reading,
     silence: Duration,
@@ -85,20 +85,20 @@ pub fn read(
 ) -> Result<Option<Vec<u8>>> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let wanted = match (reading, kind) {
+    let is_read = match (reading, kind) {
         (Reading::Never, _) => false,
         (Reading::Always, _) => true,
         (Reading::Auto, Ok(found)) => KINDS.iter().any(|kind| kind.kind == found && kind.is_read),
         (Reading::Auto, Err(_)) => false,
     };
-    if !wanted {
+    if !is_read {
         return Ok(None);
     }
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
-    let mut told = false;
+    let mut has_notified = false;
     loop {
-        wait(&stdin, silence, &mut told, tell)?;
+        wait(&stdin, silence, &mut has_notified, tell)?;
         // Bypasses the buffer of `Stdin`, because `poll` does not see buffered bytes.
         let count = match rustix::io::read(&stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
@@ -116,7 +116,7 @@ pub fn read(
             return Err(fail_hint(
                 Exit::BadInput,
                 cause,
-                "cut it first, as with `tail -n 2000`",
+                "shorten it first, for example with `tail -n 2000`",
             ));
         }
     }
@@ -126,24 +126,24 @@ pub fn read(
 fn wait(
     stdin: &std::io::Stdin,
     silence: Duration,
-    told: &mut bool,
+    has_notified: &mut bool,
     tell: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let mut patience = Patience::unless_zero(silence);
-    if !*told {
-        let mut quiet = patience.min(Patience::of(TELL_AFTER));
+    let mut deadline = Patience::unless_zero(silence);
+    if !*has_notified {
+        let mut quiet = deadline.min(Patience::of(TELL_AFTER));
         if signal::readable(stdin, &mut quiet)? {
             return Ok(());
         }
-        *told = true;
-        tell("waiting for standard input, which is silent; `--no-stdin` goes without it");
-        patience.spend(TELL_AFTER);
+        *has_notified = true;
+        tell("waiting for standard input; `--no-stdin` skips it");
+        deadline.spend(TELL_AFTER);
     }
-    if !patience.is_over() && signal::readable(stdin, &mut patience)? {
+    if !deadline.is_over() && signal::readable(stdin, &mut deadline)? {
         return Ok(());
     }
     let cause = format!(
-        "standard input stayed silent for {} seconds",
+        "timed out after {} s without standard input",
         silence.as_secs()
     );
     Err(fail_hint(
@@ -163,7 +163,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     let what = || format!("read `{name}`");
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
-            return Err(fail(Exit::NoInput, format!("there is no file `{name}`")));
+            return Err(fail(Exit::NoInput, format!("no such file: `{name}`")));
         }
         other => other.map_err(std::io::Error::from).with_context(what)?,
     };
@@ -171,7 +171,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     let mut chunk = vec![0; 64 << 10];
     loop {
         if !signal::readable(&file, &mut Patience::of(GIVE_UP_AFTER))? {
-            return Err(fail(Exit::NoInput, format!("`{name}` stayed silent")));
+            return Err(fail(Exit::NoInput, format!("timed out reading `{name}`")));
         }
         let count = match rustix::io::read(&file, &mut chunk) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
@@ -232,7 +232,7 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
         let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
         let notice = broken.then(|| {
             format!(
-                "{what} is not all {}; what is not was replaced",
+                "{what} is not valid {}; invalid sequences were replaced",
                 encoding.name()
             )
         });
@@ -249,7 +249,7 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
         Err(error) => {
             let place = error.utf8_error().valid_up_to();
             let notice = format!(
-                "{what} is not all UTF-8 (first at byte {}); what is not was replaced",
+                "{what} is not valid UTF-8 (first error at byte {}); invalid sequences were replaced",
                 place + 1
             );
             Ok(Decoded {

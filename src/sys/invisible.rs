@@ -9,8 +9,8 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
     if text.bytes().all(plain) {
         return (Cow::Borrowed(text), 0);
     }
-    let mut kept = String::with_capacity(text.len());
-    let mut gone = 0;
+    let mut visible = String::with_capacity(text.len());
+    let mut removed = 0;
     let mut before = '\0';
     for letter in text.chars() {
         // A carriage return is part of a line ending, not hidden text.
@@ -18,15 +18,15 @@ pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
             continue;
         }
         match is_hidden(letter, before) {
-            true => gone += 1,
-            false => kept.push(letter),
+            true => removed += 1,
+            false => visible.push(letter),
         }
         before = letter;
     }
-    (Cow::Owned(kept), gone)
+    (Cow::Owned(visible), removed)
 }
 
-/// True if `letter` is invisible after `before`.
+/// True if `character` is invisible after `previous`.
 fn is_hidden(letter: char, before: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -50,7 +50,7 @@ fn is_selector(letter: char) -> bool {
     matches!(letter, '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// True if a joiner may follow `letter`: Arabic to the Indic and South-East Asian scripts, Mongolian, emoji.
+/// True if a joiner may follow `character`: Arabic to the Indic and South-East Asian scripts, Mongolian, emoji.
 fn joins(letter: char) -> bool {
     matches!(letter,
         '\u{620}'..='\u{8ff}' | '\u{900}'..='\u{dff}' | '\u{e00}'..='\u{109f}' | '\u{1780}'..='\u{18af}'
@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_taken_out() {
-        let check = |text: &str, expect: &str, gone: usize| {
-            let (kept, count) = strip(text);
-            assert_eq!((kept.as_ref(), count), (expect, gone), "{text:?}");
+        let check = |text: &str, expect: &str, removed: usize| {
+            let (visible, count) = strip(text);
+            assert_eq!((visible.as_ref(), count), (expect, removed), "{text:?}");
         };
         check("", "", 0);
         check("plain\n\ttext", "plain\n\ttext", 0);
@@ -110,14 +110,14 @@ mod tests {
         ];
         crate::fuzz::hold(seeds, |input, _| {
             let text = crate::fuzz::text(input);
-            let (kept, _) = strip(&text);
-            let (again, _) = strip(&kept);
+            let (visible, _) = strip(&text);
+            let (again, _) = strip(&visible);
             assert!(
                 again
                     .chars()
                     .all(|letter| !('\u{e0000}'..='\u{e0fff}').contains(&letter))
             );
-            assert!(!kept.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r', '\0']));
+            assert!(!visible.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r', '\0']));
         });
     }
 }

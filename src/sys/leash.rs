@@ -1,5 +1,6 @@
-//! Cancels a group of threads: threads that work under a [`Leash`] notice the cancellation wherever they would notice a
-//! signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it on.
+//! Cancels a group of threads: threads that work under a [`CancelToken`] notice the cancellation wherever they would
+//! notice a signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it
+//! on.
 
 use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -16,18 +17,18 @@ pub struct Leash {
 }
 
 thread_local! {
-    static HELD: RefCell<Option<Arc<Leash>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Leash>>> = const { RefCell::new(None) };
 }
 
 impl Leash {
     /// # Errors
     /// No file descriptors are left.
     pub fn new() -> io::Result<Arc<Self>> {
-        let (bell, hammer) = io::pipe()?;
+        let (wake_rx, wake_tx) = io::pipe()?;
         Ok(Arc::new(Self {
             is_cut: AtomicBool::new(false),
-            bell,
-            hammer,
+            bell: wake_rx,
+            hammer: wake_tx,
         }))
     }
 
@@ -47,14 +48,14 @@ impl Leash {
 
 /// Returns this thread's token, to pass on to a new thread.
 pub fn held() -> Option<Arc<Leash>> {
-    HELD.with_borrow(Clone::clone)
+    CURRENT.with_borrow(Clone::clone)
 }
 
-/// Runs `work` on this thread under `leash`, then restores the previous token.
+/// Runs `work` on this thread under `token`, then restores the previous token.
 pub fn under<T>(leash: Option<Arc<Leash>>, work: impl FnOnce() -> T) -> T {
-    let before = HELD.replace(leash);
+    let before = CURRENT.replace(leash);
     let done = work();
-    HELD.set(before);
+    CURRENT.set(before);
     done
 }
 

@@ -76,29 +76,30 @@ impl Filter {
                 Exit::Config,
                 format!("`{}` is `{value}`: {what}", env::LOG),
                 format!(
-                    "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for a file of events, \
-                     a path with a `/` in it"
+                    "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for an event file, \
+                     a path that contains `/`"
                 ),
             )
         };
         let level = |name: &str| {
             let parsed = name.parse::<LevelFilter>();
-            parsed.map_err(|_| wrong(format!("there is no level `{name}`")))
+            parsed.map_err(|_| wrong(format!("unknown level `{name}`")))
         };
         let topic = |name: &str| {
-            let mut known = TOPICS.iter().chain(LIBRARIES);
-            let found = known.find(|topic| **topic == name);
+            let mut topics = TOPICS.iter().chain(LIBRARIES);
+            let found = topics.find(|topic| **topic == name);
             found
                 .copied()
-                .ok_or_else(|| wrong(format!("there is no topic `{name}`")))
+                .ok_or_else(|| wrong(format!("unknown topic `{name}`")))
         };
         let mut filter = Self::of(LevelFilter::Off);
         for part in value.split(',').map(str::trim) {
             match part.split_once('=') {
                 _ if part.is_empty() => {}
-                Some((name, of)) => {
-                    let (name, of) = (topic(name.trim())?, level(of.trim())?);
-                    filter.topics.push((name, of));
+                Some((name, level_name)) => {
+                    let topic = topic(name.trim())?;
+                    let level = level(level_name.trim())?;
+                    filter.topics.push((topic, level));
                 }
                 None => match part.parse() {
                     Ok(all) => filter.all = all,
@@ -143,13 +144,13 @@ impl Log for Logger {
         }
         let millis = signal::now().as_millis();
         let topic = record.target();
-        let words = record.args();
+        let message = record.args();
         let line = match record.level() {
             Level::Error | Level::Warn => {
                 let level = record.level().as_str().to_lowercase();
-                format!("{level}: {words}")
+                format!("{level}: {message}")
             }
-            _ => words.to_string(),
+            _ => message.to_string(),
         };
         let row = Row::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
         self.terminal.complain_whole(&row);
@@ -197,13 +198,13 @@ mod tests {
 
     #[test]
     fn what_is_no_filter_is_told() {
-        let check = |value: &str, words: &str| {
+        let check = |value: &str, message: &str| {
             let error = Filter::parse(value).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(message), "{error}");
         };
-        check("loud", "no topic `loud`");
-        check("http=loud", "no level `loud`");
-        check("htp=debug", "no topic `htp`");
-        check("events.jsonl", "no topic `events.jsonl`");
+        check("loud", "unknown topic `loud`");
+        check("http=loud", "unknown level `loud`");
+        check("htp=debug", "unknown topic `htp`");
+        check("events.jsonl", "unknown topic `events.jsonl`");
     }
 }

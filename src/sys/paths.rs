@@ -50,7 +50,7 @@ impl Real {
 pub fn program(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path)
-            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     path.split(':')
         .filter(|entry| entry.starts_with('/'))
@@ -71,127 +71,127 @@ pub struct Place {
 pub const PLACES: &[Place] = &[
     Place {
         path: "~/.nanobot/config.json",
-        meaning: "the config (`-c FILE` for another; `NANOBOT_HOME` moves everything)",
+        meaning: "the config file (`-c FILE` for another; `NANOBOT_HOME` moves the whole directory)",
     },
     Place {
         path: "~/.nanobot/profiles/NAME.md",
-        meaning: "a profile of your own: what a run may do, with a prompt and a model where it has one",
+        meaning: "a custom profile: permissions of a run, with an optional prompt and model",
     },
     Place {
         path: "~/.nanobot/trust.json",
-        meaning: "the directories whose AGENTS.md and skills are read",
+        meaning: "trusted directories, whose AGENTS.md and skills are read",
     },
     Place {
         path: "~/.nanobot/auth/PROVIDER.json",
-        meaning: "a login: its tokens, renewed by themselves",
+        meaning: "login tokens, renewed automatically",
     },
     Place {
         path: "~/.nanobot/auth/PROVIDER.json.lock",
-        meaning: "holds the kernel's lock while the login is renewed; means nothing else",
+        meaning: "lock file, locked while the login is renewed",
     },
     Place {
         path: "~/.nanobot/history/repl_history",
-        meaning: "what was typed in `nanobot repl`, up to 10,000 entries; `cli_history` beside it is the Python program's, read once",
+        meaning: "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once",
     },
     Place {
         path: "~/.nanobot/workspace/",
-        meaning: "the agent's home, with the notes that are sent each time: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
+        meaning: "the workspace, with the instruction files sent with each request: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
     },
     Place {
         path: "~/.nanobot/workspace/memory/MEMORY.md",
-        meaning: "lasting facts, sent each time",
+        meaning: "long-term memory, sent with each request",
     },
     Place {
         path: "~/.nanobot/workspace/memory/HISTORY.md",
-        meaning: "the log of the past, for `grep`",
+        meaning: "chronological log, for `grep`",
     },
     Place {
         path: "~/.nanobot/workspace/memory/.versions/",
-        meaning: "the last 200 versions of `MEMORY.md`, and a log of what made them",
+        meaning: "the last 200 versions of `MEMORY.md`, and a log of the changes",
     },
     Place {
         path: "~/.nanobot/workspace/memory/.lock",
-        meaning: "holds the kernel's lock while the memory is changed, and says by whom; means nothing else",
+        meaning: "lock file, locked while the memory is changed; names the process",
     },
     Place {
         path: "~/.nanobot/workspace/skills/NAME/SKILL.md",
-        meaning: "what the agent can learn when it needs it",
+        meaning: "a skill, which the agent reads when it needs it",
     },
     Place {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
-        meaning: "a conversation, only ever appended to",
+        meaning: "a session, append-only",
     },
     Place {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl.lock",
-        meaning: "holds the kernel's lock while a turn runs, and says whose; means nothing else",
+        meaning: "lock file, locked while a turn runs; names the process",
     },
     Place {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
-        meaning: "the end of a line that was never finished, kept aside",
+        meaning: "an incomplete last line, moved here by a repair",
     },
     Place {
         path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
-        meaning: "a conversation that was removed; `nanobot session prune` empties the trash of what is older than 30 days",
+        meaning: "a removed session; `nanobot session prune` deletes those older than 30 days",
     },
     Place {
         path: "~/.nanobot/workspace/cron/jobs.json",
-        meaning: "the jobs, as the Python program has them; those of its older releases in `~/.nanobot/cron/jobs.json` count too",
+        meaning: "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too",
     },
     Place {
         path: "~/.nanobot/workspace/cron/jobs.json.lock",
-        meaning: "holds the kernel's lock while the jobs are changed; means nothing else",
+        meaning: "lock file, locked while the jobs are changed",
     },
     Place {
         path: "~/.nanobot/cron/ID/",
-        meaning: "what is kept of the job `ID` besides: what it may do and how it runs",
+        meaning: "further data of the job `ID`: its permissions and run state",
     },
     Place {
         path: "~/.nanobot/cron/crontab.lock",
-        meaning: "holds the kernel's lock while the crontab is changed; means nothing else",
+        meaning: "lock file, locked while the crontab is changed",
     },
     Place {
         path: "~/.nanobot/usage.jsonl",
-        meaning: "the ledger: what each call of a model cost, only ever appended to",
+        meaning: "the ledger: usage and cost of each model request, append-only",
     },
     Place {
         path: "~/.nanobot/usage.under-way/",
-        meaning: "calls that are on their way and count against a budget, each held by its process",
+        meaning: "requests in progress, which count against a budget, each locked by its process",
     },
     Place {
         path: "~/.nanobot/tools.jsonl",
-        meaning: "what each turn used of the tools, servers and skills that it was told of",
+        meaning: "tools, servers and skills offered to and used by each turn",
     },
     Place {
         path: "~/.nanobot/mcp/cache/",
-        meaning: "what each MCP server offers, as it said last; it can be removed at any time",
+        meaning: "cached catalogs of MCP servers; can be removed at any time",
     },
     Place {
         path: "~/.nanobot/mcp/pins.json",
-        meaning: "what the tools of each server were when they were first seen or accepted, to which they are held",
+        meaning: "fingerprints of each server's tools when first seen or accepted; changes are reported",
     },
     Place {
         path: "~/.nanobot/mcp/pins.json.lock",
-        meaning: "holds the kernel's lock while that is changed; means nothing else",
+        meaning: "lock file, locked while `pins.json` is changed",
     },
     Place {
         path: "~/.nanobot/mcp/state/SERVER/",
-        meaning: "the directory of an MCP server that is a program: its caches, and what it keeps",
+        meaning: "the directory of a local MCP server, for its caches and data",
     },
     Place {
         path: "~/.nanobot/mcp/logs/SERVER.log",
-        meaning: "what an MCP server said on standard error, at most 128 KiB, and `.log.old` before that",
+        meaning: "standard error of an MCP server, at most 128 KiB; older output in `.log.old`",
     },
     Place {
         path: "~/.nanobot/undo/N/",
-        meaning: "what a turn changed with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
+        meaning: "changes that a turn made with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },
     Place {
         path: "~/.nanobot/defects/TIME.txt",
-        meaning: "a report of a defect, to be sent to those who mend it: no keys, and nothing that was said; the last ten",
+        meaning: "panic report to attach to a bug report, without API keys and conversation text; the last ten",
     },
     Place {
         path: "~/.nanobot/limits/",
-        meaning: "until when a server that named a time is to be left alone",
+        meaning: "rate limits: the times before which a server asked not to be called",
     },
 ];
 

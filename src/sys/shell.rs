@@ -35,24 +35,28 @@ impl Shell {
 
     /// Returns the file from which it loads completions for this program.
     pub fn place(self, env: &Env, paths: &Paths) -> PathBuf {
-        let of = |variable: &str, usual: &str| match env.get(variable) {
+        let base_dir = |variable: &str, default: &str| match env.get(variable) {
             Some(folder) if folder.starts_with('/') => PathBuf::from(folder),
-            _ => paths.home.join(usual),
+            _ => paths.home.join(default),
         };
-        let share = || of("XDG_DATA_HOME", ".local/share");
+        let share = || base_dir("XDG_DATA_HOME", ".local/share");
         match self {
             Self::Bash => share().join("bash-completion/completions/nanobot"),
             Self::Zsh => share().join("zsh/site-functions/_nanobot"),
-            Self::Fish => of("XDG_CONFIG_HOME", ".config").join("fish/completions/nanobot.fish"),
+            Self::Fish => {
+                base_dir("XDG_CONFIG_HOME", ".config").join("fish/completions/nanobot.fish")
+            }
         }
     }
 
     /// Returns what else it needs to load them, as a phrase that follows the file's name.
     pub fn needs(self) -> Option<&'static str> {
         match self {
-            Self::Bash => Some("a new shell has them, with the package `bash-completion`"),
+            Self::Bash => {
+                Some("start a new shell to load it; requires the package `bash-completion`")
+            }
             Self::Zsh => Some(
-                "a new shell has them, with `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
+                "start a new shell to load it; requires `fpath+=(~/.local/share/zsh/site-functions)` before `compinit` in `.zshrc`",
             ),
             Self::Fish => None,
         }

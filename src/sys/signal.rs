@@ -34,7 +34,7 @@ const SLICE: Duration = Duration::from_secs(1);
 /// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
 const LAST: Duration = Duration::from_secs(2);
 
-/// Flags for the signals of [`ENDING`] that have arrived.
+/// Flags for the signals of [`ENDING_SIGNALS`] that have arrived.
 static CAME: [AtomicBool; ENDING.len()] = [const { AtomicBool::new(false) }; ENDING.len()];
 /// True if the next Ctrl-C kills the process.
 static HARD: AtomicBool = AtomicBool::new(false);
@@ -43,7 +43,7 @@ static HARD: AtomicBool = AtomicBool::new(false);
 static RESUMED: AtomicBool = AtomicBool::new(false);
 /// Total time for which the process was stopped, in milliseconds.
 static STOPPED: AtomicU64 = AtomicU64::new(0);
-/// Time of the last call of [`look`], in milliseconds since [`START`].
+/// Time of the last call of [`update_stopped_time`], in milliseconds since [`CLOCK_START`].
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// The origin of the clock of [`now`].
 static START: OnceLock<Instant> = OnceLock::new();
@@ -67,7 +67,7 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
     }
     flag::register(SIGCONT, &RESUMED)?;
     let ignored = ignored();
-    let mut ours = Vec::with_capacity(ENDING.len());
+    let mut handled = Vec::with_capacity(ENDING.len());
     for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
@@ -76,19 +76,21 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
             flag::register_conditional_default(signal, &HARD)?;
         }
         flag::register(signal, came)?;
-        ours.push(signal);
+        handled.push(signal);
     }
-    let (bell, hammer) = UnixStream::pair()?;
-    BELL.get_or_init(|| bell.try_clone().ok());
+    let (wake_rx, wake_tx) = UnixStream::pair()?;
+    BELL.get_or_init(|| wake_rx.try_clone().ok());
     // Never dropped, since that would remove the handlers. The bytes that it writes are never read, so the wake pipe
     // stays readable.
-    std::mem::forget(SignalDelivery::with_pipe(bell, hammer, SignalOnly, &ours)?);
+    std::mem::forget(SignalDelivery::with_pipe(
+        wake_rx, wake_tx, SignalOnly, &handled,
+    )?);
     Ok(())
 }
 
 /// Runs `work` while the user works in another program: Ctrl-C and Ctrl-\ are meant for that program. This process
 /// handles them without effect instead of ignoring them, because an exec resets handlers but not ignored signals: the
-/// other program thus has the default handling. Afterwards, [`arm`] takes effect.
+/// other program thus has the default handling. Afterwards, [`install`] takes effect.
 ///
 /// # Errors
 /// The handlers cannot be installed, or no file descriptors are left.
@@ -97,7 +99,7 @@ pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
     let ignored = ignored();
     for signal in [SIGINT, SIGQUIT] {
         if ignored & (1 << (signal - 1)) == 0 {
-            // These handlers are never removed. From `arm` on, its own handler receives Ctrl-C.
+            // These handlers are never removed. From `install` on, its own handler receives Ctrl-C.
             static NEVER: AtomicBool = AtomicBool::new(false);
             let default = if signal == SIGQUIT { &OVER } else { &NEVER };
             flag::register_conditional_default(signal, default)?;
@@ -131,7 +133,7 @@ fn ignored() -> u64 {
 pub fn check() -> Result<(), Stop> {
     look();
     // This does not end the run; the code that cancelled the thread knows the reason.
-    if leash::held().is_some_and(|leash| leash.is_cut()) {
+    if leash::held().is_some_and(|token| token.is_cut()) {
         return Err(Stop(Exit::Interrupted));
     }
     let ends = *ends();
@@ -197,10 +199,10 @@ pub fn forgive() -> Result<(), Stop> {
     set_interrupted(false);
     HARD.store(false, Ordering::SeqCst);
     *ends() = None;
-    if let Some(bell) = BELL.get().and_then(Option::as_ref) {
-        let mut rung = [0; 64];
+    if let Some(wake_rx) = BELL.get().and_then(Option::as_ref) {
+        let mut buffer = [0; 64];
         let quiet = rustix::net::RecvFlags::DONTWAIT;
-        while rustix::net::recv(bell, &mut rung, quiet).is_ok_and(|(_, count)| count > 0) {}
+        while rustix::net::recv(wake_rx, &mut buffer, quiet).is_ok_and(|(_, count)| count > 0) {}
     }
     // A signal that arrived meanwhile may have lost its wake-up byte; it is noticed here.
     match came() {
@@ -223,7 +225,7 @@ pub fn interrupt() {
 
 /// Kills the process with the signal that `exit` stands for. Returns if it stands for none.
 pub fn die_by(exit: Exit) {
-    if let Some((signal, _)) = ENDING.into_iter().find(|(_, stands)| *stands == exit) {
+    if let Some((signal, _)) = ENDING.into_iter().find(|(_, status)| *status == exit) {
         // On success this does not return; on failure, the exit status still reports the cause.
         drop(low_level::emulate_default_handler(signal));
     }
@@ -319,19 +321,19 @@ fn before_wait() -> Option<Duration> {
     BEFORE_WAIT.get().and_then(|hook| hook())
 }
 
-/// Waits until one of `fds` is ready and returns its index; `None` if `patience` expired. The time waited is subtracted
-/// from `patience`.
+/// Waits until one of `fds` is ready and returns its index; `None` if `deadline` expired. The time waited is subtracted
+/// from `deadline`.
 ///
 /// # Errors
 /// As [`check`].
 pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
-    patience: &mut Patience,
+    deadline: &mut Patience,
 ) -> Result<Option<usize>, Stop> {
-    let leash = leash::held();
+    let token = leash::held();
     loop {
         check()?;
-        let mut slice = patience.0.unwrap_or(SLICE).min(SLICE);
+        let mut slice = deadline.0.unwrap_or(SLICE).min(SLICE);
         slice = slice.min(before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
@@ -340,11 +342,11 @@ pub fn wait(
         );
         if ends().is_none() {
             slice = slice.min(left().unwrap_or(slice));
-            let bell = BELL.get().and_then(Option::as_ref);
-            all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+            let wake_rx = BELL.get().and_then(Option::as_ref);
+            all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         }
-        let bell = leash.as_deref().map(|leash| &leash.bell);
-        all.extend(bell.map(|bell| PollFd::new(bell, PollFlags::IN)));
+        let wake_rx = token.as_deref().map(|token| &token.bell);
+        all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.
@@ -359,31 +361,31 @@ pub fn wait(
             continue;
         }
         // At most the requested time counts; the process did not wait for the rest.
-        patience.spend(if woken == Ok(0) {
+        deadline.spend(if woken == Ok(0) {
             slice
         } else {
             waited.min(slice)
         });
-        if patience.is_over() {
+        if deadline.is_over() {
             return Ok(None);
         }
     }
 }
 
-/// Waits until `fd` is readable; false if `patience` expired.
+/// Waits until `fd` is readable; false if `deadline` expired.
 ///
 /// # Errors
 /// As [`check`].
-pub fn readable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
-    Ok(wait(&[(fd.as_fd(), PollFlags::IN)], patience)?.is_some())
+pub fn readable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::IN)], deadline)?.is_some())
 }
 
-/// Waits until `fd` is writable; false if `patience` expired.
+/// Waits until `fd` is writable; false if `deadline` expired.
 ///
 /// # Errors
 /// As [`check`].
-pub fn writable(fd: impl AsFd, patience: &mut Patience) -> Result<bool, Stop> {
-    Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], patience)?.is_some())
+pub fn writable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+    Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], deadline)?.is_some())
 }
 
 /// Sleeps for `duration`.

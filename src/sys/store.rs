@@ -21,8 +21,8 @@ pub fn create_dir(path: &Path) -> Result<()> {
     if path.is_dir() {
         return Ok(());
     }
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("create `{}`", path.display()))
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.with_context(|| format!("create `{}`", path.display()))
 }
 
 /// Opens `path` for appending, and creates it if it is missing. A link is not followed.
@@ -38,7 +38,7 @@ fn log_options() -> OpenOptions {
     options
 }
 
-/// Like [`open_log`], but returns `None` if the file is missing.
+/// Like [`open_append`], but returns `None` if the file is missing.
 pub fn open_existing_log(path: &Path) -> Result<Option<File>> {
     match log_options().open(path) {
         Ok(file) => Ok(Some(file)),
@@ -71,7 +71,7 @@ pub fn open_unwaited(path: &Path) -> std::io::Result<File> {
 }
 
 fn irregular(path: &Path) -> anyhow::Error {
-    let cause = format!("`{}` is no regular file", path.display());
+    let cause = format!("`{}` is not a regular file", path.display());
     fail(Exit::Io, cause)
 }
 
@@ -81,7 +81,7 @@ fn irregular(path: &Path) -> anyhow::Error {
 /// # Errors
 /// The file is not a regular one: a FIFO would block its writer.
 pub fn open_lines(path: &Path) -> Result<File> {
-    if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Err(irregular(path));
     }
     let log = open_log(path)?;
@@ -105,10 +105,10 @@ pub fn is_whole(file: &File, path: &Path) -> Result<bool> {
 
 /// Returns the length of an open file, in bytes.
 pub fn size(file: &File, path: &Path) -> Result<u64> {
-    let about = file
+    let metadata = file
         .metadata()
-        .with_context(|| format!("look at `{}`", path.display()))?;
-    Ok(about.len())
+        .with_context(|| format!("stat `{}`", path.display()))?;
+    Ok(metadata.len())
 }
 
 /// Appends `bytes` to an open log that has `before` bytes, in one write. If the disk takes only a part, the file is
@@ -136,7 +136,7 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
         .ancestors()
         .find(|path| path.symlink_metadata().is_ok());
     if let Some(there) = there {
-        let what = || format!("look at `{}`", there.display());
+        let what = || format!("stat `{}`", there.display());
         let real = there.canonicalize().with_context(what)?;
         if real != there {
             return Err(leads_elsewhere(there));
@@ -161,14 +161,17 @@ pub fn append_at(path: &Path, bytes: &[u8]) -> Result<()> {
         other => File::from(other.with_context(|| format!("open `{}`", path.display()))?),
     };
     let before = size(&log, path)?;
-    if !log.metadata().is_ok_and(|about| about.is_file()) {
+    if !log.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(irregular(path));
     }
     append_to(&log, path, before, bytes)
 }
 
 fn leads_elsewhere(path: &Path) -> anyhow::Error {
-    let cause = format!("`{}` is a link, or lies behind one", path.display());
+    let cause = format!(
+        "`{}` is a symbolic link, or is reached through one",
+        path.display()
+    );
     fail(Exit::Io, cause)
 }
 
@@ -193,8 +196,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Like [`replace`], with the content written by `fill`.
 pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if std::fs::metadata(&target).is_ok_and(|about| !about.is_file()) {
-        let cause = format!("write `{}`: it is no regular file", path.display());
+    if std::fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
+        let cause = format!("write `{}`: not a regular file", path.display());
         return Err(fail(Exit::Io, cause));
     }
     let dir = target
@@ -300,20 +303,20 @@ pub struct Lock {
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
 impl Lock {
-    /// Takes the lock at `path`, and waits up to `wait` if it is busy; `busy` is then called once. `now` is recorded as
-    /// the time of locking, for others that find it busy; `what` names the locked object in errors.
+    /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
+    /// recorded as the time of locking, for others that find it busy; `subject` names the locked object in errors.
     ///
     /// # Errors
     /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.
     pub fn take(
         path: &Path,
-        what: &str,
+        subject: &str,
         now: &str,
         wait: Duration,
         busy: &mut dyn FnMut(Option<&Holder>),
     ) -> Result<Self> {
-        let mut patience = Patience::of(wait);
-        let mut told = false;
+        let mut deadline = Patience::of(wait);
+        let mut has_notified = false;
         loop {
             let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
             let mut file = OpenOptions::new()
@@ -344,21 +347,21 @@ impl Lock {
                 Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
             }
             let holder = holder(&mut file);
-            if patience.is_over() {
+            if deadline.is_over() {
                 let who = holder
                     .map(|Holder { pid, since }| format!(" by process {pid} since {since}"))
                     .unwrap_or_default();
                 return Err(fail_hint(
                     Exit::TryAgain,
-                    format!("{what} is in use{who}"),
-                    "the same again later, or `--wait`",
+                    format!("{subject} is in use{who}"),
+                    "again later, or `--wait`",
                 ));
             }
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut has_notified, true) {
                 busy(holder.as_ref());
             }
             signal::pause(TRY_EVERY)?;
-            patience.spend(TRY_EVERY);
+            deadline.spend(TRY_EVERY);
         }
     }
 
@@ -486,8 +489,8 @@ fn lock(
                 interval = (interval * 2).min(MAX_POLL_INTERVAL);
             }
             Err(TryLockError::WouldBlock) => {
-                let cause = format!("another program keeps `{}` locked", path.display());
-                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+                let cause = format!("`{}` is locked by another process", path.display());
+                return Err(fail_hint(Exit::TryAgain, cause, "again later"));
             }
             Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
         }
@@ -507,14 +510,14 @@ pub fn may_make(path: &Path) -> Result<()> {
     if !found.is_dir() {
         return Err(Errno::NOTDIR).with_context(cannot);
     }
-    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    let access = Access::WRITE_OK | Access::EXEC_OK;
     // Also detects a read-only file system.
-    rustix::fs::accessat(rustix::fs::CWD, found, wanted, AtFlags::EACCESS).with_context(cannot)
+    rustix::fs::accessat(rustix::fs::CWD, found, access, AtFlags::EACCESS).with_context(cannot)
 }
 
 /// True if other users can reach and read `path`.
 pub fn is_seen_by_others(path: &Path) -> bool {
-    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.mode());
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.mode());
     let leads = |path: &Path| mode(path) & 0o011 != 0;
     mode(path) & 0o077 != 0 && path.ancestors().skip(1).all(leads)
 }
@@ -540,17 +543,17 @@ pub fn read_at_most(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
 /// Explains why users other than the owner can change the file at `path`, or that its owner is neither this user nor
 /// root. `None` if neither is the case, or if there is no file.
 pub fn changed_by_others(path: &Path) -> Option<String> {
-    let about = std::fs::metadata(path).ok()?;
-    let (user, group, mode) = (about.uid(), about.gid(), about.mode());
+    let metadata = std::fs::metadata(path).ok()?;
+    let (user, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
     let own = rustix::process::geteuid().as_raw();
     // By convention, a group with the same number as the user belongs to that user only.
     let is_shared = mode & 0o020 != 0 && group != user;
     if user != own && user != 0 {
-        Some(format!("belongs to another user ({user})"))
+        Some(format!("is owned by another user ({user})"))
     } else if mode & 0o002 != 0 {
-        Some("can be written by everybody".into())
+        Some("is world-writable".into())
     } else {
-        is_shared.then(|| format!("can be written by a group ({group})"))
+        is_shared.then(|| format!("is writable by group {group}"))
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! If standard output is not a terminal, it receives text byte for byte. On a terminal, and always on standard error,
 //! control characters are escaped first: a terminal obeys escape sequences, and text can disguise its order. Every
-//! output function does this, so callers cannot forget it. Colours are added afterwards, by [`Page`] and
-//! [`Terminal::fail`]. Known API keys are redacted in all text.
+//! output function does this, so callers cannot forget it. Colours are added afterwards, by [`StdoutWriter`] and
+//! [`Terminal::eprint_failure`]. Known API keys are redacted in all text.
 
 use crate::sys::secret;
 use anyhow::{Context, Result};
@@ -30,7 +30,7 @@ pub use row::Row;
 pub use streams::error_width;
 
 /// The prefixes of an error's cause and of its hint.
-const NAME: &str = "nanobot:";
+const ERROR_PREFIX: &str = "nanobot:";
 const HINT: &str = "  try: ";
 
 impl Terminal {
@@ -99,7 +99,7 @@ impl Terminal {
     /// Closes the output streams, so that their readers find the end of file: later output is discarded. With
     /// `keeps_errors`, standard error stays open.
     pub fn hang_up(self, keeps_errors: bool) -> Result<()> {
-        let what = || "let go of standard output";
+        let what = || "close the output streams";
         let null = std::fs::File::options()
             .write(true)
             .open("/dev/null")
@@ -132,28 +132,28 @@ impl Terminal {
         }
     }
 
-    /// Like [`Self::complain`], for a styled line; on a terminal it is truncated to the window's width.
+    /// Like [`Self::eprint`], for a styled line; on a terminal it is truncated to the window's width.
     pub fn complain_row(self, row: &Row) {
         self.write_error(row.written(self.err.then(error_width)));
     }
 
-    /// Like [`Self::complain_whole`], for text on which the user bases a decision: only known keys are redacted, and
+    /// Like [`Self::eprint_styled`], for text on which the user bases a decision: only known keys are redacted, and
     /// nothing that merely looks like one.
     pub fn question(self, row: &Row) {
         self.write_error(row.exact());
     }
 
-    /// Like [`Self::complain_row`], but never truncated.
+    /// Like [`Self::eprint_truncated`], but never truncated.
     pub fn complain_whole(self, row: &Row) {
         self.write_error(row.written(None));
     }
 
-    /// Like [`Self::complain`], for the error that ended the run: after the program's name, in red if colours are
+    /// Like [`Self::eprint`], for the error that ended the run: after the program's name, in red if colours are
     /// allowed.
     pub fn fail(self, cause: &str) {
-        let text = self.fitted(&format!("{NAME} {}", shown(cause)));
-        let name = console::style(NAME).for_stderr().red().bold();
-        self.write_error(text.replacen(NAME, &name.to_string(), 1));
+        let text = self.fitted(&format!("{ERROR_PREFIX} {}", shown(cause)));
+        let name = console::style(ERROR_PREFIX).for_stderr().red().bold();
+        self.write_error(text.replacen(ERROR_PREFIX, &name.to_string(), 1));
     }
 
     fn write_error(self, mut text: String) {

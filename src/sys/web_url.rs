@@ -24,15 +24,15 @@ const LOCAL_SUFFIXES: &[&str] = &["localhost", "internal", "local", "localdomain
 /// The reason for rejecting it, in words for the model.
 pub fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
-        return Err(format!("an address of {} bytes is too long", text.len()));
+        return Err(format!("a URL of {} bytes is too long", text.len()));
     }
     let odd = |letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\';
     if let Some(letter) = text.chars().find(|letter| odd(*letter)) {
-        return Err(format!("an address has no {letter:?} in it"));
+        return Err(format!("invalid character {letter:?} in a URL"));
     }
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(format!(
-            "`{text}` is no address; one begins with `https://`"
+            "`{text}` is not a URL; it must begin with `https://`"
         ));
     };
     if !["http", "https"].contains(&scheme.to_ascii_lowercase().as_str()) {
@@ -41,30 +41,27 @@ pub fn parse(text: &str) -> Result<Url, String> {
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     // The URL parser would take the first path segment for the host.
     if authority.is_empty() {
-        return Err(format!("`{text}` names no host"));
+        return Err(format!("`{text}` has no host"));
     }
     if authority.contains('@') {
-        return Err("an address with a user or a password in it is not fetched".into());
+        return Err("URLs with a user name or a password are not fetched".into());
     }
     if authority.contains("%00") {
-        return Err("a host has no NUL in its name".into());
+        return Err("invalid NUL in a host name".into());
     }
-    let mut url = Url::parse(text).map_err(|error| format!("`{text}` is no address: {error}"))?;
+    let mut url = Url::parse(text).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
     // Percent-encoding makes the URL longer.
     if url.as_str().len() > MAX_URL_BYTES {
-        return Err(format!(
-            "an address of {} bytes is too long",
-            url.as_str().len()
-        ));
+        return Err(format!("a URL of {} bytes is too long", url.as_str().len()));
     }
     if let Some(Host::Domain(name)) = url.host() {
         let bare = name.trim_end_matches('.').to_owned();
         if bare.is_empty() || bare.len() > MAX_HOST_BYTES || bare.split('.').any(str::is_empty) {
-            return Err(format!("`{name}` is no name of a host"));
+            return Err(format!("`{name}` is not a host name"));
         }
         if bare != name {
             url.set_host(Some(&bare))
-                .map_err(|error| format!("`{text}` is no address: {error}"))?;
+                .map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         }
     }
     Ok(url)
@@ -202,37 +199,37 @@ mod tests {
             let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         };
-        check("example.org", "begins with `https://`");
-        check("http:example.org", "begins with `https://`");
-        check("//example.org/", "no address");
+        check("example.org", "must begin with `https://`");
+        check("http:example.org", "must begin with `https://`");
+        check("//example.org/", "not a URL");
         check("file:///etc/passwd", "not `http` or `https`");
         check("ftp://example.org/", "not `http` or `https`");
         check("gopher://example.org/", "not `http` or `https`");
         check("javascript://example.org/%0aalert(1)", "not `http`");
-        check("http:///example.org/", "names no host");
-        check("http://", "names no host");
-        check("http://?a", "names no host");
-        check("http://user@example.org/", "user or a password");
-        check("http://user:pass@example.org/", "user or a password");
-        check("http://@example.org/", "user or a password");
-        check("http://example.org@127.0.0.1/", "user or a password");
+        check("http:///example.org/", "has no host");
+        check("http://", "has no host");
+        check("http://?a", "has no host");
+        check("http://user@example.org/", "user name or a password");
+        check("http://user:pass@example.org/", "user name or a password");
+        check("http://@example.org/", "user name or a password");
+        check("http://example.org@127.0.0.1/", "user name or a password");
         check("http://exa mple.org/", "' '");
         check("http://example.org/\r\nHost: x", r"'\r'");
         check("http://example.org\t/", r"'\t'");
         check("http://example.org/\0", r"'\0'");
         check("http://evil.example\\@example.org/", r"'\\'");
         check("http://evil%00.example.org/", "NUL");
-        check("http://evil%0a.example.org/", "no address");
-        check("http://[fe80::1%25eth0]/", "no address");
-        check("http://[::1/", "no address");
-        check("http://example.org:99999/", "no address");
-        check("http://1.2.3.4.5/", "no address");
-        check("http://256.1.1.1/", "no address");
-        check("http://a..b/", "no name of a host");
-        check("http://../", "no name of a host");
+        check("http://evil%0a.example.org/", "not a URL");
+        check("http://[fe80::1%25eth0]/", "not a URL");
+        check("http://[::1/", "not a URL");
+        check("http://example.org:99999/", "not a URL");
+        check("http://1.2.3.4.5/", "not a URL");
+        check("http://256.1.1.1/", "not a URL");
+        check("http://a..b/", "is not a host name");
+        check("http://../", "is not a host name");
         check(
             &format!("http://{}.org/", "a.".repeat(130)),
-            "no name of a host",
+            "is not a host name",
         );
         check(
             &format!("http://example.org/{}", "a".repeat(9000)),

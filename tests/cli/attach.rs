@@ -394,7 +394,7 @@ fn a_page_that_leads_on_is_followed_for_a_while() {
     story
         .run(["agent", "-m", "x", "-a", &url])
         .status(69)
-        .stderr_has("leads on more than 5 times");
+        .stderr_has("more than 5 redirects");
     assert_eq!(story.asked().len(), 6);
 
     for to in [
@@ -490,6 +490,6 @@ fn pages_that_cannot_be_used() {
         .stderr_has("`--offline` forbids to fetch");
     for url in ["https://", "https://a b/", "https:///x"] {
         let ran = story.run(["agent", "-m", "x", "-a", url]).status(2);
-        ran.stderr_has("is no address");
+        ran.stderr_has("invalid URL");
     }
 }

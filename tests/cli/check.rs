@@ -169,10 +169,10 @@ fn without_jobs_the_probe_is_run_all_the_same() {
 fn a_crontab_that_cannot_be_had_is_told() {
     let (story, id) = with_job();
     for (kind, words) in [
-        ("forbidden", "this user may have no crontab: "),
+        ("forbidden", "this user is not allowed to use crontab: "),
         (
             "torn",
-            "the crontab cannot be used: crontab: input/output error",
+            "cannot use the crontab: crontab: input/output error",
         ),
     ] {
         story.crontab().behave(kind);
@@ -186,7 +186,7 @@ fn a_crontab_that_cannot_be_had_is_told() {
     story.crontab().behave("");
     assert_eq!(
         found(&story, &[("PATH", "/nowhere")], "crontab"),
-        ["no: there is no `crontab` program on this system"]
+        ["no: `crontab` is not installed"]
     );
     check(&story, &[("PATH", "/nowhere")])
         .status(74)
@@ -683,7 +683,7 @@ fn without_a_crontab_it_can_be_well() {
     fs::create_dir_all(story.workspace()).unwrap();
     closed(&story);
     check(&story, &variables).status(0).stdout_has(
-        "ok    crontab      not needed: no enabled job uses cron (there is no `crontab` program",
+        "ok    crontab      not needed: no enabled job uses cron (`crontab` is not installed",
     );
 }
 

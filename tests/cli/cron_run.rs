@@ -343,7 +343,7 @@ fn an_answer_follows_no_link_that_was_made_since() {
             .run(["cron", "run", ID])
             .status(74)
             .stdout("two\n")
-            .stderr_has("is a link, or lies behind one");
+            .stderr_has("is a symbolic link, or is reached through one");
         assert!(!victim.join("out").exists(), "{what}");
         assert!(!victim.join("in/out").exists(), "{what}");
     }

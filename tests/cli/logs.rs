@@ -97,8 +97,8 @@ fn no_key_is_in_a_log() {
 fn a_value_that_is_neither_a_filter_nor_a_path_is_told() {
     let story = Story::new();
     for (value, words) in [
-        ("loud", "there is no topic `loud`"),
-        ("http=loud", "there is no level `loud`"),
+        ("loud", "unknown topic `loud`"),
+        ("http=loud", "unknown level `loud`"),
         ("events.jsonl", "a path with a `/` in it"),
     ] {
         let story = Story::new().env("NANOBOT_LOG", value);
@@ -126,12 +126,14 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
     assert_eq!(ran.json()["error"]["cause"], "defect");
     let text = ran.error_text();
     let begin = format!(
-        "nanobot: sorry, this is a defect of nanobot {}, at src/ops/agent_turn.rs:",
+        "nanobot: internal error in nanobot {}, at src/ops/agent_turn.rs:",
         env!("CARGO_PKG_VERSION")
     );
     assert!(text.starts_with(&begin), "{text}");
     assert!(
-        text.contains("\n  try: report it with `$HOME/.nanobot/defects/2026-01-02T03-04-05Z-"),
+        text.contains(
+            "\n  try: report this bug with `$HOME/.nanobot/defects/2026-01-02T03-04-05Z-"
+        ),
         "{text}"
     );
     let mut names: Vec<String> = std::fs::read_dir(&defects)
@@ -149,7 +151,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
     let report = std::fs::read_to_string(&path).unwrap();
     for words in [
         "command: nanobot agent --message … --json\n",
-        "place: src/ops/agent_turn.rs:",
+        "location: src/ops/agent_turn.rs:",
         "message: requested by NANOBOT_TEST_DEFECT\n",
         "system: linux ",
         "nanobot::run",
@@ -169,8 +171,8 @@ fn a_report_that_cannot_be_written_is_told_in_a_line() {
     let text = ran.error_text();
     for words in [
         "requested by NANOBOT_TEST_DEFECT",
-        "no report could be written",
-        "try: report this line",
+        "cannot write a report",
+        "try: report this line, with the steps",
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }

@@ -416,7 +416,7 @@ fn completions_are_written_where_the_shell_looks() {
     // By a flag, and for a shell that needs more.
     let story = Story::bare().env("SHELL", "/bin/zsh");
     story.run(["onboard", "--yes", "--completions"]).stderr_has(
-        "wrote ~/.local/share/zsh/site-functions/_nanobot\n  a new shell has them, with `fpath+=(",
+        "wrote ~/.local/share/zsh/site-functions/_nanobot\n  start a new shell to load it; requires `fpath+=(",
     );
     let story = Story::bare().env("SHELL", "/bin/dash");
     story

@@ -135,7 +135,7 @@ fn a_silent_pipe_is_named_and_then_given_up() {
         "{told}"
     );
     assert!(
-        told.contains("stayed silent") && told.contains("--no-stdin"),
+        told.contains("without standard input") && told.contains("--no-stdin"),
         "{told}"
     );
     drop(writer);
@@ -143,7 +143,10 @@ fn a_silent_pipe_is_named_and_then_given_up() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = story.command(["agent", "-m", "x", "--stdin"]);
     let child = command.stdin(OwnedFd::from(ours)).spawn().unwrap();
-    story.wait(child).status(66).stderr_has("stayed silent");
+    story
+        .wait(child)
+        .status(66)
+        .stderr_has("without standard input");
     drop(theirs);
 }
 
@@ -158,7 +161,7 @@ fn much_input_arrives_whole_and_too_much_is_refused() {
     story
         .run(["agent", "-m", "x"])
         .status(65)
-        .stderr_has("try: cut it first");
+        .stderr_has("try: shorten it first");
 }
 
 #[test]

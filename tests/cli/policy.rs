@@ -396,7 +396,7 @@ fn the_policy_is_tried_and_holds() {
         "connect over TCP",
         ".ssh",
         "config.json",
-        "make a file in `$DIR`",
+        "create a file in `$DIR`",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }

@@ -346,7 +346,7 @@ fn whatever_ends_it_the_terminal_is_as_before() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     let mut screen = talk(&story);
     say(&mut screen, "x")
-        .until("a defect of nanobot")
+        .until("internal error")
         .until_prompt("> ");
     end(&mut screen);
 }

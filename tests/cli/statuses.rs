@@ -140,7 +140,7 @@ fn a_defect_is_told_with_its_report_and_the_session_goes_on() {
     story
         .run(["agent", "-m", "x"])
         .status(70)
-        .stderr_has("try: report it with `");
+        .stderr_has("try: report this bug with `");
     // The same home, without the defect.
     let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
     story.run(["agent", "-m", "x"]).stdout("fine\n");

@@ -224,7 +224,7 @@ fn attachments() {
     story
         .run(["agent", "-m", "x", "-a", "gone.txt"])
         .status(66)
-        .stderr("nanobot: there is no file `gone.txt`\n");
+        .stderr("nanobot: no such file: `gone.txt`\n");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn the_first_byte_may_take_longer_than_a_silence() {
     story
         .run(["agent", "-m", "x"])
         .status(69)
-        .stderr_has("did not begin to answer in time");
+        .stderr_has("timed out waiting for a response");
 }
 
 #[test]

@@ -301,11 +301,11 @@ fn special_addresses_are_never_connected_to() {
     for (url, result) in urls.iter().zip(&results) {
         let words = [
             "not a public address",
-            "machines nearby",
-            "user or a password",
-            "is no address",
+            "is a local host name",
+            "user name or a password",
+            "is not a URL",
             "NUL",
-            "has no '\\\\' in it",
+            "invalid character '\\\\' in a URL",
             "is not fetched",
             "redirects without a valid address",
         ];
@@ -380,7 +380,7 @@ fn ports_and_offline() {
     let story = story().env("NANOBOT_TEST_HOSTS", hosts);
     fetch(&story, "http://pub.example:22/")
         .status(77)
-        .stderr_has("port 22 of `pub.example` is not one of the web")
+        .stderr_has("port 22 of `pub.example` is not a web port")
         .stderr_has("try: `--net=pub.example:22`");
     let offline = |url: &str| {
         let arguments = json!({ "url": url }).to_string();
@@ -388,7 +388,7 @@ fn ports_and_offline() {
     };
     offline("http://pub.example/")
         .status(77)
-        .stderr_has("`--offline` forbids to reach");
+        .stderr_has("`--offline` forbids connecting to");
     let pages = Pages::start(|_| page("text/plain", "here"));
     offline(&format!("http://here.example:{}/", pages.port())).stdout_has("here");
 }

@@ -171,7 +171,7 @@ fn nobody_listens() {
     story
         .run(["agent", "-m", "x"])
         .status(69)
-        .stderr_has("nothing listens");
+        .stderr_has("connection refused");
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn offline_reaches_loopback_only() {
     story
         .run(["agent", "-m", "x", "--offline"])
         .status(69)
-        .stderr_has("`--offline` forbids to reach `example.org`");
+        .stderr_has("`--offline` forbids connecting to `example.org`");
 }
 
 #[test]

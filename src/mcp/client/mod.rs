@@ -672,7 +672,7 @@ for line in sys.stdin:
             "http://127.0.0.1:1/mcp",
             None,
             false,
-            "Unreachable(\"nothing listens",
+            "Unreachable(\"connection refused",
         );
     }
 

@@ -57,8 +57,8 @@ impl Ahead {
                 // Ctrl-U deletes the line, Ctrl-W its last word.
                 0x15 => self.cut(|line| line.rfind('\n').map_or(0, |at| at + 1)),
                 0x17 => self.cut(|line| {
-                    let words = line.trim_end_matches([' ', '\t']);
-                    words.rfind([' ', '\t', '\n']).map_or(0, |at| at + 1)
+                    let trimmed = line.trim_end_matches([' ', '\t']);
+                    trimmed.rfind([' ', '\t', '\n']).map_or(0, |at| at + 1)
                 }),
                 0x1b if typed.starts_with(PASTE_BEGINS) => self.paste(typed),
                 0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => {

@@ -65,10 +65,10 @@ impl Completer for Assist {
             };
             return Ok((cursor.saturating_sub(1), vec![choice]));
         }
-        let Some(known) = &self.known else {
+        let Some(source) = &self.known else {
             return Ok((cursor, Vec::new()));
         };
-        let (start, mut candidates) = known.complete(line, cursor);
+        let (start, mut candidates) = source.complete(line, cursor);
         candidates.truncate(MOST);
         Ok((start, choices(candidates)))
     }
@@ -114,8 +114,8 @@ impl Hinter for Assist {
     type Hint = Dim;
 
     fn hint(&self, line: &str, cursor: usize, _: &Context<'_>) -> Option<Dim> {
-        let known = self.known.as_ref().filter(|_| self.color)?;
-        known
+        let source = self.known.as_ref().filter(|_| self.color)?;
+        source
             .hint(line, cursor)
             .map(|hint| Dim(harmless(&hint).replace('\n', " ")))
     }
@@ -129,7 +129,7 @@ impl Highlighter for Assist {
 
 /// The Enter key: starts another line if the entry continues.
 pub(super) struct Enter {
-    /// Shared with [`Assist::breaks`].
+    /// Shared with [`EditorHelper::inserts_newline`].
     pub(super) breaks: Arc<AtomicBool>,
 }
 

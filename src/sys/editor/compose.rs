@@ -7,13 +7,13 @@ use crate::sys::{process, store};
 use anyhow::{Context, Result};
 use std::io::Write;
 
-/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `text` as the initial content, and returns the result. `None` if it
-/// is blank.
+/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `initial` as the initial content, and returns the result. `None` if
+/// it is blank.
 ///
 /// # Errors
 /// The editor cannot be run, or fails. In that case a changed text is kept, and its path is in the hint.
 pub fn compose(env: &Env, text: &str) -> Result<Option<String>> {
-    let what = || "make a file to edit";
+    let what = || "create a temporary file";
     let mut named = tempfile::Builder::new();
     let mut file = named
         .prefix("nanobot-")
@@ -25,10 +25,10 @@ pub fn compose(env: &Env, text: &str) -> Result<Option<String>> {
         .iter()
         .find_map(|name| env.get(name))
         .unwrap_or("vi");
-    let modes = Modes::of_stdin().context("look at the terminal")?;
+    let modes = Modes::of_stdin().context("read the terminal settings")?;
     let done = process::edit(editor, file.path());
     // A crashed editor may have left the terminal in another mode.
-    modes.leave().context("restore the terminal")?;
+    modes.leave().context("restore the terminal settings")?;
     let written = store::read(file.path())?.unwrap_or_default();
     let written = String::from_utf8_lossy(&written).into_owned();
     if done.with_context(|| format!("run `{editor}`"))? {
@@ -37,8 +37,8 @@ pub fn compose(env: &Env, text: &str) -> Result<Option<String>> {
     }
     let mut hint = "another editor in `EDITOR`".to_owned();
     if written != text {
-        let (_, path) = file.keep().context("keep the text")?;
-        hint = format!("`{}` has what was written", path.display());
+        let (_, path) = file.keep().context("save the text")?;
+        hint = format!("recover the text from `{}`", path.display());
     }
     Err(fail_hint(Exit::Failed, format!("`{editor}` failed"), hint))
 }

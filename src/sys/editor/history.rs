@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(super) const MOST: usize = 10_000;
 /// Number of entries in the file above which it is shortened.
 const TOO_MANY: usize = MOST + MOST / 5;
-const HEAD: &str = "#V2";
+const FILE_HEADER: &str = "#V2";
 /// The Python program's file, in the same directory.
 const OTHERS: &str = "cli_history";
 
@@ -78,7 +78,7 @@ fn append(path: &Path, text: &str) -> Result<()> {
     let size = store::size(&log, path)?;
     let mut line = encoded(text);
     if size == 0 {
-        line.insert_str(0, &format!("{HEAD}\n"));
+        line.insert_str(0, &format!("{FILE_HEADER}\n"));
     }
     store::append_to(&log, path, size, line.as_bytes())
 }
@@ -105,7 +105,7 @@ fn write(path: &Path, entries: &[String]) -> Result<()> {
 }
 
 fn fill(out: &mut dyn Write, entries: &[String]) -> Result<()> {
-    writeln!(out, "{HEAD}")?;
+    writeln!(out, "{FILE_HEADER}")?;
     for entry in entries {
         out.write_all(encoded(entry).as_bytes())?;
     }
@@ -142,7 +142,7 @@ fn encoded(entry: &str) -> String {
 
 fn decoded(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| !line.is_empty());
-    let lines = lines.filter(|line| *line != HEAD);
+    let lines = lines.filter(|line| *line != FILE_HEADER);
     lines.map(|line| harmless(&unescaped(line))).collect()
 }
 

@@ -69,7 +69,7 @@ enum Reading {
 }
 
 impl Editor {
-    /// Creates an editor. `history` is the history file, [`crate::sys::paths::Paths::history`]; `known` supplies
+    /// Creates an editor. `history` is the history file, [`crate::sys::paths::Paths::history`]; `completions` supplies
     /// completions.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Editor {
         known: Box<dyn CompletionSource>,
     ) -> Result<Self> {
         let Ok(modes) = Modes::of_stdin() else {
-            return Err(fail(Exit::Usage, "standard input is no terminal"));
+            return Err(fail(Exit::Usage, "standard input is not a terminal"));
         };
         let mut notices = Vec::new();
         let (history, entries) = match History::open(history) {
@@ -103,7 +103,7 @@ impl Editor {
             Reading::Rich(Box::new(lines))
         };
         all.lock().ignore_poison().extend(entries);
-        let what = || "prepare to read lines";
+        let what = || "set up the line editor";
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
@@ -126,28 +126,28 @@ impl Editor {
         (!notices.is_empty()).then(|| notices.join("; "))
     }
 
-    /// Reads an entry, which may have several lines; `begun` is its initial text. Input typed ahead comes first.
+    /// Reads an entry, which may have several lines; `initial` is its initial text. Input typed ahead comes first.
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
-    pub fn read(&mut self, prompt: &str, begun: &str) -> Result<Line> {
+    pub fn read(&mut self, prompt: &str, initial: &str) -> Result<Line> {
         let mut keys = self.keys();
-        let line = begun.is_empty().then(|| keys.ahead.next()).flatten();
+        let line = initial.is_empty().then(|| keys.ahead.next()).flatten();
         if let Some(line) = line {
             drop(keys);
             self.show(prompt, &line)?;
             return Ok(line);
         }
-        let begun = format!("{begun}{}", keys.ahead.begun());
+        let initial = format!("{initial}{}", keys.ahead.begun());
         drop(keys);
         unless_interrupted(match &mut self.reading {
-            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &begun),
-            Reading::Plain(plain) => plain.read(&self.modes, prompt, &begun, true),
+            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &initial),
+            Reading::Plain(plain) => plain.read(&self.modes, prompt, &initial, true),
         })
     }
 
     /// Reads the answer to a question: one line, without history and completion. Input typed ahead is kept for
-    /// [`Self::read`], also while a [`Quiet`] guard exists.
+    /// [`Self::read`], also while a [`TypingGuard`] exists.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -188,7 +188,9 @@ impl Editor {
         let prompt = console::style(harmless(prompt)).bold();
         let text = harmless(&secret::mask(text));
         let shown = format!("{prompt}{text}\n");
-        self.modes.say(shown.as_bytes()).context("show a line")
+        self.modes
+            .say(shown.as_bytes())
+            .context("write to the terminal")
     }
 
     /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.
@@ -213,7 +215,7 @@ impl Editor {
     /// # Errors
     /// The settings cannot be changed.
     pub fn hand_over(&self) -> Result<()> {
-        self.modes.leave().context("set the terminal")
+        self.modes.leave().context("restore the terminal settings")
     }
 
     /// Starts collecting input without echo, until the returned value is dropped. The input goes to the next
@@ -223,7 +225,7 @@ impl Editor {
     }
 }
 
-/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`Line::Interrupted`].
+/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`InputLine::Interrupted`].
 fn unless_interrupted(line: Result<Line>) -> Result<Line> {
     let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {
@@ -241,5 +243,5 @@ impl Drop for Editor {
 }
 
 fn unremembered(error: &anyhow::Error) -> String {
-    format!("what is typed is not remembered: {error:#}")
+    format!("input history is disabled: {error:#}")
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Enables bracketed paste mode.
-pub(super) const MARKS_PASTE: &str = "\x1b[?2004h";
+pub(super) const ENABLE_BRACKETED_PASTE: &str = "\x1b[?2004h";
 /// Disables bracketed paste mode, and shows the cursor.
 const USUAL: &[u8] = b"\x1b[?2004l\x1b[?25h";
 

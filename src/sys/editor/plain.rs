@@ -17,21 +17,21 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    /// Reads an entry. With `goes_on` false, for answers, it always ends with the line.
+    /// Reads an entry. With `is_multiline` false, for answers, it always ends with the line.
     pub(super) fn read(
         &mut self,
         modes: &Modes,
         prompt: &str,
-        begun: &str,
+        initial: &str,
         goes_on: bool,
     ) -> Result<Line> {
         let what = || "read a line";
         let interrupt = modes.lines().with_context(what)?;
-        let shown = harmless(&format!("{prompt}{begun}"));
+        let shown = harmless(&format!("{prompt}{initial}"));
         let line = modes
             .say(shown.as_bytes())
             .with_context(what)
-            .and_then(|()| self.entry(modes, interrupt, begun, goes_on));
+            .and_then(|()| self.entry(modes, interrupt, initial, goes_on));
         modes.restore().with_context(what)?;
         if matches!(line, Ok(Line::Interrupted | Line::End) | Err(_)) {
             modes.say(b"\n").with_context(what)?;
@@ -39,8 +39,14 @@ impl Plain {
         line
     }
 
-    fn entry(&mut self, modes: &Modes, interrupt: u8, begun: &str, goes_on: bool) -> Result<Line> {
-        let mut text = begun.to_owned();
+    fn entry(
+        &mut self,
+        modes: &Modes,
+        interrupt: u8,
+        initial: &str,
+        goes_on: bool,
+    ) -> Result<Line> {
+        let mut text = initial.to_owned();
         loop {
             // Input typed before canonical mode was set contains raw key codes.
             let ends = |byte: &u8| matches!(*byte, b'\n' | b'\r') || *byte == interrupt;

@@ -1,7 +1,7 @@
 //! Collects keys while no line is being read: they are not shown amid the output, and none is lost.
 
 use super::ahead::{Ahead, is_pasting};
-use super::modes::{MARKS_PASTE, Modes};
+use super::modes::{ENABLE_BRACKETED_PASTE, Modes};
 use crate::sys::sync::IgnorePoison;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ const PASTES: Timespec = Timespec {
 /// Interval between checks whether this process is in the foreground again.
 const BEHIND: Timespec = PASTES;
 
-/// A guard for quiet mode; see [`super::Editor::quiet`].
+/// A guard for quiet mode; see [`super::Editor::guard_typing`].
 #[must_use]
 pub struct Quiet(Arc<Mutex<Keys>>);
 
@@ -107,7 +107,7 @@ impl Drain {
     fn enter(&self) -> io::Result<()> {
         if self.modes.in_front() {
             self.modes.quiet()?;
-            self.modes.say(MARKS_PASTE.as_bytes())?;
+            self.modes.say(ENABLE_BRACKETED_PASTE.as_bytes())?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@
 use super::assist::{Assist, Enter, Entries, Search};
 use super::completion::CompletionSource;
 use super::line::Line;
-use super::modes::{MARKS_PASTE, Modes};
+use super::modes::{ENABLE_BRACKETED_PASTE, Modes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Patience};
 use crate::sys::sync::IgnorePoison;
@@ -46,14 +46,14 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Creates a reader. `known` is `None` for questions, which have no special keys; `most` is the maximum number of
-    /// history entries.
+    /// Creates a reader. `completions` is `None` for questions, which have no special keys; `max_entries` is the
+    /// maximum number of history entries.
     pub(super) fn new(
         known: Option<Box<dyn CompletionSource>>,
         entries: &Entries,
         most: usize,
     ) -> Result<Self> {
-        let what = || "prepare to read lines";
+        let what = || "set up the line editor";
         let color = console::colors_enabled();
         let config = Config::builder()
             .auto_add_history(false)
@@ -99,10 +99,10 @@ impl Reader {
     /// Adds an entry to the history in memory.
     pub(super) fn add(&mut self, entry: &str) -> Result<()> {
         let added = self.inner.add_history_entry(entry);
-        added.map(drop).context("remember a line")
+        added.map(drop).context("add a line to the history")
     }
 
-    /// Reads an entry. `resumed` becomes readable when the process continues after a stop.
+    /// Reads an entry. `resume_rx` becomes readable when the process continues after a stop.
     pub(super) fn read(
         &mut self,
         modes: &Modes,
@@ -204,7 +204,7 @@ impl Watch {
         // sequence moves the cursor up because the printer ends with a newline.
         std::thread::spawn(move || {
             let mut printer = printer.lock().ignore_poison();
-            drop(printer.print(format!("{MARKS_PASTE}\x1b[A\n")));
+            drop(printer.print(format!("{ENABLE_BRACKETED_PASTE}\x1b[A\n")));
         });
     }
 }

@@ -138,22 +138,22 @@ impl Http {
         }
     }
 
-    /// Uses `proxy`, if given, regardless of the environment. `whose` names it in messages.
+    /// Uses `proxy`, if given, regardless of the environment. `setting` names it in messages.
     ///
     /// # Errors
     /// Status 78 if `proxy` is not a valid proxy URL.
-    pub fn with_proxy(mut self, proxy: Option<&Secret>, whose: &str) -> anyhow::Result<Self> {
+    pub fn with_proxy(mut self, proxy: Option<&Secret>, setting: &str) -> anyhow::Result<Self> {
         if let Some(proxy) = proxy {
             // The URL can contain a password, so it is not shown.
             let proxy = Proxy::new(proxy.expose());
-            let proxy =
-                proxy.map_err(|_| fail(Exit::Config, format!("{whose} is no proxy's address")))?;
+            let proxy = proxy
+                .map_err(|_| fail(Exit::Config, format!("{setting} is not a valid proxy URL")))?;
             self.proxy = Some(proxy);
         }
         Ok(self)
     }
 
-    /// Shares the connections to `base` in `connections` with clients of the same settings.
+    /// Shares the connections to `base` in `pool` with clients of the same settings.
     #[must_use]
     pub fn with_pool(mut self, connections: &Connections, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
@@ -176,8 +176,8 @@ impl Http {
 
     /// Sends a GET request to `url`, as parsed by [`crate::sys::web_url::parse`].
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
-        let uri = to_uri(url)
-            .ok_or_else(|| fail(Exit::Refused, format!("`{url}` can be read in two ways")))?;
+        let uri =
+            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
         self.exchange(&uri, headers, Method::Get)
     }
 
@@ -217,7 +217,7 @@ impl Http {
             let host = uri.host().unwrap_or_default();
             return Err(fail(
                 Exit::Unavailable,
-                format!("`--offline` forbids to reach `{host}`"),
+                format!("`--offline` forbids connecting to `{host}`"),
             ));
         }
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
@@ -266,12 +266,12 @@ impl Http {
             if matches!(self.policy, AddressPolicy::Guarded(_)) {
                 config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
             }
-            let ours = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
+            let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
             let config = config
                 .http_status_as_error(false)
                 .max_redirects(if public { MAX_REDIRECTS } else { 0 })
                 .max_redirects_will_error(public)
-                .user_agent(self.user_agent.as_deref().unwrap_or(ours))
+                .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
                 .max_idle_age(MAX_IDLE_AGE)
                 .input_buffer_size(INPUT_BUFFER_BYTES)
                 .output_buffer_size(OUTPUT_BUFFER_BYTES)
@@ -318,7 +318,7 @@ enum Method<'b> {
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {
     url.parse()
-        .map_err(|error| fail(Exit::Config, format!("`{url}` is no address: {error}")))
+        .map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
 }
 
 /// Adds headers to `request`. Loopback addresses are never reached through a proxy.

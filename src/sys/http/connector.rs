@@ -52,24 +52,24 @@ impl<In: Transport> Connector<In> for ProxyConnector {
 }
 
 /// Connects to the first of `addresses` that accepts.
-fn dial(addresses: &[SocketAddr], patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+fn dial(addresses: &[SocketAddr], deadline: &mut Patience) -> Result<TcpStream, ureq::Error> {
     let mut last = ureq::Error::ConnectionFailed;
     for (number, address) in addresses.iter().enumerate() {
         // An address that does not respond must leave time for the others.
         let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
-        let share = patience.share(rest);
+        let share = deadline.share(rest);
         let mut left = share;
         match dial_one(*address, &mut left) {
             Ok(stream) => return Ok(stream),
             Err(error) if signal::check().is_err() => return Err(error),
             Err(error) => last = error,
         }
-        patience.spend(share.used(left));
+        deadline.spend(share.used(left));
     }
     Err(last)
 }
 
-fn dial_one(address: SocketAddr, patience: &mut Patience) -> Result<TcpStream, ureq::Error> {
+fn dial_one(address: SocketAddr, deadline: &mut Patience) -> Result<TcpStream, ureq::Error> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -79,7 +79,7 @@ fn dial_one(address: SocketAddr, patience: &mut Patience) -> Result<TcpStream, u
     match net::connect(&socket, &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
-            if !signal::writable(&socket, patience).map_err(from_stop)? {
+            if !signal::writable(&socket, deadline).map_err(from_stop)? {
                 return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
             }
             let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;

@@ -36,7 +36,7 @@ pub fn read_failure(error: &Error) -> String {
         .and_then(|inner| inner.downcast_ref::<ureq::Error>())
     {
         Some(error) => message(error),
-        None if error.kind() == ErrorKind::UnexpectedEof => "the connection broke".into(),
+        None if error.kind() == ErrorKind::UnexpectedEof => "connection closed unexpectedly".into(),
         None => error.to_string(),
     }
 }
@@ -53,20 +53,18 @@ fn is_unconnected(error: &ureq::Error) -> bool {
 
 fn message(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::Timeout(Timeout::PerRead) => "the server fell silent".into(),
-        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => "no connection in time".into(),
-        ureq::Error::Timeout(Timeout::RecvResponse) => {
-            "the server did not begin to answer in time".into()
-        }
-        ureq::Error::Timeout(_) => "the exchange took too long".into(),
-        ureq::Error::HostNotFound => "the host is not known".into(),
-        ureq::Error::ConnectionFailed => "no connection".into(),
-        ureq::Error::TooManyRedirects => format!("it leads on more than {MAX_REDIRECTS} times"),
+        ureq::Error::Timeout(Timeout::PerRead) => "timed out waiting for more data".into(),
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => "connection timed out".into(),
+        ureq::Error::Timeout(Timeout::RecvResponse) => "timed out waiting for a response".into(),
+        ureq::Error::Timeout(_) => "the request timed out".into(),
+        ureq::Error::HostNotFound => "host not found".into(),
+        ureq::Error::ConnectionFailed => "connection failed".into(),
+        ureq::Error::TooManyRedirects => format!("more than {MAX_REDIRECTS} redirects"),
         ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            "nothing listens at that address".into()
+            "connection refused".into()
         }
         ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
-            "the connection broke".into()
+            "connection closed unexpectedly".into()
         }
         other => other.to_string(),
     }

@@ -94,8 +94,8 @@ impl GuardedResolver {
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(done_tx);
         })?;
-        let mut patience = self.limits.connect_time();
-        if !signal::readable(&done_rx, &mut patience).map_err(from_stop)? {
+        let mut deadline = self.limits.connect_time();
+        if !signal::readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
@@ -201,12 +201,12 @@ mod tests {
                 !url.as_str().contains(['\r', '\n', '\0', ' ', '\\']),
                 "{url}"
             );
-            let again = web_url::parse(url.as_str()).expect("what was read can be read again");
+            let again = web_url::parse(url.as_str()).expect("a parsed URL can be parsed again");
             assert_eq!(again, url);
             let Some(uri) = to_uri(&url) else { return };
             // The host name that is sent and resolved is the one that was checked.
             assert_eq!(uri.host(), url.host_str());
-            let host = uri.host().expect("a web address has one");
+            let host = uri.host().expect("a parsed URL has a host");
             match url.host() {
                 Some(Host::Ipv4(address)) => {
                     assert_eq!(without_brackets(host).parse(), Ok(IpAddr::V4(address)));

@@ -32,7 +32,7 @@ pub(super) enum AddressPolicy {
 pub struct SsrfGuard {
     /// Non-public address ranges that the user has allowed.
     pub allowed_ranges: Vec<Range>,
-    /// Allowed pairs of host and port, in addition to [`web_url::PORTS`].
+    /// Allowed pairs of host and port, in addition to [`web_url::WEB_PORTS`].
     pub allowed_ports: Vec<(String, u16)>,
     /// Allow loopback addresses only.
     pub offline: bool,
@@ -109,7 +109,7 @@ impl SsrfGuard {
     /// # Errors
     /// The error that a request for it would return.
     pub fn check_url(&self, url: &Url) -> anyhow::Result<()> {
-        let uri = to_uri(url).context("read the address")?;
+        let uri = to_uri(url).context("parse the URL")?;
         let address = without_brackets(url.host_str().unwrap_or_default())
             .parse()
             .ok();
@@ -141,14 +141,14 @@ impl SsrfGuard {
         // The address of a name is under the control of others, so only ranges of addresses can be granted.
         let by_range = || Some(SSRF_ALLOWLIST_KEY.to_owned());
         if web_url::is_nearby(host) && !may_be_allowed {
-            let words = format!("`{host}` is a name for machines nearby");
-            return refuse(words, by_range());
+            let message = format!("`{host}` is a local host name");
+            return refuse(message, by_range());
         }
         for at in found {
             let address = at.ip();
             if *offline && !address.is_loopback() {
-                let words = format!("`--offline` forbids to reach `{host}`");
-                return refuse(words, None);
+                let message = format!("`--offline` forbids connecting to `{host}`");
+                return refuse(message, None);
             }
             if !is_public(address) && !is_allowed(at) {
                 return match without_brackets(host).parse() == Ok(address) {
@@ -171,8 +171,8 @@ impl SsrfGuard {
         let waits = found.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
         let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
         if !waits && is_odd && !allowed_ports.iter().any(granted) && !may_be_allowed {
-            let words = format!("port {port} of `{host}` is not one of the web");
-            return refuse(words, Some(format!("--net={host}:{port}")));
+            let message = format!("port {port} of `{host}` is not a web port");
+            return refuse(message, Some(format!("--net={host}:{port}")));
         }
         Ok(())
     }
@@ -225,7 +225,7 @@ mod tests {
             let checked = guard.check(&uri, &found).map_err(|error| error.to_string());
             match (&checked, expect) {
                 (Ok(()), Ok(())) => {}
-                (Err(words), Err(word)) => assert!(words.contains(word), "{url}: {words}"),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{url}: {message}"),
                 _ => panic!("{url} {found:?}: {checked:?}"),
             }
         };
@@ -251,12 +251,17 @@ mod tests {
         );
         check(&plain, "http://a.example:9000/", &[], Err("port 9000"));
         check(&plain, "http://a.example:22/", &[], Err("port 22"));
-        check(&plain, "http://localhost/", &[], Err("machines nearby"));
+        check(
+            &plain,
+            "http://localhost/",
+            &[],
+            Err("is a local host name"),
+        );
         check(
             &plain,
             "http://x.internal/",
             &["1.1.1.1"],
-            Err("machines nearby"),
+            Err("is a local host name"),
         );
         check(&guard, "http://a.example:9000/", &["1.1.1.1"], Ok(()));
         check(
@@ -277,7 +282,7 @@ mod tests {
             &guard,
             "http://x.local/",
             &["127.0.0.1", "1.1.1.1"],
-            Err("machines nearby"),
+            Err("is a local host name"),
         );
         let offline = SsrfGuard {
             offline: true,

@@ -54,13 +54,13 @@ impl Socket {
     }
 
     /// Sends the buffered data.
-    fn flush(&mut self, patience: &mut Patience) -> Result<(), ureq::Error> {
+    fn flush(&mut self, deadline: &mut Patience) -> Result<(), ureq::Error> {
         let mut rest = self.write_buffer.as_slice();
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if would_block(&error) => {
-                    if !signal::writable(&self.stream, patience).map_err(from_stop)? {
+                    if !signal::writable(&self.stream, deadline).map_err(from_stop)? {
                         return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
                     }
                 }
@@ -94,16 +94,16 @@ impl<In> SignalTransport<In> {
 }
 
 impl<In: Transport> Route<In> {
-    /// Reads once: `Some(false)` at the end of the stream, `None` when `patience` is over.
+    /// Reads once: `Some(false)` at the end of the stream, `None` when `deadline` is over.
     fn read(
         &mut self,
         mut timeout: NextTimeout,
-        patience: &mut Patience,
+        deadline: &mut Patience,
     ) -> Result<Option<bool>, ureq::Error> {
         loop {
             match self {
                 Self::Direct(socket) => {
-                    if !signal::readable(&socket.stream, patience).map_err(from_stop)? {
+                    if !signal::readable(&socket.stream, deadline).map_err(from_stop)? {
                         return Ok(None);
                     }
                     match socket.stream.read(socket.buffers.input_append_buf()) {
@@ -121,8 +121,8 @@ impl<In: Transport> Route<In> {
                     timeout.per_read = Some(POLL_INTERVAL.into());
                     match inner.await_input(timeout) {
                         Err(ureq::Error::Timeout(ureq::Timeout::PerRead)) => {
-                            patience.spend(POLL_INTERVAL);
-                            if patience.is_over() {
+                            deadline.spend(POLL_INTERVAL);
+                            if deadline.is_over() {
                                 return Ok(None);
                             }
                         }
@@ -152,7 +152,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
             let total = Some(self.limits.timeouts.total).filter(|total| !total.is_zero());
             self.deadline = total.map(|total| signal::now().saturating_add(total));
         }
-        let mut patience = self.patience_to_send();
+        let mut deadline = self.patience_to_send();
         match &mut self.route {
             Route::Proxied(inner) => inner.transmit_output(amount, timeout),
             Route::Direct(socket) => {
@@ -161,7 +161,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
                     .extend_from_slice(&socket.buffers.output()[..amount]);
                 match socket.write_buffer.len() < WRITE_BUFFER_BYTES {
                     true => Ok(()),
-                    false => socket.flush(&mut patience),
+                    false => socket.flush(&mut deadline),
                 }
             }
         }

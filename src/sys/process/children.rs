@@ -83,7 +83,7 @@ pub(super) fn end_leftovers() -> bool {
 /// True if a process of this group still runs after its leader has ended. Waits up to `limit` for processes that are
 /// exiting.
 pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
-    let asked = Instant::now();
+    let started = Instant::now();
     while rustix::process::test_kill_process_group(group).is_ok() {
         if reap_group(group) {
             continue;
@@ -91,7 +91,7 @@ pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
         let mut left = children()
             .into_iter()
             .filter(|pid| rustix::process::getpgid(Some(*pid)) == Ok(group));
-        if left.any(|pid| !is_ending(pid)) || asked.elapsed() >= limit {
+        if left.any(|pid| !is_ending(pid)) || started.elapsed() >= limit {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));

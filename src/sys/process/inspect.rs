@@ -17,8 +17,8 @@ pub fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// Finds a process of this user with this `HOME` whose command line contains the words `wanted` in sequence. The first
-/// word may have a directory in front.
+/// Finds a process of this user with this `HOME` whose command line contains the words of `command` in sequence. The
+/// first word may have a directory in front.
 pub fn running(wanted: &[&str], home: &Path) -> Option<u32> {
     let words = |path: PathBuf| -> Vec<String> {
         let bytes = std::fs::read(path).unwrap_or_default();

@@ -25,12 +25,12 @@ impl OutputPipe {
     }
 
     /// True if data or the end of the stream can be read; false on timeout or cancellation.
-    pub(super) fn is_readable(&self, mut patience: Patience) -> bool {
+    pub(super) fn is_readable(&self, mut deadline: Patience) -> bool {
         let pipe = self.pipe.as_ref();
-        pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut patience), Ok(true)))
+        pipe.is_some_and(|pipe| matches!(signal::readable(pipe, &mut deadline), Ok(true)))
     }
 
-    /// Reads available data once and passes it to `say`.
+    /// Reads available data once and passes it to `on_output`.
     pub(super) fn read(&mut self, say: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         let Some(pipe) = &mut self.pipe else {
             return Ok(());
@@ -60,9 +60,9 @@ pub(super) struct Kept {
 
 impl Kept {
     fn add(&mut self, bytes: &[u8]) {
-        let room = self.limit.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(&bytes[..room]);
-        self.tail.extend_from_slice(&bytes[room..]);
+        let head_bytes = self.limit.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..head_bytes]);
+        self.tail.extend_from_slice(&bytes[head_bytes..]);
         // Cut only occasionally, so that each byte is moved only a few times.
         if self.tail.len() > self.limit * 4 {
             self.cut();

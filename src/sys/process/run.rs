@@ -62,7 +62,7 @@ pub struct Finished {
     pub stopped: Option<Stop>,
     /// True if it left processes behind, which were then ended.
     pub leftovers: bool,
-    /// The places of [`Fence::kept`] that it changed, each with the result of restoring it.
+    /// The paths of [`SandboxSpec::protected`] that it changed, each with the result of restoring it.
     pub restored: Vec<(PathBuf, io::Result<()>)>,
 }
 
@@ -86,11 +86,11 @@ impl Finished {
     }
 }
 
-/// Runs a command to completion or until its timeout. `say` receives its output as it arrives, both streams in their
-/// true order.
+/// Runs a command to completion or until its timeout. `on_output` receives its output as it arrives, both streams in
+/// their true order.
 ///
-/// Cancelling the run ends the command too, and sets [`Finished::stopped`]. A command that may change files first waits
-/// for other such commands, at most for its own timeout.
+/// Cancelling the run ends the command too, and sets [`CommandResult::stop`]. A command that may change files first
+/// waits for other such commands, at most for its own timeout.
 ///
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
@@ -102,16 +102,20 @@ pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
 const MAX_STDERR_BYTES: u64 = 16 << 10;
 
 /// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
-/// in [`Finished`].
+/// in [`CommandResult`].
 pub fn run_split_stderr(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         // If reading fails, what was read so far is returned. The receiver may be gone.
-        drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut said));
+        drop(
+            pipe.by_ref()
+                .take(MAX_STDERR_BYTES)
+                .read_to_end(&mut output),
+        );
         drop(io::copy(&mut pipe, &mut io::sink()));
-        drop(sender.send(said));
+        drop(sender.send(output));
     });
     let finished = run_with(spec, Some(errors), &mut |_| ())?;
     // Its leftovers have been ended; processes that could not be ended are not waited for.
@@ -127,15 +131,20 @@ fn run_with(
     say: &mut dyn FnMut(&[u8]),
 ) -> io::Result<Finished> {
     prepare();
-    let writing = spec.fence.as_ref().filter(|fence| fence.writes.len() > 1);
-    let lock = match writing.map(|fence| WriteLock::take(fence, Patience::of(spec.timeout))) {
+    let writing = spec
+        .fence
+        .as_ref()
+        .filter(|sandbox| sandbox.writes.len() > 1);
+    let lock = match writing.map(|sandbox| WriteLock::take(sandbox, Patience::of(spec.timeout))) {
         None => None,
         Some(Ok(lock)) => Some(lock),
         Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
         Some(Err(LockError::Stopped(stop))) => return Ok(Finished::unstarted(stop)),
     };
     let remembered = match &spec.fence {
-        Some(fence) if writing.is_some() || fence.hides => Some(fence.remember(lets_mount(fence))?),
+        Some(sandbox) if writing.is_some() || sandbox.hides => {
+            Some(sandbox.remember(lets_mount(sandbox))?)
+        }
         _ => None,
     };
     let (pipe, writer) = io::pipe()?;
@@ -193,11 +202,11 @@ fn wait(
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        let mut patience = Patience::until(end);
+        let mut deadline = Patience::until(end);
         if pidfd.is_none() {
-            patience = patience.min(Patience::of(POLL_INTERVAL));
+            deadline = deadline.min(Patience::of(POLL_INTERVAL));
         }
-        match signal::wait(&fds, &mut patience) {
+        match signal::wait(&fds, &mut deadline) {
             Ok(Some(0)) if pipe.is_some() => output.read(say)?,
             Ok(_) => {}
             Err(stop) => return Ok((None, Some(stop))),
@@ -234,10 +243,10 @@ fn spawn(
     let with_mounts = spec
         .fence
         .as_ref()
-        .filter(|fence| fence.has_mounts(|| false));
+        .filter(|sandbox| sandbox.has_mounts(|| false));
     let mut command = match with_mounts {
-        Some(fence) => sandboxed::command(&SandboxedCommand {
-            fence: fence.clone(),
+        Some(sandbox) => sandboxed::command(&SandboxedCommand {
+            fence: sandbox.clone(),
             ours: Ours::now(),
             program: spec.program.clone(),
             arguments: spec.arguments.clone(),
@@ -261,7 +270,7 @@ fn spawn(
     command.stderr(errors.unwrap_or(writer));
     let mut groups = groups();
     let process = match (&spec.fence, with_mounts) {
-        (Some(fence), None) => fence.around(&Ours::now(), || command.spawn())?,
+        (Some(sandbox), None) => sandbox.around(&Ours::now(), || command.spawn())?,
         _ => command.spawn()?,
     };
     if spec.fence.is_some() {
@@ -284,9 +293,9 @@ impl Running {
         let mut leftovers = has_ended && is_group_left(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
-        let asked = Instant::now();
+        let started = Instant::now();
         while rustix::process::test_kill_process_group(group).is_ok()
-            && asked.elapsed() < TERM_GRACE
+            && started.elapsed() < TERM_GRACE
         {
             if !reap_group(group) {
                 std::thread::sleep(Duration::from_millis(2));
@@ -329,9 +338,9 @@ pub(crate) mod tests {
             fence: None,
             input: None,
         };
-        let mut said = Vec::new();
-        let finished = run(&spec, &mut |bytes| said.extend_from_slice(bytes)).unwrap();
-        (finished, String::from_utf8_lossy(&said).into_owned())
+        let mut output = Vec::new();
+        let finished = run(&spec, &mut |bytes| output.extend_from_slice(bytes)).unwrap();
+        (finished, String::from_utf8_lossy(&output).into_owned())
     }
 
     /// True if a process with this mark in its arguments runs.
@@ -343,9 +352,9 @@ pub(crate) mod tests {
 
     #[test]
     fn output_comes_in_order_and_status_is_told() {
-        let (finished, said) = sh("echo one; echo two >&2; echo three; exit 3", 10);
-        assert_eq!(said, "one\ntwo\nthree\n");
-        assert_eq!(finished.head, said.as_bytes());
+        let (finished, output) = sh("echo one; echo two >&2; echo three; exit 3", 10);
+        assert_eq!(output, "one\ntwo\nthree\n");
+        assert_eq!(finished.head, output.as_bytes());
         assert_eq!(finished.status.unwrap().code(), Some(3));
         assert!(!finished.leftovers);
         assert_eq!(sh("kill -9 $$", 10).0.signal(), Some(9));
@@ -381,13 +390,13 @@ pub(crate) mod tests {
     fn nothing_outlives_a_command() {
         // A mark unique to this run: processes left behind by another run prove nothing.
         let mark = format!("{}.", 200_000 + std::process::id());
-        let (finished, said) = sh(
+        let (finished, output) = sh(
             &format!(
                 "sleep {mark}1 & setsid sleep {mark}2 & (trap '' TERM; sleep {mark}3) & echo on"
             ),
             10,
         );
-        assert_eq!(said, "on\n");
+        assert_eq!(output, "on\n");
         assert!(finished.leftovers && finished.status.unwrap().success());
         let (finished, _) = sh(
             &format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"),

@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_TASKS: u64 = 4096;
 
 /// The name (`argv[0]`) that makes this program enter the sandbox and become a command.
-const NAME: &str = "nanobot-fence";
+const NAME: &str = "nanobot-sandbox";
 
 /// The command description that it reads from standard input, as JSON.
 #[derive(Serialize, Deserialize)]
@@ -30,9 +30,9 @@ pub(super) struct SandboxedCommand {
     pub(super) arguments: Vec<String>,
 }
 
-pub(super) fn command(order: &SandboxedCommand) -> io::Result<Command> {
+pub(super) fn command(launch: &SandboxedCommand) -> io::Result<Command> {
     let (reader, mut writer) = io::pipe()?;
-    let bytes = serde_json::to_vec(order).map_err(io::Error::other)?;
+    let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
     // Nothing reads the pipe yet: writing more than it can hold would block forever.
     rustix::pipe::fcntl_setpipe_size(&writer, bytes.len().max(1 << 16))?;
     writer.write_all(&bytes)?;
@@ -41,20 +41,20 @@ pub(super) fn command(order: &SandboxedCommand) -> io::Result<Command> {
     Ok(command)
 }
 
-/// True if commands with `fence` get mounts of their own. Tried once.
-pub fn lets_mount(fence: &Fence) -> bool {
-    fence.has_mounts(|| try_mounts(fence))
+/// True if commands with `sandbox` get mounts of their own. Tried once.
+pub fn lets_mount(sandbox: &Fence) -> bool {
+    sandbox.has_mounts(|| try_mounts(sandbox))
 }
 
-/// True if this system lets commands have the mounts that enforce `fence`.
-fn try_mounts(fence: &Fence) -> bool {
-    let order = SandboxedCommand {
-        fence: fence.clone(),
+/// True if this system lets commands have the mounts that enforce `sandbox`.
+fn try_mounts(sandbox: &Fence) -> bool {
+    let launch = SandboxedCommand {
+        fence: sandbox.clone(),
         ours: Ours::now(),
         program: PathBuf::new(),
         arguments: Vec::new(),
     };
-    let tried = command(&order).and_then(|mut command| {
+    let tried = command(&launch).and_then(|mut command| {
         command.env_clear().stdout(Stdio::null());
         command.stderr(Stdio::null()).status()
     });
@@ -72,12 +72,12 @@ pub fn become_command() -> Option<io::Result<()>> {
         close_fds::set_fds_cloexec(3, &[]);
         let mut bytes = Vec::new();
         io::stdin().read_to_end(&mut bytes)?;
-        let order: SandboxedCommand = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+        let launch: SandboxedCommand = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        order.fence.close_with_mounts(&order.ours)?;
-        match order.program.as_os_str().is_empty() {
+        launch.fence.close_with_mounts(&launch.ours)?;
+        match launch.program.as_os_str().is_empty() {
             true => Ok(()),
-            false => Err(Command::new(order.program).args(order.arguments).exec()),
+            false => Err(Command::new(launch.program).args(launch.arguments).exec()),
         }
     };
     Some(enter())

@@ -58,7 +58,7 @@ pub struct ServerProcess {
     pub output: Option<PipeReader>,
     /// Its standard error. It must be read too, or the server blocks when the pipe is full.
     pub errors: Option<PipeReader>,
-    /// Kept places of its sandbox that did not exist at the start. The sandbox does not prevent the server from
+    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent: Vec<PathBuf>,
     control: UnixStream,
@@ -84,9 +84,9 @@ pub enum Ended {
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Status(status) => write!(f, "it ended with status {status}"),
-            Self::Signal(signal) => write!(f, "it was ended by signal {signal}"),
-            Self::Unknown => f.write_str("it ended, and so did what watched it"),
+            Self::Status(status) => write!(f, "it exited with status {status}"),
+            Self::Signal(signal) => write!(f, "it was killed by signal {signal}"),
+            Self::Unknown => f.write_str("it ended together with its supervisor"),
         }
     }
 }
@@ -98,14 +98,14 @@ impl std::fmt::Display for Ended {
 /// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
 /// run is cancelled.
 pub fn start(spec: &Spec) -> io::Result<ServerProcess> {
-    start_by(us()?, spec)
+    start_by(supervisor_command()?, spec)
 }
 
 /// Prepares a command that starts this program as a supervisor.
 #[cfg(not(test))]
-fn us() -> io::Result<Command> {
+fn supervisor_command() -> io::Result<Command> {
     let mut command = Command::new(own_executable()?);
-    command.arg0(supervisor::SUPERVISOR);
+    command.arg0(supervisor::SUPERVISOR_ARG0);
     Ok(command)
 }
 
@@ -113,8 +113,8 @@ fn us() -> io::Result<Command> {
 fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
-    let kept = spec.fence.iter().flat_map(|fence| &fence.kept).cloned();
-    let absent = kept.filter(|place| place.symlink_metadata().is_err());
+    let protected = spec.fence.iter().flat_map(|sandbox| &sandbox.kept).cloned();
+    let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let launch = LaunchSpec {
         program: spec.program.clone(),
@@ -128,10 +128,10 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
     let (errors, complain) = io::pipe()?;
-    let (control, theirs) = UnixStream::pair()?;
+    let (control, supervisor_end) = UnixStream::pair()?;
     supervisor.env_clear().current_dir("/").process_group(0);
     supervisor
-        .stdin(OwnedFd::from(theirs))
+        .stdin(OwnedFd::from(supervisor_end))
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let child = {
@@ -174,7 +174,7 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
         Some(Err(lack)) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "servers run in a sandbox only, and here is none ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
+                "MCP servers need a sandbox, and none is available ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
                  config runs this one without",
                 spec.name
             ),
@@ -186,17 +186,17 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
 fn why(spec: &Spec, number: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(number);
     let program = spec.program.display();
-    let words = match error.kind() {
+    let message = match error.kind() {
         io::ErrorKind::NotFound if !spec.directory.is_dir() => {
-            format!("there is no directory `{}`", spec.directory.display())
+            format!("no such directory: `{}`", spec.directory.display())
         }
-        io::ErrorKind::NotFound => format!("there is no program `{program}`"),
+        io::ErrorKind::NotFound => format!("program not found: `{program}`"),
         io::ErrorKind::PermissionDenied if spec.fence.is_some() => {
-            format!("`{program}` may not be run, or not within its sandbox")
+            format!("`{program}`: permission denied, by its mode or by the sandbox")
         }
         _ => format!("`{program}`: {error}"),
     };
-    io::Error::new(error.kind(), words)
+    io::Error::new(error.kind(), message)
 }
 
 /// Sends the supervisor the launch description and the server's streams.
@@ -215,7 +215,7 @@ fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -
 impl ServerProcess {
     /// Waits until the supervisor has started the server; returns the server's process id.
     fn wait_for_start(&mut self, spec: &Spec) -> io::Result<Pid> {
-        let mut patience = Patience::of(START_TIMEOUT);
+        let mut deadline = Patience::of(START_TIMEOUT);
         loop {
             let has_more = self.hear();
             match self.next() {
@@ -223,14 +223,14 @@ impl ServerProcess {
                     return Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into());
                 }
                 Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
-                Some(Report::Failed(None, words)) => return Err(io::Error::other(words)),
+                Some(Report::Failed(None, message)) => return Err(io::Error::other(message)),
                 Some(Report::Ended(..)) => {}
-                None if has_more => match signal::readable(&self.control, &mut patience) {
+                None if has_more => match signal::readable(&self.control, &mut deadline) {
                     Ok(true) => {}
                     Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
                     Err(_) => return Err(io::ErrorKind::Interrupted.into()),
                 },
-                None => return Err(io::Error::other("what was to watch it has ended")),
+                None => return Err(io::Error::other("its supervisor has ended")),
             }
         }
     }
@@ -342,7 +342,7 @@ pub fn end_all(mut servers: Vec<ServerProcess>) {
 
 // The test program becomes a supervisor in another way.
 #[cfg(test)]
-use tests::supervisor as us;
+use tests::supervisor_command;
 
 #[cfg(test)]
 mod tests {
@@ -356,20 +356,20 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Starts this test program to run only `test`.
-    fn us(test: &str) -> Command {
+    fn test_command(test: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let name = format!("sys::process::server::tests::{test}");
         command.args([&name, "--exact", "--ignored", "--nocapture"]);
         command
     }
 
-    pub(super) fn supervisor() -> io::Result<Command> {
-        Ok(us("be_the_supervisor"))
+    pub(super) fn supervisor_command() -> io::Result<Command> {
+        Ok(test_command("be_the_supervisor"))
     }
 
-    /// Not a test, but the program that [`us`] starts.
+    /// Not a test, but the program that [`test_command`] starts.
     #[test]
-    #[ignore = "it is the supervisor of the others"]
+    #[ignore = "run as the supervisor by other tests"]
     fn be_the_supervisor() {
         let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
         assert!(!is_one || supervisor::watch().unwrap());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     fn start(spec: &Spec) -> io::Result<ServerProcess> {
-        start_by(us("be_the_supervisor"), spec)
+        start_by(test_command("be_the_supervisor"), spec)
     }
 
     /// The first line of its output, without the line break.
@@ -444,9 +444,12 @@ mod tests {
     #[test]
     fn what_cannot_be_started_is_told() {
         let _alone = alone();
-        let check = |spec: Spec, kind: io::ErrorKind, words: &str| {
+        let check = |spec: Spec, kind: io::ErrorKind, message: &str| {
             let error = start(&spec).unwrap_err();
-            assert_eq!((error.kind(), error.to_string()), (kind, words.to_owned()));
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (kind, message.to_owned())
+            );
         };
         let missing = io::ErrorKind::NotFound;
         check(
@@ -455,7 +458,7 @@ mod tests {
                 ..spec("")
             },
             missing,
-            "there is no program `no-such`",
+            "program not found: `no-such`",
         );
         check(
             Spec {
@@ -463,7 +466,7 @@ mod tests {
                 ..spec("")
             },
             missing,
-            "there is no directory `/no-such`",
+            "no such directory: `/no-such`",
         );
         check(
             Spec {
@@ -503,17 +506,17 @@ mod tests {
         );
         let mut server = start(&spec(&left)).unwrap();
         // The leftovers hold the pipe open until they end.
-        let mut said = String::new();
+        let mut text = String::new();
         server
             .output
             .take()
             .unwrap()
-            .read_to_string(&mut said)
+            .read_to_string(&mut text)
             .unwrap();
         assert!(!sleeps(10) && !sleeps(11));
         server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
         assert_eq!(
-            (said.as_str(), server.ended()),
+            (text.as_str(), server.ended()),
             ("on\n", Some(Ended::Signal(9)))
         );
     }
@@ -568,7 +571,7 @@ mod tests {
 
     /// Not a test, but the program that the next test kills.
     #[test]
-    #[ignore = "it is started by another"]
+    #[ignore = "run as a child by another test"]
     fn be_the_starter() {
         let Ok(command) = std::env::var("COMMAND_TO_KEEP") else {
             return;
@@ -587,16 +590,16 @@ mod tests {
             mark(30),
             mark(31)
         );
-        let mut starter = us("be_the_starter");
+        let mut starter = test_command("be_the_starter");
         starter
             .env("COMMAND_TO_KEEP", deaf)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let mut starter = starter.stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(starter.stderr.take().unwrap());
+        let mut text = BufReader::new(starter.stderr.take().unwrap());
         let mut line = String::new();
         while !line.ends_with("ready\n") {
-            assert!(said.read_line(&mut line).unwrap() > 0, "{line}");
+            assert!(text.read_line(&mut line).unwrap() > 0, "{line}");
         }
         fall_asleep(&[30, 31]);
         starter.kill().unwrap();
@@ -624,7 +627,7 @@ mod tests {
                 .collect()
         };
         let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
-        let fence = Fence::new(
+        let sandbox = Fence::new(
             places(&reads),
             places(&["own"]),
             places(&["closed"]),
@@ -638,7 +641,7 @@ mod tests {
             std::process::id()
         );
         let spec = Spec {
-            fence: Some(fence),
+            fence: Some(sandbox),
             ..spec(&tries)
         };
         let mut server = start(&spec).unwrap();

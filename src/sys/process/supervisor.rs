@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The name (`argv[0]`) that makes this program a supervisor.
-pub(super) const SUPERVISOR: &str = "nanobot-warden";
+pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ pub(super) enum Report {
 /// the server was left.
 pub fn become_supervisor() -> Option<bool> {
     let name = std::env::args_os().next();
-    if name.is_none_or(|name| name != SUPERVISOR) {
+    if name.is_none_or(|name| name != SUPERVISOR_ARG0) {
         return None;
     }
     close_fds::set_fds_cloexec(3, &[]);
@@ -79,8 +79,8 @@ pub(super) fn watch() -> io::Result<bool> {
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let wake = WakePipe::new()?;
-    let (order, streams) = receive(&mut control)?;
-    let server = match start(order, streams) {
+    let (launch, streams) = receive(&mut control)?;
+    let server = match start(launch, streams) {
         Ok(server) => server,
         Err(error) => {
             tell(
@@ -131,27 +131,27 @@ fn receive(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
     let mut bytes = Vec::new();
     let length = u64::from_le_bytes(length);
     (&*control).take(length).read_to_end(&mut bytes)?;
-    let order = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
-    Ok((order, streams))
+    let launch = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
+    Ok((launch, streams))
 }
 
 /// Starts the server. It then holds the only copies of its ends of the streams, so what it closes is closed.
-fn start(order: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
-    let mut command = Command::new(&order.program);
+fn start(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
+    let mut command = Command::new(&launch.program);
     command
-        .args(&order.arguments)
-        .current_dir(&order.directory)
+        .args(&launch.arguments)
+        .current_dir(&launch.directory)
         .env_clear();
     command
-        .envs(order.env.iter().map(|(name, value)| (name, value)))
+        .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
-    let server = match order.fence {
+    let server = match launch.fence {
         None => Pid::from_child(&command.spawn()?),
-        Some(fence) => {
-            let fence = fence.for_long(order.with_mounts)?;
-            let ours = order.ours.and(&Ours::now());
-            let server = fence.around(&ours, || command.spawn())?;
+        Some(sandbox) => {
+            let sandbox = sandbox.for_long(launch.with_mounts)?;
+            let protected = launch.ours.and(&Ours::now());
+            let server = sandbox.around(&protected, || command.spawn())?;
             let server = Pid::from_child(&server);
             limit(server);
             server
@@ -274,8 +274,8 @@ impl Watch {
         }
     }
 
-    /// Waits up to `limit` for a signal or, if `heard`, for the parent. Returns true if `heard` and the end was
-    /// ordered.
+    /// Waits up to `limit` for a signal or, if `watches_control`, for the parent. Returns true if `watches_control` and
+    /// the end was ordered.
     fn wait(&mut self, limit: Option<Duration>, heard: bool) -> bool {
         let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.0.as_fd(), PollFlags::IN)];

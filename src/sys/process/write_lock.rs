@@ -14,8 +14,8 @@ use std::time::Duration;
 /// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A lock held by a command that may change files and after which changes to [`Fence::kept`] are undone. Two such
-/// commands at once would mistake each other's changes for the state to keep.
+/// A lock held by a command that may change files and after which changes to [`SandboxSpec::protected`] are undone. Two
+/// such commands at once would mistake each other's changes for the state to keep.
 #[derive(Debug)]
 pub(super) struct WriteLock {
     _here: MutexGuard<'static, ()>,
@@ -24,17 +24,17 @@ pub(super) struct WriteLock {
 }
 
 impl WriteLock {
-    /// Acquires the lock, waiting while `patience` lasts.
+    /// Acquires the lock, waiting while `deadline` lasts.
     ///
     /// # Errors
-    /// The run was cancelled, or `patience` is over.
-    pub(super) fn take(fence: &Fence, mut patience: Patience) -> Result<Self, LockError> {
+    /// The run was cancelled, or `deadline` is over.
+    pub(super) fn take(sandbox: &Fence, mut deadline: Patience) -> Result<Self, LockError> {
         static HERE: Mutex<()> = Mutex::new(());
         let mut wait = || {
-            if patience.is_over() {
+            if deadline.is_over() {
                 return Err(LockError::Busy);
             }
-            patience.spend(POLL_INTERVAL);
+            deadline.spend(POLL_INTERVAL);
             signal::pause(POLL_INTERVAL).map_err(LockError::Stopped)
         };
         let here = loop {
@@ -44,8 +44,8 @@ impl WriteLock {
                 Err(TryLockError::WouldBlock) => wait()?,
             }
         };
-        let mut held = Vec::new();
-        for (file, exclusive) in directories_to_lock(fence) {
+        let mut locks = Vec::new();
+        for (file, exclusive) in directories_to_lock(sandbox) {
             let kind = match exclusive {
                 true => FlockOperation::NonBlockingLockExclusive,
                 false => FlockOperation::NonBlockingLockShared,
@@ -58,11 +58,11 @@ impl WriteLock {
                     Ok(()) | Err(_) => break,
                 }
             }
-            held.push(file);
+            locks.push(file);
         }
         Ok(Self {
             _here: here,
-            _held: held,
+            _held: locks,
         })
     }
 }
@@ -75,10 +75,10 @@ pub(super) enum LockError {
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
-fn directories_to_lock(fence: &Fence) -> Vec<(File, bool)> {
+fn directories_to_lock(sandbox: &Fence) -> Vec<(File, bool)> {
     let mut places: BTreeMap<(u64, u64), (File, bool)> = BTreeMap::new();
     // The last writable directory is the private one.
-    let roots = fence.writes.iter().rev().skip(1);
+    let roots = sandbox.writes.iter().rev().skip(1);
     for (path, exclusive) in roots.flat_map(|root| {
         root.ancestors()
             .zip([true].into_iter().chain(std::iter::repeat(false)))
@@ -88,13 +88,15 @@ fn directories_to_lock(fence: &Fence) -> Vec<(File, bool)> {
         let Ok(file) = rustix::fs::open(path, flags, Mode::empty()).map(File::from) else {
             continue;
         };
-        let Ok(about) = file.metadata() else { continue };
+        let Ok(metadata) = file.metadata() else {
+            continue;
+        };
         // Another user's directory is not locked: that user could hold its lock forever.
-        if !exclusive && about.uid() != rustix::process::geteuid().as_raw() {
+        if !exclusive && metadata.uid() != rustix::process::geteuid().as_raw() {
             continue;
         }
         let place = places
-            .entry((about.dev(), about.ino()))
+            .entry((metadata.dev(), metadata.ino()))
             .or_insert((file, exclusive));
         place.1 |= exclusive;
     }

@@ -188,7 +188,7 @@ impl Ours {
 
     /// The rules for calls that target this program, by the argument that holds the id.
     fn rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-        let them = |argument| -> Option<Vec<SeccompRule>> {
+        let targets_us = |argument| -> Option<Vec<SeccompRule>> {
             let all = self.threads.iter();
             all.map(|thread| is(argument, number(*thread))).collect()
         };
@@ -206,7 +206,7 @@ impl Ours {
         ];
         let mut rules = BTreeMap::new();
         for call in first {
-            rules.insert(call, them(0)?);
+            rules.insert(call, targets_us(0)?);
         }
         let kill = rules.get_mut(&libc::SYS_kill)?;
         for group in &self.groups {
@@ -223,22 +223,22 @@ fn number(signed: i32) -> u64 {
     u64::from(signed.cast_unsigned())
 }
 
-/// Applies the filters to this thread, including one for `ours`.
+/// Applies the filters to this thread, including one for `protected`.
 ///
 /// # Errors
 /// The kernel does not accept a filter.
-pub(super) fn apply(net: bool, ours: &Ours) -> io::Result<()> {
+pub(super) fn apply(net: bool, protected: &Ours) -> io::Result<()> {
     static ALONE: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(false));
     static NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| programs(true));
     let programs = if net { &NET } else { &ALONE };
     let programs = programs
         .as_ref()
-        .ok_or_else(|| io::Error::other("the filter of system calls cannot be made"))?;
-    let spare = ours
+        .ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
+    let signal_filter = protected
         .rules()
         .and_then(|rules| program(rules, libc::EPERM))
-        .ok_or_else(|| io::Error::other("the filter of signals cannot be made"))?;
-    for program in programs.iter().chain([&spare]) {
+        .ok_or_else(|| io::Error::other("cannot build the signal filter"))?;
+    for program in programs.iter().chain([&signal_filter]) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
     Ok(())
@@ -273,7 +273,7 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let is_other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
     let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
     let limits = SeccompRule::new(vec![is_other(0)?, sets]).ok()?;
-    let someone = |all_of_the_user: libc::c_int| {
+    let other_target = |all_of_the_user: libc::c_int| {
         let who = SeccompRule::new(vec![is_other(1)?]).ok()?;
         Some(vec![who, is(0, all_of_the_user as u64)?])
     };
@@ -281,9 +281,9 @@ fn others() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_prlimit64, vec![limits]),
         (
             libc::SYS_setpriority,
-            someone(libc::PRIO_USER as libc::c_int)?,
+            other_target(libc::PRIO_USER as libc::c_int)?,
         ),
-        (libc::SYS_ioprio_set, someone(IOPRIO_WHO_USER)?),
+        (libc::SYS_ioprio_set, other_target(IOPRIO_WHO_USER)?),
     ]))
 }
 
@@ -444,12 +444,12 @@ mod tests {
             ]
         };
         assert_eq!(reach(us), [Ok(()); 3]);
-        let ours = Ours::now();
+        let protected = Ours::now();
         let child = std::process::Command::new("/bin/sleep").arg("60").spawn();
         let mut child = child.unwrap();
         let fenced = || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            apply(false, &ours).unwrap();
+            apply(false, &protected).unwrap();
             assert_eq!(reach(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
             assert_eq!(

@@ -16,22 +16,22 @@ pub struct Fence {
     /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
     /// stay inaccessible.
     pub closed: Vec<PathBuf>,
-    /// Places within `writes` that have the same state after the command as before, including absence.
+    /// Places within `writable` that have the same state after the command as before, including absence.
     pub kept: Vec<PathBuf>,
-    /// Further kept places that no mount protects. Only changed ones are restored; a place that disappeared together
-    /// with its directory is not recreated.
+    /// Further protected paths that no mount protects. Only changed ones are restored; a place that disappeared
+    /// together with its directory is not recreated.
     #[serde(skip)]
     pub nested: Vec<PathBuf>,
-    /// If true, closed places are hidden by mounts if the system allows it. The directories that contain them can then
+    /// If true, denied paths are hidden by mounts if the system allows it. The directories that contain them can then
     /// be listed, but each command takes a little longer to start.
     #[serde(skip)]
     pub hides: bool,
     /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a
-    /// different file. So directories that contain a closed place are also granted entry by entry, and can be listed.
+    /// different file. So directories that contain a denied path are also granted entry by entry, and can be listed.
     #[serde(skip)]
     pub(super) stays: bool,
-    /// No mounts protect kept places. These are read-only, and the directories that contain them are granted entry by
-    /// entry.
+    /// Protected paths have no mounts. They are read-only instead, and the directories that contain them are granted entry
+    /// by entry.
     #[serde(skip)]
     pub(super) withholds: bool,
     /// True if it may open internet sockets. Other sockets are never allowed.

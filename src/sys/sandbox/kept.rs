@@ -1,9 +1,9 @@
-//! Kept places: paths in writable directories that a command must not change. Their state is recorded before the
+//! Protected paths: paths in writable directories that a command must not change. Their state is recorded before the
 //! command and restored after it.
 //!
-//! Landlock cannot exclude a part of what it has granted. So kept places are read beforehand, including their absence,
-//! and differences are undone afterwards, relative to directory descriptors opened beforehand and without following
-//! symbolic links. No process of the command is alive by then.
+//! Landlock cannot exclude a part of what it has granted. So protected paths are read beforehand, including their
+//! absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! following symbolic links. No process of the command is alive by then.
 
 use super::repository;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// time, and cannot be restored.
 const LIMIT: u64 = 32 << 20;
 
-/// The recorded state of kept places.
+/// The recorded state of protected paths.
 #[derive(Debug)]
 pub struct Remembered {
     /// The open writable directories.
@@ -66,30 +66,30 @@ enum Content {
 }
 
 impl Remembered {
-    /// Records the kept places beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and only
-    /// absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
+    /// Records the protected paths beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and
+    /// only absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
     pub fn of(
         roots: &[PathBuf],
-        kept: &[PathBuf],
+        protected: &[PathBuf],
         nested: &[PathBuf],
         has_mounts: bool,
     ) -> io::Result<Self> {
-        let mut held = Vec::new();
-        let mut held_paths = Vec::new();
+        let mut root_fds = Vec::new();
+        let mut root_paths = Vec::new();
         for root in roots {
             if let Ok(fd) = super::rules::open(root) {
-                held.push(fd);
-                held_paths.push(root.clone());
+                root_fds.push(fd);
+                root_paths.push(root.clone());
             }
         }
         let mut left = LIMIT;
         let mut places = Vec::new();
-        let kept = kept.iter().map(|path| (path, false));
-        for (path, is_nested) in kept.chain(nested.iter().map(|path| (path, true))) {
-            let inside = held_paths
+        let protected = protected.iter().map(|path| (path, false));
+        for (path, is_nested) in protected.chain(nested.iter().map(|path| (path, true))) {
+            let inside = root_paths
                 .iter()
                 .enumerate()
                 .filter(|(_, root)| path.starts_with(root) && path != *root);
@@ -98,12 +98,12 @@ impl Remembered {
                 continue;
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
-            let was = match parent(&held[root], &relative, false) {
+            let was = match parent(&root_fds[root], &relative, false) {
                 Ok((dir, name)) if has_mounts && !is_nested && is_mountable(dir.as_fd(), &name) => {
                     continue;
                 }
                 Ok((dir, name)) => look(dir.as_fd(), &name, &mut left).map_err(|error| {
-                    io::Error::other(format!("`{}` cannot be kept: {error}", path.display()))
+                    io::Error::other(format!("record the state of `{}`: {error}", path.display()))
                 })?,
                 Err(_) => State::Missing,
             };
@@ -116,7 +116,7 @@ impl Remembered {
             });
         }
         Ok(Self {
-            roots: held,
+            roots: root_fds,
             places,
         })
     }
@@ -218,8 +218,8 @@ impl AsFd for Held<'_> {
     }
 }
 
-/// Opens the directory that contains `relative`; returns it with the file name. If `make`, missing directories are
-/// created, and symbolic links and files in their place are removed.
+/// Opens the directory that contains `relative`; returns it with the file name. If `create_missing`, missing
+/// directories are created, and symbolic links and files in their place are removed.
 fn parent<'a>(
     root: &'a OwnedFd,
     relative: &Path,
@@ -249,8 +249,8 @@ fn parent<'a>(
 
 /// True if a mount can protect what is at `name`.
 fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
-    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|about| {
-        match FileType::from_raw_mode(about.st_mode) {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => true,
             FileType::Directory => name != ".git",
             _ => false,
@@ -259,16 +259,16 @@ fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
 }
 
 fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> {
-    let about = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+    let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         // A writable place can be a file, which has nothing beneath it.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(State::Missing),
         other => other?,
     };
-    let mode = about.st_mode & 0o7777;
+    let mode = stat.st_mode & 0o7777;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(match FileType::from_raw_mode(about.st_mode) {
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => {
-            let size = u64::try_from(about.st_size).unwrap_or(u64::MAX);
+            let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
             let content = match left.checked_sub(size) {
                 Some(rest) => {
                     *left = rest;
@@ -278,7 +278,7 @@ fn look(dir: BorrowedFd<'_>, name: &OsStr, left: &mut u64) -> io::Result<State> 
                         .read_to_end(&mut bytes)?;
                     Content::Bytes(bytes)
                 }
-                None => Content::Stamp(about.st_ino, size, about.st_ctime, about.st_ctime_nsec),
+                None => Content::Stamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec),
             };
             State::File { mode, content }
         }
@@ -314,14 +314,14 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 /// Restores `name` to the state `was`.
 fn put(dir: BorrowedFd<'_>, name: &OsStr, was: &State) -> io::Result<()> {
     let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Directory);
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
     match was {
         State::Missing => remove(dir, name),
         State::Other => Ok(()),
         State::File {
             content: Content::Stamp(..),
             ..
-        } => Err(io::Error::other("it is too large to have been remembered")),
+        } => Err(io::Error::other("too large to be restored")),
         State::File {
             mode,
             content: Content::Bytes(bytes),
@@ -432,7 +432,7 @@ mod tests {
             std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
             std::fs::write(dir.join("outside"), "safe").unwrap();
             symlink("elsewhere", dir.join(".envrc")).unwrap();
-            let kept = [
+            let protected = [
                 ".git",
                 ".git/hooks",
                 ".git/config",
@@ -444,11 +444,16 @@ mod tests {
             let states = |dir: &Path| {
                 let mut all = BTreeMap::new();
                 tree(dir, &mut all);
-                all.retain(|path, _| kept[1..].iter().any(|kept| path.starts_with(kept)));
+                all.retain(|path, _| {
+                    protected[1..]
+                        .iter()
+                        .any(|protected| path.starts_with(protected))
+                });
                 all
             };
             let before = states(&dir);
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
+            let remembered =
+                Remembered::of(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -504,8 +509,9 @@ mod tests {
                 ".git/commondir",
                 ".bashrc",
             ];
-            let kept = names.map(|name| dir.join(name));
-            let remembered = Remembered::of(std::slice::from_ref(&dir), &kept, &[], false).unwrap();
+            let protected = names.map(|name| dir.join(name));
+            let remembered =
+                Remembered::of(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

@@ -36,9 +36,9 @@ const MOST: ABI = ABI::V9;
 /// The reason that no sandbox is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
-    #[error("this kernel has no Landlock, or one from before Linux 6.2, or it is turned off")]
+    #[error("Landlock is missing, disabled, or older than Linux 6.2")]
     Landlock,
-    #[error("this kernel filters no system calls (seccomp)")]
+    #[error("this kernel has no seccomp filters")]
     Seccomp,
     #[error("this architecture is not supported")]
     Architecture,
@@ -64,49 +64,49 @@ pub fn available() -> Result<(), Lack> {
 }
 
 impl Fence {
-    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `ours`.
+    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`.
     ///
     /// # Errors
     /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
     pub fn around<T: Send>(
         &self,
-        ours: &Ours,
+        protected: &Ours,
         work: impl FnOnce() -> io::Result<T> + Send,
     ) -> io::Result<T> {
         available().map_err(io::Error::other)?;
         let ruleset = self.ruleset()?;
         on_thread(|| {
-            self.close(ruleset, ours)?;
+            self.close(ruleset, protected)?;
             work()
         })?
     }
 
     /// Restricts this thread irrevocably.
-    fn close(&self, ruleset: RulesetCreated, ours: &Ours) -> io::Result<()> {
+    fn close(&self, ruleset: RulesetCreated, protected: &Ours) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
-        calls::apply(self.net, ours)
+        calls::apply(self.net, protected)
     }
 
-    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make kept
-    /// places read-only and hide closed ones, so the directory that contains a closed place can be granted as a whole.
-    /// `ours` are the processes that started this one.
+    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make protected
+    /// paths read-only and hide denied ones, so the directory that contains a denied path can be granted as a whole.
+    /// `protected` are the processes that started this one.
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn close_with_mounts(self, ours: &Ours) -> io::Result<()> {
+    pub fn close_with_mounts(self, protected: &Ours) -> io::Result<()> {
         let mut left = self.mounted()?;
         left.closed = Vec::new();
         let ruleset = left.ruleset()?;
-        left.close(ruleset, ours)
+        left.close(ruleset, protected)
     }
 
     /// Returns the restrictions still to be applied to a long-running child of this process. If `with_mounts`, this
-    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to kept places is
-    /// not granted.
+    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to protected
+    /// paths is not granted.
     ///
     /// # Errors
-    /// As [`Self::close_with_mounts`].
+    /// As [`Self::restrict_process`].
     pub fn for_long(self, with_mounts: bool) -> io::Result<Self> {
         let mut left = match with_mounts {
             true => self.mounted()?,
@@ -134,34 +134,34 @@ impl Fence {
             .get_or_init(|| mounts::are_wanted(self) && probe())
     }
 
-    /// Records the state of kept places that no mount protects.
+    /// Records the state of protected paths that no mount protects.
     pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
-        // A closed place that does not exist yet must not be created either.
+        // A denied path that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
             self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
-        let closed = self.closed.iter().filter(is_new);
-        // Without mounts, a directory around a closed place is granted entry by entry. Nothing new can be created
+        let denied = self.closed.iter().filter(is_new);
+        // Without mounts, a directory around a denied path is granted entry by entry. Nothing new can be created
         // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
         // a mount protects it too.
         let is_around = |place: &&PathBuf| {
-            let beneath = |closed: &PathBuf| closed != *place && closed.starts_with(place);
+            let beneath = |denied: &PathBuf| denied != *place && denied.starts_with(place);
             self.closed.iter().any(beneath)
         };
-        let kept = self
+        let protected = self
             .kept
             .iter()
             .filter(|place| has_mounts || !is_around(place));
-        let kept: Vec<PathBuf> = kept.chain(closed).cloned().collect();
-        Remembered::of(&self.writes, &kept, &self.nested, has_mounts)
+        let protected: Vec<PathBuf> = protected.chain(denied).cloned().collect();
+        Remembered::of(&self.writes, &protected, &self.nested, has_mounts)
     }
 
     /// The Landlock ruleset, built once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
-        if let Some(made) = self.ready.rules.get() {
-            return made.try_clone();
+        if let Some(built) = self.ready.rules.get() {
+            return built.try_clone();
         }
-        let mut made = ruleset(self.net)?;
+        let mut built = ruleset(self.net)?;
         for rule in rules::of(self)? {
             // A path that has disappeared or become a symbolic link is not granted.
             let Ok(place) = rules::open(&rule.path) else {
@@ -169,20 +169,20 @@ impl Fence {
             };
             let is_directory = rule.is_directory;
             let access = access(rule.right, is_directory);
-            made = made
+            built = built
                 .add_rule(PathBeneath::new(place, access))
                 .map_err(io::Error::other)?;
         }
-        let clone = made.try_clone()?;
+        let clone = built.try_clone()?;
         // If another thread was faster, its rules are the same.
-        drop(self.ready.rules.set(made));
+        drop(self.ready.rules.set(built));
         Ok(clone)
     }
 }
 
 /// An empty ruleset, which denies all access.
 fn ruleset(net: bool) -> io::Result<RulesetCreated> {
-    let made = Ruleset::default()
+    let built = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(LEAST))
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
@@ -194,7 +194,7 @@ fn ruleset(net: bool) -> io::Result<RulesetCreated> {
             false => ruleset.handle_access(AccessNet::from_all(MOST)),
         })
         .and_then(|ruleset| ruleset.create());
-    made.map_err(io::Error::other)
+    built.map_err(io::Error::other)
 }
 
 /// Applies the ruleset to this thread.

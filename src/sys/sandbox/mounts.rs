@@ -2,8 +2,8 @@
 //! granted one.
 //!
 //! This needs a mount namespace and, for ordinary users, a user namespace around it, which only a single-threaded
-//! process can enter: this program, started again. Not every system allows that. Without it, kept places are restored
-//! afterwards instead, and a directory that contains a closed place is granted entry by entry.
+//! process can enter: this program, started again. Not every system allows that. Without it, protected paths are
+//! restored afterwards instead, and a directory that contains a denied path is granted entry by entry.
 
 use super::fence::Fence;
 use super::rules;
@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 /// other programs.
 pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// Gives this process the view of the file system that `fence` describes. The process must have a single thread.
+/// Gives this process the view of the file system that `sandbox` describes. The process must have a single thread.
 ///
 /// # Errors
 /// The system refuses any part of it.
-pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
+pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
     let here = std::env::current_dir()?;
     let before = rustix::fs::stat(".")?;
     enter()?;
@@ -32,39 +32,43 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     if let Ok(place) = rules::open(Path::new(SHARED_MEMORY)) {
         cover(&place, "mode=1777,size=1g", MountFlags::empty())?;
     }
-    let closed = existing(&fence.closed, &[&fence.reads, &fence.writes]);
-    for place in outermost(&closed) {
+    let denied = existing(&sandbox.closed, &[&sandbox.reads, &sandbox.writes]);
+    for place in outermost(&denied) {
         let place = place.as_path();
-        let (held, kind) = hold(place)?;
+        let (fd, kind) = hold(place)?;
         match kind {
-            FileType::Directory => cover(&held, "mode=500,size=4k", MountFlags::RDONLY)?,
+            FileType::Directory => cover(&fd, "mode=500,size=4k", MountFlags::RDONLY)?,
             // A symbolic link reveals nothing unless its target is accessible.
             FileType::Symlink => {}
-            _ => rustix::mount::mount_bind("/dev/null", name(&held))?,
+            _ => rustix::mount::mount_bind("/dev/null", name(&fd))?,
         }
     }
-    let kept = existing(&fence.kept, &[&fence.writes]);
-    for directory in above(&kept, &fence.writes) {
-        let (held, kind) = hold(&directory)?;
+    let protected = existing(&sandbox.kept, &[&sandbox.writes]);
+    for directory in above(&protected, &sandbox.writes) {
+        let (fd, kind) = hold(&directory)?;
         // A mount point cannot be renamed, so nothing else can be put in its place.
         if kind == FileType::Directory {
-            rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
+            rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
         }
     }
-    // A writable place within a kept one becomes a mount of its own, so that it stays writable when the kept place
-    // becomes read-only.
-    for place in fence.writes.iter().filter(|place| is_within(place, &kept)) {
-        if let Ok((held, _)) = hold(place) {
-            rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
+    // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
+    // path becomes read-only.
+    for place in sandbox
+        .writes
+        .iter()
+        .filter(|place| is_within(place, &protected))
+    {
+        if let Ok((fd, _)) = hold(place) {
+            rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
         }
     }
-    for place in kept {
-        let (held, kind) = hold(&place)?;
+    for place in protected {
+        let (fd, kind) = hold(&place)?;
         match kind {
             // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => {}
             FileType::Directory | FileType::RegularFile => {
-                rustix::mount::mount_bind_recursive(name(&held), name(&held))?;
+                rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
                 freeze(&hold(&place)?.0)?;
             }
@@ -80,17 +84,17 @@ pub(super) fn arrange(fence: &Fence) -> io::Result<()> {
     Ok(())
 }
 
-/// True if mounts would enforce `fence` better.
-pub(super) fn are_wanted(fence: &Fence) -> bool {
+/// True if mounts would enforce `sandbox` better.
+pub(super) fn are_wanted(sandbox: &Fence) -> bool {
     // The last place is the private directory, which every command may write.
-    fence.writes.len() > 1 || fence.hides
+    sandbox.writes.len() > 1 || sandbox.hides
 }
 
 /// Enters new namespaces in which this process may mount.
 fn enter() -> io::Result<()> {
     #[expect(
         deprecated,
-        reason = "its successor is unsafe for a flag that is not used here: no descriptors are parted from"
+        reason = "its replacement is unsafe because of a flag that is not used here"
     )]
     let unshare = rustix::thread::unshare;
     if unshare(UnshareFlags::NEWNS).is_ok() {
@@ -129,16 +133,16 @@ fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
     places.iter().filter(move |place| !is_inside(place))
 }
 
-/// True if `place` is strictly within one of `kept` that becomes read-only.
-fn is_within(place: &Path, kept: &BTreeSet<PathBuf>) -> bool {
+/// True if `place` is strictly within one of `protected` that becomes read-only.
+fn is_within(place: &Path, protected: &BTreeSet<PathBuf>) -> bool {
     let mut above = place.ancestors().skip(1);
-    above.any(|above| kept.contains(above) && !above.ends_with(".git"))
+    above.any(|above| protected.contains(above) && !above.ends_with(".git"))
 }
 
-/// The directories between writable places and kept ones, parents first.
-fn above(kept: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
+/// The directories between writable places and protected ones, parents first.
+fn above(protected: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    for place in kept {
+    for place in protected {
         let roots = writes.iter().filter(|root| place.starts_with(root));
         let Some(root) = roots.min_by_key(|root| root.as_os_str().len()) else {
             continue;
@@ -154,24 +158,24 @@ fn above(kept: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
 }
 
 fn hold(path: &Path) -> io::Result<(OwnedFd, FileType)> {
-    let held = rules::open(path)?;
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
-    Ok((held, kind))
+    let fd = rules::open(path)?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    Ok((fd, kind))
 }
 
 /// A path to an open descriptor, unaffected by renames.
-fn name(held: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", held.as_raw_fd())
+fn name(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Mounts an empty file system over an open directory.
-fn cover(held: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
+fn cover(fd: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
     let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
     let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
     let options = options.as_c_str();
     Ok(rustix::mount::mount(
         "none",
-        name(held),
+        name(fd),
         "tmpfs",
         flags,
         options,
@@ -179,8 +183,8 @@ fn cover(held: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
 }
 
 /// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
-fn freeze(held: &OwnedFd) -> io::Result<()> {
-    let is = rustix::fs::fstatvfs(held)?.f_flag;
+fn freeze(fd: &OwnedFd) -> io::Result<()> {
+    let is = rustix::fs::fstatvfs(fd)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (found, flag) in [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
@@ -194,7 +198,7 @@ fn freeze(held: &OwnedFd) -> io::Result<()> {
             flags |= flag;
         }
     }
-    Ok(rustix::mount::mount_remount(name(held), flags, c"")?)
+    Ok(rustix::mount::mount_remount(name(fd), flags, c"")?)
 }
 
 #[cfg(test)]
@@ -218,11 +222,15 @@ mod tests {
 
     #[test]
     fn what_is_mounted_upon() {
-        let check = |kept: &[&str], writes: &[&str], expect: &[&str]| {
+        let check = |protected: &[&str], writes: &[&str], expect: &[&str]| {
             let writes: Vec<PathBuf> = writes.iter().map(PathBuf::from).collect();
-            let found = above(&kept.iter().map(PathBuf::from).collect(), &writes);
+            let found = above(&protected.iter().map(PathBuf::from).collect(), &writes);
             let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
-            assert_eq!(found.into_iter().collect::<Vec<_>>(), expect, "{kept:?}");
+            assert_eq!(
+                found.into_iter().collect::<Vec<_>>(),
+                expect,
+                "{protected:?}"
+            );
         };
         check(&["/w/.git/hooks", "/w/.git/config"], &["/w"], &["/w/.git"]);
         check(&["/w/.git", "/w/.bashrc"], &["/w"], &["/w/.git"]);

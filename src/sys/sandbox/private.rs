@@ -41,7 +41,7 @@ pub fn places(tmpdir: Option<&str>) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the private directory of this run, creating it on first use in the first of `places` that allows it.
+/// Returns the private directory of this run, creating it on first use in the first of `parents` that allows it.
 ///
 /// # Errors
 /// No place allows it: the error for the last one.
@@ -53,7 +53,7 @@ pub fn directory(places: &[PathBuf]) -> io::Result<PathBuf> {
     make_in(places).map(|new| made.insert(new).path.clone())
 }
 
-/// Creates one more directory, as [`directory`] does.
+/// Creates one more directory, as [`run_directory`] does.
 pub fn another(places: &[PathBuf]) -> io::Result<PathBuf> {
     let new = make_in(places)?;
     let path = new.path.clone();
@@ -104,11 +104,14 @@ fn take_away_what_was_left(place: &Path) {
         {
             continue;
         }
-        let Ok(about) = entry.metadata() else {
+        let Ok(metadata) = entry.metadata() else {
             continue;
         };
-        let age = about.modified().ok().and_then(|time| time.elapsed().ok());
-        if !about.is_dir() || about.uid() != us || age.is_none_or(|age| age < STALE) {
+        let age = metadata
+            .modified()
+            .ok()
+            .and_then(|time| time.elapsed().ok());
+        if !metadata.is_dir() || metadata.uid() != us || age.is_none_or(|age| age < STALE) {
             continue;
         }
         let lock = open(&entry.path());
@@ -171,12 +174,12 @@ mod tests {
             dir("nanobot-run-2", 0),
             dir("else", 90),
         );
-        let held = dir("nanobot-run-3", 90);
-        let lock = File::open(&held).unwrap();
+        let locked = dir("nanobot-run-3", 90);
+        let lock = File::open(&locked).unwrap();
         lock.lock().unwrap();
         take_away_what_was_left(temp.path());
         assert!(!old.exists());
-        assert!(new.exists() && other.exists() && held.exists());
+        assert!(new.exists() && other.exists() && locked.exists());
     }
 
     #[test]

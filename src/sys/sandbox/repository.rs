@@ -98,9 +98,9 @@ fn is_plain_line(section: &str, is_one_of_many: bool, line: &str) -> bool {
     };
     let blank = [' ', '\t'];
     let (key, value) = (key.trim_end_matches(blank), value.trim_matches(blank));
-    PLAIN.iter().any(|(of, many, name, kind)| {
-        *of == section
-            && *many == is_one_of_many
+    PLAIN.iter().any(|(safe_section, has_name, name, kind)| {
+        *safe_section == section
+            && *has_name == is_one_of_many
             && key.eq_ignore_ascii_case(name)
             && is_value(*kind, value)
     })

@@ -1,5 +1,5 @@
-//! Translates a [`Fence`] into Landlock rules. Landlock can only grant access, so a directory that contains a closed
-//! place is granted entry by entry around it.
+//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access, so a directory that contains a
+//! denied path is granted entry by entry around it.
 
 use super::fence::Fence;
 use super::system;
@@ -32,50 +32,50 @@ pub(super) struct Rule {
     pub(super) is_directory: bool,
 }
 
-/// The rules of `fence`, for paths that exist.
+/// The rules of `sandbox`, for paths that exist.
 ///
 /// # Errors
-/// There would be more than [`MOST`] rules: too many entries beside a closed place.
-pub(super) fn of(fence: &Fence) -> io::Result<Vec<Rule>> {
+/// There would be more than [`MAX_RULES`] rules: too many entries beside a denied path.
+pub(super) fn of(sandbox: &Fence) -> io::Result<Vec<Rule>> {
     let mut rules = Vec::new();
-    for path in &fence.reads {
-        grant(path, Right::Read, &fence.closed, &mut rules)?;
-        list(path, fence, &mut rules);
+    for path in &sandbox.reads {
+        grant(path, Right::Read, &sandbox.closed, &mut rules)?;
+        list(path, sandbox, &mut rules);
     }
     for path in system::DEVICES {
-        grant(Path::new(path), Right::Use, &fence.closed, &mut rules)?;
+        grant(Path::new(path), Right::Use, &sandbox.closed, &mut rules)?;
     }
-    for path in &fence.writes {
-        list(path, fence, &mut rules);
-        let withheld = withheld(path, fence);
+    for path in &sandbox.writes {
+        list(path, sandbox, &mut rules);
+        let withheld = withheld(path, sandbox);
         if !withheld.is_empty() {
-            grant(path, Right::Read, &fence.closed, &mut rules)?;
+            grant(path, Right::Read, &sandbox.closed, &mut rules)?;
         }
-        let without = [fence.closed.as_slice(), &withheld].concat();
+        let without = [sandbox.closed.as_slice(), &withheld].concat();
         grant(path, Right::Write, &without, &mut rules)?;
     }
     Ok(rules)
 }
 
-/// The existing kept places in the writable `path` to which write access is withheld. A kept place that does not exist
-/// cannot be told apart from any other new file.
-fn withheld(path: &Path, fence: &Fence) -> Vec<PathBuf> {
-    if !fence.withholds {
+/// The existing protected paths in the writable `path` to which write access is withheld. A protected path that does
+/// not exist cannot be told apart from any other new file.
+fn withheld(path: &Path, sandbox: &Fence) -> Vec<PathBuf> {
+    if !sandbox.withholds {
         return Vec::new();
     }
     let is_inside = |place: &&PathBuf| place.starts_with(path) && *place != path;
-    let inside = fence.kept.iter().filter(is_inside);
+    let inside = sandbox.kept.iter().filter(is_inside);
     // The contents of `.git` have entries of their own.
     let is_whole = |place: &&PathBuf| !(place.ends_with(".git") && place.is_dir());
     let there = inside.filter(|place| is_whole(place) && place.symlink_metadata().is_ok());
     there.cloned().collect()
 }
 
-/// Allows listing a directory that is granted entry by entry, if mounts hide the closed places in it.
-fn list(path: &Path, fence: &Fence, rules: &mut Vec<Rule>) {
+/// Allows listing a directory that is granted entry by entry, if mounts hide the denied paths in it.
+fn list(path: &Path, sandbox: &Fence, rules: &mut Vec<Rule>) {
     let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
-    let is_open = || !fence.closed.iter().any(|place| path.starts_with(place));
-    if fence.stays && path.is_dir() && is_open() && fence.closed.iter().any(is_around) {
+    let is_open = || !sandbox.closed.iter().any(|place| path.starts_with(place));
+    if sandbox.stays && path.is_dir() && is_open() && sandbox.closed.iter().any(is_around) {
         rules.push(Rule {
             path: path.to_owned(),
             right: Right::List,
@@ -89,10 +89,10 @@ fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -
         return Ok(());
     }
     // A symbolic link grants nothing; its target is checked on its own.
-    let Ok(about) = std::fs::symlink_metadata(path) else {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
-    if about.is_symlink() {
+    if metadata.is_symlink() {
         return Ok(());
     }
     let inside: Vec<PathBuf> = closed
@@ -100,17 +100,17 @@ fn grant(path: &Path, right: Right, closed: &[PathBuf], rules: &mut Vec<Rule>) -
         .filter(|place| place.starts_with(path))
         .cloned()
         .collect();
-    if inside.is_empty() || !about.is_dir() {
+    if inside.is_empty() || !metadata.is_dir() {
         if rules.len() == MOST {
             return Err(io::Error::other(format!(
-                "there is too much beside what is closed in `{}`",
+                "too many entries next to denied paths in `{}`",
                 path.display()
             )));
         }
         rules.push(Rule {
             path: path.to_owned(),
             right,
-            is_directory: about.is_dir(),
+            is_directory: metadata.is_dir(),
         });
         return Ok(());
     }
@@ -149,33 +149,33 @@ mod tests {
         std::fs::write(dir.join("w/.git/HEAD"), "").unwrap();
         let places =
             |names: &[&str]| -> Vec<PathBuf> { names.iter().map(|name| dir.join(name)).collect() };
-        let kept = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
-        let mut fence = Fence::new(
+        let protected = ["w/.git", "w/.git/hooks", "w/.vscode", "w/.envrc"];
+        let mut sandbox = Fence::new(
             Vec::new(),
             places(&["w", "w/.vscode/mine"]),
             places(&["w/secret"]),
-            places(&kept),
+            places(&protected),
             true,
         );
-        let of_right = |fence: &Fence, right: Right| {
-            let rules = of(fence).unwrap().into_iter();
+        let of_right = |sandbox: &Fence, right: Right| {
+            let rules = of(sandbox).unwrap().into_iter();
             let those = rules.filter(|rule| rule.right == right && rule.path.starts_with(&dir));
             let mut found: Vec<PathBuf> = those.map(|rule| rule.path).collect();
             found.sort();
             found
         };
         let all = places(&["w/.git", "w/.vscode", "w/.vscode/mine", "w/src"]);
-        assert_eq!(of_right(&fence, Right::Write), all);
-        assert_eq!(of_right(&fence, Right::List), [""; 0].map(PathBuf::from));
-        fence.stays = true;
-        assert_eq!(of_right(&fence, Right::List), places(&["w"]));
-        fence.withholds = true;
+        assert_eq!(of_right(&sandbox, Right::Write), all);
+        assert_eq!(of_right(&sandbox, Right::List), [""; 0].map(PathBuf::from));
+        sandbox.stays = true;
+        assert_eq!(of_right(&sandbox, Right::List), places(&["w"]));
+        sandbox.withholds = true;
         assert_eq!(
-            of_right(&fence, Right::Write),
+            of_right(&sandbox, Right::Write),
             places(&["w/.git/HEAD", "w/.vscode/mine", "w/src"])
         );
         let read = places(&["w/.git", "w/.vscode", "w/src"]);
-        assert_eq!(of_right(&fence, Right::Read), read);
+        assert_eq!(of_right(&sandbox, Right::Read), read);
     }
 
     #[test]

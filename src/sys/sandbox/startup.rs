@@ -23,15 +23,15 @@ const ENTRIES: usize = 4000;
 /// Large directories that contain no repositories that a user works in.
 const PASSED_OVER: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];
 
-/// Lists the places to keep in the writable directory `root`: those of its repository, and `names`.
+/// Lists the paths to protect in the writable directory `root`: those of its repository, and `names`.
 pub fn kept(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     let mut kept = of_repository(root);
     kept.extend(names.iter().map(|name| root.join(name)));
     kept
 }
 
-/// Lists the places to keep in repositories beneath `root`. The search covers [`DEPTH`] levels and at most [`ENTRIES`]
-/// entries.
+/// Lists the paths to protect in repositories beneath `root`. The search covers [`MAX_SEARCH_DEPTH`] levels and at most
+/// [`MAX_SEARCH_ENTRIES`] entries.
 pub fn kept_beneath(root: &Path) -> Vec<PathBuf> {
     let mut left = ENTRIES;
     let found = directories(root, DEPTH, PASSED_OVER, &mut left).into_iter();
@@ -41,7 +41,7 @@ pub fn kept_beneath(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The places to keep in the repository at `root`, even if there is none yet.
+/// The paths to protect in the repository at `root`, even if there is none yet.
 fn of_repository(root: &Path) -> Vec<PathBuf> {
     let mut kept: Vec<PathBuf> = GIT.iter().map(|name| root.join(name)).collect();
     let mut left = ENTRIES;
@@ -57,8 +57,8 @@ fn of_repository(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// The directories beneath `root`, nearest first, down to `depth` levels, without `passed_over` and their contents.
-/// `left` is the number of entries that may still be read.
+/// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.
+/// `entries_left` is the number of entries that may still be read.
 fn directories(root: &Path, depth: usize, passed_over: &[&str], left: &mut usize) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([(root.to_owned(), 0)]);

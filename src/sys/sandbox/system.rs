@@ -128,23 +128,23 @@ pub const MOVED: &[(&str, &[&str], &[&str])] = &[
     ("NVM_DIR", &[""], &[]),
 ];
 
-/// Resolves the variables of [`MOVED`] to readable paths and closed paths. Relative values are ignored.
+/// Resolves the variables of [`RELOCATED_TOOLS`] to readable paths and denied paths. Relative values are ignored.
 pub fn moved<'a>(value: impl Fn(&str) -> Option<&'a str>) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut open, mut closed) = (Vec::new(), Vec::new());
+    let (mut open, mut denied) = (Vec::new(), Vec::new());
     for (variable, reads, logins) in MOVED {
         // GOPATH may be a list.
         let places = value(variable).unwrap_or_default().split(':');
         for place in places.map(Path::new).filter(|place| place.is_absolute()) {
             open.extend(reads.iter().map(|name| place.join(name)));
             let real = std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
-            closed.extend(logins.iter().map(|name| real.join(name)));
+            denied.extend(logins.iter().map(|name| real.join(name)));
         }
     }
-    (open, closed)
+    (open, denied)
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, and `moved`.
+/// `PATH`), the tools in `home`, and `relocated`.
 pub fn reads(path: &str, moved: &[PathBuf], home: &Path) -> Vec<PathBuf> {
     let system = SYSTEM.iter().map(PathBuf::from);
     // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
@@ -177,8 +177,8 @@ fn with_library(programs: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The most home directories within granted places: each has many secrets to close.
-const HOMES: usize = 1000;
+/// The most home directories within granted places: each has many secrets to deny.
+const MAX_HOMES: usize = 1000;
 
 /// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
 /// directory in `parents`. Symbolic links are resolved and duplicates removed.
@@ -196,14 +196,14 @@ pub fn homes(single: &[&Path], parents: &[&str], granted: &[&Path]) -> io::Resul
         // A parent that cannot be listed contributes no homes.
         let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
         let homes = entries.map(|entry| real(&entry.path()));
-        found.extend(homes.filter(|home| concerns(home)).take(HOMES + 1));
+        found.extend(homes.filter(|home| concerns(home)).take(MAX_HOMES + 1));
     }
     found.retain(|home| home.parent().is_some() && concerns(home));
     found.sort();
     found.dedup();
-    match found.len() > HOMES {
+    match found.len() > MAX_HOMES {
         true => Err(io::Error::other(format!(
-            "there are more than {HOMES} homes in what is granted, and each has secrets to be closed"
+            "the granted paths contain more than {MAX_HOMES} home directories, each with secrets to deny"
         ))),
         false => Ok(found),
     }
@@ -228,7 +228,7 @@ pub fn secrets(
 
 #[cfg(test)]
 mod tests {
-    use super::{HOMES, homes, moved, reads};
+    use super::{MAX_HOMES, homes, moved, reads};
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -243,7 +243,7 @@ mod tests {
         std::fs::create_dir_all(home.join("else/cargo/registry")).unwrap();
         std::fs::create_dir_all(home.join("else/rustup")).unwrap();
         let (cargo, rustup) = (home.join("else/cargo"), home.join("else/rustup"));
-        let (moved, closed) = moved(|name| match name {
+        let (moved, denied) = moved(|name| match name {
             "CARGO_HOME" => cargo.to_str(),
             "RUSTUP_HOME" => rustup.to_str(),
             "PYENV_ROOT" => Some("relative"),
@@ -251,7 +251,7 @@ mod tests {
             _ => None,
         });
         assert_eq!(
-            closed,
+            denied,
             ["credentials", "credentials.toml"].map(|name| cargo.join(name))
         );
         let found = reads(&path, &moved, &home);
@@ -285,7 +285,7 @@ mod tests {
         check("all/b/.config", &["all/b"]);
         check("far", &["far/c"]);
         check("", &["all/a", "all/b", "far/c", "own"]);
-        for number in 0..HOMES {
+        for number in 0..MAX_HOMES {
             std::fs::create_dir(dir.join(format!("all/{number}"))).unwrap();
         }
         let parents = [parent.to_str().unwrap()];

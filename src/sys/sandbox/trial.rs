@@ -18,11 +18,11 @@ pub struct Trial {
     pub found: String,
 }
 
-/// Tries to create a file in each of `outside`, to read each of `closed`, and to open sockets.
+/// Tries to create a file in each of `outside`, to read each of `denied`, and to open sockets.
 ///
 /// # Errors
 /// The sandbox cannot be applied, or the files and sockets that the test needs cannot be created.
-pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
+pub fn run(sandbox: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result<Vec<Trial>> {
     let temp = tempfile::tempdir()?;
     let canary = temp.path().join("canary");
     std::fs::write(&canary, "alive")?;
@@ -30,28 +30,28 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
     let address = listener.local_addr()?;
     let socket = temp.path().join("socket");
     let _there = UnixListener::bind(&socket)?;
-    let mut trials = fence.around(&Ours::now(), || {
+    let mut trials = sandbox.around(&Ours::now(), || {
         let mut trials = Vec::new();
         let mut tried = |what: String, done: io::Result<()>| {
             trials.push(Trial {
                 what,
                 held: done.is_err(),
-                found: done.map_or_else(|error| error.to_string(), |()| "it worked".into()),
+                found: done.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
             });
         };
         let over = OpenOptions::new().write(true).truncate(true).open(&canary);
-        tried("change a file of somebody else".into(), over.map(drop));
-        tried("remove it".into(), std::fs::remove_file(&canary));
+        tried("write to another program's file".into(), over.map(drop));
+        tried("remove that file".into(), std::fs::remove_file(&canary));
         for place in outside {
             let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
-            let made = OpenOptions::new().write(true).create_new(true).open(&path);
-            if made.is_ok() {
+            let created = OpenOptions::new().write(true).create_new(true).open(&path);
+            if created.is_ok() {
                 // The sandbox failed. If the file cannot be removed, the report still shows its directory.
                 drop(std::fs::remove_file(&path));
             }
             tried(
-                format!("make a file in `{}`", place.display()),
-                made.map(drop),
+                format!("create a file in `{}`", place.display()),
+                created.map(drop),
             );
         }
         for path in closed {
@@ -61,7 +61,7 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
             };
             tried(format!("read `{}`", path.display()), read);
         }
-        if !fence.net {
+        if !sandbox.net {
             tried(
                 "connect over TCP".into(),
                 TcpStream::connect(address).map(drop),
@@ -79,9 +79,9 @@ pub fn run(fence: &Fence, outside: &[PathBuf], closed: &[PathBuf]) -> io::Result
     })?;
     let alive = std::fs::read(&canary).is_ok_and(|text| text == b"alive");
     trials.push(Trial {
-        what: "harm the canary in any of these ways".into(),
+        what: "change the test file in any of these ways".into(),
         held: alive,
-        found: if alive { "it lives" } else { "it is dead" }.into(),
+        found: if alive { "unchanged" } else { "changed" }.into(),
     });
     Ok(trials)
 }

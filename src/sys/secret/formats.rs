@@ -3,7 +3,7 @@
 //! Only formats that nothing else has are included, because text that is mistaken for a key becomes unusable. For the
 //! same reason, entropy is not considered.
 
-use super::key::MARK;
+use super::key::REDACTED;
 use super::replacement::Found;
 use memchr::memmem;
 use std::ops::Range;
@@ -115,7 +115,7 @@ fn ends_word(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`<>".contains(&byte)
 }
 
-/// Adds what looks like a key in `text`, which follows the byte `before`.
+/// Adds what looks like a key in `text`, which follows the byte `previous`.
 pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let bytes = text.as_bytes();
     for format in &FORMATS {
@@ -144,7 +144,7 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
             if is_key {
                 found.push(Found {
                     range: start..end,
-                    mark: format!("{}{MARK}", format.start).into(),
+                    mark: format!("{}{REDACTED}", format.start).into(),
                 });
             }
         }
@@ -154,11 +154,11 @@ pub(super) fn find(text: &str, before: Option<u8>, found: &mut Vec<Found>) {
     let passwords = memmem::find_iter(bytes, "://").filter_map(|at| password(bytes, at + 3));
     found.extend(passwords.map(|range| Found {
         range,
-        mark: MARK.into(),
+        mark: REDACTED.into(),
     }));
 }
 
-/// The number of leading bytes that match `takes`.
+/// The number of leading bytes that match `is_key_byte`.
 fn run(bytes: &[u8], takes: fn(u8) -> bool) -> usize {
     let end = bytes.iter().position(|byte| !takes(*byte));
     end.unwrap_or(bytes.len())
@@ -198,7 +198,7 @@ fn block(text: &str, start: usize) -> Option<Found> {
     };
     Some(Found {
         range: start..head + end,
-        mark: format!("{} {MARK}", &text[start..head]).into(),
+        mark: format!("{} {REDACTED}", &text[start..head]).into(),
     })
 }
 

@@ -4,7 +4,7 @@
 //! The forms are searched for one by one. For the few dozen that there are, this is as fast as an automaton, and
 //! nothing has to be built.
 
-use super::key::{MARK, MIN_KEY_BYTES, Secret};
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::Found;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -63,7 +63,7 @@ fn percent(byte: u8, upper: bool) -> String {
     }
 }
 
-/// The base64 letters that depend on `bytes` alone, after `before` other bytes.
+/// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
 fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     let mut all = vec![0; before];
     all.extend_from_slice(bytes);
@@ -73,7 +73,7 @@ fn base64(engine: &impl Engine, bytes: &[u8], before: usize) -> String {
     text[start..end].to_owned()
 }
 
-/// Finds all occurrences of `forms` in `text`.
+/// Finds all occurrences of `encodings` in `text`.
 pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
     if forms.is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();
@@ -85,7 +85,7 @@ pub(super) fn find(text: &str, forms: &[String]) -> Vec<Found> {
             let end = start + form.len();
             found.push(Found {
                 range: place(start, &breaks)..place(end - 1, &breaks) + 1,
-                mark: MARK.into(),
+                mark: REDACTED.into(),
             });
         }
     }

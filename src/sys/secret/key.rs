@@ -5,7 +5,7 @@ use std::fmt;
 /// The minimum length of a key to search for, in bytes: shorter ones occur in innocent words.
 pub(super) const MIN_KEY_BYTES: usize = 8;
 /// The replacement for a key.
-pub(super) const MARK: &str = "***";
+pub(super) const REDACTED: &str = "***";
 
 /// A key. Every formatter shows it as `***`; only [`Secret::expose`] returns its text.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Secret {
     /// Replaces each literal occurrence of this key in `text` by `***`, unless the key is too short to search for.
     pub fn mask(&self, text: String) -> String {
         match self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
-            true => text.replace(&self.0, MARK),
+            true => text.replace(&self.0, REDACTED),
             false => text,
         }
     }
@@ -38,12 +38,12 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MARK)
+        f.write_str(REDACTED)
     }
 }
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(MARK)
+        f.write_str(REDACTED)
     }
 }

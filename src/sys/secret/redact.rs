@@ -1,6 +1,6 @@
 //! The known keys, and the functions that redact them.
 
-use super::key::{MARK, MIN_KEY_BYTES, Secret};
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::{Found, replaced};
 use super::{formats, forms};
 use crate::sys::sync::IgnorePoison;
@@ -25,31 +25,31 @@ struct Known {
 
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn remember(secret: &Secret) {
-    let is_known = |known: &Known| known.secrets.contains(secret);
+    let is_registered = |keys: &Known| keys.secrets.contains(secret);
     let letters: HashSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
         || letters.len() < MIN_DISTINCT_CHARS
-        || is_known(&KNOWN.read().ignore_poison())
+        || is_registered(&KNOWN.read().ignore_poison())
     {
         return;
     }
-    let mut known = KNOWN.write().ignore_poison();
-    if !is_known(&known) {
-        known.secrets.push(secret.clone());
-        known.forms = None;
+    let mut keys = KNOWN.write().ignore_poison();
+    if !is_registered(&keys) {
+        keys.secrets.push(secret.clone());
+        keys.forms = None;
     }
 }
 
 /// All forms of all known keys.
 pub(super) fn known_forms() -> Arc<[String]> {
-    let known = KNOWN.read().ignore_poison();
-    if let Some(forms) = &known.forms {
+    let keys = KNOWN.read().ignore_poison();
+    if let Some(forms) = &keys.forms {
         return Arc::clone(forms);
     }
-    drop(known);
-    let mut known = KNOWN.write().ignore_poison();
-    let forms: Arc<[String]> = forms::all(&known.secrets).into();
-    known.forms = Some(Arc::clone(&forms));
+    drop(keys);
+    let mut keys = KNOWN.write().ignore_poison();
+    let forms: Arc<[String]> = forms::all(&keys.secrets).into();
+    keys.forms = Some(Arc::clone(&forms));
     forms
 }
 
@@ -58,24 +58,25 @@ pub fn mask(text: &str) -> Cow<'_, str> {
     replaced(text, forms::find(text, &known_forms()))
 }
 
-/// Redacts as [`mask`] does, and also what has the format of any key. The prefix of such a key stays: `sk-ant-***`.
+/// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
+/// `sk-ant-***`.
 pub fn hide(text: &str) -> Cow<'_, str> {
     replaced(text, hidden(text, &known_forms(), None))
 }
 
-/// The keys that [`hide`] redacts in a text that follows the byte `before`.
+/// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
 pub(super) fn hidden(text: &str, forms: &[String], before: Option<u8>) -> Vec<Found> {
     let mut found = forms::find(text, forms);
     formats::find(text, before, &mut found);
     found
 }
 
-/// Applies [`mask`] to every string within `value`.
+/// Applies [`redact_known`] to every string within `value`.
 pub fn mask_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| mask(text))
 }
 
-/// Applies [`hide`] to every string within `value`.
+/// Applies [`redact_all`] to every string within `value`.
 pub fn hide_json(value: &Value) -> Cow<'_, Value> {
     in_json(value, &|text| hide(text))
 }
@@ -83,17 +84,17 @@ pub fn hide_json(value: &Value) -> Cow<'_, Value> {
 /// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
 /// characters. Checked for data that is about to be sent.
 pub fn leaks(text: &str) -> bool {
-    let known = KNOWN.read().ignore_poison();
-    forms::leak(text, &known.secrets)
+    let keys = KNOWN.read().ignore_poison();
+    forms::leak(text, &keys.secrets)
 }
 
 /// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
 /// keys redacted.
 pub fn is_masked_copy(old: &str, new: &str) -> bool {
-    if !new.contains(MARK) {
+    if !new.contains(REDACTED) {
         return false;
     }
-    let marked = |line: &&str| line.contains(MARK) && !old.contains(line);
+    let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
     hide(old)
         .lines()
         .map(str::trim)

@@ -25,12 +25,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates a stream that redacts known keys, as [`super::mask`] does.
+    /// Creates a stream that redacts known keys, as [`super::redact_known`] does.
     pub fn masking() -> Self {
         Self::default()
     }
 
-    /// Creates a stream that also redacts text that looks like a key, as [`super::hide`] does.
+    /// Creates a stream that also redacts text that looks like a key, as [`super::redact_all`] does.
     pub fn hiding() -> Self {
         Self {
             hides: true,

@@ -38,11 +38,11 @@ impl Terminal {
         self.answer(words, &std::io::stdin())
     }
 
-    /// Like [`Self::ask`], for input that is not shown.
+    /// Like [`Self::prompt`], for input that is not shown.
     pub fn ask_hidden(self, words: &str) -> Result<Option<String>> {
         let stdin = std::io::stdin();
         // Before the prompt, so that input typed early is hidden too.
-        let _hidden = Hidden::on(&stdin).context("hide what is typed")?;
+        let _hidden = Hidden::on(&stdin).context("disable echo")?;
         self.answer(words, &stdin)
     }
 

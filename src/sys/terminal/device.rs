@@ -35,8 +35,8 @@ impl Terminal {
     /// Returns the width of standard output in columns, 80 if unknown; `None` if it is not a terminal.
     pub fn width(self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
-        let told = size.map_or(0, |size| size.ws_col.into());
-        self.out.then_some(if told == 0 { 80 } else { told })
+        let columns = size.map_or(0, |size| size.ws_col.into());
+        self.out.then_some(if columns == 0 { 80 } else { columns })
     }
 
     /// Returns the height of standard output in rows; 24 if unknown.
@@ -44,7 +44,7 @@ impl Terminal {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         match size.map_or(0, |size| size.ws_row.into()) {
             0 => 24,
-            told => told,
+            columns => columns,
         }
     }
 

@@ -4,8 +4,8 @@
 //! The cursor rests at their start, so they can be cleared in one operation even after the window was resized, and the
 //! next shell prompt overwrites them if the process is killed.
 //!
-//! The caller must first write the buffer of [`super::later`]: otherwise the next wait would write it while the lock is
-//! held.
+//! The caller must first write the buffer of [`super::write_buffer`]: otherwise the next wait would write it while the
+//! lock is held.
 
 use super::row::Row;
 use super::streams::{error_width, write_at_once, write_out, write_stderr};
@@ -29,7 +29,7 @@ static FOOT: Mutex<Foot> = Mutex::new(Foot {
     held: String::new(),
     is_ticking: false,
 });
-/// Signals a change of [`FOOT`] that a thread may wait for.
+/// Signals a change of [`STATUS_AREA`] that a thread may wait for.
 static CHANGED: Condvar = Condvar::new();
 /// True if there is a painter, or if a thread has exclusive use of the terminal. Otherwise output skips the lock.
 static BUSY: AtomicBool = AtomicBool::new(false);
@@ -109,7 +109,9 @@ pub(super) fn show(painter: Option<Painter>) {
             foot.draw();
             if !foot.is_ticking {
                 // If the thread cannot be started, the lines are merely not redrawn.
-                let started = thread::Builder::new().name("foot".into()).spawn(tick);
+                let started = thread::Builder::new()
+                    .name("status-area".into())
+                    .spawn(tick);
                 foot.is_ticking = started.is_ok();
             }
         }
@@ -186,7 +188,7 @@ pub(super) fn complain(line: &str, is_shared: bool) {
     }
     let mut foot = foot();
     match foot.alone {
-        Some((who, _)) if who != thread::current().id() => foot.held.push_str(line),
+        Some((owner, _)) if owner != thread::current().id() => foot.held.push_str(line),
         _ => {
             foot.wipe();
             print(line);
@@ -204,12 +206,12 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
         fn drop(&mut self) {
             let mut foot = foot();
             foot.alone = match foot.alone.take() {
-                Some((who, depth)) if depth > 1 => Some((who, depth - 1)),
+                Some((owner, depth)) if depth > 1 => Some((owner, depth - 1)),
                 _ => None,
             };
             if foot.alone.is_none() {
-                let held = std::mem::take(&mut foot.held);
-                write_stderr(&held);
+                let delayed = std::mem::take(&mut foot.held);
+                write_stderr(&delayed);
                 foot.draw();
             }
             foot.mark_busy();
@@ -221,7 +223,7 @@ pub(super) fn alone<T>(work: impl FnOnce() -> T) -> T {
     let depth = loop {
         match foot.alone {
             None => break 1,
-            Some((who, depth)) if who == me => break depth + 1,
+            Some((owner, depth)) if owner == me => break depth + 1,
             Some(_) => foot = CHANGED.wait(foot).ignore_poison(),
         }
     };

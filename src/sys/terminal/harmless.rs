@@ -101,8 +101,8 @@ impl Harmless {
     /// Returns the held-back character at the end of the text.
     pub fn rest(&mut self) -> String {
         let mut out = String::new();
-        if let Some(held) = self.held.take() {
-            self.spell(held.letter(), &mut out);
+        if let Some(pending) = self.held.take() {
+            self.spell(pending.letter(), &mut out);
         }
         self.previous = Base::None;
         out
@@ -112,7 +112,7 @@ impl Harmless {
         match self.held.take() {
             Some(Held::Joiner) if base(letter) == Base::Emoji => out.push(JOINER),
             Some(Held::Return) if letter == '\n' => {}
-            Some(held) => self.spell(held.letter(), out),
+            Some(pending) => self.spell(pending.letter(), out),
             None => {}
         }
         match letter {
@@ -144,7 +144,8 @@ impl Harmless {
 
     /// Returns the class of `letter` if it may be shown; `None` if it must be escaped.
     fn after(&self, letter: char) -> Option<Base> {
-        let carries = |whom: &[Base], then: Base| whom.contains(&self.previous).then_some(then);
+        let allowed_after =
+            |classes: &[Base], next: Base| classes.contains(&self.previous).then_some(next);
         match letter {
             '\n' | '\t' => Some(Base::None),
             // Direction marks and overrides, joiners, invisible operators and fillers.
@@ -157,9 +158,9 @@ impl Harmless {
                 _ => None,
             },
             '\u{fe00}'..='\u{fe02}' | '\u{e0100}'..='\u{e01ef}' => {
-                carries(&[Base::Ideograph], Base::None)
+                allowed_after(&[Base::Ideograph], Base::None)
             }
-            '\u{180b}'..='\u{180d}' | '\u{180f}' => carries(&[Base::Mongolian], Base::None),
+            '\u{180b}'..='\u{180d}' | '\u{180f}' => allowed_after(&[Base::Mongolian], Base::None),
             // Other variation selectors, and tag characters, which can spell invisible words.
             '\u{fe03}'..='\u{fe0d}' | '\u{e0000}'..='\u{e0fff}' => None,
             other if other.is_control() => None,

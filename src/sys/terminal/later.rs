@@ -1,5 +1,5 @@
 //! Delayed terminal output: text that arrives in many small pieces is written when the run is about to wait for more,
-//! at most once per [`FRAME`]. A single piece is written at once.
+//! at most once per [`MAX_DELAY`]. A single piece is written at once.
 //!
 //! Each thread has its own buffer. Every other kind of output to the terminal writes this buffer first.
 
@@ -25,7 +25,7 @@ struct Later {
 }
 
 thread_local! {
-    static LATER: RefCell<Later> = RefCell::default();
+    static BUFFER: RefCell<Later> = RefCell::default();
 }
 
 /// Writes `text` before the next wait, or soon.
@@ -34,7 +34,7 @@ thread_local! {
 /// The error of an earlier delayed write.
 pub(super) fn say(text: &str) -> Result<()> {
     signal::set_before_wait(before_wait);
-    let is_much = LATER.with_borrow_mut(|later| {
+    let is_much = BUFFER.with_borrow_mut(|later| {
         later.held.push_str(text);
         match later.failed.take() {
             Some(error) => Err(error),
@@ -49,7 +49,7 @@ pub(super) fn say(text: &str) -> Result<()> {
 /// # Errors
 /// Those of [`super::Terminal::print`].
 pub(super) fn now() -> Result<()> {
-    let (held, failed) = LATER.with_borrow_mut(|later| {
+    let (text, failed) = BUFFER.with_borrow_mut(|later| {
         if !later.held.is_empty() {
             later.written = Some(Instant::now());
         }
@@ -58,9 +58,9 @@ pub(super) fn now() -> Result<()> {
     if let Some(error) = failed {
         return Err(error);
     }
-    match held.is_empty() {
+    match text.is_empty() {
         true => Ok(()),
-        false => foot::print(held.as_bytes()),
+        false => foot::print(text.as_bytes()),
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn write(is_terminal: bool, bytes: &[u8]) -> Result<()> {
 
 /// Runs before each wait and writes output that is due. Otherwise returns the time until it is due.
 fn before_wait() -> Option<Duration> {
-    let left = LATER.with_borrow(|later| {
+    let left = BUFFER.with_borrow(|later| {
         if later.held.is_empty() {
             return None;
         }
@@ -92,9 +92,9 @@ fn before_wait() -> Option<Duration> {
     Some(left)
 }
 
-/// Writes the buffer before any other output. An error is kept for the next call of [`say`] or [`now`].
+/// Writes the buffer before any other output. An error is kept for the next call of [`push`] or [`flush`].
 pub(in crate::sys) fn catch_up() {
     if let Err(error) = now() {
-        LATER.with_borrow_mut(|later| later.failed = Some(error));
+        BUFFER.with_borrow_mut(|later| later.failed = Some(error));
     }
 }

@@ -86,8 +86,8 @@ impl Page {
     /// # Errors
     /// Those of [`Terminal::print`].
     pub fn flush(&mut self) -> Result<()> {
-        let held = std::mem::take(&mut self.held);
-        later::write(self.terminal.out, held.as_bytes())
+        let text = std::mem::take(&mut self.held);
+        later::write(self.terminal.out, text.as_bytes())
     }
 
     /// Like [`Self::flush`], but combined with output that follows soon, and at the latest before the next wait.

@@ -82,16 +82,16 @@ impl Row {
     pub(super) fn written(&self, width: Option<usize>) -> String {
         let clean = |part: &Part| shown(&part.text.replace(['\n', '\r', '\t'], " "));
         let mut texts: Vec<String> = self.parts.iter().map(clean).collect();
-        let room = width.map_or(usize::MAX, |width| width.saturating_sub(1));
-        let wide: usize = texts.iter().map(|text| measure_text_width(text)).sum();
+        let columns = width.map_or(usize::MAX, |width| width.saturating_sub(1));
+        let total_width: usize = texts.iter().map(|text| measure_text_width(text)).sum();
         let giving = self.parts.iter().position(|part| part.gives);
-        if let Some(at) = giving.filter(|_| wide > room) {
+        if let Some(at) = giving.filter(|_| total_width > columns) {
             let own = measure_text_width(&texts[at]);
-            let rest = own.saturating_sub(wide - room).max(NARROWEST);
+            let rest = own.saturating_sub(total_width - columns).max(NARROWEST);
             texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
         }
         let mut line = String::new();
-        let mut left = room;
+        let mut left = columns;
         for (text, part) in texts.iter().zip(&self.parts) {
             // Truncated before styling, since escape sequences must not count as width.
             let text = truncate_str(text, left, "…");

@@ -59,6 +59,6 @@ pub fn error_width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     match size.map_or(0, |size| size.ws_col.into()) {
         0 => 80,
-        told => told,
+        columns => columns,
     }
 }
