@@ -66,7 +66,7 @@ fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
         .filter(Value::is_object)
         .ok_or_else(|| {
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
-            fail_hint(Exit::Usage, "the arguments are no JSON object", example)
+            fail_hint(Exit::Usage, "the arguments are not a JSON object", example)
         })
 }
 

@@ -717,7 +717,7 @@ fn what_is_kept_is_looked_at() {
     story
         .run(["session", "repair", "--all"])
         .stdout_has("cli:torn")
-        .stderr_has("looked at");
+        .stderr_has("sessions checked");
     assert_eq!(found(&story, &[], "sessions"), ["ok: 2, all sound"]);
     fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
     fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();

@@ -168,7 +168,7 @@ pub(super) fn outcome(record: &Record) -> String {
 pub(super) fn begun(is_running: bool) -> &'static str {
     match is_running {
         true => "running",
-        false => "cut off",
+        false => "interrupted",
     }
 }
 

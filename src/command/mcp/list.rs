@@ -42,7 +42,7 @@ pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     }
     if rows.is_empty() {
         desk.ctx
-            .notice("there are no MCP servers; `nanobot mcp add --help` tells how to add one");
+            .notice("there are no MCP servers; see `nanobot mcp add --help`");
     }
     let columns = [
         ("SERVER", Side::Left),
@@ -129,7 +129,7 @@ fn state(row: &Row<'_>) -> String {
     }
     match (error, offer, changed.len()) {
         (Some(words), ..) => words::line(words, 200),
-        (None, None, _) => "not asked yet".into(),
+        (None, None, _) => "not contacted yet".into(),
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
         (None, Some(_), 0) => {
             let count = unaccepted.len();

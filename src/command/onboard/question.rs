@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]
-#[error("left")]
+#[error("cancelled by the user")]
 pub(super) struct Left;
 
 /// Converts [`Left`] to the error of the command.
@@ -16,7 +16,7 @@ pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
         true => fail_hint(
             Exit::NoInput,
             "nothing was written",
-            "`nanobot onboard` again; its flags ask nothing",
+            "`nanobot onboard` again, or with flags, which ask nothing",
         ),
         false => error,
     }
@@ -33,7 +33,7 @@ pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result
         match answer.trim() {
             "" => return Ok(default.to_owned()),
             text if text.chars().any(char::is_control) => {
-                terminal.complain("That has keys in it that are no letters.");
+                terminal.complain("The answer contains control characters.");
             }
             text => return Ok(text.to_owned()),
         }
