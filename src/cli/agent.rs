@@ -19,8 +19,8 @@ pub struct Agent {
     pub message: Option<String>,
     /// Attach a text, image, PDF, directory or web page
     ///
-    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a web page (`https://…`), or standard input (`-`);
-    /// may be repeated.
+    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a web page (`https://…`), or standard input
+    /// (`-`); may be repeated.
     #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
     pub attach: Vec<OsString>,
 

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 
 /// Print a shell completion script
 ///
-/// It completes commands, flags, and the names of your sessions, jobs, models, profiles and config keys. Packages install
-/// the same scripts.
+/// It completes commands, flags, and the names of your sessions, jobs, models, profiles and config keys. Packages
+/// install the same scripts.
 #[derive(Args, Clone, Debug)]
 pub struct Completions {
     /// The shell

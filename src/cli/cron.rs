@@ -78,11 +78,11 @@ pub enum Cron {
 /// line contains only the job's id.
 ///
 /// The answer is printed, and cron mails it to you. With `--channel` and `--to` it is delivered there instead; with
-/// `--quiet` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only saved
-/// too; the job's prompt says so. Failures are always printed.
+/// `--quiet` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only
+/// saved too; the job's prompt says so. Failures are always printed.
 ///
-/// A one-time job is removed when it succeeds, and disabled when it fails. If the provider is not available or the session
-/// is in use, it is retried every ten minutes for an hour.
+/// A one-time job is removed when it succeeds, and disabled when it fails. If the provider is not available or the
+/// session is in use, it is retried every ten minutes for an hour.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Add {
     /// Name of the job
@@ -139,8 +139,8 @@ pub struct Schedule {
     pub r#in: Option<String>,
     /// What to do about a missed run
     ///
-    /// A run is missed while the machine is off or asleep: run the job once later, or not at all. Default: `once` for `--at`
-    /// and `--in`, else `none`.
+    /// A run is missed while the machine is off or asleep: run the job once later, or not at all. Default: `once` for
+    /// `--at` and `--in`, else `none`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub catch_up: Option<CatchUp>,
 }
@@ -159,8 +159,8 @@ pub struct Terms {
     pub model: Option<String>,
     /// Run only if this command exits with status 0
     ///
-    /// Its output goes to the model. Any other status skips the run; 126, 127 and death by a signal are failures. It runs as
-    /// you: outside the sandbox, in your home directory, with the full environment.
+    /// Its output goes to the model. Any other status skips the run; 126, 127 and death by a signal are failures. It
+    /// runs as you: outside the sandbox, in your home directory, with the full environment.
     #[arg(long, value_name = "CMD")]
     pub when: Option<String>,
     /// Time limit of a run
@@ -183,8 +183,8 @@ pub struct Terms {
     pub no_deliver: bool,
     /// Deliver the answer: to a `file`, or a `command`
     ///
-    /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`. Other channels are saved, but this
-    /// version does not deliver to them.
+    /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`. Other channels are saved, but
+    /// this version does not deliver to them.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
     /// File, command or recipient of the channel
@@ -194,8 +194,8 @@ pub struct Terms {
     pub to: Option<String>,
     /// Run this command when a run fails
     ///
-    /// It runs like that of `--when`, with the error on standard input, and NANOBOT_JOB, NANOBOT_JOB_NAME, NANOBOT_SLOT,
-    /// NANOBOT_STATUS and NANOBOT_CAUSE in its environment.
+    /// It runs like that of `--when`, with the error on standard input, and NANOBOT_JOB, NANOBOT_JOB_NAME,
+    /// NANOBOT_SLOT, NANOBOT_STATUS and NANOBOT_CAUSE in its environment.
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub on_failure: Option<String>,
 }
@@ -225,8 +225,8 @@ pub struct List {
 
 /// Change a job; options that are not given stay
 ///
-/// An empty text removes a setting: `--when ''`. Permissions are replaced as a whole: any permission flag replaces all that
-/// the job had. They are resolved again at each change.
+/// An empty text removes a setting: `--when ''`. Permissions are replaced as a whole: any permission flag replaces all
+/// that the job had. They are resolved again at each change.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Edit {
     /// Job id or name, from `cron list`
@@ -243,8 +243,8 @@ pub struct Edit {
 
 /// Run a job now
 ///
-/// Uses the same permissions, session, limits and delivery as when cron starts it. The exit status is that of the run, or 75
-/// if the job is already running.
+/// Uses the same permissions, session, limits and delivery as when cron starts it. The exit status is that of the run,
+/// or 75 if the job is already running.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Run {
     /// Job id or name, from `cron list`

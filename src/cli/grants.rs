@@ -12,9 +12,9 @@ use std::path::PathBuf;
 pub struct Grants {
     /// Permission profile: plan, accept-edits, …
     ///
-    /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web tools
-    /// without `--net`), full (no sandbox), or a profile of your own in ~/.nanobot/profiles. `explore` is for sub-agents
-    /// only (the tool `spawn`).
+    /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web
+    /// tools without `--net`), full (no sandbox), or a profile of your own in ~/.nanobot/profiles. `explore` is for
+    /// sub-agents only (the tool `spawn`).
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Allow writes in the working directory, or in PATH
@@ -26,8 +26,9 @@ pub struct Grants {
     pub read: Vec<PathBuf>,
     /// Allow network access, or access to HOSTS only
     ///
-    /// Without HOSTS: the whole internet, for commands too. With HOSTS (`example.org,*.example.org`): these hosts, not for
-    /// commands. A non-public address is allowed if it is given as an address (`127.0.0.1:8000`), never through a name.
+    /// Without HOSTS: the whole internet, for commands too. With HOSTS (`example.org,*.example.org`): these hosts, not
+    /// for commands. A non-public address is allowed if it is given as an address (`127.0.0.1:8000`), never through a
+    /// name.
     #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub net: Option<Vec<String>>,
     /// Approve a tool that would need approval
@@ -52,8 +53,8 @@ pub struct Grants {
     pub directory: Option<PathBuf>,
     /// When to run commands in the sandbox
     ///
-    /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off` runs
-    /// commands without a sandbox.
+    /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off`
+    /// runs commands without a sandbox.
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub sandbox: Option<Sandbox>,
 }

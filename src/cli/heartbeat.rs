@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 
 /// Check HEARTBEAT.md once, and do the tasks that are due
 ///
-/// If the file has no tasks, no request is sent. Otherwise the model decides whether there is something to do now; if so,
-/// the agent does it, and the answer is printed or delivered.
+/// If the file has no tasks, no request is sent. Otherwise the model decides whether there is something to do now; if
+/// so, the agent does it, and the answer is printed or delivered.
 #[derive(Args, Clone, Debug, Default)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Heartbeat {

@@ -30,8 +30,8 @@ pub enum Mcp {
     },
     /// Test servers in parallel: response, latency and tools
     ///
-    /// The exit status is 0 if every server answers and its tools are unchanged, 69 if one does not answer, 77 if a tool has
-    /// changed, and 78 if a server's configuration is invalid.
+    /// The exit status is 0 if every server answers and its tools are unchanged, 69 if one does not answer, 77 if a
+    /// tool has changed, and 78 if a server's configuration is invalid.
     Test {
         /// Server names [default: all]
         servers: Vec<String>,
@@ -48,9 +48,9 @@ pub enum Mcp {
     },
     /// Accept changed tools of a server
     ///
-    /// The tools that a server offers first are pinned. A tool whose description or arguments change later may be an attack,
-    /// and its calls are denied until you accept the difference here. On a terminal you are asked; elsewhere the difference
-    /// is printed, and accepted only with `--yes`.
+    /// The tools that a server offers first are pinned. A tool whose description or arguments change later may be an
+    /// attack, and its calls are denied until you accept the difference here. On a terminal you are asked; elsewhere
+    /// the difference is printed, and accepted only with `--yes`.
     ///
     /// The exit status is 77 if something was not accepted.
     Accept {
@@ -66,8 +66,8 @@ pub enum Mcp {
     ///
     /// The policy does not apply, because the call is yours and not the model's. A call of a changed tool is denied.
     ///
-    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `test` if the server is
-    /// not available.
+    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `test` if the
+    /// server is not available.
     Call {
         /// Server name
         server: String,

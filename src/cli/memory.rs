@@ -42,8 +42,8 @@ pub enum Memory {
     },
     /// Restore the previous version
     ///
-    /// Byte for byte; repeat it to go back further. Applies to MEMORY.md only: the history keeps its paragraphs, and messages
-    /// that were consolidated are not consolidated again.
+    /// Byte for byte; repeat it to go back further. Applies to MEMORY.md only: the history keeps its paragraphs, and
+    /// messages that were consolidated are not consolidated again.
     Undo {
         /// Number of the version to restore instead
         id: Option<u64>,
@@ -52,9 +52,9 @@ pub enum Memory {
 
 /// Consolidate old messages of sessions into memory
 ///
-/// Sends the old part of a session to the model with the current memory, and writes the reply as a paragraph of HISTORY.md
-/// and a new MEMORY.md. Without `-s` and `--all`, consolidates what is due: messages from before `--new`, and sessions that
-/// have outgrown their window. Running it again does nothing.
+/// Sends the old part of a session to the model with the current memory, and writes the reply as a paragraph of
+/// HISTORY.md and a new MEMORY.md. Without `-s` and `--all`, consolidates what is due: messages from before `--new`,
+/// and sessions that have outgrown their window. Running it again does nothing.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Consolidate {
     /// Consolidate this session, due or not; keeps its newest messages

@@ -61,7 +61,9 @@ fn told(command: Command, words: &mut Vec<String>, form: Form, statuses: &str) -
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn short(command: Command, path: &str) -> Command {
     let line = match path {
-        "" => "Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help".to_owned(),
+        "" => {
+            "Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help".to_owned()
+        }
         path => format!("All flags, examples and exit statuses: nanobot {path} --help"),
     };
     let command = command.mut_args(|arg| {

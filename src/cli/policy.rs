@@ -8,15 +8,15 @@ use std::path::PathBuf;
 pub enum Policy {
     /// Show what a run with these flags may do
     ///
-    /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call is
-    /// allowed and 77 if it is denied.
+    /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call
+    /// is allowed and 77 if it is denied.
     Explain(Box<Explain>),
     /// Test the sandbox
     ///
     /// Tries what a command of the agent could try: write outside, read denied paths, open a socket.
     ///
-    /// Each line is `ok` or `FAILED`. The exit status is 0 if every check passes, 1 if one fails, and 126 if the system has
-    /// no sandbox.
+    /// Each line is `ok` or `FAILED`. The exit status is 0 if every check passes, 1 if one fails, and 126 if the system
+    /// has no sandbox.
     Test {
         #[command(flatten)]
         grants: Box<Grants>,
@@ -54,7 +54,8 @@ pub enum Tool {
     },
     /// Run a tool, and print the result the model would get
     ///
-    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies it.
+    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
+    /// it.
     Run {
         /// Tool, from `tool list`
         name: String,
@@ -71,9 +72,9 @@ pub enum Tool {
 
 /// Trust a directory's instructions and skills
 ///
-/// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted directory,
-/// because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path; a directory that was
-/// replaced since is no longer trusted.
+/// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted
+/// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path; a
+/// directory that was replaced since is no longer trusted.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {
     /// Directory [default: the current one]

@@ -13,8 +13,8 @@ pub enum Session {
     Show(Show),
     /// Search all sessions and the memory, newest first
     ///
-    /// Prints `KEY:NUMBER TIME role: line` for each matching line; NUMBER is the message's, from 1. The exit status is 0 if
-    /// something matches, and 1 if nothing does.
+    /// Prints `KEY:NUMBER TIME role: line` for each matching line; NUMBER is the message's, from 1. The exit status is
+    /// 0 if something matches, and 1 if nothing does.
     Search(Search),
     /// Write a session as one document
     Export(Export),
@@ -73,15 +73,15 @@ pub enum Session {
     },
     /// Move sessions that were not used lately to the trash
     ///
-    /// Lists them and asks for confirmation; without a terminal it needs `--yes`. Skips sessions in use. Deletes sessions that
-    /// have been in the trash for 30 days.
+    /// Lists them and asks for confirmation; without a terminal it needs `--yes`. Skips sessions in use. Deletes
+    /// sessions that have been in the trash for 30 days.
     Prune(Prune),
     /// Check and repair session files
     ///
     /// Repairs only what needs no rewriting of the file.
     ///
-    /// Moves an incomplete last line to a side file, corrects wrong counts by appending a line, and makes the files readable
-    /// by their owner only. Never changes messages.
+    /// Moves an incomplete last line to a side file, corrects wrong counts by appending a line, and makes the files
+    /// readable by their owner only. Never changes messages.
     Repair {
         /// Session keys, from `session list`
         #[arg(

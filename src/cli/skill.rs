@@ -7,7 +7,8 @@ use std::path::PathBuf;
 pub enum Skill {
     /// List skills: source, size in tokens, and whether each is usable
     ///
-    /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are listed too.
+    /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are
+    /// listed too.
     List {
         /// One JSON object per line
         #[arg(long)]
@@ -16,7 +17,8 @@ pub enum Skill {
     Show(Show),
     /// Check one skill or all for problems and missing requirements
     ///
-    /// The exit status is 1 if there are any. Without a name, built-in skills whose program is not installed are skipped.
+    /// The exit status is 1 if there are any. Without a name, built-in skills whose program is not installed are
+    /// skipped.
     Check {
         /// Skill name, or the directory of one that is not installed
         #[arg(value_name = "NAME|DIR")]
@@ -47,8 +49,8 @@ pub enum Skill {
 
 /// Print a skill: front matter, text, files and requirements
 ///
-/// `allowed tools` are those the author expects it to use. They grant nothing: permissions come from flags, the profile and
-/// the config only.
+/// `allowed tools` are those the author expects it to use. They grant nothing: permissions come from flags, the profile
+/// and the config only.
 #[derive(Args, Clone, Debug)]
 pub struct Show {
     /// Name, from `skill list`
@@ -63,9 +65,9 @@ pub struct Show {
 
 /// Review a skill and copy it into the workspace
 ///
-/// Prints its files, scripts, URLs and hidden characters, then asks for confirmation, unless `--yes` is given. Downloads
-/// nothing and runs nothing. Copies exactly what was shown, all or nothing, readable by you only; executable files stay
-/// executable. A directory with a symbolic link out of it is rejected.
+/// Prints its files, scripts, URLs and hidden characters, then asks for confirmation, unless `--yes` is given.
+/// Downloads nothing and runs nothing. Copies exactly what was shown, all or nothing, readable by you only; executable
+/// files stay executable. A directory with a symbolic link out of it is rejected.
 #[derive(Args, Clone, Debug)]
 pub struct Install {
     /// Directory with a SKILL.md, a single SKILL.md, or the name of a built-in skill

@@ -7,9 +7,10 @@ use clap::Args;
 pub struct Status {
     /// Test the setup as at run time, also in cron's minimal environment
     ///
-    /// Checks the config, file permissions, sessions, memory, the sandbox, jobs and their crontab lines; sends the model a
-    /// short request (about 60 tokens) and runs a probe job as cron would. Each line is `ok`, `warn` or `no`, with a hint
-    /// below. The exit status is that of the first `no`. Changes nothing but the ledger, which records the request.
+    /// Checks the config, file permissions, sessions, memory, the sandbox, jobs and their crontab lines; sends the
+    /// model a short request (about 60 tokens) and runs a probe job as cron would. Each line is `ok`, `warn` or `no`,
+    /// with a hint below. The exit status is that of the first `no`. Changes nothing but the ledger, which records the
+    /// request.
     #[arg(long)]
     pub check: bool,
     /// Do not contact the provider

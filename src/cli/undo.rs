@@ -6,9 +6,9 @@ use clap::Args;
 /// Undo the file changes of a turn
 ///
 /// Restores the files to their state before the turn, byte for byte and with their modes; removes files that the turn
-/// created and brings back those that it deleted. Without TURN, undoes the last turn that ran in the current directory or
-/// changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If one of the files
-/// was changed since by something else, nothing is changed, and the exit status is 1.
+/// created and brings back those that it deleted. Without TURN, undoes the last turn that ran in the current directory
+/// or changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If one of the
+/// files was changed since by something else, nothing is changed, and the exit status is 1.
 ///
 /// Covers changes by `write_file`, `edit_file` and `delete_file`, not by commands that the agent runs with `exec`. The
 /// journal keeps the last 100 turns, for 7 days, and at most 1 GiB.

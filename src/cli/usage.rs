@@ -5,11 +5,11 @@ use clap::{Args, ValueEnum};
 
 /// Show usage: tokens, cost and runs
 ///
-/// Every request to a model is a line of the ledger, and counts on the day it was made. A run is a turn, with any number of
-/// requests.
+/// Every request to a model is a line of the ledger, and counts on the day it was made. A run is a turn, with any
+/// number of requests.
 ///
-/// By tool, server and skill it shows how often each was used, and the tokens its description takes: a tool that is offered
-/// but never used costs tokens with each request.
+/// By tool, server and skill it shows how often each was used, and the tokens its description takes: a tool that is
+/// offered but never used costs tokens with each request.
 #[derive(Args, Clone, Debug)]
 pub struct Usage {
     /// Group by

@@ -55,9 +55,9 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             }
         }
         Arguments::Remove { server } => {
-            let desk = McpContext::open(ctx)?;
-            let rules = add::remove(ctx, server, &desk.servers)?;
-            let was_known = desk.roster.forget(server)?;
+            let mcp = McpContext::open(ctx)?;
+            let rules = add::remove(ctx, server, &mcp.servers)?;
+            let was_known = mcp.roster.forget(server)?;
             client::forget(&ctx.paths, server)
                 .with_context(|| format!("remove the stored data of `{server}`"))?;
             for rule in rules.iter().flatten() {
@@ -65,7 +65,7 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             }
             match rules.is_some() || was_known {
                 true => Ok(Exit::Answered),
-                false => Err(desk.unknown(server)),
+                false => Err(mcp.unknown(server)),
             }
         }
         Arguments::Accept { server, tools, yes } => {
