@@ -148,7 +148,7 @@ impl TerminalPrompter {
             self.show(&format!("? {head}"), &strong);
         }
         let view = if is_cut { "v(iew all) · " } else { "" };
-        let session = format!("s(ession: every `{}` that needs `{flag}`)", case.tool);
+        let session = format!("s(ession: each `{}` that needs `{flag}`)", case.tool);
         let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
         let choices = format!("{view}y(es, once) · {session}{always} · n(o), or a reason");
         for row in wrapped(&choices, self.width()) {
