@@ -318,11 +318,11 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
         ));
     }
     let place = ctx.session_place(&ctx.settings()?)?;
-    let seen = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
-    let copy = store::temporary(&seen).context("make a copy to edit")?;
-    let edited = edit_copy(ctx, memory, &place, &seen, copy.path());
+    let original = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
+    let copy = store::temporary(&original).context("make a copy to edit")?;
+    let edited = edit_copy(ctx, memory, &place, &original, copy.path());
     let is_new =
-        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != seen));
+        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != original));
     // Keep the typed text, whatever the error.
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
@@ -338,7 +338,7 @@ fn edit_copy(
     ctx: &Context,
     memory: &Memory,
     place: &session::Place,
-    seen: &[u8],
+    original: &[u8],
     path: &Path,
 ) -> Result<Done> {
     let editor = ["VISUAL", "EDITOR"]
@@ -360,9 +360,9 @@ fn edit_copy(
         ));
     }
     let text = store::read(path)?.unwrap_or_default();
-    if text == seen {
+    if text == original {
         return Ok(Done::All);
     }
-    let held = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
-    memory_edit::replace(&held, (seen, text), Cause::Edit, None)
+    let locked = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
+    memory_edit::replace(&locked, (original, text), Cause::Edit, None)
 }

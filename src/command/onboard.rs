@@ -114,8 +114,8 @@ fn still_missing(
     is_tried: bool,
     say: &dyn Fn(&str),
 ) -> Result<Exit> {
-    let way = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
-        Ok(way) => way,
+    let endpoint = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
+        Ok(endpoint) => endpoint,
         Err(error) if is_tried => return Err(error),
         // A config without a key is a valid start.
         Err(error) => {
@@ -127,9 +127,12 @@ fn still_missing(
         }
     };
     if is_tried {
-        let (provider, model) = (way.choice.provider.clone(), way.choice.model.clone());
-        let heard = connection_test::ask(ctx, settings, way)?;
-        let (seconds, cost) = (heard.seconds(), heard.cost());
+        let (provider, model) = (
+            endpoint.choice.provider.clone(),
+            endpoint.choice.model.clone(),
+        );
+        let reply = connection_test::ask(ctx, settings, endpoint)?;
+        let (seconds, cost) = (reply.seconds(), reply.cost());
         say(&format!(
             "{model} of {provider} answered in {seconds}: {cost}"
         ));

@@ -442,12 +442,12 @@ impl Person for TerminalPrompter {
                 }
                 Answer::Always => {
                     self.grants().granted.insert(key.clone());
-                    let told = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
+                    let message = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
                         Some(Err(error)) => format!("nanobot: cannot save the rule: {error:#}"),
                         Some(Ok(place)) => format!("  (saved in {place})"),
                         None => String::new(),
                     };
-                    self.show(&told, &Style::new().dim());
+                    self.show(&message, &Style::new().dim());
                 }
                 Answer::No(None) => {
                     return Err(Failure::Declined(

@@ -72,11 +72,11 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
         .collect();
     ctx.terminal.print(&text)?;
-    let told = [
+    let notices = [
         job_status::tampered_notice(&known.job),
         unsupported_channel(&known.job),
     ];
-    for words in told.into_iter().flatten() {
+    for words in notices.into_iter().flatten() {
         ctx.notice(&words);
     }
     Ok(Exit::Answered)
@@ -187,19 +187,19 @@ fn delivery(ctx: &Context, job: &Job) -> String {
 /// The rows about the job's permissions.
 fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match resolved_job::resolve(ctx, &terms) {
-        Ok(given) => given,
+    let resolved = match resolved_job::resolve(ctx, &terms) {
+        Ok(resolved) => resolved,
         Err(error) => return vec![("may", format!("nothing: {error:#}"))],
     };
-    let flags = job_grants::as_flags(&given.grants);
+    let flags = job_grants::as_flags(&resolved.grants);
     let mut rows = Vec::new();
     if !flags.is_empty() {
         rows.push(("flags", flags));
     }
-    let lines = given.policy.for_people(&|path| ctx.paths.display(path));
-    let told = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
-    rows.extend(told.map(|(name, words)| match name {
-        "profile" => (name, format!("{words}: {}", given.profile.about)),
+    let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
+    let relevant = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
+    rows.extend(relevant.map(|(name, words)| match name {
+        "profile" => (name, format!("{words}: {}", resolved.profile.about)),
         _ => (name, words),
     }));
     rows
@@ -208,11 +208,11 @@ fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
 /// The rows about past runs.
 fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static str, String)> {
     let now = time_zone::now(ctx);
-    let told = last(known, &now);
-    if told.is_empty() {
+    let last_run = last(known, &now);
+    if last_run.is_empty() {
         return vec![("last", "never run".into())];
     }
-    let mut rows = vec![("last", told)];
+    let mut rows = vec![("last", last_run)];
     let Some(record) = records.last() else {
         return rows;
     };

@@ -27,10 +27,10 @@ pub(super) fn run(
     let server = desk.server(server)?;
     let (offer, changes) = match desk.cache.get(server) {
         Some(Known::Offers(offer)) => {
-            let held = desk.pins.changed(&[(server, &offer)])?;
+            let checks = desk.pins.changed(&[(server, &offer)])?;
             (
                 Arc::new(offer),
-                held.into_iter().flat_map(|held| held.changed).collect(),
+                checks.into_iter().flat_map(|check| check.changed).collect(),
             )
         }
         Some(Known::Failed { .. }) | None => {

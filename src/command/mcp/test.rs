@@ -29,15 +29,15 @@ pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Res
     }
     waiting(desk, &servers);
     let mut worst = Exit::Answered;
-    let mut told = Ok(());
+    let mut printed = Ok(());
     ask(desk, &servers, &mut |asked| {
         worst = graver(worst, status(&asked));
-        if told.is_ok() {
-            told = tell(desk, &asked, as_json);
+        if printed.is_ok() {
+            printed = tell(desk, &asked, as_json);
         }
     });
     desk.roster.end();
-    told?;
+    printed?;
     signal::check()?;
     Ok(worst)
 }

@@ -160,8 +160,9 @@ impl Wizard<'_> {
     /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
     fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
-        let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
-        Ok((settings, way))
+        let endpoint =
+            model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
+        Ok((settings, endpoint))
     }
 
     fn choose_provider(&mut self) -> Result<Step> {
@@ -347,8 +348,8 @@ impl Wizard<'_> {
 
     /// Lists the provider's models; empty if it does not support that.
     fn models(&self) -> Result<Vec<String>> {
-        let (_, way) = self.way(LIST)?;
-        match way.wire.models().map_err(connection_test::failure) {
+        let (_, endpoint) = self.way(LIST)?;
+        match endpoint.wire.models().map_err(connection_test::failure) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
@@ -361,15 +362,15 @@ impl Wizard<'_> {
     }
 
     fn try_out(&self) -> Result<()> {
-        let (settings, way) = self.way(HELLO)?;
-        let (provider, model) = (&way.choice.provider, &way.choice.model);
+        let (settings, endpoint) = self.way(HELLO)?;
+        let (provider, model) = (&endpoint.choice.provider, &endpoint.choice.model);
         self.say(&format!("Testing {model} of {provider} …"));
-        let heard = connection_test::ask(self.ctx, &settings, way)?;
+        let reply = connection_test::ask(self.ctx, &settings, endpoint)?;
         self.say(&format!(
             "It works: \"{}\"\n  {}, {}\n",
-            heard.text(),
-            heard.seconds(),
-            heard.cost()
+            reply.text(),
+            reply.seconds(),
+            reply.cost()
         ));
         Ok(())
     }
