@@ -112,7 +112,7 @@ pub struct Flags {
 
 /// Schedule of a job
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "When")]
+#[command(next_help_heading = "Schedule")]
 pub struct Schedule {
     /// Cron expression
     ///
@@ -147,7 +147,7 @@ pub struct Schedule {
 
 /// Execution and delivery of a job
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "How")]
+#[command(next_help_heading = "Run and delivery")]
 pub struct Terms {
     /// Session to continue
     ///
