@@ -708,7 +708,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     }
     cron(&story, &["show", "late"])
         .stdout_has("took         30 s, 1010 tokens, $0.0123\n")
-        .stdout_has("runs         1, $0.0123 in all\n");
+        .stdout_has("runs         1, $0.0123 in total\n");
     // What is due and was not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
     let ran = cron_with(&story, &[later], &["list"])

@@ -518,7 +518,7 @@ fn a_session_in_use_is_not_removed() {
     story
         .run(["session", "prune", "--older-than", "1d", "--yes", "work"])
         .stdout_has("work:1")
-        .stderr_has("`work:1` stays: session `work:1` is in use");
+        .stderr_has("kept `work:1`: session `work:1` is in use");
     drop(lock);
     assert!(story.workspace().join("sessions/work_1.jsonl").exists());
 }

@@ -325,7 +325,7 @@ fn what_is_installed_is_told_first() {
         "always    its text is part of every request",
         "tools     Bash(qpdf:*) Read (grants nothing)\n",
         "scripts/fill.py (",
-        ", can be run)",
+        ", executable)",
         "scripts/link -> ../notes/a.txt\n",
         "not copied: .git/, which is version control's\n",
         "scripts   scripts/fill.py, run by /usr/bin/env python3\n",
