@@ -501,7 +501,9 @@ fn its_commands() {
         "# One\n\ntwo\n"
     );
     say(&mut screen, "/save answer.md").until("already exists");
-    say(&mut screen, "/fork other").until("copied 2 messages of");
+    say(&mut screen, "/fork other")
+        .until("copied 2 messages of")
+        .until("switched to session `other`");
     say(&mut screen, "second")
         .until("Forked.")
         .until_prompt("> ");

@@ -153,7 +153,7 @@ fn what_is_missing_is_told_where_it_matters() {
     let ran = story.run(["skill", "check"]).status(1);
     let text = ran.text();
     assert!(
-        text.contains("warn  mine\n  lacks CLI: no-such-program, ENV: NO_SUCH\n"),
+        text.contains("warn  mine\n  missing: CLI: no-such-program, ENV: NO_SUCH\n"),
         "{text}"
     );
     assert!(
@@ -171,7 +171,7 @@ fn what_is_missing_is_told_where_it_matters() {
     story
         .run(["skill", "check", "github"])
         .status(1)
-        .stdout_has("lacks CLI: gh");
+        .stdout_has("missing: CLI: gh");
     story
         .run(["skill", "show", "quiet"])
         .stdout_has("not offered to the model");
