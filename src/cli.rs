@@ -27,8 +27,8 @@ pub mod value;
 
 /// A personal AI agent that behaves like a Unix program
 ///
-/// One invocation is one turn: nanobot reads what it was given, asks a model, runs its tools, asks again, prints the
-/// answer on standard output and exits with a status that tells the cause.
+/// One invocation is one turn: nanobot reads its input, asks a model, runs the tools the model calls until it is done,
+/// prints the answer on standard output and exits with a status that says why.
 #[derive(Debug, Parser)]
 #[command(
     name = "nanobot",
@@ -45,7 +45,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What every command understands
+/// Options of every command
 #[derive(Args, Clone, Debug, Default)]
 pub struct Shared {
     /// Use this config file
@@ -75,7 +75,7 @@ pub struct Shared {
         help_heading = "Global options"
     )]
     pub color: When,
-    /// Say nothing on standard error but failures
+    /// Print only errors on standard error
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
 }
@@ -88,73 +88,73 @@ pub enum Command {
     /// Run one turn and print the answer
     #[command(visible_alias = "a")]
     Agent(Box<agent::Agent>),
-    /// Talk with the agent, line by line
+    /// Chat with the agent at the terminal
     Repl(Box<repl::Repl>),
-    /// Write a config and a workspace; what is there is kept
+    /// Create a config and a workspace; existing files are kept
     Onboard(onboard::Onboard),
-    /// See and change the config
+    /// Show, check and change the config
     Config {
         #[command(subcommand)]
         command: config::Config,
     },
-    /// See, find, copy, mend and remove conversations
+    /// List, search, copy, repair and remove sessions
     Session {
         #[command(subcommand)]
         command: session::Session,
     },
-    /// See what is remembered, add to it, and take changes back
+    /// Show and edit the agent's memory, and undo changes to it
     Memory {
         #[command(subcommand)]
         command: memory::Memory,
     },
-    /// See the models that can be asked, and what they cost
+    /// List models with their limits and prices
     Model {
         #[command(subcommand)]
         command: model::Model,
     },
-    /// See the providers; log in to those with accounts, and out again
+    /// List providers; log in and out of those with accounts
     Provider {
         #[command(subcommand)]
         command: provider::Provider,
     },
-    /// Run jobs at their times: the system's cron starts each
+    /// Manage scheduled jobs, which the system's cron starts
     Cron {
         #[command(subcommand)]
         command: cron::Cron,
     },
-    /// Look once whether HEARTBEAT.md has something to do, and do it
+    /// Check HEARTBEAT.md once, and do the tasks that are due
     Heartbeat(heartbeat::Heartbeat),
-    /// Take back what a turn changed with its file tools
+    /// Undo the file changes of a turn
     Undo(undo::Undo),
-    /// Tell what is configured, and whether it works
+    /// Show the configuration, and test whether it works
     Status(status::Status),
-    /// See what a run may do, and try whether that holds
+    /// Show what a run may do, and test the sandbox
     Policy {
         #[command(subcommand)]
         command: policy::Policy,
     },
-    /// Use the agent's tools by hand, under the same policy
+    /// Run the agent's tools by hand, under the same policy
     Tool {
         #[command(subcommand)]
         command: policy::Tool,
     },
-    /// Add servers of further tools (MCP), see and call what they offer
+    /// Add and test MCP servers, and call their tools
     Mcp {
         #[command(subcommand)]
         command: mcp::Mcp,
     },
-    /// See what the agent can be taught; add to it, and take it away
+    /// List, install, check and remove skills
     Skill {
         #[command(subcommand)]
         command: skill::Skill,
     },
-    /// Let a directory's notes and skills tell the agent how to work
+    /// Trust a directory's instructions and skills
     Trust(policy::Trust),
-    /// See what was spent: tokens, money and runs
+    /// Show usage: tokens, cost and runs
     Usage(usage::Usage),
-    /// Print a script that lets a shell complete commands and names
+    /// Print a shell completion script
     Completions(completions::Completions),
-    /// (in the Python program: a server; here cron and pipes do its work)
+    /// (a server in the Python program; replaced by cron and pipes)
     #[command(hide = true)]
     Gateway {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

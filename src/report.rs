@@ -141,7 +141,7 @@ impl Report {
         };
         if let Err(error) = log.write(&line(&self.stamp)) {
             self.log = None;
-            self.notice(&format!("no log is kept: {error:#}"));
+            self.notice(&format!("cannot write the log: {error:#}"));
         }
     }
 

@@ -10,34 +10,34 @@ use std::time::Duration;
 
 /// Run one turn and print the answer
 ///
-/// The message is `-m`, or what is piped in, or both: then the piped text follows the message in a marked block.
-/// Standard output carries the answer and nothing else.
+/// The message comes from `-m`, from standard input, or from both; then the piped text follows the message in a marked
+/// block. Standard output carries the answer and nothing else.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Agent {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
-    /// Attach a text, picture, PDF, directory or page
+    /// Attach a text, image, PDF, directory or web page
     ///
-    /// A text, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a page (`https://…`), or standard input (`-`); may be
-    /// given again.
+    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a web page (`https://…`), or standard input
+    /// (`-`); may be repeated.
     #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
     pub attach: Vec<OsString>,
 
-    /// The conversation to go on with
+    /// Session to continue
     ///
-    /// Without it that is `cli:direct`, or a fresh one for piped input.
+    /// Default: `cli:direct`, or a new one for piped input.
     #[arg(short, long, value_name = "KEY", help_heading = "Session")]
     pub session: Option<String>,
-    /// Start the conversation afresh
+    /// Start the session over
     ///
-    /// What was said before is kept, but not sent.
+    /// Earlier messages are kept but not sent.
     #[arg(long, help_heading = "Session", conflicts_with_all = ["resume", "fork"])]
     pub new: bool,
-    /// Go on with an interrupted turn, without a message
+    /// Continue an interrupted turn, without a message
     #[arg(long, help_heading = "Session", conflicts_with = "fork")]
     pub resume: bool,
-    /// Copy the conversation KEY first, and go on with the copy
+    /// Copy session KEY first, and continue the copy
     #[arg(
         long,
         value_name = "KEY",
@@ -45,7 +45,7 @@ pub struct Agent {
         hide_short_help = true
     )]
     pub fork: Option<String>,
-    /// Keep nothing of this turn
+    /// Do not save this turn
     #[arg(
         long,
         help_heading = "Session",
@@ -53,7 +53,7 @@ pub struct Agent {
         hide_short_help = true
     )]
     pub ephemeral: bool,
-    /// Wait so many seconds for a conversation that another run is using
+    /// Seconds to wait for a session that another run is using
     #[arg(
         long,
         value_name = "SECONDS",
@@ -63,7 +63,7 @@ pub struct Agent {
     )]
     pub wait: u64,
 
-    /// What to print: the answer, one JSON object, or one JSON event per line
+    /// Output format: the answer, one JSON object, or one JSON event per line
     #[arg(
         long,
         value_name = "FORMAT",
@@ -75,12 +75,12 @@ pub struct Agent {
     /// Print one JSON object: `--output-format json`
     #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
     pub json: bool,
-    /// Tell on standard error what is going on
+    /// Print progress on standard error
     ///
-    /// Also where that is no terminal.
+    /// Even if it is not a terminal.
     #[arg(short, long, help_heading = "Output")]
     pub verbose: bool,
-    /// Render markdown on a terminal, which is the default
+    /// Render markdown on a terminal (default)
     #[arg(
         long,
         overrides_with = "no_markdown",
@@ -88,7 +88,7 @@ pub struct Agent {
         hide_short_help = true
     )]
     pub markdown: bool,
-    /// Print the answer as the model wrote it, on a terminal too
+    /// Print raw markdown on a terminal too
     #[arg(
         long,
         overrides_with = "markdown",
@@ -105,35 +105,35 @@ pub struct Agent {
 
     #[command(flatten)]
     pub asking: ModelFlags,
-    /// Stop when the turn has used so many tokens, input and output together
+    /// Stop after N tokens in this turn, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
           hide_short_help = true)]
     pub max_total_tokens: Option<u64>,
-    /// Answer as JSON that satisfies this schema
+    /// Answer as JSON that matches this schema
     ///
-    /// A file, a JSON schema, or fields as `name, age int, tags str[]`.
+    /// A file, a JSON schema, or a list of fields such as `name, age int, tags str[]`.
     #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
     pub schema: Option<String>,
 
     #[command(flatten)]
     pub grants: Grants,
-    /// How many reading tools, and how many sub-agents, may run side by side
+    /// Maximum number of read-only tools, and of sub-agents, that run in parallel
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
-          help_heading = "What the agent may do", hide_short_help = true)]
+          help_heading = "Permissions", hide_short_help = true)]
     pub max_parallel: u32,
-    /// Reach no address but loopback
-    #[arg(long, help_heading = "What the agent may do", hide_short_help = true)]
+    /// Connect to loopback addresses only
+    #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub offline: bool,
-    /// End with status 5 when something the agent asked for was denied
-    #[arg(long, help_heading = "What the agent may do", hide_short_help = true)]
+    /// Exit with status 5 if a tool call was denied
+    #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub strict: bool,
-    /// End the turn, and all it started, after so long
+    /// End the turn after TIME
     ///
-    /// Seconds, or as `90s`, `5m`, `1h30m`.
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "What the agent may do")]
+    /// Seconds, or a duration such as `90s`, `5m`, `1h30m`. Ends the processes it started as well.
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Permissions")]
     pub timeout: Option<Duration>,
 
-    /// Read standard input even where it is a socket or a device
+    /// Read standard input even if it is a socket or a device
     #[arg(
         long,
         overrides_with = "no_stdin",
@@ -141,7 +141,7 @@ pub struct Agent {
         hide_short_help = true
     )]
     pub stdin: bool,
-    /// Leave standard input unread
+    /// Do not read standard input
     #[arg(
         long,
         overrides_with = "stdin",
@@ -152,11 +152,11 @@ pub struct Agent {
 
     /// Print the first request instead of sending it
     ///
-    /// As JSON or as a curl command; or what it is made of, as a table.
+    /// As JSON, as a curl command, or as a table of its parts and their tokens.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
           help_heading = "Record and replay", conflicts_with_all = ["record", "replay"], hide_short_help = true)]
     pub dry_run: Option<DryRun>,
-    /// Write every exchange with the model to FILE
+    /// Record every exchange with the model in FILE
     #[arg(
         long,
         value_name = "FILE",
@@ -164,7 +164,7 @@ pub struct Agent {
         hide_short_help = true
     )]
     pub record: Option<PathBuf>,
-    /// Answer from FILE, not a model; `demo` is built in
+    /// Replay answers from FILE; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
     pub replay: Option<PathBuf>,
 }

@@ -3,10 +3,10 @@
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 
-/// Print a script that lets a shell complete commands and names
+/// Print a shell completion script
 ///
-/// Names are those of your conversations, jobs, models, profiles and config keys, looked up when TAB is pressed. Packages
-/// carry the same scripts.
+/// It completes commands, flags, and the names of your sessions, jobs, models, profiles and config keys. Packages
+/// install the same scripts.
 #[derive(Args, Clone, Debug)]
 pub struct Completions {
     /// The shell

@@ -4,19 +4,19 @@ use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Config {
-    /// Print where the config file is
+    /// Print the path of the config file
     Path,
-    /// Print what is in force, for one key or for all
+    /// Print the effective value of one key, or of all
     Get {
-        /// A key, as `agents.defaults.model`
+        /// Key, such as `agents.defaults.model`
         key: Option<String>,
-        /// Tell also where the value comes from
+        /// Print where each value comes from
         #[arg(long)]
         origin: bool,
     },
-    /// Change one key in the file, keeping comments and all else
+    /// Set a key in the config file, keeping comments and layout
     Set {
-        /// A key, as `agents.defaults.model`
+        /// Key, such as `agents.defaults.model`
         key: String,
         /// The value
         ///
@@ -27,11 +27,11 @@ pub enum Config {
         #[arg(long, conflicts_with = "value")]
         unset: bool,
     },
-    /// Report everything that is odd about the config, with line and column
+    /// Report errors and warnings in the config, with line and column
     Check,
     /// Print the JSON schema of the config file
     Schema {
-        /// Of the events and the result of `agent`, instead of the config
+        /// Print the schema of the events and the result of `agent` instead
         #[arg(long)]
         events: bool,
     },

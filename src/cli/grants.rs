@@ -5,40 +5,41 @@ use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What a run may do, from flags
+/// Permissions of a run, from flags
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-#[command(next_help_heading = "What the agent may do")]
+#[command(next_help_heading = "Permissions")]
 pub struct Grants {
-    /// What it may do, by name: plan, accept-edits, …
+    /// Permission profile: plan, accept-edits, …
     ///
-    /// default, plan (reads only), accept-edits, auto-approve (edits, and consents to what would be asked; no web tools
-    /// unless `--net`), full (no sandbox), or one of your own in ~/.nanobot/profiles. `explore` is for sub-agents alone (the
-    /// tool `spawn`).
+    /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web
+    /// tools without `--net`), full (no sandbox), or a profile of your own in ~/.nanobot/profiles. `explore` is for
+    /// sub-agents only (the tool `spawn`).
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Let it change files in the directory, or in PATH
+    /// Allow writes in the working directory, or in PATH
     #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = ".",
           action = ArgAction::Append)]
     pub write: Vec<PathBuf>,
-    /// Let it read PATH too; may be given again
+    /// Allow reading PATH too; may be repeated
     #[arg(long, value_name = "PATH", action = ArgAction::Append)]
     pub read: Vec<PathBuf>,
-    /// Let it reach the internet, or only HOSTS
+    /// Allow network access, or access to HOSTS only
     ///
-    /// All of it, commands included; or only these HOSTS (`example.org,*.example.org`), commands not included. An address
-    /// that is typed here is reached even where it is not public (`127.0.0.1:8000`); a name never is.
+    /// Without HOSTS: the whole internet, for commands too. With HOSTS (`example.org,*.example.org`): these hosts, not
+    /// for commands. A non-public address is allowed if it is given as an address (`127.0.0.1:8000`), never through a
+    /// name.
     #[arg(long, value_name = "HOSTS", num_args = 0.., require_equals = true, value_delimiter = ',')]
     pub net: Option<Vec<String>>,
-    /// Let it use a tool that would have to ask
+    /// Approve a tool that would need approval
     ///
-    /// `TOOL`, or `TOOL(glob)` for some arguments; may be given again.
+    /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated.
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub allow: Vec<String>,
-    /// Forbid a tool; stronger than anything else
+    /// Deny a tool; overrides everything else
     ///
-    /// `TOOL`, or `TOOL(glob)` for some arguments; may be given again. About commands a glob is a tripwire: `exec(git *)`
-    /// does not hold for `/usr/bin/git`.
+    /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated. For commands a glob is no security boundary:
+    /// `exec(git *)` does not match `/usr/bin/git`.
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas
@@ -50,10 +51,10 @@ pub struct Grants {
     /// Work in this directory
     #[arg(short = 'C', long, value_name = "DIR", hide_short_help = true)]
     pub directory: Option<PathBuf>,
-    /// Whether commands are contained
+    /// When to run commands in the sandbox
     ///
-    /// Where the kernel has no sandbox, `auto` refuses them, and `strict` ends with status 126 at once; `off` runs them
-    /// uncontained.
+    /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off`
+    /// runs commands without a sandbox.
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
     pub sandbox: Option<Sandbox>,
 }

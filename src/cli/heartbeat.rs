@@ -4,10 +4,10 @@ use super::cron::Terms;
 use super::grants::Grants;
 use clap::{Args, Subcommand};
 
-/// Look once whether HEARTBEAT.md has something to do, and do it
+/// Check HEARTBEAT.md once, and do the tasks that are due
 ///
-/// Where the file has no tasks, no model is asked. Else it is asked whether there is something to do now; if so, it is done,
-/// and the answer printed or delivered.
+/// If the file has no tasks, no request is sent. Otherwise the model decides whether there is something to do now; if
+/// so, the agent does it, and the answer is printed or delivered.
 #[derive(Args, Clone, Debug, Default)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Heartbeat {
@@ -17,18 +17,18 @@ pub struct Heartbeat {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Let cron look, again and again; given again, it changes what is given
+    /// Check periodically with cron; repeat to change options
     Enable(Box<Enable>),
-    /// Let cron not look any more
+    /// Stop checking with cron
     Disable,
 }
 
-/// Let cron look, again and again; given again, it changes what is given
+/// Check periodically with cron; repeat to change options
 #[derive(Args, Clone, Debug, Default)]
 pub struct Enable {
-    /// How often: `30m`, `2h`
+    /// Interval: `30m`, `2h`
     ///
-    /// A bare number is seconds; without it, half an hour.
+    /// A bare number is seconds. Default: `30m`.
     #[arg(short, long, value_name = "TIME")]
     pub every: Option<String>,
     #[command(flatten)]

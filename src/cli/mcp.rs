@@ -8,32 +8,32 @@ use super::value::time;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Mcp {
-    /// List the servers: how each is reached, what it offers, what is wrong with it
+    /// List MCP servers: transport, tools and problems
     ///
-    /// It is told from the config and from what was kept of each server: none is started.
+    /// Uses the config and the cached tool catalog of each server; starts no server.
     List {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Show what a server offers: its tools, resources and prompts
+    /// Show a server's tools, resources and prompts
     ///
-    /// From what was kept of it; where nothing was, it is asked.
+    /// Uses the cached tool catalog; contacts the server if there is none.
     Show {
-        /// The server
+        /// Server name
         server: String,
-        /// This tool alone, with the schema of its arguments
+        /// Show only this tool, with the schema of its arguments
         tool: Option<String>,
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Ask servers now, all at once: whether they answer, how fast, what they offer
+    /// Test servers in parallel: response, latency and tools
     ///
-    /// The status is 0 when each answers and offers what it did, 69 when one does not, 77 when a tool is not what it was, and
-    /// 78 when one cannot be used as it is configured.
+    /// The exit status is 0 if every server answers and its tools are unchanged, 69 if one does not answer, 77 if a
+    /// tool has changed, and 78 if a server's configuration is invalid.
     Test {
-        /// The servers [default: all]
+        /// Server names [default: all]
         servers: Vec<String>,
         /// One JSON object per line
         #[arg(long)]
@@ -41,73 +41,73 @@ pub enum Mcp {
     },
     // The arguments stand apart, since they are many.
     Add(Box<Add>),
-    /// Remove a server from the config, and what is kept of it
+    /// Remove a server from the config, with its cached data
     Remove {
-        /// The server
+        /// Server name
         server: String,
     },
-    /// Accept what servers offer now
+    /// Accept changed tools of a server
     ///
-    /// What a server offers first is what it is held to: a tool whose description or arguments change later may be a trap, and
-    /// is refused until you have seen the difference here and accepted it. On a terminal you are asked; elsewhere the difference
-    /// is printed, and accepted with `--yes` alone.
+    /// The tools that a server offers first are pinned. A tool whose description or arguments change later may be an
+    /// attack, and its calls are denied until you accept the difference here. On a terminal you are asked; elsewhere
+    /// the difference is printed, and accepted only with `--yes`.
     ///
-    /// The status is 77 when something was not accepted.
+    /// The exit status is 77 if something was not accepted.
     Accept {
-        /// The server
+        /// Server name
         server: String,
-        /// These tools alone, by their own names
+        /// Only these tools, by their names on the server
         tools: Vec<String>,
         /// Accept without asking
         #[arg(short, long)]
         yes: bool,
     },
-    /// Call a tool of a server, and print what it answers
+    /// Call a tool of a server, and print the result
     ///
-    /// It is your call and not the model's: no policy is asked. A tool that is not what it was is refused.
+    /// The policy does not apply, because the call is yours and not the model's. A call of a changed tool is denied.
     ///
-    /// The status is 0 when it did what it was asked for, 1 when it could not, 2 when the call makes no sense, and as for
-    /// `test` when there is no server to be had.
+    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and as for `test` if the
+    /// server is not available.
     Call {
-        /// The server
+        /// Server name
         server: String,
-        /// The tool, by its own name or ours; or an address of a resource, as `mcp show` prints it
+        /// Tool, by its name on the server or its full name; or the URI of a resource, from `mcp show`
         tool: String,
-        /// Its arguments, as a JSON object; `-` reads them from standard input
+        /// Arguments as a JSON object; `-` reads them from standard input
         #[arg(default_value = "{}", hide_default_value = true)]
         arguments: String,
-        /// Print the answer as one JSON object
+        /// Print the result as one JSON object
         #[arg(long)]
         json: bool,
-        /// Wait so long, instead of as the config says
+        /// Timeout of the call, instead of the configured one
         #[arg(long, value_name = "TIME", value_parser = time)]
         timeout: Option<Duration>,
     },
 }
 
-/// Add a server to the config, and ask it once
+/// Add a server to the config, and test it
 ///
-/// After NAME comes its address, or behind `--` the command that starts it.
+/// After NAME comes the server's URL, or `--` and the command that starts it.
 ///
-/// It is asked what it offers, and what it says is what it will be held to. A tool that does not claim to change nothing needs
-/// your consent for each run (`--allow mcp_NAME_TOOL`), unless you give it here with `--allow`.
+/// The server is asked for its tools, and these are pinned. A tool that does not declare itself read-only needs your
+/// approval in each run (`--allow mcp_NAME_TOOL`), unless you approve all of them here with `--allow`.
 #[derive(Args, Clone, Debug)]
 pub struct Add {
-    /// What it is called: letters, digits, - and _
+    /// Name of the server: letters, digits, - and _
     pub name: String,
-    /// Its address
+    /// URL of the server
     #[arg(value_name = "URL", conflicts_with_all = ["command", "env", "cwd", "read", "write"])]
     pub url: Vec<String>,
-    /// The command that starts it, and its arguments
+    /// Command that starts the server, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// How it is reached [default: stdio for a command; for an address http, or sse where it ends with /sse]
+    /// Transport [default: stdio for a command; for a URL http, or sse if it ends with /sse]
     #[arg(short, long, value_enum, hide_short_help = true)]
     pub transport: Option<Transport>,
-    /// A variable for it; without a value it stands for ours of that name
+    /// Environment variable for the server; without VALUE, passed through
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
-    /// A header to send, where `${VARIABLE}` stands for what that holds
+    /// HTTP header to send; `${VARIABLE}` is expanded
     #[arg(
         short = 'H',
         long,
@@ -115,42 +115,42 @@ pub struct Add {
         conflicts_with = "command"
     )]
     pub header: Vec<String>,
-    /// Its directory
+    /// Working directory of the server
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub cwd: Option<PathBuf>,
-    /// A place that it may read
+    /// Path that the server may read
     #[arg(long, value_name = "PATH")]
     pub read: Vec<PathBuf>,
-    /// A place that it may change
+    /// Path that the server may write
     #[arg(long, value_name = "PATH")]
     pub write: Vec<PathBuf>,
-    /// Offer these of its tools alone
+    /// Offer only these of its tools
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub tools: Vec<String>,
-    /// Seconds that a call may take
+    /// Timeout of a call, in seconds
     #[arg(long, value_name = "SECONDS", hide_short_help = true)]
     pub tool_timeout: Option<u32>,
-    /// Let the model call all of its tools without your consent
+    /// Let the model call all of its tools without approval
     #[arg(long)]
     pub allow: bool,
-    /// No run begins without it
+    /// Fail every run if the server is not available
     #[arg(long, hide_short_help = true)]
     pub required: bool,
-    /// Write it into the config without asking the server
+    /// Write it to the config without testing the server
     #[arg(long)]
     pub untested: bool,
-    /// In the place of one of that name
+    /// Replace a server of the same name
     #[arg(long, hide_short_help = true)]
     pub force: bool,
 }
 
-/// How a server is reached
+/// Transport of a server
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Transport {
-    /// A program of this machine
+    /// Local program
     Stdio,
     /// Streamable HTTP
     Http,
-    /// The older way over HTTP
+    /// HTTP with server-sent events (older)
     Sse,
 }

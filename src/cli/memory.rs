@@ -1,4 +1,4 @@
-//! `nanobot memory`: what outlasts conversations.
+//! `nanobot memory`: memory that outlasts sessions.
 
 use super::value::dollars;
 use clap::{Args, Subcommand};
@@ -7,74 +7,75 @@ use clap::{Args, Subcommand};
 pub enum Memory {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
     Consolidate(Consolidate),
-    /// Print what is remembered
+    /// Print the memory
     Show,
-    /// Find a regular expression in the memory and its history
+    /// Search the memory and its history for a regular expression
     ///
-    /// The status is 1 when it is nowhere.
+    /// The exit status is 1 if nothing matches.
     Search {
-        /// The regular expression
+        /// Regular expression
         ///
-        /// `(?i)` before it takes upper and lower case alike.
+        /// Start it with `(?i)` to ignore case.
         pattern: String,
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Change the memory with your editor (`VISUAL`, else `EDITOR`)
+    /// Edit the memory in your editor (`VISUAL`, else `EDITOR`)
     Edit,
-    /// List the versions of the memory, newest first
+    /// List versions of the memory, newest first
     Log {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Print what changed
+    /// Print the difference between versions
     ///
-    /// By the last change, since version A, or from A to B.
+    /// Of the last change, since version A, or from A to B.
     Diff {
-        /// The number of a version
+        /// Version number
         #[arg(value_name = "A")]
         from: Option<u64>,
-        /// The number of a version
+        /// Version number
         #[arg(value_name = "B")]
         to: Option<u64>,
     },
-    /// Bring the version before back
+    /// Restore the previous version
     ///
-    /// Byte for byte; done again, it brings back the one before that. This is about MEMORY.md alone: the history keeps its paragraphs, and what was consolidated is not consolidated again.
+    /// Byte for byte; repeat it to go back further. Applies to MEMORY.md only: the history keeps its paragraphs, and
+    /// messages that were consolidated are not consolidated again.
     Undo {
-        /// The number of the version to bring back instead
+        /// Number of the version to restore instead
         id: Option<u64>,
     },
 }
 
-/// Make memory of what is old in conversations
+/// Consolidate old messages of sessions into memory
 ///
-/// The old part of a conversation goes to the model with the memory as it is, and comes back as a paragraph of
-/// HISTORY.md and a new MEMORY.md. Without `-s` and `--all` this is done where it is due: what `--new` put behind, and
-/// conversations that have outgrown their window. Done again, it does nothing.
+/// Sends the old part of a session to the model with the current memory, and writes the reply as a paragraph of
+/// HISTORY.md and a new MEMORY.md. Without `-s` and `--all`, consolidates what is due: messages from before `--new`,
+/// and sessions that have outgrown their window. Running it again does nothing.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Consolidate {
-    /// The conversation to do it for, due or not; its newest messages stay
+    /// Consolidate this session, due or not; keeps its newest messages
     #[arg(short, long, value_name = "KEY", conflicts_with = "all")]
     pub session: Option<String>,
-    /// Every conversation, due or not
+    /// Consolidate every session, due or not
     #[arg(long)]
     pub all: bool,
-    /// Tell what would be done; ask no model and change nothing
+    /// Print what would be done; send no request and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// The model to ask, or a preset of the config
+    /// Model, or a preset of the config
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Wait so many seconds for another run that is changing the memory
+    /// Seconds to wait for another run that is changing the memory
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub wait: u64,
-    /// Reach no address but loopback
+    /// Connect to loopback addresses only
     #[arg(long)]
     pub offline: bool,
-    /// Ask for the reply in one piece, for servers that cannot stream
+    /// Do not stream replies, for servers that cannot
     #[arg(long)]
     pub no_stream: bool,
     // What `agent` starts when its answer is out.

@@ -4,23 +4,23 @@ use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Model {
-    /// List the models that are known, with their limits and prices
+    /// List known models with their limits and prices
     ///
-    /// The prices are in US dollars for a million tokens.
+    /// Prices are in US dollars per million tokens.
     List {
-        /// Only those of this provider
+        /// Only models of this provider
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,
-        /// Ask the provider which models it has; without `--provider`, the one that is configured
+        /// Ask the provider for its models; without `--provider`, the configured one
         #[arg(long)]
         remote: bool,
     },
-    /// Tell who would be asked for a model, and what is known of it
+    /// Show a model's provider, endpoint, limits and price
     Show {
-        /// A model or a preset, as `agent --model` takes it
+        /// Model or preset, as for `agent --model`
         name: String,
         /// One JSON object
         #[arg(long)]

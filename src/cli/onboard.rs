@@ -2,41 +2,41 @@
 
 use clap::{Args, ValueEnum};
 
-/// Write a config and a workspace; what is there is kept
+/// Create a config and a workspace; existing files are kept
 ///
-/// On a terminal it asks; with flags, or off a terminal, it does not.
+/// Asks questions on a terminal; with flags, or without a terminal, it asks nothing.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Onboard {
-    /// The provider to use
+    /// Provider to use
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
-    /// The variable that holds its key
+    /// Environment variable that holds the API key
     ///
-    /// The config names it, and never has the key itself.
+    /// The config refers to the variable and does not contain the key.
     #[arg(long, value_name = "NAME")]
     pub api_key_env: Option<String>,
-    /// Read its key from standard input, and keep it in the config
+    /// Read the API key from standard input into the config
     #[arg(long, conflicts_with = "api_key_env")]
     pub api_key_stdin: bool,
-    /// Its address, where it is not the usual one
+    /// Base URL, if not the provider's default
     #[arg(long, value_name = "URL")]
     pub api_base: Option<String>,
-    /// The model to ask
+    /// Model to use
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Where the agent works: the current directory, or always the workspace
+    /// Working directory: the current one, or always the workspace
     #[arg(long, value_name = "WHERE")]
     pub directory: Option<Directory>,
-    /// Ask nothing and take the defaults
+    /// Take the defaults without asking
     #[arg(short, long)]
     pub yes: bool,
-    /// Ask the model to say hello, and tell what that took and cost; a failure is the status
+    /// Send a test request, and print its latency and cost; fail if it fails
     #[arg(long)]
     pub test: bool,
-    /// Write completions to where the shell that `SHELL` names looks for them
+    /// Install completions for the shell that `SHELL` names
     #[arg(long)]
     pub completions: bool,
-    /// Let cron look at HEARTBEAT.md every 30 minutes
+    /// Check HEARTBEAT.md every 30 minutes with cron
     #[arg(long)]
     pub heartbeat: bool,
 }

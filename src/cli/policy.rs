@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Policy {
-    /// Tell what a run with these flags may do
+    /// Show what a run with these flags may do
     ///
-    /// With a tool: what is decided about a call of it, and by which rule. The status is then 0 when the
-    /// call is allowed, and 77 when it is refused.
+    /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call
+    /// is allowed and 77 if it is denied.
     Explain(Box<Explain>),
-    /// Try whether the sandbox holds
+    /// Test the sandbox
     ///
-    /// Write outside, read what is closed, open a socket, as a command of the agent would.
+    /// Tries what a command of the agent could try: write outside, read denied paths, open a socket.
     ///
-    /// Each line is `ok` or `FAILED`. The status is 0 when everything held, 126 when the system has no sandbox, and 1 when
-    /// something did not hold.
+    /// Each line is `ok` or `FAILED`. The exit status is 0 if every check passes, 1 if one fails, and 126 if the system
+    /// has no sandbox.
     Test {
         #[command(flatten)]
         grants: Box<Grants>,
@@ -28,11 +28,11 @@ pub enum Policy {
 
 #[derive(Args, Clone, Debug)]
 pub struct Explain {
-    /// A tool, as `tool list` prints it
+    /// Tool, from `tool list`
     pub tool: Option<String>,
-    /// Its arguments as JSON, or the one that matters as text
+    /// Arguments as JSON, or the main one as text
     ///
-    /// A command, a path, an address.
+    /// The main one is a command, a path or a URL.
     #[arg(default_value = "{}", hide_default_value = true)]
     pub arguments: String,
     #[command(flatten)]
@@ -52,37 +52,38 @@ pub enum Tool {
         #[arg(long)]
         json: bool,
     },
-    /// Run a tool, and print what the model would get
+    /// Run a tool, and print the result the model would get
     ///
-    /// The status is 0 when it did what it was asked for, 1 when it could not, 2 when the call makes no sense, and 77 when the
-    /// policy refuses it.
+    /// The exit status is 0 if the tool succeeds, 1 if it fails, 2 if the call is invalid, and 77 if the policy denies
+    /// it.
     Run {
-        /// The tool, as `tool list` prints it
+        /// Tool, from `tool list`
         name: String,
-        /// Its arguments, as a JSON object; `-` reads them from standard input
+        /// Arguments as a JSON object; `-` reads them from standard input
         #[arg(default_value = "{}", hide_default_value = true)]
         arguments: String,
         #[command(flatten)]
         grants: Box<Grants>,
-        /// Reach no address but loopback
+        /// Connect to loopback addresses only
         #[arg(long)]
         offline: bool,
     },
 }
 
-/// Let a directory's notes and skills tell the agent how to work
+/// Trust a directory's instructions and skills
 ///
-/// They are its AGENTS.md and its skills: skills/, .agents/skills/ and .claude/skills/. Before that they are ignored, since
-/// whoever wrote them would else be in command. Read them first. The list is kept in ~/.nanobot/trust.json, by real path; a directory that was replaced since is not trusted any more.
+/// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted
+/// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path; a
+/// directory that was replaced since is no longer trusted.
 #[derive(Args, Clone, Debug)]
 pub struct Trust {
-    /// The directory [default: the current one]
+    /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// List the trusted directories
     #[arg(long, conflicts_with_all = ["directory", "revoke"])]
     pub list: bool,
-    /// Trust it no more
+    /// Stop trusting it
     #[arg(long)]
     pub revoke: bool,
     /// One JSON object per line, with `--list`

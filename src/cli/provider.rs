@@ -4,20 +4,20 @@ use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Provider {
-    /// List the providers, and where the key of each comes from
+    /// List providers, and the source of each API key
     List {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Log in, by entering a code in a browser on any machine
+    /// Log in by entering a code in a browser, on any machine
     ///
-    /// The code and the address stand on standard error. The login is kept, and renewed when it runs out.
+    /// The code and the address are printed on standard error. The login is saved, and renewed when it expires.
     Login {
         /// openai-codex or github-copilot
         name: String,
     },
-    /// Forget a login; the provider itself is told nothing
+    /// Remove a saved login; does not revoke it at the provider
     Logout {
         /// openai-codex or github-copilot
         name: String,

@@ -1,4 +1,4 @@
-//! `nanobot session`: what is done with conversations.
+//! `nanobot session`: operations on sessions.
 
 use super::value::{Since, age, since};
 use clap::{Args, Subcommand, ValueEnum};
@@ -7,93 +7,93 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Session {
-    /// List the conversations, newest first
+    /// List sessions, newest first
     List(List),
-    /// Print a conversation, and what it came to
+    /// Print a session with its usage
     Show(Show),
-    /// Find text in all conversations and in the memory, newest first
+    /// Search all sessions and the memory, newest first
     ///
-    /// Prints `KEY:NUMBER TIME role: line` for each line that matches, where NUMBER is the message's, from 1. The status is
-    /// 0 when something was found, and 1 when nothing was.
+    /// Prints `KEY:NUMBER TIME role: line` for each matching line; NUMBER is the message's, from 1. The exit status is
+    /// 0 if something matches, and 1 if nothing does.
     Search(Search),
-    /// Write a conversation as one document, to keep or to pass on
+    /// Write a session as one document
     Export(Export),
-    /// Copy a conversation, or its beginning, as a new one
+    /// Copy a session, or its beginning, to a new session
     Fork {
-        /// Its key, as `session list` prints it
+        /// Session key, from `session list`
         key: String,
-        /// The key of the copy
+        /// Key of the copy
         new: String,
-        /// Copy only the messages up to the N-th, as `session show` numbers them
+        /// Copy only messages 1 to N, as numbered by `session show`
         #[arg(long, value_name = "N")]
         at: Option<usize>,
     },
-    /// Tell what would be sent of a conversation, part by part
+    /// Show the parts of a session that would be sent
     ///
-    /// Each part, its tokens, and why.
+    /// Prints each part with its tokens and the reason.
     Context {
-        /// Its key, as `session list` prints it
+        /// Session key, from `session list`
         #[arg(default_value = "cli:direct")]
         key: String,
         /// One JSON object
         #[arg(long)]
         json: bool,
     },
-    /// Sum a conversation up, so that less of it is sent
+    /// Summarize a session, so that less of it is sent
     ///
-    /// The log keeps everything.
+    /// The session file keeps everything.
     Compact {
-        /// Its key, as `session list` prints it
+        /// Session key, from `session list`
         key: String,
-        /// What the summary is to heed
+        /// Instructions for the summary
         instructions: Vec<String>,
     },
-    /// Give a conversation another key, in the place where it lies
+    /// Change the key of a session
     Rename {
-        /// Its key, as `session list` prints it
+        /// Session key, from `session list`
         key: String,
-        /// The key it gets
+        /// New key
         new: String,
     },
-    /// Move conversations to the trash
+    /// Move sessions to the trash
     Rm {
-        /// Their keys, as `session list` prints them
+        /// Session keys, from `session list`
         #[arg(required = true)]
         keys: Vec<String>,
-        /// Remove them instead, and what the trash has of them
+        /// Delete them permanently instead, from the trash as well
         #[arg(long)]
         for_good: bool,
     },
-    /// Bring a conversation back from the trash, or list what is there
+    /// Restore a session from the trash, or list the trash
     ///
-    /// Without a key it lists.
+    /// Without a key, lists the trash.
     Restore {
-        /// The key it had
+        /// Key of the deleted session
         key: Option<String>,
     },
-    /// Move conversations that were not used for long to the trash
+    /// Move sessions that were not used lately to the trash
     ///
-    /// Says which, and asks; off a terminal it takes `--yes`. Conversations in use are left alone. What has been in the
-    /// trash for 30 days is removed.
+    /// Lists them and asks for confirmation; without a terminal it needs `--yes`. Skips sessions in use. Deletes
+    /// sessions that have been in the trash for 30 days.
     Prune(Prune),
-    /// Tell what is odd about conversations, and mend them
+    /// Check and repair session files
     ///
-    /// Mended is what can be without rewriting them.
+    /// Repairs only what needs no rewriting of the file.
     ///
-    /// A torn last line is kept aside, wrong counts are corrected by a further line, and the files are made readable by
-    /// their owner only. Messages are never changed.
+    /// Moves an incomplete last line to a side file, corrects wrong counts by appending a line, and makes the files
+    /// readable by their owner only. Never changes messages.
     Repair {
-        /// Their keys, as `session list` prints them
+        /// Session keys, from `session list`
         #[arg(
             value_name = "KEY",
             required_unless_present = "all",
             conflicts_with = "all"
         )]
         keys: Vec<String>,
-        /// Look at all of them
+        /// Check all sessions
         #[arg(long)]
         all: bool,
-        /// Only tell
+        /// Report only; repair nothing
         #[arg(long)]
         dry_run: bool,
     },
@@ -101,17 +101,17 @@ pub enum Session {
 
 #[derive(Args, Clone, Debug)]
 pub struct List {
-    /// Only those whose key matches: a pattern with `*` and `?`, or a part of the key
+    /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
-    /// The order
+    /// Sort order
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     pub sort: Sort,
-    /// At most so many
+    /// List at most N sessions
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Only those used since then
+    /// Only sessions used since WHEN
     ///
-    /// A date as `2026-11-01`, `7d`, `12h`, `today`, or `month`.
+    /// A date such as `2026-11-01`, `7d`, `12h`, `today`, or `month`.
     #[arg(long, value_name = "WHEN", value_parser = since)]
     pub since: Option<Since>,
     /// One JSON object per line
@@ -131,54 +131,54 @@ pub enum Sort {
 
 #[derive(Args, Clone, Debug)]
 pub struct Show {
-    /// Its key, as `session list` prints it
+    /// Session key, from `session list`
     #[arg(default_value = "cli:direct")]
     pub key: String,
     /// Only the last N messages
     #[arg(short = 'n', long, value_name = "N")]
     pub last: Option<usize>,
-    /// Print the calls of tools and their results whole
+    /// Print tool calls and results in full
     #[arg(long, conflicts_with_all = ["json", "raw"])]
     pub full: bool,
     /// One JSON object per message
     #[arg(long)]
     pub json: bool,
-    /// The file as it is
+    /// Print the session file unchanged
     #[arg(long, conflicts_with_all = ["json", "last"])]
     pub raw: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct Search {
-    /// A regular expression
+    /// Regular expression
     ///
-    /// It is matched against each line of what was said and of what tools gave.
+    /// Matched against each line of the messages and tool results.
     pub pattern: String,
-    /// Only in this conversation
+    /// Search only this session
     #[arg(short, long, value_name = "KEY")]
     pub session: Option<String>,
-    /// Take capital and small letters for the same
+    /// Ignore case
     #[arg(short, long)]
     pub ignore_case: bool,
-    /// The pattern is a text and no expression
+    /// Match the pattern as plain text
     #[arg(short = 'F', long)]
     pub fixed_strings: bool,
-    /// Print N lines before and after as well
+    /// Print N lines of context before and after
     #[arg(short = 'C', long, value_name = "N", default_value_t = 0)]
     pub context: usize,
-    /// Print only keys, and names of the memory's files
+    /// Print only session keys and names of memory files
     #[arg(short = 'l', long, conflicts_with = "json")]
     pub list: bool,
-    /// One JSON object per line that matches
+    /// One JSON object per matching line
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 pub struct Export {
-    /// Its key, as `session list` prints it
+    /// Session key, from `session list`
     pub key: String,
-    /// As what
+    /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "markdown")]
     pub format: Document,
     /// Write to FILE instead of standard output
@@ -195,18 +195,18 @@ pub enum Document {
 #[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("which").args(["older_than", "empty"]).required(true).multiple(true)))]
 pub struct Prune {
-    /// Only those whose key matches: a pattern with `*` and `?`, or a part of the key
+    /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
-    /// Those not used for so long, as `30d`, `12h`, `8w`
+    /// Sessions not used for TIME, such as `30d`, `12h`, `8w`
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub older_than: Option<Duration>,
-    /// Those without a message; with `--older-than`, both must hold
+    /// Sessions without messages; with `--older-than`, both must apply
     #[arg(long)]
     pub empty: bool,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Only tell
+    /// List them only; move nothing
     #[arg(long)]
     pub dry_run: bool,
 }

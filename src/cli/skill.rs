@@ -5,55 +5,57 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Skill {
-    /// List the skills: where each is from, what it weighs, whether it can be used
+    /// List skills: source, size in tokens, and whether each is usable
     ///
-    /// Those of the workspace hide those of a trusted directory, and these the built-in ones; what is hidden is listed too.
+    /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are
+    /// listed too.
     List {
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
     Show(Show),
-    /// Tell what is odd about a skill, or about all, and what is missing
+    /// Check one skill or all for problems and missing requirements
     ///
-    /// The status is 1 where anything is. Of all skills, a built-in one that lacks its program is not: it is left out.
+    /// The exit status is 1 if there are any. Without a name, built-in skills whose program is not installed are
+    /// skipped.
     Check {
-        /// A skill, or the folder of one that is not installed
+        /// Skill name, or the directory of one that is not installed
         #[arg(value_name = "NAME|DIR")]
         name: Option<String>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
-    /// Begin a skill in the workspace: a SKILL.md to be filled in
+    /// Create a skill in the workspace, with a SKILL.md template
     New {
-        /// Its name: lower-case letters, digits and single hyphens
+        /// Name: lower-case letters, digits and single hyphens
         name: String,
-        /// What it does, and when to use it: the model decides by this line alone
+        /// What the skill does and when to use it; the model decides by this text only
         #[arg(short, long, value_name = "TEXT")]
         description: Option<String>,
     },
     Install(Install),
-    /// Remove a skill of the workspace, for good
+    /// Delete a skill of the workspace permanently
     #[command(visible_alias = "rm")]
     Remove {
-        /// Its name, as `skill list` prints it
+        /// Name, from `skill list`
         name: String,
-        /// Ask nothing
+        /// Do not ask for confirmation
         #[arg(short, long)]
         yes: bool,
     },
 }
 
-/// Print a skill: its head, its text, its files, and what it needs
+/// Print a skill: front matter, text, files and requirements
 ///
-/// `allowed tools` are those that its author means it to use. They grant nothing here: what a run may do is decided by its
-/// flags, its profile and the config, whatever a skill says.
+/// `allowed tools` are those the author expects it to use. They grant nothing: permissions come from flags, the profile
+/// and the config only.
 #[derive(Args, Clone, Debug)]
 pub struct Show {
-    /// Its name, as `skill list` prints it
+    /// Name, from `skill list`
     pub name: String,
-    /// Print one of its files as it is, as `scripts/check.sh`
+    /// Print one of its files unchanged, such as `scripts/check.sh`
     #[arg(long, value_name = "PATH", conflicts_with = "json")]
     pub file: Option<String>,
     /// One JSON object
@@ -61,22 +63,22 @@ pub struct Show {
     pub json: bool,
 }
 
-/// Copy a skill into the workspace, after telling what it contains
+/// Review a skill and copy it into the workspace
 ///
-/// Its files, scripts and addresses, and characters that nobody sees, are told first; then it is asked, or `--yes` says so.
-/// Nothing is fetched, and nothing of it is run. What was shown is what is copied, wholly or not at all: for you alone, and
-/// what could be run still can be. A folder is refused that has a link out of it.
+/// Prints its files, scripts, URLs and hidden characters, then asks for confirmation, unless `--yes` is given.
+/// Downloads nothing and runs nothing. Copies exactly what was shown, all or nothing, readable by you only; executable
+/// files stay executable. A directory with a symbolic link out of it is rejected.
 #[derive(Args, Clone, Debug)]
 pub struct Install {
-    /// A folder with a SKILL.md, a SKILL.md alone, or the name of a built-in skill
+    /// Directory with a SKILL.md, a single SKILL.md, or the name of a built-in skill
     pub path: PathBuf,
-    /// Ask nothing
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Replace the one of that name
+    /// Replace a skill of the same name
     #[arg(long)]
     pub force: bool,
-    /// Only tell
+    /// Print the review only
     #[arg(long)]
     pub dry_run: bool,
 }

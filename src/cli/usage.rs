@@ -3,18 +3,19 @@
 use super::value::{Since, since};
 use clap::{Args, ValueEnum};
 
-/// See what was spent: tokens, money and runs
+/// Show usage: tokens, cost and runs
 ///
-/// Every call of a model is a line of the ledger, and counts when it was made. A run is a turn, however many calls it took.
+/// Every request to a model is a line of the ledger, and counts on the day it was made. A run is a turn, with any
+/// number of requests.
 ///
-/// By tool, server and skill it is told what was used, and what it took to tell the model of it: what is offered and never used
-/// costs tokens with each request.
+/// By tool, server and skill it shows how often each was used, and the tokens its description takes: a tool that is
+/// offered but never used costs tokens with each request.
 #[derive(Args, Clone, Debug)]
 pub struct Usage {
-    /// What a row is
+    /// Group by
     #[arg(long, value_name = "WHAT", default_value = "day")]
     pub by: By,
-    /// From when on: a date as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this one
+    /// Start: a date such as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this month
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     pub since: Since,
     /// One JSON object per row and line
@@ -30,7 +31,7 @@ pub enum By {
     Job,
     /// Calls of each tool
     Tool,
-    /// Calls of each MCP server, and the tokens that told of its tools
+    /// Calls of each MCP server, and the tokens of its tool descriptions
     Server,
     /// Runs that read each skill
     Skill,

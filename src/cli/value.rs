@@ -17,7 +17,7 @@ pub enum Since {
 /// The number of a turn.
 pub(super) fn turn(text: &str) -> Result<u64, String> {
     let number = text.parse().ok();
-    number.ok_or("no such turn; `nanobot undo --list` has their numbers".into())
+    number.ok_or("no such turn; run `nanobot undo --list` for the numbers".into())
 }
 
 /// One of several between commas, which may have blanks around them.
@@ -39,7 +39,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
             .and_then(|time| Duration::try_from(time).ok()),
     };
     time.filter(|time| !time.is_zero())
-        .ok_or_else(|| "expected seconds, or a time as `90s`, `5m`, `1h30m`".into())
+        .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`".into())
 }
 
 /// A number of hours, days or weeks.
@@ -59,7 +59,7 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
             count.checked_mul(hours)?.checked_mul(3600)
         })
         .map(Duration::from_secs)
-        .ok_or_else(|| "expected hours, days or weeks, as `12h`, `30d`, `8w`".into())
+        .ok_or_else(|| "expected hours, days or weeks, such as `12h`, `30d`, `8w`".into())
 }
 
 pub(super) fn since(text: &str) -> Result<Since, String> {
@@ -76,13 +76,13 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
             .or_else(|| count('h').map(Since::Hours))
             .or_else(|| date().map(Since::Date)),
     }
-    .ok_or_else(|| "expected a date as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
+    .ok_or_else(|| "expected a date such as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
 }
 
 pub(super) fn dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
-        _ => Err("expected an amount in US dollars, as `0.50`".into()),
+        _ => Err("expected an amount in US dollars, such as `0.50`".into()),
     }
 }
 

@@ -247,14 +247,11 @@ fn check(ctx: &Context) -> Result<Exit> {
     }
     if !config.exists() {
         text.push_str(&format!(
-            "{}: there is none; the defaults are in force\n",
+            "{}: no such file; the defaults apply\n",
             config.path().display()
         ));
     } else if found.is_empty() {
-        text.push_str(&format!(
-            "{}: nothing is odd about it\n",
-            config.path().display()
-        ));
+        text.push_str(&format!("{}: no problems found\n", config.path().display()));
     }
     ctx.terminal.print(&text)?;
     let wrong = found.iter().any(|finding| finding.weight == Weight::Error);

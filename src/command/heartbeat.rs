@@ -43,6 +43,6 @@ fn disable(ctx: &Context) -> Result<Exit> {
     Ok(crontab_sync::report_change(
         ctx,
         change,
-        "the heartbeat is disabled all the same: a line of its that is left starts nothing",
+        "the heartbeat is disabled anyway: a crontab line that is left starts nothing",
     ))
 }

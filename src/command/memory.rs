@@ -30,7 +30,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     }
     let memory = memory_edit::open_memory(ctx)?;
     match arguments {
-        Arguments::Consolidate(_) => unreachable!("it was looked at before"),
+        Arguments::Consolidate(_) => unreachable!("handled above"),
         Arguments::Show => ctx
             .terminal
             .print_bytes(&memory.read()?.unwrap_or_default())?,
@@ -86,7 +86,7 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
         if !*dry_run {
             drain.finish_interrupted(wait)?;
         }
-        ctx.notice("nothing is to be consolidated");
+        ctx.notice("nothing to consolidate");
     } else if *dry_run {
         let lines: String = due.iter().map(due_line).collect();
         ctx.terminal.print(&lines)?;
@@ -95,7 +95,7 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
         let done = drain.drain_all(&due, wait, &mut progress);
         drop(progress);
         if drain.chunks > 1 {
-            ctx.notice(&format!("{} in all", price(&drain.spent)));
+            ctx.notice(&format!("{} in total", price(&drain.spent)));
         }
         done?;
     }
@@ -106,7 +106,7 @@ fn due_line(due: &DueSession) -> String {
     let messages = due.next.limit - due.next.from;
     let tries = match due.next.tries {
         0 => String::new(),
-        MAX_TRIES.. => "; they are archived as they are".into(),
+        MAX_TRIES.. => "; to be archived unchanged".into(),
         tries => format!("; tried {tries} of {MAX_TRIES} times"),
     };
     format!("{}: {messages} messages{tries}\n", harmless(&due.key))
@@ -143,10 +143,12 @@ fn describe(chunk: &ConsolidatedChunk, spent: &Spent) -> String {
         aside,
     } = chunk;
     if *raw {
-        return format!("{messages} messages archived as they are, {}", price(spent));
+        return format!("{messages} messages archived unchanged, {}", price(spent));
     }
     let memory = match (aside, bytes.0 == bytes.1) {
-        (Some(why), _) => format!("memory unchanged, since {why} (`memory log` has the version)"),
+        (Some(why), _) => {
+            format!("memory unchanged, because {why} (the version is in `memory log`)")
+        }
         (None, true) => format!("memory {}", size_in_words(bytes.1 as u64)),
         (None, false) => format!(
             "memory {}, was {}",
@@ -169,7 +171,7 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     let pattern = Regex::new(pattern).map_err(|error| {
         fail(
             Exit::Usage,
-            format!("`{pattern}` is no regular expression: {error}"),
+            format!("`{pattern}` is not a valid regular expression: {error}"),
         )
     })?;
     let found = memory.search(&pattern)?;
@@ -230,12 +232,12 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     }
     let row = |version: &Version| {
         let cause = match (version.of, &version.aside) {
-            (Some(of), _) => format!("undo, as version {of}"),
-            (None, Some(why)) => format!("{}, kept aside: {why}", version.cause.name()),
+            (Some(of), _) => format!("undo to version {of}"),
+            (None, Some(why)) => format!("{}, rejected: {why}", version.cause.name()),
             (None, None) => version.cause.name().to_owned(),
         };
         let cause = match &version.untrusted {
-            Some(what) => format!("{cause}; the conversation held text of strangers: {what}"),
+            Some(what) => format!("{cause}; the session contained untrusted content: {what}"),
             None => cause,
         };
         let mark = if current == Some(version.id) { "*" } else { "" };
@@ -294,9 +296,9 @@ fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
 
 fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
     let line = match memory_edit::undo(ctx, memory, id)? {
-        UndoResult::Restored(version) => format!("the memory is that of version {version} again"),
+        UndoResult::Restored(version) => format!("restored version {version} of the memory"),
         UndoResult::Unchanged(version) => {
-            format!("the memory is that of version {version} already")
+            format!("the memory is already at version {version}")
         }
     };
     ctx.notice(&line);
@@ -310,17 +312,17 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
             Exit::Usage,
             "an editor needs a terminal",
             format!(
-                "change `{}` by other means; every change is noticed",
+                "edit `{}` directly; every change is detected",
                 path.display()
             ),
         ));
     }
     let place = ctx.session_place(&ctx.settings()?)?;
-    let seen = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
-    let copy = store::temporary(&seen).context("make a copy to edit")?;
-    let edited = edit_copy(ctx, memory, &place, &seen, copy.path());
+    let original = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
+    let copy = store::temporary(&original).context("make a copy to edit")?;
+    let edited = edit_copy(ctx, memory, &place, &original, copy.path());
     let is_new =
-        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != seen));
+        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != original));
     // Keep the typed text, whatever the error.
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
@@ -336,7 +338,7 @@ fn edit_copy(
     ctx: &Context,
     memory: &Memory,
     place: &session::Place,
-    seen: &[u8],
+    original: &[u8],
     path: &Path,
 ) -> Result<Done> {
     let editor = ["VISUAL", "EDITOR"]
@@ -353,14 +355,14 @@ fn edit_copy(
     if !done {
         return Err(fail_hint(
             Exit::Failed,
-            format!("`{editor}` failed, and the memory is as it was"),
+            format!("`{editor}` failed; the memory is unchanged"),
             "another editor in `EDITOR`",
         ));
     }
     let text = store::read(path)?.unwrap_or_default();
-    if text == seen {
+    if text == original {
         return Ok(Done::All);
     }
-    let held = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
-    memory_edit::replace(&held, (seen, text), Cause::Edit, None)
+    let locked = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
+    memory_edit::replace(&locked, (original, text), Cause::Edit, None)
 }

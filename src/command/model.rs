@@ -50,7 +50,7 @@ fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     let found: Vec<&Facts> = MODELS.iter().filter(is_wanted).collect();
     if let (Some(name), true, false) = (provider, found.is_empty(), ctx.quiet) {
         ctx.terminal.complain(&format!(
-            "nanobot: nothing is known of the models of `{name}`; `--remote` asks it"
+            "nanobot: no models of `{name}` are known; `--remote` asks the provider"
         ));
     }
     if as_json {
@@ -74,7 +74,7 @@ fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
         text.push_str(&format!("{}\n", clipped(&line, ctx.terminal.width())));
     }
     if rows.iter().flatten().any(|cell| cell.ends_with('+')) {
-        text.push_str("+ long requests cost more; `nanobot model show NAME` tells\n");
+        text.push_str("+ long requests cost more; see `nanobot model show NAME`\n");
     }
     ctx.terminal.print(&text)
 }
@@ -167,8 +167,9 @@ fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
     if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) && !ctx.quiet {
         let base = web_url::redacted(&wire.base);
-        ctx.terminal
-            .complain(&format!("nanobot: the key goes to {base} in the clear"));
+        ctx.terminal.complain(&format!(
+            "nanobot: the API key is sent to {base} unencrypted"
+        ));
     }
     let names = wire.models().map_err(untold)?;
     let mut text = String::new();
@@ -191,7 +192,7 @@ fn untold(error: ProviderError) -> anyhow::Error {
         ProviderError::NotFound(cause) => fail_hint(
             Exit::Config,
             cause,
-            "its own documentation: not every server has a list of models",
+            "the provider's documentation: not every server lists its models",
         ),
         other => other.into_failure(),
     }
@@ -293,7 +294,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     ctx.terminal.print(&text)
 }
 
-const UNKNOWN: &str = "not known";
+const UNKNOWN: &str = "unknown";
 
 /// A fact for people, with its source.
 fn said<T>(fact: Option<(T, Source)>, words: impl FnOnce(T) -> String) -> String {
@@ -323,12 +324,12 @@ fn price((above, price): &(u64, Price)) -> String {
         above => format!(" for requests above {above} tokens"),
     };
     format!(
-        "${input} in, ${cached} cached, ${cache_write} into the cache, ${output} out, a million{when}"
+        "${input} in, ${cached} cached, ${cache_write} cache write, ${output} out per million tokens{when}"
     )
 }
 
 fn who(asked: &Asked) -> String {
-    let model = asked.model.as_deref().unwrap_or("its provider's own");
+    let model = asked.model.as_deref().unwrap_or("its provider's default");
     match asked.provider.as_str() {
         "auto" => model.to_owned(),
         provider => format!("{model} of {provider}"),

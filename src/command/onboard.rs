@@ -55,7 +55,7 @@ fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> 
     let Answers { edits, trouble } = wizard::ask(ctx, before)?;
     let settings = set_up(ctx, before, edits, say, &|_| None)?;
     if let Some(error) = trouble {
-        say("it is not ready yet; try: `nanobot onboard` again, or `nanobot status --check`");
+        say("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
         return Ok(exit_of(&error));
     }
     next_steps::warn_on_error(ctx, next_steps::completions(ctx))?;
@@ -82,7 +82,7 @@ fn set_up(
 
     let shown = ctx.paths.display(after.path());
     if after.text() == before.text() {
-        say(&format!("kept {shown} as it is"));
+        say(&format!("kept {shown} unchanged"));
     } else {
         after.save()?;
         let done = if before.exists() {
@@ -94,14 +94,14 @@ fn set_up(
     }
     if let Some(model) = kept(&after) {
         say(&format!(
-            "kept the model {model}; another provider may not have it, and `--model NAME` changes it"
+            "kept the model {model}, which the new provider may not have; `--model NAME` changes it"
         ));
     }
     let workspace = Workspace::new(&settings.workspace);
     let made = workspace.create()?;
     let place = ctx.paths.display(&workspace.root);
     say(&match made.is_empty() {
-        true => format!("kept {place} as it is"),
+        true => format!("kept {place} unchanged"),
         false => format!("created in {place}: {}", made.join(", ")),
     });
     Ok(settings)
@@ -114,8 +114,8 @@ fn still_missing(
     is_tried: bool,
     say: &dyn Fn(&str),
 ) -> Result<Exit> {
-    let way = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
-        Ok(way) => way,
+    let endpoint = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
+        Ok(endpoint) => endpoint,
         Err(error) if is_tried => return Err(error),
         // A config without a key is a valid start.
         Err(error) => {
@@ -127,9 +127,12 @@ fn still_missing(
         }
     };
     if is_tried {
-        let (provider, model) = (way.choice.provider.clone(), way.choice.model.clone());
-        let heard = connection_test::ask(ctx, settings, way)?;
-        let (seconds, cost) = (heard.seconds(), heard.cost());
+        let (provider, model) = (
+            endpoint.choice.provider.clone(),
+            endpoint.choice.model.clone(),
+        );
+        let reply = connection_test::ask(ctx, settings, endpoint)?;
+        let (seconds, cost) = (reply.seconds(), reply.cost());
         say(&format!(
             "{model} of {provider} answered in {seconds}: {cost}"
         ));
@@ -192,15 +195,19 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
         Some(block) => Ok(block.key(key)),
         None => Err(fail_hint(
             Exit::Usage,
-            format!("`{flag}` needs to know whose it is"),
-            "`--provider NAME` with it",
+            format!("`{flag}` needs a provider"),
+            "`--provider NAME`",
         )),
     };
     if let Some(variable) = api_key_env {
         if !is_name(variable) {
             // Do not repeat the value, which may be the key itself.
-            let cause = "what follows `--api-key-env` is no name of a variable";
-            return Err(fail_hint(Exit::Usage, cause, "its name, as OPENAI_API_KEY"));
+            let cause = "the value of `--api-key-env` is not a variable name";
+            return Err(fail_hint(
+                Exit::Usage,
+                cause,
+                "the variable's name, such as OPENAI_API_KEY",
+            ));
         }
         let path = key("--api-key-env", "apiKey")?;
         edits.push(Edit::new(path, format!("${{{variable}}}")));

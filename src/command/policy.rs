@@ -92,7 +92,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
     if let Some((path, access)) = path_of(name, call) {
         return match policy.reach.decide(path, access) {
             Ok(spot) => Decision::Allow(format!(
-                "{rule}; it lies in `{}`",
+                "{rule}; it is inside `{}`",
                 policy.reach.roots[spot.root].path.display()
             )),
             Err(refusal) => Decision::Deny(refusal),
@@ -112,7 +112,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
         && let Err(lack) = sandbox::available()
     {
         return Decision::Deny(Refusal {
-            words: format!("commands run in a sandbox, and here is none: {lack}"),
+            words: format!("commands need a sandbox, and none is available: {lack}"),
             grant: Some("--sandbox off".into()),
         });
     }
@@ -130,7 +130,7 @@ fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
             return Ok(Decision::Deny(refusal));
         }
         let words = known::check(tool).err();
-        let words = words.unwrap_or_else(|| "names no tool of this run".into());
+        let words = words.unwrap_or_else(|| "is not a tool of this run".into());
         return Err(fail_hint(
             Exit::Usage,
             format!("`{tool}` {words}"),
@@ -146,13 +146,13 @@ fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
         Some(names) if !listed(names) => "`--tools` leaves it out",
         _ if tool == "spawn" => {
             return Ok(Decision::Allow(
-                "in a turn of `agent`; a sub-agent may do what both it and the turn may".into(),
+                "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),
             ));
         }
         _ if tool == "cron" => {
             return Ok(Decision::Allow(
-                "in a turn of `agent`, not in a job's own; jobs are added and removed only while nothing that a stranger wrote is \
-                 in what is sent, which no flag changes (`nanobot cron` is for that), and none may do more than the turn"
+                "in a turn of `agent`, not of a job; jobs are added and removed only while the context has no untrusted content, \
+                 which no flag changes (use `nanobot cron`), and none may do more than the turn"
                     .into(),
             ));
         }
@@ -177,8 +177,8 @@ fn reading(text: &str, schema: &Value) -> Result<Value> {
     if text.trim().is_empty() || text.trim_start().starts_with('{') {
         return Err(fail_hint(
             Exit::Usage,
-            "the arguments are no JSON object",
-            "`{\"path\": \"notes.md\"}`, or the path, command or address alone",
+            "the arguments are not a JSON object",
+            "`{\"path\": \"notes.md\"}`, or only the path, command or URL",
         ));
     }
     let needed = schema["required"][0].as_str();
@@ -233,20 +233,20 @@ fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
     if policy.sandbox == Sandbox::Off {
         return Err(fail_hint(
             Exit::Failed,
-            "nothing to try: with these flags commands are not contained",
-            "leave `--sandbox off` and `--profile full` out",
+            "nothing to test: with these flags commands run without a sandbox",
+            "without `--sandbox off` and `--profile full`",
         ));
     }
     if let Err(lack) = sandbox::available() {
         return Err(fail_hint(
             Exit::NoSandbox,
-            format!("here is no sandbox: {lack}"),
-            "commands are refused, unless `--sandbox off` says otherwise",
+            format!("no sandbox is available: {lack}"),
+            "`--sandbox off` to run commands without one",
         ));
     }
     let settings = ctx.settings()?;
     let exec = toolset::exec(ctx, &settings, &policy, &shared.files);
-    let fence = exec.fence().context("set the sandbox up")?;
+    let fence = exec.fence().context("set up the sandbox")?;
     let home = &policy.reach.home;
     let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));
     let outside: Vec<PathBuf> = [
@@ -273,7 +273,7 @@ fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
         .chain([PathBuf::from("/etc/shadow")])
         .filter(|path| path.exists() && !named(path))
         .collect();
-    let trials = trial::run(&fence, &outside, &closed).context("try the sandbox")?;
+    let trials = trial::run(&fence, &outside, &closed).context("test the sandbox")?;
     let mut exit = Exit::Answered;
     for Trial { what, held, found } in trials {
         if !held {

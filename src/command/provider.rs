@@ -195,7 +195,7 @@ pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
             .complain(&format!("open {address} and enter {code}"));
         let minutes = valid.as_secs().div_ceil(60);
         ctx.terminal
-            .complain(&format!("waiting for that, {minutes} min at most"));
+            .complain(&format!("waiting for the login, {minutes} min at most"));
     };
     let folder = ctx.paths.auth();
     login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut tell)?;

@@ -18,7 +18,7 @@ pub(crate) fn run(command: &Command, terminal: Terminal) -> Result<Exit> {
     }
     Err(fail_hint(
         Exit::Refused,
-        "this is a command of an agent, which has neither the network nor nanobot's own files",
-        "the agent's own tools instead: `spawn` to hand over a task, `cron` to remind, `web_fetch` and the file tools for the rest",
+        "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files",
+        "the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest",
     ))
 }

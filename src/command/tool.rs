@@ -66,7 +66,7 @@ fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
         .filter(Value::is_object)
         .ok_or_else(|| {
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
-            fail_hint(Exit::Usage, "the arguments are no JSON object", example)
+            fail_hint(Exit::Usage, "the arguments are not a JSON object", example)
         })
 }
 
@@ -100,18 +100,19 @@ fn call(
         name: name.to_owned(),
         arguments,
     };
-    let mut said = String::new();
-    let (done, told) = setup
-        .toolbox
-        .run(std::slice::from_ref(&call), false, &mut |_, text| {
-            if said.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
-                said.push_str(text);
-            }
-            Ok(())
-        });
-    told?;
+    let mut live_output = String::new();
+    let (results, emitted) =
+        setup
+            .toolbox
+            .run(std::slice::from_ref(&call), false, &mut |_, text| {
+                if live_output.len() + text.len() <= LIVE_OUTPUT_LIMIT_BYTES {
+                    live_output.push_str(text);
+                }
+                Ok(())
+            });
+    emitted?;
     signal::check()?;
-    let done = done.first().expect("one call has one result");
+    let done = results.first().expect("one call has one result");
     let shown = text_of(&done.result.parts);
     match done.outcome {
         Outcome::Ok => {
@@ -122,7 +123,7 @@ fn call(
             })
         }
         Outcome::Failed => {
-            let (output, cause) = parted(&shown, &said);
+            let (output, cause) = parted(&shown, &live_output);
             ctx.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
@@ -141,7 +142,7 @@ fn call(
             let Some(refusal) = &done.refusal else {
                 return Err(Stop(Exit::Refused).into());
             };
-            let (output, cause) = parted(&refusal.words, &said);
+            let (output, cause) = parted(&refusal.words, &live_output);
             ctx.terminal.print(&output)?;
             Err(match &refusal.grant {
                 Some(flag) => fail_hint(Exit::Refused, cause, format!("`{flag}`")),

@@ -24,7 +24,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if *revoke {
         // A directory that no longer exists is found by the name under which it was trusted.
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
-        let path = path.with_context(|| format!("look at `{}`", given.display()))?;
+        let path = path.with_context(|| format!("resolve `{}`", given.display()))?;
         if !trust.revoke(&path)? {
             return Err(fail_hint(
                 Exit::NoInput,
@@ -32,7 +32,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 "nanobot trust --list",
             ));
         }
-        say(ctx, &format!("`{}` is trusted no more", show(&path)))?;
+        say(ctx, &format!("`{}` is no longer trusted", show(&path)))?;
         return Ok(Exit::Answered);
     }
     let path = real(given)?;
@@ -40,7 +40,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         return Err(fail(
             Exit::Usage,
             format!(
-                "`{}` holds far more than one project; trust a directory below it",
+                "`{}` contains more than one project; trust a directory below it",
                 show(&path)
             ),
         ));
@@ -62,7 +62,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     {
         let root = show(repository);
         ctx.terminal.complain(&format!(
-            "nanobot: what stands above it stays ignored; `nanobot trust {root}` would read that too"
+            "nanobot: instructions above it stay ignored; `nanobot trust {root}` includes them"
         ));
     }
     Ok(Exit::Answered)
@@ -74,7 +74,7 @@ fn show(ctx: &Context, trust: &Trust, json: bool) -> Result<Exit> {
         let line = match json {
             true => serde_json::json!({ "path": trusted.path, "since": trusted.since, "stands": stands }).to_string(),
             false if stands => trusted.path.display().to_string(),
-            false => format!("{} (gone or replaced since, so not trusted)", trusted.path.display()),
+            false => format!("{} (removed or replaced since, so not trusted)", trusted.path.display()),
         };
         ctx.terminal.print(&format!("{line}\n"))?;
     }
@@ -86,12 +86,12 @@ fn real(given: &Path) -> Result<PathBuf> {
         std::io::ErrorKind::NotFound => {
             fail(Exit::NoInput, format!("there is no `{}`", given.display()))
         }
-        _ => anyhow::Error::new(error).context(format!("look at `{}`", given.display())),
+        _ => anyhow::Error::new(error).context(format!("resolve `{}`", given.display())),
     })?;
     if !path.is_dir() {
         return Err(fail(
             Exit::Usage,
-            format!("`{}` is no directory", given.display()),
+            format!("`{}` is not a directory", given.display()),
         ));
     }
     Ok(path)

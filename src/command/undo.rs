@@ -24,10 +24,10 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments, session: Option<&str>
         _ => Err(fail_hint(
             Exit::NoInput,
             format!(
-                "nothing was done, since it would be another conversation's work: {}",
+                "nothing was done, because the turn belongs to another session: {}",
                 told(turn)
             ),
-            format!("`/undo {}` to mean that one", turn.id),
+            format!("`/undo {}` to choose that turn", turn.id),
         )),
     };
     go(ctx, arguments, Some(&owns))
@@ -46,7 +46,7 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
         force,
     } = *arguments;
     let mut odd = |id: u64, error: &anyhow::Error| {
-        ctx.notice(&format!("turn {id} is passed over: {error:#}"));
+        ctx.notice(&format!("skipped turn {id}: {error:#}"));
     };
     let turns = Undo::new(ctx.paths.undo()).turns(&mut odd)?;
     if list {
@@ -66,12 +66,12 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     }
     if !wrong.is_empty() {
         let cause = format!(
-            "nothing was done, since not all is as turn {} left it: {}",
+            "nothing was done, because files have changed since turn {}: {}",
             turn.id,
             wrong.join("; ")
         );
         return Err(match plan.blocked.is_empty() {
-            true => fail_hint(Exit::Failed, cause, "`--force` to replace that too"),
+            true => fail_hint(Exit::Failed, cause, "`--force` to overwrite these changes"),
             false => fail(Exit::Failed, cause),
         });
     }
@@ -94,7 +94,7 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     };
     let text: String = steps.iter().map(line).collect();
     if text.is_empty() {
-        ctx.notice(&format!("all is as it was before turn {} already", turn.id));
+        ctx.notice(&format!("nothing to change for turn {}", turn.id));
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
@@ -109,7 +109,7 @@ fn told(turn: &Turn) -> String {
     };
     let session = harmless(&turn.about.session).replace('\n', "?");
     format!(
-        "turn {} of {time} in `{session}`, {files}; what commands changed is not among them",
+        "turn {} of {time} in `{session}`, {files}; changes by commands are not included",
         turn.id
     )
 }
@@ -145,13 +145,13 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
         let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
             fail_hint(
                 Exit::NoInput,
-                format!("there is no turn {id} to take back"),
+                format!("there is no turn {id} to undo"),
                 "`nanobot undo --list`",
             )
         })?;
         return match (way, turn.undone.is_some()) {
             (Way::Forth, false) => {
-                let cause = format!("turn {id} was not taken back");
+                let cause = format!("turn {id} is not undone");
                 Err(fail_hint(Exit::NoInput, cause, "nanobot undo --list"))
             }
             _ => Ok(turn),
@@ -163,12 +163,12 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
     let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
     let (found, what) = match way {
-        Way::Back => (ours.find(|turn| turn.undone.is_none()), "take back"),
+        Way::Back => (ours.find(|turn| turn.undone.is_none()), "undo"),
         // The turn reverted last; of several reverted at the same instant, the oldest.
         Way::Forth => (
             ours.filter(|turn| turn.undone.is_some())
                 .max_by(|one, other| one.undone.cmp(&other.undone).then(other.id.cmp(&one.id))),
-            "do again",
+            "redo",
         ),
     };
     found.ok_or_else(|| {
@@ -178,7 +178,7 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
             false => fail_hint(
                 Exit::NoInput,
                 cause,
-                "`nanobot undo --list`, and `nanobot undo TURN` for one of another directory",
+                "`nanobot undo --list`, and `nanobot undo TURN` for a turn in another directory",
             ),
         }
     })

@@ -51,13 +51,11 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         }
     };
     if odd > 0 {
-        notice(&format!(
-            "lines of the ledger that are no entries, passed over: {odd}"
-        ));
+        notice(&format!("skipped invalid lines of the ledger: {odd}"));
     }
     match spent {
-        None => notice("the ledger is empty: no model has been asked yet"),
-        Some(_) if groups.is_empty() => notice(&format!("no model was asked since {start}")),
+        None => notice("the ledger is empty: no request was sent yet"),
+        Some(_) if groups.is_empty() => notice(&format!("no request was sent since {start}")),
         Some(_) => {}
     }
     let groups = sorted(by, groups);
@@ -327,13 +325,13 @@ fn footnotes(total: &Sum) -> String {
     if total.unpriced > 0 {
         let count = total.unpriced;
         text.push_str(&format!(
-            "? calls of unknown price, left out: {count}; `models.NAME.price` in the config tells it from then on\n"
+            "? calls of unknown price, not included: {count}; set `models.NAME.price` in the config for later calls\n"
         ));
     }
     if total.estimated > 0 {
         let count = total.estimated;
         text.push_str(&format!(
-            "~ calls whose tokens are estimated, since the server did not tell: {count}\n"
+            "~ calls with estimated tokens, because the server sent no usage: {count}\n"
         ));
     }
     text

@@ -56,11 +56,11 @@ const REPLACEMENTS: &[(&str, &str)] = &[
     ("-v", "nanobot --version"),
     (
         "channels",
-        "a pipe or a crontab line with `nanobot agent -m`: no server listens to channels here",
+        "a pipe or a crontab line with `nanobot agent -m`: nanobot has no channels",
     ),
     (
         "serve",
-        "a pipe or a crontab line with `nanobot agent -m`: nanobot is no server",
+        "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server",
     ),
     ("webui", "nanobot repl"),
     ("sessions", "nanobot session"),
@@ -121,7 +121,7 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
 pub(crate) fn no_gateway() -> anyhow::Error {
     fail_hint(
         Exit::Usage,
-        "there is no gateway: nanobot is no server, and runs once for each message",
+        "there is no gateway: nanobot is not a server, and runs once for each message",
         "a pipe or a crontab line with `nanobot agent -m`",
     )
 }

@@ -88,7 +88,7 @@ impl TerminalPrompter {
         match line {
             Ok(Line::Text(text)) => Ok(text.trim().to_owned()),
             Ok(Line::End) => Err(Failure::Declined(
-                "refused: the user did not answer. Go on without it.".into(),
+                "refused: the user did not answer. Continue without it.".into(),
             )),
             Ok(Line::Interrupted) => {
                 signal::interrupt();
@@ -96,7 +96,7 @@ impl TerminalPrompter {
             }
             // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
             Err(_) => Err(Failure::Declined(
-                "refused: the user could not be asked. Go on without it.".into(),
+                "refused: the user could not be asked. Continue without it.".into(),
             )),
         }
     }
@@ -143,14 +143,14 @@ impl TerminalPrompter {
             self.show(text, style);
         }
         if is_cut {
-            let more = format!("  … and {} rows more: v shows all of it", rows.len() - room);
+            let more = format!("  … and {} more rows; v shows all", rows.len() - room);
             self.show(&more, &strong);
             self.show(&format!("? {head}"), &strong);
         }
         let view = if is_cut { "v(iew all) · " } else { "" };
-        let session = format!("s(ession: each `{}` that wants `{flag}`)", case.tool);
+        let session = format!("s(ession: each `{}` that needs `{flag}`)", case.tool);
         let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
-        let choices = format!("{view}y(es, once) · {session}{always} · n(o), or say why not");
+        let choices = format!("{view}y(es, once) · {session}{always} · n(o), or a reason");
         for row in wrapped(&choices, self.width()) {
             self.show(&format!("  {row}"), &Style::new().dim());
         }
@@ -171,10 +171,7 @@ impl TerminalPrompter {
                 }
                 // Ask again: so short a text is not a reason for declining, and neither is a slash command.
                 _ if text.chars().count() < 5 || text.starts_with('/') => {
-                    self.show(
-                        "  y, s, a, n, or some words that say why not",
-                        &Style::new().dim(),
-                    );
+                    self.show("  y, s, a, n, or a reason why not", &Style::new().dim());
                     continue;
                 }
                 _ => {
@@ -235,13 +232,13 @@ impl TerminalPrompter {
                         (old, new)
                     }
                     ("edit_file", _) => {
-                        add("·", "the file has no such text as it stands", &plain);
+                        add("·", "the file does not contain `old_text`", &plain);
                         (text("old_text").to_owned(), text("new_text").to_owned())
                     }
                     (_, _) => {
                         add(
                             "·",
-                            "replaces a file that is not shown: it is large, or no text",
+                            "replaces a file that is too large to show, or is not text",
                             &plain,
                         );
                         (String::new(), text("content").to_owned())
@@ -308,16 +305,20 @@ fn head(case: &Case<'_>) -> String {
     let place = case.reach.directory.display();
     match (flag, again) {
         ("--write", true) => format!(
-            "{tool} failed, perhaps since it may not write: run it again, so that it may change all of {place}?"
+            "{tool} failed, perhaps because it may not write: run it again with write access to {place}?"
         ),
         ("--net", true) => {
-            format!("{tool} failed, perhaps for want of a network: run it again with the internet?")
+            format!(
+                "{tool} failed, perhaps because it has no network: run it again with network access?"
+            )
         }
         (flag, true) => format!("{tool} failed: run it again with `{flag}`?"),
         (flag, false) if flag.starts_with("--allow") => {
-            format!("{tool} is to be asked about: do it?")
+            format!("{tool} needs approval: allow it?")
         }
-        (flag, false) => format!("{tool} goes beyond this run: do it, as `{flag}` would allow?"),
+        (flag, false) => {
+            format!("{tool} exceeds this run's permissions: allow it, as with `{flag}`?")
+        }
     }
 }
 
@@ -371,7 +372,7 @@ impl ElicitationHandler for TerminalPrompter {
                     self.show(&format!("  │ {row}"), &Style::new());
                 }
             }
-            let all = "what you enter goes to that server; an empty line leaves an answer out, and Ctrl-D ends this";
+            let all = "your answers are sent to this server; an empty line skips a question, and Ctrl-D cancels";
             for row in wrapped(all, self.width()) {
                 self.show(&format!("  {row}"), &Style::new().dim());
             }
@@ -381,7 +382,7 @@ impl ElicitationHandler for TerminalPrompter {
                 entered.extend(value.map(|value| (field.name.clone(), value)));
             }
             let sure = match fields.is_empty() {
-                true => "  go on? [y/N] ",
+                true => "  continue? [y/N] ",
                 false => "  send this? [y/N] ",
             };
             let answer = self.read(sure).ok()?;
@@ -410,7 +411,7 @@ impl Person for TerminalPrompter {
             let text = self.read("  answer: ")?;
             if text.is_empty() {
                 return Err(Failure::Declined(
-                    "the user gave no answer; settle it yourself".into(),
+                    "the user gave no answer; decide yourself".into(),
                 ));
             }
             let number = text
@@ -441,16 +442,16 @@ impl Person for TerminalPrompter {
                 }
                 Answer::Always => {
                     self.grants().granted.insert(key.clone());
-                    let told = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
-                        Some(Err(error)) => format!("nanobot: no rule was written: {error:#}"),
-                        Some(Ok(place)) => format!("  (written to {place})"),
+                    let message = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
+                        Some(Err(error)) => format!("nanobot: cannot save the rule: {error:#}"),
+                        Some(Ok(place)) => format!("  (saved in {place})"),
                         None => String::new(),
                     };
-                    self.show(&told, &Style::new().dim());
+                    self.show(&message, &Style::new().dim());
                 }
                 Answer::No(None) => {
                     return Err(Failure::Declined(
-                        "refused: the user said no. Go on without it.".into(),
+                        "refused: the user said no. Continue without it.".into(),
                     ));
                 }
                 Answer::No(Some(why)) => {

@@ -58,74 +58,78 @@ const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> Com
 
 /// All commands, in the order of the help.
 pub const COMMANDS: &[Command] = &[
-    command("help", ArgKind::Nothing, "this list"),
+    command("help", ArgKind::Nothing, "list the commands"),
     command(
         "new",
         ArgKind::Nothing,
-        "start afresh; what was said is kept, not sent",
+        "start over; earlier messages are kept, not sent",
     ),
     command(
         "stop",
         ArgKind::Nothing,
-        "stop what is going on, as Ctrl-C does",
+        "stop the running turn, like Ctrl-C",
     ),
     command(
         "session",
         ArgKind::Session,
-        "which one this is; with KEY, go on with that one",
+        "show the session; with KEY, switch to that one",
     ),
-    command("sessions", ArgKind::Nothing, "all conversations"),
+    command("sessions", ArgKind::Nothing, "list all sessions"),
     command(
         "fork",
         ArgKind::Words("[KEY]"),
-        "go on with a copy of this conversation",
+        "continue in a copy of this session",
     ),
     command(
         "compact",
         ArgKind::Words("[WORDS]"),
-        "sum up what was said, heeding WORDS",
+        "summarize the session, following WORDS",
     ),
     command(
         "undo",
         ArgKind::Words("[TURN]"),
-        "take back the file changes of the last turn",
+        "undo the file changes of the last turn",
     ),
     command(
         "retry",
         ArgKind::Nothing,
-        "go on with what was cut short, or ask it again",
+        "continue an interrupted turn, or ask again",
     ),
     command(
         "model",
         ArgKind::Model,
-        "which model is asked; with NAME, ask that one",
+        "show the model; with NAME, switch to that one",
     ),
     command(
         "profile",
         ArgKind::Profile,
-        "what it may do; with NAME, by that profile",
+        "list the profiles; with NAME, switch to that one",
     ),
-    command("tools", ArgKind::Nothing, "what it can use"),
+    command("tools", ArgKind::Nothing, "list the tools"),
     command(
         "skills",
         ArgKind::Skill,
-        "what it was taught; with NAME, that text",
+        "list the skills; with NAME, print that one",
     ),
     command(
         "mcp",
         ArgKind::Words("[SERVER]"),
-        "the servers of further tools, or what one offers",
+        "list the MCP servers, or the tools of one",
     ),
     command(
         "memory",
         ArgKind::OneOf(&["show", "search", "log", "diff", "undo", "edit"]),
-        "what is remembered",
+        "show or change the memory",
     ),
-    command("usage", ArgKind::Words("[--by WHAT]"), "what was spent"),
+    command(
+        "usage",
+        ArgKind::Words("[--by WHAT]"),
+        "show tokens, cost and runs",
+    ),
     command(
         "context",
         ArgKind::Nothing,
-        "what is sent with the next message",
+        "show what is sent with the next message",
     ),
     command("save", ArgKind::Path, "write the last answer to FILE"),
     command(
@@ -136,7 +140,7 @@ pub const COMMANDS: &[Command] = &[
     command(
         "shell",
         ArgKind::Words("CMD"),
-        "run CMD yourself, as `!CMD` does",
+        "run CMD yourself, like `!CMD`",
     ),
     command(
         "exit",

@@ -118,7 +118,7 @@ impl<'w> Conversation<'w> {
             self.editor().hold_back();
         }
         if outcome.exit == Exit::Interrupted {
-            self.tell("(interrupted; /retry goes on with it)");
+            self.tell("(interrupted; /retry continues the turn)");
         }
         if !outcome.text.is_empty() {
             self.last_answer = Some(outcome.text);
@@ -137,13 +137,9 @@ impl<'w> Conversation<'w> {
     }
 
     fn greet(&self) -> Result<()> {
-        let key = self
-            .options
-            .session
-            .as_deref()
-            .unwrap_or("of its own, kept nowhere");
+        let key = self.options.session.as_deref().unwrap_or("(not saved)");
         let line = format!(
-            "nanobot {}, conversation {key}; /help tells the commands, Ctrl-D ends\n",
+            "nanobot {}, session {key}; /help lists the commands, Ctrl-D ends\n",
             env!("CARGO_PKG_VERSION")
         );
         let line = hanging_indent("", &line, self.ctx.terminal.width());

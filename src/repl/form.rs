@@ -127,14 +127,14 @@ fn question(
         Kind::Number => Some("a number".to_owned()),
         Kind::Truth => Some("yes or no".to_owned()),
         Kind::OneOf(options) => Some(format!("one of {}", listed(options))),
-        Kind::Several(options) if options.is_empty() => Some("several, between commas".to_owned()),
-        Kind::Several(options) => Some(format!("several of {}, between commas", listed(options))),
+        Kind::Several(options) if options.is_empty() => Some("several, comma-separated".to_owned()),
+        Kind::Several(options) => Some(format!("several of {}, comma-separated", listed(options))),
     };
     let default = default.map(|value| match value.as_str() {
-        Some(text) => format!("else {}", words::line(text, LONGEST)),
-        None => format!("else {}", words::line(&value.to_string(), LONGEST)),
+        Some(text) => format!("default {}", words::line(text, LONGEST)),
+        None => format!("default {}", words::line(&value.to_string(), LONGEST)),
     });
-    let optional = (!required && default.is_none()).then(|| "may be left out".to_owned());
+    let optional = (!required && default.is_none()).then(|| "optional".to_owned());
     let notes: Vec<String> = [expected, default, optional]
         .into_iter()
         .flatten()
@@ -156,7 +156,7 @@ impl Field {
             return match (&self.default, self.required) {
                 (Some(default), _) => Ok(Some(default.clone())),
                 (None, false) => Ok(None),
-                (None, true) => Err("this one is needed".into()),
+                (None, true) => Err("an answer is required".into()),
             };
         }
         let option = |options: &[Choice], text: &str| {
@@ -167,22 +167,22 @@ impl Field {
             let found = options.iter().find(is_it);
             found
                 .map(|found| found.value.clone())
-                .ok_or_else(|| format!("`{text}` is none of these"))
+                .ok_or_else(|| format!("`{text}` is not one of these"))
         };
         let value = match &self.kind {
             Kind::Text => json!(text),
-            Kind::Whole => json!(text.parse::<i64>().map_err(|_| "that is no whole number")?),
+            Kind::Whole => json!(text.parse::<i64>().map_err(|_| "not a whole number")?),
             Kind::Number => {
-                let number: f64 = text.parse().map_err(|_| "that is no number")?;
+                let number: f64 = text.parse().map_err(|_| "not a number")?;
                 match number.is_finite() {
                     true => json!(number),
-                    false => return Err("that is no number".into()),
+                    false => return Err("not a number".into()),
                 }
             }
             Kind::Truth => match text.to_lowercase().as_str() {
                 "y" | "yes" | "true" => json!(true),
                 "n" | "no" | "false" => json!(false),
-                _ => return Err("yes or no".into()),
+                _ => return Err("answer yes or no".into()),
             },
             Kind::OneOf(options) => json!(option(options, text)?),
             Kind::Several(options) => {
@@ -215,22 +215,30 @@ mod tests {
             assert_eq!(read, expect.map_err(str::to_owned), "{form} {text}");
         };
         check(json!({ "type": "string" }), " hello ", Ok(json!("hello")));
-        check(json!({ "type": "string" }), "", Err("this one is needed"));
+        check(
+            json!({ "type": "string" }),
+            "",
+            Err("an answer is required"),
+        );
         check(json!({ "type": "integer" }), "42", Ok(json!(42)));
         check(
             json!({ "type": "integer" }),
             "4.2",
-            Err("that is no whole number"),
+            Err("not a whole number"),
         );
         check(json!({ "type": "number" }), "4.5", Ok(json!(4.5)));
-        check(json!({ "type": "number" }), "inf", Err("that is no number"));
+        check(json!({ "type": "number" }), "inf", Err("not a number"));
         check(json!({ "type": "boolean" }), "Y", Ok(json!(true)));
-        check(json!({ "type": "boolean" }), "maybe", Err("yes or no"));
+        check(
+            json!({ "type": "boolean" }),
+            "maybe",
+            Err("answer yes or no"),
+        );
         check(json!({ "enum": ["Red", "Blue"] }), "red", Ok(json!("Red")));
         check(
             json!({ "enum": ["Red"] }),
             "green",
-            Err("`green` is none of these"),
+            Err("`green` is not one of these"),
         );
         check(
             json!({ "oneOf": [{ "const": "r", "title": "Red" }] }),
@@ -255,11 +263,11 @@ mod tests {
         };
         check(
             json!({ "type": "integer" }),
-            "age (a whole number; may be left out)",
+            "age (a whole number; optional)",
         );
         check(
             json!({ "title": "How\nold", "description": "in \u{1b}[31myears", "default": 3 }),
-            "How old: in years (else 3)",
+            "How old: in years (default 3)",
         );
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn told(path: &Path, name: &Path) -> String {
         Ok(about) if about.is_dir() => "a directory".into(),
         Ok(about) => size_in_words(about.len()),
         // The turn that reads the file reports the reason.
-        Err(_) => "gone".into(),
+        Err(_) => "not found".into(),
     };
     format!("attached: {}, {what}", name.display())
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(
     if !ctx.terminal.converses() {
         return Err(fail_hint(
             Exit::Usage,
-            "a conversation needs a terminal, and here is none",
+            "the REPL needs a terminal",
             "`nanobot agent -m \"…\"`, or pipe some text into `nanobot agent`",
         ));
     }
@@ -72,7 +72,7 @@ fn run_loop(mut conversation: Conversation<'_>) -> Result<Exit> {
             }
             Line::Interrupted => {
                 interrupted = Some(Instant::now());
-                conversation.tell("(Ctrl-C once more, Ctrl-D or /exit ends)");
+                conversation.tell("(press Ctrl-C again, Ctrl-D or /exit to end)");
                 continue;
             }
         };
@@ -82,7 +82,7 @@ fn run_loop(mut conversation: Conversation<'_>) -> Result<Exit> {
             let kept = conversation.editor().remember(&text);
             if let Err(error) = kept {
                 conversation.tell(&format!(
-                    "nanobot: the line is not kept in the history: {error:#}"
+                    "nanobot: cannot save the line in the history: {error:#}"
                 ));
             }
         }

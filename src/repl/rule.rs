@@ -119,7 +119,7 @@ fn with(list: Option<&Value>, text: &str) -> Value {
 fn added(text: &str, key: &str, item: &str) -> Result<String, String> {
     let (head, _) = skill::strict_head_and_body(text)?;
     if key == "net" && head.get(key).is_some_and(Value::is_boolean) {
-        return Err(format!("its `{key}` is no list"));
+        return Err(format!("`{key}` is not a list"));
     }
     let line = format!("{key}: {}", with(head.get(key), item));
     let lines: Vec<&str> = text.lines().collect();
@@ -128,7 +128,7 @@ fn added(text: &str, key: &str, item: &str) -> Result<String, String> {
         return Ok(format!("---\n{line}\n---\n{text}"));
     }
     let end = lines.iter().skip(1).position(|line| line.trim() == "---");
-    let end = end.ok_or("its head has no end")? + 1;
+    let end = end.ok_or("the front matter is not closed")? + 1;
     let is_key = |line: &&str| line.split(':').next() == Some(key);
     let mut new: Vec<String> = Vec::new();
     let mut at = 0;

@@ -32,7 +32,7 @@ impl Conversation<'_> {
                 Ok(())
             }
             "stop" => {
-                self.tell("nothing is going on; Ctrl-C stops a turn");
+                self.tell("no turn is running; Ctrl-C stops a turn");
                 Ok(())
             }
             "session" if rest.is_empty() => {
@@ -64,7 +64,7 @@ impl Conversation<'_> {
             "edit" => {
                 match compose(&self.ctx.env, rest)? {
                     Some(text) => self.ask(&text),
-                    None => self.tell("nothing was written, and nothing is sent"),
+                    None => self.tell("the message is empty, and was not sent"),
                 }
                 Ok(())
             }
@@ -85,19 +85,19 @@ impl Conversation<'_> {
 
     fn switch_session(&mut self, key: &str) -> Result<()> {
         let size = match self.count(key)? {
-            None => "a new one".to_owned(),
+            None => "new".to_owned(),
             Some(1) => "1 message".to_owned(),
             Some(count) => format!("{count} messages"),
         };
         self.options.session = Some(key.to_owned());
         self.forget();
-        self.tell(&format!("the conversation is `{key}` now: {size}"));
+        self.tell(&format!("switched to session `{key}`: {size}"));
         Ok(())
     }
 
     fn show_model(&self) -> Result<()> {
         let model = self.settings()?.asked[0].model.clone();
-        let model = model.unwrap_or_else(|| "the provider's own default".into());
+        let model = model.unwrap_or_else(|| "the provider's default".into());
         self.say(&format!("{model}\n"))
     }
 
@@ -106,7 +106,7 @@ impl Conversation<'_> {
         options.model = Some(model.to_owned());
         let provider = agent_turn::provider_name(self.ctx, &options)?;
         self.options = options;
-        self.tell(&format!("`{model}` is asked now, of {provider}"));
+        self.tell(&format!("switched to model `{model}` of {provider}"));
         Ok(())
     }
 
@@ -175,9 +175,9 @@ impl Conversation<'_> {
             .map(|it| format!("{:width$}  {}\n", name(it), it.about));
         let text: String = lines.collect();
         self.say(&format!(
-            "{text}\n!CMD runs CMD with /bin/sh; what it prints goes with your next message.\n@FILE attaches FILE. \
-             Alt-Enter, or a `\\` at the end, goes on in a new line.\nCtrl-R searches what you typed; Ctrl-C stops a turn; \
-             Ctrl-D, or /exit, ends.\n"
+            "{text}\n!CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
+             Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
+             Ctrl-D or /exit ends.\n"
         ))
     }
 
@@ -189,7 +189,7 @@ impl Conversation<'_> {
         };
         let count = session::fork(&self.session_place()?, &from, &new, None)?;
         self.tell(&format!(
-            "`{new}` has the {count} messages of `{from}`, and is the conversation now"
+            "copied {count} messages of `{from}`; switched to session `{new}`"
         ));
         self.options.session = Some(new);
         self.prompter.forget();
@@ -201,7 +201,7 @@ impl Conversation<'_> {
         key.map(str::to_owned).ok_or_else(|| {
             fail_hint(
                 Exit::Usage,
-                "this conversation is not kept",
+                "this session is not saved",
                 format!("`/session {DEFAULT_SESSION}`"),
             )
         })
@@ -231,7 +231,7 @@ impl Conversation<'_> {
                 self.ask(&text);
                 Ok(())
             }
-            None => Err(fail(Exit::NoInput, "nothing was asked yet")),
+            None => Err(fail(Exit::NoInput, "there is no message to retry")),
         }
     }
 
@@ -242,25 +242,25 @@ impl Conversation<'_> {
         let profile = permissions::profile(self.ctx, &options.grants, &settings)?;
         self.prompter.change_profile(Some(name));
         self.options = options;
-        self.tell(&format!("the profile is `{name}` now: {}", profile.about));
+        self.tell(&format!("switched to profile `{name}`: {}", profile.about));
         Ok(())
     }
 
     /// Writes the last answer to a new file.
     fn save(&self, name: &str) -> Result<()> {
         let Some(text) = &self.last_answer else {
-            return Err(fail(Exit::NoInput, "nothing was answered yet"));
+            return Err(fail(Exit::NoInput, "there is no answer to save"));
         };
         if name.is_empty() {
             return Err(fail_hint(
                 Exit::Usage,
-                "no file is named",
+                "no file name is given",
                 "`/save answer.md`",
             ));
         }
         let path = std::path::absolute(self.ctx.paths.expand(name))?;
         if path.exists() {
-            let cause = format!("`{}` is there already", self.ctx.paths.display(&path));
+            let cause = format!("`{}` already exists", self.ctx.paths.display(&path));
             return Err(fail_hint(Exit::Usage, cause, "another name"));
         }
         store::replace(
@@ -268,7 +268,7 @@ impl Conversation<'_> {
             format!("{}\n", text.trim_end_matches('\n')).as_bytes(),
         )?;
         self.tell(&format!(
-            "the last answer is in {}",
+            "saved the last answer to {}",
             self.ctx.paths.display(&path)
         ));
         Ok(())

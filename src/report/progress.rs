@@ -61,7 +61,7 @@ impl Progress {
         match event {
             Event::Notice(text) => self.notice(text),
             Event::Fallback { from, to, cause } => {
-                self.notice(&format!("{cause}; `{to}` is asked instead of `{from}`"));
+                self.notice(&format!("{cause}; falling back from `{from}` to `{to}`"));
             }
             _ => {}
         }
@@ -152,7 +152,7 @@ impl Progress {
                 attempt,
                 wait,
                 cause,
-            } => format!("  … {cause}; try {} in {}", attempt + 1, took(*wait)),
+            } => format!("  … {cause}; attempt {} in {}", attempt + 1, took(*wait)),
             Event::CompactStart { tokens, .. } => format!("  … compacting {tokens} tokens"),
             _ => return,
         };

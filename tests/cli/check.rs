@@ -705,11 +705,11 @@ fn what_is_kept_is_looked_at() {
     story
         .run(["session", "repair", "--all"])
         .stdout_has("cli:torn")
-        .stderr_has("looked at");
+        .stderr_has("sessions checked");
     assert_eq!(found(&story, &[], "sessions"), ["ok: 2, no problems"]);
     fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
     fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();
-    assert!(!found(&story, &[], "sessions")[0].contains("2, all"));
+    assert!(!found(&story, &[], "sessions")[0].contains("2, no problems"));
     let story = story
         .workspace_file("memory/MEMORY.md", "x".repeat(50_000))
         .file("AGENTS.md", "Be brief.");

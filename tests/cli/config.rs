@@ -199,7 +199,7 @@ fn onboard_in_a_script() {
     let story = story.env("OPENROUTER_API_KEY", "sk-or-x");
     story
         .run(["config", "check"])
-        .stdout("$HOME/.nanobot/config.json: nothing is odd about it\n");
+        .stdout("$HOME/.nanobot/config.json: no problems found\n");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn onboard_writes_nothing_that_cannot_be_right() {
     };
     check("{}", &["--provider", "opnai"], 2, "openrouter");
     let key = ["--provider", "openai", "--api-key-env", "sk-secret"];
-    check("{}", &key, 2, "no name of a variable");
+    check("{}", &key, 2, "is not a variable name");
     check("{}", &["--api-key-env", "KEY"], 2, "--provider NAME");
     let wrong = "{\"agents\": {\"defaults\": {\"temperature\": \"hot\"}}}";
     check(wrong, &[], 78, "expected a number");

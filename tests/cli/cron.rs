@@ -587,7 +587,7 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
             .status(1)
             .stdout_has("✓ Added job 'x'")
             .stderr_has(words)
-            .stderr_has("the job is kept all the same, but cron does not start it")
+            .stderr_has("the job is saved, but cron does not start it")
             .stderr_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
         assert_eq!(jobs(&story).len(), 1, "{kind}");
         assert_eq!(
@@ -707,7 +707,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     }
     cron(&story, &["show", "late"])
         .stdout_has("took         30 s, 1010 tokens, $0.0123\n")
-        .stdout_has("runs         1, $0.0123 in all\n");
+        .stdout_has("runs         1, $0.0123 in total\n");
     // What is due and was not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
     let ran = cron_with(&story, &[later], &["list"])
@@ -721,8 +721,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     cron(&story, &["list", "-a"])
         .stdout_has("late")
         .stderr_has(words);
-    cron(&story, &["show", "late"])
-        .stdout_has("state        enabled, with other times in the crontab\n");
+    cron(&story, &["show", "late"]).stdout_has("state        enabled, outdated in the crontab\n");
     story.crontab().set(table.replace(&late, "12345678"));
     cron(&story, &["list", "-a"])
         .stdout_has("late")
@@ -990,7 +989,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
     assert!(!folder(&story, "aaaaaaaa").join("job.json").exists());
     cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
     assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
-    left_out(cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n"));
+    left_out(cron(&story, &["sync"]).stdout("The crontab is up to date.\n"));
     cron(&story, &["disable", "theirs"])
         .stdout("✓ Job 'theirs' disabled\n")
         .error_text();
@@ -1045,7 +1044,7 @@ fn sync_mends_what_others_did_to_the_crontab() {
     cron(&story, &["sync"]).stdout(&story.generalise(&told));
     let mended = story.crontab().table().unwrap();
     assert_eq!(mended, format!("{foreign}{whole}tail\n"));
-    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+    cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
     story.crontab().set(foreign);
     cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
     // What is no job's goes.
@@ -1467,7 +1466,7 @@ fn many_at_once_leave_what_each_of_them_said() {
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with(foreign), "{table}");
     assert_eq!(table.matches("nanobot cron: ").count(), 2);
-    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+    cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
 }
 
 /// Calls that change something outside of the program, or wait for others.

@@ -282,7 +282,7 @@ fn removed(kind: &str, error: &str, n: usize) -> bool {
     }
     story
         .run(["cron", "sync"])
-        .stdout("The crontab is as the jobs are.\n");
+        .stdout("The crontab is up to date.\n");
     // And removing it again removes what is left.
     let again = story.run(["cron", "remove", &id]);
     assert!(

@@ -275,7 +275,7 @@ fn the_heartbeat_stands_in_no_file() {
     story.run(["cron", "list"]).stdout("No scheduled jobs.\n");
     story
         .run(["cron", "sync"])
-        .stdout("The crontab is as the jobs are.\n")
+        .stdout("The crontab is up to date.\n")
         .stderr_has("the id is reserved");
 }
 
@@ -324,7 +324,7 @@ fn a_job_file_of_others_is_told() {
     let words = "is world-writable";
     story
         .run(["cron", "sync"])
-        .stdout("The crontab is as the jobs are.\n");
+        .stdout("The crontab is up to date.\n");
     for (path, mode) in [
         (file(&story), 0o666),
         (file(&story).parent().unwrap().to_owned(), 0o777),
@@ -332,7 +332,7 @@ fn a_job_file_of_others_is_told() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         story
             .run(["cron", "sync"])
-            .stdout("The crontab is as the jobs are.\n")
+            .stdout("The crontab is up to date.\n")
             .stderr_has(words);
         let checked = output(&story, ["status", "--check", "--offline", "--json"]);
         assert!(String::from_utf8_lossy(&checked.stdout).contains(words));

@@ -116,7 +116,7 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
     drop(ran);
     story
         .run(["cron", "show", &id])
-        .stdout_has("made by a model");
+        .stdout_has("created by a model");
     story.run(["cron", "run", &id]).stdout("one\n");
     assert_eq!(tools(2), 1);
     // Whoever says what it may do has it for himself.
@@ -128,7 +128,7 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
         !story
             .run(["cron", "show", &id])
             .text()
-            .contains("made by a model")
+            .contains("created by a model")
     );
     story.run(["cron", "run", &id]).stdout("two\n");
     assert!(tools(3) > 5, "{}", tools(3));

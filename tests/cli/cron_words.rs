@@ -79,7 +79,7 @@ fn a_reminder_that_failed_is_not_lost() {
         .stdout_has("runs         1\n");
     cron(&story, &["logs", "call", "--output"])
         .status(66)
-        .stderr_has("the last run (failed (77), Thu 1 Jan 09:00) said nothing")
+        .stderr_has("the last run (failed (77), Thu 1 Jan 09:00) had no output")
         .stderr_has(&format!("`nanobot cron logs {id}`"));
 }
 
@@ -123,7 +123,7 @@ fn a_run_that_goes_on_is_told_from_one_that_was_cut_off() {
         let line = cron(&story, &["show", &id, "--json"]).lines().remove(0);
         assert_eq!(line["running"], words == "running");
     };
-    told("cut off");
+    told("interrupted");
     assert!(!folder(&story, &id).join("lock").exists());
     let lock = fs::File::create(folder(&story, &id).join("lock")).unwrap();
     lock.lock().unwrap();
@@ -157,7 +157,7 @@ fn jobs_whose_file_is_gone_stay_in_the_crontab() {
     assert_eq!(story.crontab().table(), table);
     // It comes back, or is let go.
     write(&file, &text);
-    cron(&story, &["sync"]).stdout("The crontab is as the jobs are.\n");
+    cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
     fs::remove_file(&file).unwrap();
     cron(&story, &["remove", &id]).stdout(&format!("✓ Removed job {id}\n"));
     assert_eq!(story.crontab().table(), None);

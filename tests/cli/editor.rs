@@ -171,7 +171,7 @@ fn a_history_that_cannot_be_used_ends_nothing() {
     ready(&screen);
     screen.press(Key::Up);
     until("it is found", || screen.text().ends_with("\n> hello"));
-    screen.press(Key::Ctrl('c')).until("once more");
+    screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
@@ -185,7 +185,7 @@ fn words_are_completed_and_hinted() {
         .file(".hidden", "");
     let mut screen = repl(&story);
     screen.type_("/ses").press(Key::Tab);
-    screen.until("all conversations\n> /session [KEY]");
+    screen.until("list all sessions\n> /session [KEY]");
     screen.until_snapshot("candidates", Screen::text);
     screen.press(Key::Ctrl('u')).type_("/mod");
     until("the rest is dim", || {
@@ -201,7 +201,7 @@ fn words_are_completed_and_hinted() {
         .type_(" and @noth")
         .press(Key::Tab)
         .until("mine.md\" and @nothing.txt");
-    screen.press(Key::Ctrl('c')).until("once more");
+    screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
@@ -241,7 +241,10 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
         screen.type_("/exit").press(Key::Enter);
     });
     check(130, &|screen| {
-        screen.type_("abc").press(Key::Ctrl('c')).until("once more");
+        screen
+            .type_("abc")
+            .press(Key::Ctrl('c'))
+            .until("press Ctrl-C again");
         screen.press(Key::Ctrl('c'));
     });
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
@@ -266,7 +269,7 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
             .type_("abc")
             .until("> abc")
             .signal(Signal::INT)
-            .until("once more");
+            .until("press Ctrl-C again");
         screen.type_("/exit").press(Key::Enter);
     });
 }
@@ -394,7 +397,7 @@ fn ctrl_c_is_heard_behind_much_that_was_typed() {
         .press(Key::Ctrl('c'))
         .until("yyyyy");
     assert!(screen.scrolled().contains("interrupted"));
-    screen.press(Key::Ctrl('c')).until("once more");
+    screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     screen.type_("/exit").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     std::fs::write(gate, "").unwrap();
@@ -417,7 +420,7 @@ fn a_terminal_that_can_do_nothing_does() {
         .type_("abc")
         .until("> abc")
         .press(Key::Ctrl('c'))
-        .until("once more");
+        .until("press Ctrl-C again");
     screen
         .type_("tyop")
         .press(Key::Backspace)

@@ -418,7 +418,7 @@ fn files_of_others_stay() {
     story
         .run(export("systemd", &["-o", "out"]))
         .stdout_has("wrote out/nanobot-wild.timer\n")
-        .stderr("nanobot: no job of now is in nanobot-once.service: remove them where they are enabled too\n");
+        .stderr("nanobot: files of jobs that no longer exist: nanobot-once.service; disable and remove them\n");
     story
         .run(export("systemd", &["once"]))
         .stdout_has("# nanobot-once.timer\n")

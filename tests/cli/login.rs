@@ -151,7 +151,7 @@ fn a_login_to_codex() {
     ]);
     let ran = story.run(["provider", "login", "openai_codex"]);
     let expect = format!(
-        "open {}/codex/device and enter {USER_CODE}\nwaiting for that, 15 min at most\n",
+        "open {}/codex/device and enter {USER_CODE}\nwaiting for the login, 15 min at most\n",
         base(&story)
     );
     ran.stdout("logged in to OpenAI Codex\n").stderr(&expect);
@@ -201,7 +201,7 @@ fn a_login_to_copilot() {
     ]);
     let ran = story.run(["--quiet", "provider", "login", "githubCopilot"]);
     let expect = format!(
-        "open {base}/login/device and enter {USER_CODE}\nwaiting for that, 1 min at most\n"
+        "open {base}/login/device and enter {USER_CODE}\nwaiting for the login, 1 min at most\n"
     );
     ran.stdout("logged in to GitHub Copilot\n").stderr(&expect);
 

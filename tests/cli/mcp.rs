@@ -516,7 +516,7 @@ fn a_conversation_keeps_its_servers_and_hears_of_what_is_new() {
         says("It is set."),
     ]);
     let mut screen = story.screen(24, 80).args(["repl"]);
-    screen.until("/help tells the commands").until_prompt("> ");
+    screen.until("/help lists the commands").until_prompt("> ");
     screen.type_("grow").press(Key::Enter);
     screen.until("It has grown.").until_prompt("> ");
     screen.type_("set it").press(Key::Enter);

@@ -63,8 +63,8 @@ fn what_is_known_is_listed_and_nothing_is_started() {
     // What is shown is what was kept.
     let text = story.run(["mcp", "show", "one"]).text();
     for words in [
-        "mcp_one_look  (changes nothing, it says)\n    See red.\n    arguments: word?",
-        "mcp_one_set  (may change things)",
+        "mcp_one_look  (read-only, it claims)\n    See red.\n    arguments: word?",
+        "mcp_one_set  (may make changes)",
         "notes://today",
         "greet  Say hello",
     ] {
@@ -88,9 +88,9 @@ fn what_is_known_is_listed_and_nothing_is_started() {
         .run(["mcp", "show", "onee"])
         .status(66)
         .stderr("nanobot: there is no server `onee`\n  try: `one`\n");
-    Story::bare().run(["mcp", "list"]).stderr(
-        "nanobot: there are no MCP servers; `nanobot mcp add --help` tells how to add one\n",
-    );
+    Story::bare()
+        .run(["mcp", "list"])
+        .stderr("nanobot: there are no MCP servers; see `nanobot mcp add --help`\n");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_call_by_hand_prints_what_the_server_answers() {
     story
         .run(["mcp", "call", "one", "look", "[1]"])
         .status(2)
-        .stderr("nanobot: the arguments are no JSON object\n  try: nanobot mcp show one look\n");
+        .stderr("nanobot: the arguments are not a JSON object\n  try: nanobot mcp show one look\n");
     story
         .run(["mcp", "call", "one", "nothing"])
         .status(66)
@@ -198,7 +198,7 @@ fn what_has_changed_is_shown_and_accepted() {
     story
         .run(["mcp", "test", "one"])
         .status(77)
-        .stdout_has("      not what they were: look\n      try: nanobot mcp accept one\n");
+        .stdout_has("      changed: look\n      try: nanobot mcp accept one\n");
     story
         .run(["mcp", "call", "one", "look"])
         .status(77)
@@ -218,7 +218,7 @@ fn what_has_changed_is_shown_and_accepted() {
     story
         .run(["mcp", "call", "one", "look"])
         .status(77)
-        .stderr_has("not what it was");
+        .stderr_has("has changed since it was accepted");
     story
         .run(["mcp", "accept", "one", "look", "--yes"])
         .stdout_has("send it on")
@@ -263,7 +263,7 @@ fn servers_are_added_and_removed() {
     assert!(!ran.text().contains("not accepted"), "{}", ran.text());
     story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(
-        error.contains("`mcp_one_*` is in `tools.allow` now"),
+        error.contains("added `mcp_one_*` to `tools.allow`"),
         "{error}"
     );
     assert!(!error.contains("every process can see"), "{error}");
@@ -274,7 +274,7 @@ fn servers_are_added_and_removed() {
     story
         .run(["mcp", "add", "one", "--", "true"])
         .status(2)
-        .stderr_has("there is a server `one` in the config already");
+        .stderr_has("the config already has a server `one`");
     let add = [
         "mcp",
         "add",
@@ -289,18 +289,18 @@ fn servers_are_added_and_removed() {
     let expect = json!({ "url": "https://example.org/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
     assert_eq!(*hub, expect);
     for (arguments, words) in [
-        (&["a b", "http://x"][..], "`a b` is no name for a server"),
+        (&["a b", "http://x"][..], "`a b` is not a valid server name"),
         (
             &["x", "example.org"],
-            "`example.org` is no address of a server",
+            "`example.org` is not the URL of a server",
         ),
-        (&["x", "ftp://example.org"], "is no address of a server"),
+        (&["x", "ftp://example.org"], "is not the URL of a server"),
         (
             &["x", "http://x", "--transport", "stdio"],
-            "is for a command",
+            "needs a command, not a URL",
         ),
         (&["x", "http://x", "-H", "Authorization"], "has no value"),
-        (&["x"], "neither an address nor a command is given"),
+        (&["x"], "no URL and no command is given"),
         (
             &["t", "uvx", "mcp-server-time"],
             "try: nanobot mcp add t -- uvx mcp-server-time",
@@ -328,7 +328,7 @@ fn servers_are_added_and_removed() {
     ]);
     let error = story.run(["mcp", "remove", "one"]).error_text();
     assert!(
-        error.contains("the rule `mcp_one_set` is gone with it"),
+        error.contains("removed the rule `mcp_one_set` too"),
         "{error}"
     );
     assert!(!kept.exists());
@@ -349,7 +349,7 @@ fn a_conversation_shows_its_servers() {
         .until("/help")
         .type_("/mcp")
         .press(Key::Enter)
-        .until("not asked yet")
+        .until("not contacted yet")
         .type_("/mcp one")
         .press(Key::Enter)
         .until("mcp_one_look")
@@ -384,7 +384,7 @@ fn a_time_that_runs_out_is_told() {
     story
         .run(["mcp", "call", "one", "look", "--timeout", "5"])
         .status(124)
-        .stderr("nanobot: `--timeout` ran out before the server answered\n  try: a longer one\n");
+        .stderr("nanobot: timed out before the server answered\n  try: a longer `--timeout`\n");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn old_messages_become_memory_once() {
         "{ledger}"
     );
     let before = text(&story, "sessions/cli_direct.jsonl");
-    consolidate(&story).stderr("nanobot: nothing is to be consolidated\n");
+    consolidate(&story).stderr("nanobot: nothing to consolidate\n");
     assert_eq!(text(&story, "sessions/cli_direct.jsonl"), before);
     // What stays is sent as ever, from a user's message on.
     story.server().script([says("Yes.")]);
@@ -140,7 +140,7 @@ fn old_messages_become_memory_once() {
 #[test]
 fn a_small_conversation_is_left_alone_unless_it_is_named() {
     let story = Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 60));
-    consolidate(&story).stderr("nanobot: nothing is to be consolidated\n");
+    consolidate(&story).stderr("nanobot: nothing to consolidate\n");
     story
         .server()
         .script([save("[2026-01-01 10:00] Words.", "m")]);
@@ -154,7 +154,7 @@ fn a_small_conversation_is_left_alone_unless_it_is_named() {
         .stderr_has("there is no session `nobody`");
     story
         .run(["memory", "consolidate", "--dry-run"])
-        .stderr("nanobot: nothing is to be consolidated\n");
+        .stderr("nanobot: nothing to consolidate\n");
     story
         .run(["memory", "consolidate", "--all"])
         .stderr_has("nothing is");
@@ -179,9 +179,7 @@ fn what_was_named_once_has_no_rest() {
         .run(named.into_iter().chain(["--dry-run"]))
         .stdout("cli:direct: 10 messages\n");
     story.run(named).stdout_has("cli:direct: 10 messages");
-    story
-        .run(named)
-        .stderr("nanobot: nothing is to be consolidated\n");
+    story.run(named).stderr("nanobot: nothing to consolidate\n");
 }
 
 /// A conversation of few messages, each of some 2500 tokens.
@@ -204,7 +202,7 @@ fn few_messages_of_many_words_are_due_too() {
     ]);
     consolidate(&story)
         .stdout_has("cli:direct")
-        .stderr_has("in all");
+        .stderr_has("in total");
     assert_eq!(consolidated(&story), 8);
 }
 
@@ -243,7 +241,7 @@ fn a_turn_that_is_larger_than_a_request_is_condensed_and_never_cut() {
             "memory 1 B",
             0,
         ),
-        (vec![no(), no(), no()], "archived as they are", 10),
+        (vec![no(), no(), no()], "archived unchanged", 10),
     ] {
         let story = Story::new().workspace_file("sessions/cli_direct.jsonl", long_turn(100, rest));
         let story = story
@@ -285,7 +283,7 @@ fn of_a_conversation_that_is_one_turn_nothing_is_promised_and_nothing_taken() {
         ] {
             story
                 .run([command, which].concat())
-                .stderr("nanobot: nothing is to be consolidated\n");
+                .stderr("nanobot: nothing to consolidate\n");
         }
     }
     assert_eq!(consolidated(&story), 0);
@@ -506,7 +504,7 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
         says(""),
         calls("save_memory", json!({ "memory_update": "m" })),
     ]);
-    let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived as they are");
+    let ran = consolidate(&story).stdout_has("cli:direct: 70 messages archived unchanged");
     assert!(
         ran.error_text()
             .contains("did not call `save_memory`; retrying")
@@ -531,7 +529,7 @@ fn a_memory_that_would_shrink_or_go_is_kept_aside() {
             .workspace_file("memory/MEMORY.md", &long)
             .script([save("[2026-01-01 10:00] Tea.", update)]);
         consolidate(&story).stdout_has(&format!(
-            "memory unchanged, since the new text {}",
+            "memory unchanged, because the new text {}",
             if why == "empty" {
                 "is empty".to_owned()
             } else {
@@ -544,7 +542,7 @@ fn a_memory_that_would_shrink_or_go_is_kept_aside() {
             "[2026-01-01 10:00] Tea.\n\n"
         );
         assert_eq!(consolidated(&story), 70);
-        story.run(["memory", "log"]).stdout_has("kept aside");
+        story.run(["memory", "log"]).stdout_has("rejected: ");
         // It is there for whoever wants it all the same.
         story.run(["memory", "undo", "2"]).stderr_has("version 2");
         assert_eq!(text(&story, "memory/MEMORY.md"), update);
@@ -632,7 +630,7 @@ fn a_run_that_is_killed_while_it_asks_counts_and_changes_nothing() {
         );
         assert_eq!(consolidated(&story), 0);
     }
-    consolidate(&story).stdout_has("archived as they are");
+    consolidate(&story).stdout_has("archived unchanged");
     assert_eq!(story.asked().len(), 3, "nobody is asked a fourth time");
     assert_eq!((consolidated(&story), tries(&story)), (70, 0));
 }
@@ -722,7 +720,7 @@ fn a_history_that_is_a_link_is_added_to_where_it_leads() {
 #[test]
 fn what_no_model_made_anything_of_is_told_until_one_does() {
     let story = due().script([says("no"), says("no"), says("no")]);
-    let ran = consolidate(&story).stdout_has("archived as they are");
+    let ran = consolidate(&story).stdout_has("archived unchanged");
     drop(ran.error_text());
     drop(ran);
     let words = "the last consolidation failed: 2026-01-02 03:04 cli:direct: 70 messages could not be consolidated";
@@ -732,7 +730,7 @@ fn what_no_model_made_anything_of_is_told_until_one_does() {
         .stderr_has(words);
     let ran = story.run(["status"]).stdout_has(words);
     assert!(ran.text().contains(
-        "made       2026-01-02 03:04:05, of cli:direct; the history has its messages as they are"
+        "updated    2026-01-02 03:04:05, from cli:direct; the history has its messages unchanged"
     ));
     drop(ran);
     let story = story.workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120));
@@ -742,7 +740,7 @@ fn what_no_model_made_anything_of_is_told_until_one_does() {
     consolidate(&story).stdout_has("70 messages");
     let ran = story.run(["status"]);
     let text = ran.text();
-    let made = "made       2026-01-02 03:04:05, of cli:direct; the memory stayed as it was\n";
+    let made = "updated    2026-01-02 03:04:05, from cli:direct; the memory is unchanged\n";
     assert!(text.contains(made) && !text.contains(words), "{text}");
 }
 
@@ -819,7 +817,7 @@ fn what_another_program_cleared_is_not_still_to_be_consolidated() {
         let story = Story::new()
             .workspace_file("sessions/cli_direct.jsonl", format!("{first}\n{messages}"));
         match result {
-            None => drop(consolidate(&story).stderr("nanobot: nothing is to be consolidated\n")),
+            None => drop(consolidate(&story).stderr("nanobot: nothing to consolidate\n")),
             Some(result) => {
                 story
                     .server()
@@ -1079,7 +1077,7 @@ fn every_change_can_be_taken_back_byte_for_byte() {
     let path = story.workspace().join("memory/MEMORY.md");
     story
         .run(["memory", "undo"])
-        .stderr("nanobot: the memory is that of version 1 again\n");
+        .stderr("nanobot: restored version 1 of the memory\n");
     assert_eq!(std::fs::read(&path).unwrap(), b"by hand \xff\r\nno newline");
     assert_eq!(
         story.run(["memory", "show"]).bytes(),
@@ -1136,7 +1134,7 @@ fn what_is_remembered_is_found() {
     story
         .run(["memory", "search", "("])
         .status(2)
-        .stderr_has("no regular expression");
+        .stderr_has("is not a valid regular expression");
     story
         .run(["memory", "edit"])
         .status(2)
@@ -1173,8 +1171,8 @@ fn status_tells_how_the_memory_is() {
     let story = due().workspace_file("memory/MEMORY.md", "x".repeat(2000));
     story.run(["status"]).stdout(
         "config     ~/.nanobot/config.json\nmodel      scripted\nprovider   custom\nkey        providers.custom.apiKey\n\
-         workspace  ~/.nanobot/workspace\ndirectory  $DIR, read only without `--write`\n\
-         profile    default; commands run in the sandbox\nsessions   1\nmemory     2.0 KB, some 500 of 4000 tokens\nmade       never\n\
+         workspace  ~/.nanobot/workspace\ndirectory  $DIR, read-only without `--write`\n\
+         profile    default; commands run in the sandbox\nsessions   1\nmemory     2.0 KB, about 500 of 4000 tokens\nupdated    never\n\
          cron       no jobs\nheartbeat  off\nspent      $0.00 today, $0.00 this month\n",
     );
     let story = story.set("memory", json!({ "budgetTokens": 100 }));
@@ -1202,7 +1200,7 @@ fn status_tells_how_the_memory_is() {
     std::fs::write(&path, text).unwrap();
     story.server().script([fails(401, "no")]);
     story.run(["memory", "consolidate", "--detached", key]);
-    story.run(["status"]).stdout_has("trouble    the last consolidation failed: 2026-01-02 03:04 cli:direct: `cli:direct` was not consolidated");
+    story.run(["status"]).stdout_has("problem    the last consolidation failed: 2026-01-02 03:04 cli:direct: `cli:direct` was not consolidated");
 }
 
 /// In a terminal of its own, as a person has it.
@@ -1293,7 +1291,7 @@ fn what_is_put_behind_while_the_model_thinks_is_done_next() {
     ]);
     consolidate(&story)
         .stdout_has("cli:direct: 50 messages")
-        .stderr_has("in all");
+        .stderr_has("in total");
     assert!(
         story.asked()[1].last().contains("word70.") && !story.asked()[1].last().contains("word69.")
     );

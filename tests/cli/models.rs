@@ -49,7 +49,7 @@ fn models_that_are_known() {
         .stderr("nanobot: there is no provider `nobody`\n  try: nanobot provider list\n");
     story
         .run(["model", "list", "--provider", "ollama"])
-        .stderr("nanobot: nothing is known of the models of `ollama`; `--remote` asks it\n");
+        .stderr("nanobot: no models of `ollama` are known; `--remote` asks the provider\n");
     assert!(!story.home().join(".nanobot").exists());
 }
 
@@ -67,7 +67,7 @@ output     128000 tokens (table)
 images     yes (table)
 pdf        yes (table)
 reasoning  yes (table)
-price      $0.75 in, $0.075 cached, $0.75 into the cache, $4.5 out, a million (table)
+price      $0.75 in, $0.075 cached, $0.75 cache write, $4.5 out per million tokens (table)
 quirk      no temperature is sent
 ";
     story
@@ -103,7 +103,7 @@ fn a_preset_with_what_the_config_says() {
     assert_eq!(told, expect);
     let text = story.run(["model", "show", "quick"]).text();
     assert!(text.contains("context    9000 tokens (config)\n"), "{text}");
-    assert!(text.contains("output     not known\n"), "{text}");
+    assert!(text.contains("output     unknown\n"), "{text}");
     assert!(text.contains("fallback   n\n"), "{text}");
     assert!(!text.contains("key-of-the-story"), "{text}");
 }

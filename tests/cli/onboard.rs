@@ -58,9 +58,13 @@ fn a_first_run_to_its_end() {
         "Address [http://localhost:8000/v1]:",
         &base(&story),
     );
-    answer(&mut screen, "Key, not shown [none]:", "sk-very-secret-key");
+    answer(
+        &mut screen,
+        "API key, not shown [none]:",
+        "sk-very-secret-key",
+    );
     answer(&mut screen, "or name [small]:", "lar");
-    answer(&mut screen, "model is asked. [y/N]", "");
+    answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     let shown = screen.scrolled().replace(&base(&story), "$SERVER");
     screen.snapshot("onboard", &shown);
@@ -94,7 +98,7 @@ fn begin(screen: &mut Screen<'_>, base: &str) {
 /// From the model on, by Enter alone.
 fn finish(screen: &mut Screen<'_>) -> i32 {
     answer(screen, "or name [small]:", "");
-    answer(screen, "model is asked. [y/N]", "");
+    answer(screen, "request is sent. [y/N]", "");
     screen.code()
 }
 
@@ -103,9 +107,9 @@ fn a_wrong_key_is_asked_for_again() {
     let story = Story::bare().script([fails(401, "no such key"), lists(&["small"]), says("Hi.")]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
     begin(&mut screen, &base(&story));
-    answer(&mut screen, "Key, not shown [none]:", "sk-of-another");
+    answer(&mut screen, "API key, not shown [none]:", "sk-of-another");
     answer(&mut screen, "What now? [k]:", "");
-    answer(&mut screen, "Key, not shown [none]:", "sk-of-the-story");
+    answer(&mut screen, "API key, not shown [none]:", "sk-of-the-story");
     assert_eq!(finish(&mut screen), 0);
     let shown = screen.scrolled();
     screen.is_restored();
@@ -136,16 +140,16 @@ fn what_fails_is_asked_again_or_saved_as_it_is() {
     drop(closed);
     let mut screen = story.screen(140, 80).args(["onboard"]);
     begin(&mut screen, &nowhere);
-    answer(&mut screen, "Key, not shown [none]:", "");
+    answer(&mut screen, "API key, not shown [none]:", "");
     answer(&mut screen, "What now? [a]:", "p");
     answer(&mut screen, "or name [custom]:", "");
     let default = format!("Address [{nowhere}]:");
     answer(&mut screen, &default, "example.com");
     answer(&mut screen, &default, &base(&story));
-    answer(&mut screen, "Key, not shown [none]:", "no key at all");
-    answer(&mut screen, "Key, not shown [none]:", "");
+    answer(&mut screen, "API key, not shown [none]:", "no key at all");
+    answer(&mut screen, "API key, not shown [none]:", "");
     answer(&mut screen, "or name [small]:", "other");
-    answer(&mut screen, "Ask for it all the same? [y/N]", "");
+    answer(&mut screen, "Use it anyway? [y/N]", "");
     answer(&mut screen, "or name [small]:", "2");
     answer(&mut screen, "What now? [m]:", "");
     answer(&mut screen, "or name [gone]:", "small");
@@ -155,7 +159,10 @@ fn what_fails_is_asked_again_or_saved_as_it_is() {
     let shown = screen.scrolled();
     assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
     assert!(shown.contains("An address begins with https://"), "{shown}");
-    assert!(shown.contains("That is no key: "), "{shown}");
+    assert!(
+        shown.contains("An API key cannot contain blanks"),
+        "{shown}"
+    );
     screen.is_restored();
     let config = config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "small");
@@ -167,9 +174,9 @@ fn questions(story: &Story) -> [(&'static str, String); 5] {
     [
         ("or name [openrouter]:", "custom".into()),
         ("Address [http://localhost:8000/v1]:", base(story)),
-        ("Key, not shown [none]:", "sk-of-the-story".into()),
+        ("API key, not shown [none]:", "sk-of-the-story".into()),
         ("or name [small]:", String::new()),
-        ("model is asked. [y/N]", String::new()),
+        ("request is sent. [y/N]", String::new()),
     ]
 }
 
@@ -199,7 +206,7 @@ fn whoever_leaves_leaves_nothing_behind() {
     let story = Story::bare();
     let mut screen = story.screen(50, 80).args(["onboard"]);
     begin(&mut screen, &base(&story));
-    await_end(&mut screen, "Key, not shown [none]:");
+    await_end(&mut screen, "API key, not shown [none]:");
     screen.press(Key::Ctrl('\\')).press(Key::Ctrl('z'));
     assert_eq!(screen.signal(Signal::TERM).code(), 143);
     screen.is_restored();
@@ -208,7 +215,7 @@ fn whoever_leaves_leaves_nothing_behind() {
     let story = Story::bare().script([sends(Answer::events([""]).ending(Ending::Stall))]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     begin(&mut screen, &base(&story));
-    answer(&mut screen, "Key, not shown [none]:", "");
+    answer(&mut screen, "API key, not shown [none]:", "");
     story.server().until_asked(1);
     assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
     screen.is_restored();
@@ -220,7 +227,7 @@ fn whoever_leaves_leaves_nothing_behind() {
         for (words, text) in &questions(&story)[..4] {
             answer(&mut screen, words, text);
         }
-        screen.until("do what stands there?");
+        screen.until("do its tasks?");
         assert_eq!(screen.press(Key::Ctrl(key)).code(), code);
         screen.is_restored();
         assert_eq!(config(&story)["agents"]["defaults"]["model"], "small");
@@ -246,16 +253,17 @@ fn run_again_it_keeps_what_is_there() {
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer(&mut screen, "or name [custom]:", "");
     answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(
+        &mut screen,
+        "API key, not shown [the one in the config]:",
+        "",
+    );
     answer(&mut screen, "or name [large]:", "");
-    screen
-        .until("do what stands there?")
-        .type_("y")
-        .press(Key::Enter);
+    screen.until("do its tasks?").type_("y").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     let shown = screen.scrolled();
     assert!(
-        shown.contains("kept ~/.nanobot/config.json as it is"),
+        shown.contains("kept ~/.nanobot/config.json unchanged"),
         "{shown}"
     );
     assert!(shown.contains("✓ Heartbeat enabled"), "{shown}");
@@ -268,7 +276,11 @@ fn run_again_it_keeps_what_is_there() {
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer(&mut screen, "or name [custom]:", "");
     answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(
+        &mut screen,
+        "API key, not shown [the one in the config]:",
+        "",
+    );
     answer(&mut screen, "or name [large]:", "small");
     assert_eq!(screen.code(), 0);
     let after = std::fs::read_to_string(&path).unwrap();
@@ -286,12 +298,12 @@ fn a_key_in_the_environment_is_named_and_not_copied() {
     answer(&mut screen, "Address:", &base(&story));
     answer(
         &mut screen,
-        "Key, not shown [the one in $AZURE_OPENAI_API_KEY]:",
+        "API key, not shown [the one in $AZURE_OPENAI_API_KEY]:",
         "",
     );
-    screen.until("the usual one");
+    screen.until("  default");
     answer(&mut screen, "or name [gpt-6-luna]:", "");
-    answer(&mut screen, "model is asked. [y/N]", "");
+    answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
         config(&story)["providers"]["azureOpenai"]["apiKey"],
@@ -324,11 +336,15 @@ fn over_a_python_install_it_asks_where_to_work() {
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer(&mut screen, "or name [custom]:", "");
     answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(
+        &mut screen,
+        "API key, not shown [the one in the config]:",
+        "",
+    );
     answer(&mut screen, "or name [scripted]:", "");
-    answer(&mut screen, "Where to work? [c]:", "both");
-    answer(&mut screen, "Where to work? [c]:", "w");
-    answer(&mut screen, "model is asked. [y/N]", "");
+    answer(&mut screen, "Working directory? [c]:", "both");
+    answer(&mut screen, "Working directory? [c]:", "w");
+    answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
         config(&story)["agents"]["defaults"]["directory"],
@@ -375,7 +391,7 @@ fn all_of_it_by_flags() {
     story
         .run(["onboard", "--api-key-stdin"])
         .status(2)
-        .stderr_has("needs to know whose it is");
+        .stderr_has("needs a provider");
     // Nobody is asked off a terminal, and nothing that cannot work is called ready.
     let story = Story::bare();
     story
@@ -399,7 +415,7 @@ fn completions_are_written_where_the_shell_looks() {
         "(~/.config/fish/completions/nanobot.fish)? [Y/n]",
         "",
     );
-    answer(&mut screen, "model is asked. [y/N]", "");
+    answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
     // What is there is not offered again.
@@ -408,9 +424,13 @@ fn completions_are_written_where_the_shell_looks() {
     let mut screen = screen.args(["onboard"]);
     answer(&mut screen, "or name [custom]:", "");
     answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(&mut screen, "Key, not shown [the one in the config]:", "");
+    answer(
+        &mut screen,
+        "API key, not shown [the one in the config]:",
+        "",
+    );
     answer(&mut screen, "or name [small]:", "");
-    answer(&mut screen, "model is asked. [y/N]", "");
+    answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert!(!screen.scrolled().contains("fish"));
     // By a flag, and for a shell that needs more.
@@ -444,7 +464,7 @@ fn completions_of_somebody_else_stay() {
     refused("not nanobot's");
     std::fs::rename(&place, &own).unwrap();
     std::os::unix::fs::symlink(&own, &place).unwrap();
-    refused("it is a link");
+    refused("it is a symbolic link");
     // One of an earlier release is replaced.
     std::fs::remove_file(&place).unwrap();
     std::fs::write(&place, "# Completion of nanobot for fish: an older one.\n").unwrap();

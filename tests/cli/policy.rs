@@ -347,7 +347,7 @@ fn tools_are_used_by_hand_under_the_same_policy() {
     run(&["fly"]).status(2).stderr_has("there is no tool `fly`");
     run(&["read_file", "a"])
         .status(2)
-        .stderr_has("no JSON object");
+        .stderr_has("not a JSON object");
     run(&["read_file", "{}"]).status(2).stderr_has("path");
 }
 
@@ -371,7 +371,7 @@ fn a_directory_speaks_once_it_is_trusted() {
     assert!(system(1).contains("MOO") && system(1).contains("how to moo"));
     story
         .run(["trust", "--revoke"])
-        .stdout_has("trusted no more");
+        .stdout_has("no longer trusted");
     story.run(["agent", "-m", "x"]).stdout("3\n");
     assert!(!system(2).contains("MOO"));
     story
@@ -381,7 +381,7 @@ fn a_directory_speaks_once_it_is_trusted() {
     story
         .run(["trust", "/"])
         .status(2)
-        .stderr_has("far more than one project");
+        .stderr_has("contains more than one project");
 }
 
 #[test]
@@ -412,7 +412,7 @@ fn the_policy_is_tried_and_holds() {
     story
         .run(["policy", "test", "--sandbox", "off"])
         .status(1)
-        .stderr_has("nothing to try");
+        .stderr_has("nothing to test");
 }
 
 #[test]
@@ -473,7 +473,9 @@ fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
     story
         .run(["agent", "-m", "x", "-s", "one"])
         .stdout("day one\n");
-    story.run(["memory", "log"]).stdout_has("text of strangers");
+    story
+        .run(["memory", "log"])
+        .stdout_has("the session contained untrusted content");
     story
         .run(["agent", "-m", "x", "-s", "two"])
         .stdout("day two\n")
@@ -570,8 +572,8 @@ fn an_explanation_is_what_a_run_would_do() {
     };
     // No call at all.
     explain(&["exec"], 2, "command");
-    explain(&["exec", "{bad"], 2, "no JSON object");
-    explain(&["read_file", ""], 2, "no JSON object");
+    explain(&["exec", "{bad"], 2, "not a JSON object");
+    explain(&["read_file", ""], 2, "not a JSON object");
     explain(
         &["read_file", "{\"path\": \"\"}"],
         2,
@@ -627,7 +629,11 @@ fn an_explanation_is_what_a_run_would_do() {
         "never allowed: the permission of `web_fetch`",
     );
     explain(&["spawn", "x"], 0, "in a turn of `agent`");
-    explain(&["cron", "add"], 0, "nothing that a stranger wrote");
+    explain(
+        &["cron", "add"],
+        0,
+        "while the context has no untrusted content",
+    );
     explain(&["cron", "list", "--profile", "plan"], 0, "allowed: ");
     absent(&["cron", "add", "--profile", "plan"], "changes jobs");
     absent(

@@ -164,7 +164,7 @@ fn waits_are_counted_down() {
     ended(&mut screen, 0);
     // Which of them are drawn depends on how busy the machine is.
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
-    let counted = Regex::new(r"trying again in (\d) s").expect("it is a pattern");
+    let counted = Regex::new(r"retrying in (\d) s").expect("it is a pattern");
     let mut counted: Vec<u8> = counted
         .captures_iter(&raw)
         .map(|found| found[1].parse().unwrap())

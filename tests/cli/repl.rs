@@ -14,7 +14,7 @@ fn talk(story: &Story) -> Screen<'_> {
 }
 
 fn begun(mut screen: Screen<'_>) -> Screen<'_> {
-    screen.until("/help tells the commands").until_prompt("> ");
+    screen.until("/help lists the commands").until_prompt("> ");
     screen
 }
 
@@ -148,7 +148,7 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
     say(&mut screen, "b").until("2.").until_prompt("> ");
     // Another tool is another question.
     say(&mut screen, "c").until_prompt("  allow?");
-    say(&mut screen, "a").until("written to").until("3.");
+    say(&mut screen, "a").until("saved in").until("3.");
     end(&mut screen);
     let config = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
     assert!(
@@ -270,7 +270,7 @@ fn a_ctrl_c_at_the_prompt_clears_the_line_and_two_end_it() {
     screen
         .type_("half a li")
         .press(Key::Ctrl('c'))
-        .until("once more");
+        .until("press Ctrl-C again");
     assert!(story.server().asked().is_empty());
     screen.press(Key::Ctrl('c'));
     assert_eq!(screen.code(), 130);
@@ -495,13 +495,15 @@ fn its_commands() {
     screen.until_snapshot("repl_help", Screen::text);
     say(&mut screen, "/hlep").until("try: `/help`, or");
     say(&mut screen, "first").until("two").until_prompt("> ");
-    say(&mut screen, "/save answer.md").until("the last answer is in");
+    say(&mut screen, "/save answer.md").until("saved the last answer to");
     assert_eq!(
         std::fs::read_to_string(story.dir().join("answer.md")).unwrap(),
         "# One\n\ntwo\n"
     );
-    say(&mut screen, "/save answer.md").until("is there already");
-    say(&mut screen, "/fork other").until("`other` has the 2 messages");
+    say(&mut screen, "/save answer.md").until("already exists");
+    say(&mut screen, "/fork other")
+        .until("copied 2 messages of")
+        .until("switched to session `other`");
     say(&mut screen, "second")
         .until("Forked.")
         .until_prompt("> ");
@@ -518,9 +520,9 @@ fn its_commands() {
     say(&mut screen, "/sessions")
         .until("cli:direct")
         .until("other");
-    say(&mut screen, "/profile plan").until("the profile is `plan` now");
+    say(&mut screen, "/profile plan").until("switched to profile `plan`");
     say(&mut screen, "/profile nobody").until("there is no profile `nobody`");
-    say(&mut screen, "/model other-model").until("`other-model` is asked now, of custom");
+    say(&mut screen, "/model other-model").until("switched to model `other-model` of custom");
     say(&mut screen, "/context").until("identity");
     say(&mut screen, "/tools").until("Read a text file");
     say(&mut screen, "/usage").until("DAY");

@@ -233,7 +233,7 @@ fn every_kind_of_event_is_told_as_described() {
     take(ran.lines());
     assert!(
         ran.error_text()
-            .contains("`other` is asked instead of `scripted`")
+            .contains("falling back from `scripted` to `other`")
     );
     let story = Story::new()
         .set("compaction.threshold", serde_json::json!(10))
@@ -291,5 +291,5 @@ fn the_log_of_events_has_whole_lines_whatever_was_there() {
     story
         .run(["agent", "-m", "x"])
         .stdout("three\n")
-        .stderr_has("no log is kept");
+        .stderr_has("cannot write the log");
 }

@@ -203,7 +203,7 @@ fn calls_and_results_that_do_not_pair_up_are_shown() {
     let ran = story.run(["session", "show", "a"]);
     let shown = ran.text();
     assert!(
-        shown.contains("  ↳ exec (no such call is known) = orphan\n"),
+        shown.contains("  ↳ exec (no matching call) = orphan\n"),
         "{shown}"
     );
     assert!(
@@ -443,7 +443,7 @@ fn what_is_removed_can_be_brought_back() {
     );
     story
         .run(["session", "rm", "work:1", "empty"])
-        .stderr_has("`nanobot session restore work:1` brings it back");
+        .stderr_has("`nanobot session restore work:1` restores it");
     story
         .run(["session", "show", "work:1"])
         .status(66)
@@ -518,7 +518,7 @@ fn a_session_in_use_is_not_removed() {
     story
         .run(["session", "prune", "--older-than", "1d", "--yes", "work"])
         .stdout_has("work:1")
-        .stderr_has("`work:1` stays: session `work:1` is in use");
+        .stderr_has("kept `work:1`: session `work:1` is in use");
     drop(lock);
     assert!(story.workspace().join("sessions/work_1.jsonl").exists());
 }
@@ -581,7 +581,7 @@ fn a_copy_goes_on_by_itself() {
     let before = text(&story, "cli_direct.jsonl");
     story
         .run(["session", "fork", "cli:direct", "other:way", "--at", "2"])
-        .stderr("nanobot: copied into `other:way`: 2 messages\n");
+        .stderr("nanobot: copied to `other:way`: 2 messages\n");
     story
         .run(["session", "fork", "cli:direct", "whole", "-q"])
         .stderr("");
@@ -602,7 +602,7 @@ fn a_copy_goes_on_by_itself() {
     // The copy was trusted: nothing was counted anew or found odd.
     story
         .run(["session", "repair", "--all"])
-        .stderr("nanobot: sessions looked at: 3, in order: 3\n");
+        .stderr("nanobot: sessions checked: 3, ok: 3\n");
     story
         .run(["session", "fork", "cli:direct", "whole"])
         .status(2)
@@ -707,7 +707,7 @@ fn a_session_is_renamed_in_the_place_of_its_release() {
     story.run(["session", "rename", "cli_b", "to:a"]).stderr("");
     write(&root.join("to_a.jsonl"), bare);
     story.run(["session", "rename", "to:a", "to:c"]).stderr(
-        "nanobot: an older `to:a` is found from now on, in `~/.nanobot/sessions/to_a.jsonl`\n",
+        "nanobot: an older session `to:a` is visible again, in `~/.nanobot/sessions/to_a.jsonl`\n",
     );
     let store = root.join(id);
     write(&workspace.join(".nanobot/workspace-id"), id.as_bytes());
@@ -766,7 +766,7 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
          a: the metadata refers to messages that do not exist; would be limited to those that do\n\
          a: other users can access the file (mode 0644); would be set to 0600\n"
     );
-    let counted = "nanobot: sessions looked at: 1, in order: 0\n";
+    let counted = "nanobot: sessions checked: 1, ok: 0\n";
     story
         .run(["session", "repair", "--dry-run", "--all"])
         .stdout(&told)
@@ -836,7 +836,9 @@ fn what_a_newer_release_wrote_is_read_and_never_written() {
         let story = Story::new().workspace_file("sessions/a.jsonl", &before);
         let path = story.workspace().join("sessions/a.jsonl");
         age(&path, 100);
-        let show = story.run(["session", "show", "a"]).stdout_has("only read");
+        let show = story
+            .run(["session", "show", "a"])
+            .stdout_has("written by a newer nanobot: read-only");
         assert_eq!(show.error_text().is_empty(), end.is_empty());
         assert_eq!(
             story.run(["session", "list", "--json"]).json()["read_only"],
@@ -863,7 +865,7 @@ fn what_a_newer_release_wrote_is_read_and_never_written() {
             .stderr_has("a newer nanobot");
         story
             .run(["session", "prune", "--older-than", "1d", "--yes"])
-            .stderr_has("`a` stays: a newer nanobot wrote it");
+            .stderr_has("kept `a`: written by a newer nanobot");
         story
             .run(["session", "repair", "a", "-q"])
             .stdout("a: written by a newer nanobot, read-only for this one\n");

@@ -113,7 +113,7 @@ fn the_first_of_a_name_wins_and_the_hidden_ones_are_listed() {
     let table = story.run(["skill", "list"]).text();
     let row = |words: &str| table.lines().any(|line| line.contains(words));
     assert!(
-        row("hidden by that of workspace") && row("disabled in the config") && row("built-in"),
+        row("hidden by the one from workspace") && row("disabled in the config") && row("built-in"),
         "{table}"
     );
 }
@@ -153,7 +153,7 @@ fn what_is_missing_is_told_where_it_matters() {
     let ran = story.run(["skill", "check"]).status(1);
     let text = ran.text();
     assert!(
-        text.contains("warn  mine\n  lacks CLI: no-such-program, ENV: NO_SUCH\n"),
+        text.contains("warn  mine\n  missing: CLI: no-such-program, ENV: NO_SUCH\n"),
         "{text}"
     );
     assert!(
@@ -161,7 +161,7 @@ fn what_is_missing_is_told_where_it_matters() {
         "{text}"
     );
     assert!(
-        text.contains("ok    github\n  left out, since it lacks CLI: gh\n"),
+        text.contains("ok    github\n  not offered; missing: CLI: gh\n"),
         "{text}"
     );
     drop(ran);
@@ -171,7 +171,7 @@ fn what_is_missing_is_told_where_it_matters() {
     story
         .run(["skill", "check", "github"])
         .status(1)
-        .stdout_has("lacks CLI: gh");
+        .stdout_has("missing: CLI: gh");
     story
         .run(["skill", "show", "quiet"])
         .stdout_has("not offered to the model");
@@ -262,12 +262,12 @@ fn a_skill_is_begun_shown_checked_and_removed() {
         story
             .run(["skill", "new", name])
             .status(2)
-            .stderr_has("cannot be the name of a skill");
+            .stderr_has("is not a valid skill name");
     }
     story
         .run(["skill", "remove", "tea"])
         .status(2)
-        .stderr_has("nobody can be asked");
+        .stderr_has("cannot ask for confirmation without a terminal");
     assert!(path.exists());
     story
         .run(["skill", "remove", "../skills/tea", "-y"])
@@ -325,14 +325,14 @@ fn what_is_installed_is_told_first() {
         "always    its text is part of every request",
         "tools     Bash(qpdf:*) Read (grants nothing)\n",
         "scripts/fill.py (",
-        ", can be run)",
+        ", executable)",
         "scripts/link -> ../notes/a.txt\n",
-        "not taken: .git/, which is version control's\n",
+        "not copied: .git/, which is version control's\n",
         "scripts   scripts/fill.py, run by /usr/bin/env python3\n",
         "addresses HTTPS://Loud.example/y\n",
         "https://evil.example/x\n",
-        "reaches   freely, whatever was read before: evil.example, loud.example\n",
-        "odd       `scripts/fill.py` has characters that nobody sees: 1\n",
+        "hosts     always allowed, even after untrusted content: evil.example, loud.example\n",
+        "warnings  `scripts/fill.py` has hidden characters: 1\n",
     ];
     let from = from.to_str().unwrap();
     let check = |text: &str| {
@@ -342,7 +342,7 @@ fn what_is_installed_is_told_first() {
     let ran = story
         .run(["skill", "install", from])
         .status(2)
-        .stderr_has("nobody can be asked");
+        .stderr_has("cannot ask for confirmation without a terminal");
     check(&ran.text());
     drop(ran);
     check(&story.run(["skill", "install", from, "--dry-run"]).text());
@@ -374,7 +374,7 @@ fn what_is_installed_is_told_first() {
     let ran = story.run(["skill", "install", from, "-y", "--force", "-q"]);
     assert!(
         ran.text()
-            .contains("hides     the one that is there, which it replaces\n")
+            .contains("hides     the installed one, which it replaces\n")
     );
     drop(ran);
     assert!(!to.join("mine.md").exists());
@@ -438,7 +438,7 @@ fn a_person_is_asked() {
     }
     let mut screen = story.screen(40, 100).args(["skill", "remove", "tea"]);
     screen
-        .until("for good? [y/N]")
+        .until("permanently? [y/N]")
         .type_("yes")
         .press(Key::Enter);
     assert_eq!(screen.code(), 0);
@@ -481,7 +481,7 @@ fn what_is_no_skill_is_not_installed() {
         folder(&story.dir().join("linked"), &[("x", "")]).join("SKILL.md"),
     )
     .unwrap();
-    refused("linked", 65, "no SKILL.md that is a file");
+    refused("linked", 65, "no SKILL.md that is a regular file");
     let fifo = skill("piped").join("pipe");
     assert!(
         Command::new("mkfifo")
@@ -500,12 +500,12 @@ fn what_is_no_skill_is_not_installed() {
             .unwrap()
             .success()
     );
-    refused("fifo", 65, "no SKILL.md that is a file");
-    refused("fifo/SKILL.md", 65, "neither a folder nor a file");
+    refused("fifo", 65, "no SKILL.md that is a regular file");
+    refused("fifo/SKILL.md", 65, "is not a regular file or directory");
     write(&skill("big").join("blob"), &vec![b'x'; 17 << 20]);
     refused("big", 65, "more than 16 MB");
     write(&story.dir().join("long/SKILL.md"), &vec![b'x'; 10 << 20]);
-    refused("long", 65, "its SKILL.md has more than 1 MiB");
+    refused("long", 65, "its SKILL.md is larger than 1 MiB");
     let many = skill("many");
     (0..1_001).for_each(|number| write(&many.join(number.to_string()), b""));
     refused("many", 1, "more than 1000 files and folders");
@@ -515,7 +515,10 @@ fn what_is_no_skill_is_not_installed() {
         &[("SKILL.md", "---\nname: ../../evil\ndescription: d\n---\n")],
     );
     let ran = story.run(["skill", "install", "-yq", "named"]);
-    assert!(ran.text().contains("its head says `name: ../../evil`"));
+    assert!(
+        ran.text()
+            .contains("its front matter says `name: ../../evil`")
+    );
     drop(ran);
     assert_eq!(kept(&story), ["named"]);
     let odd = story.dir().join("o\u{202e}dd");
@@ -523,7 +526,7 @@ fn what_is_no_skill_is_not_installed() {
     story
         .run(["skill", "install", "-y", odd.to_str().unwrap()])
         .status(65)
-        .stderr_has("cannot be the name");
+        .stderr_has("is not a valid skill name");
 }
 
 #[test]
@@ -639,7 +642,7 @@ fn a_folder_is_checked_where_it_is_written() {
     for words in [
         "CRLF",
         "`description` is no YAML",
-        "its head says `name: coffee`, and its folder is named `tea`",
+        "its front matter says `name: coffee`, but its directory is named `tea`",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
@@ -771,7 +774,9 @@ fn the_agent_reads_built_in_skills_and_runs_their_scripts() {
     );
     // Nothing else of it is for commands of an agent.
     assert_eq!(
-        result(6).matches("this is a command of an agent").count(),
+        result(6)
+            .matches("cannot run in the agent's sandbox")
+            .count(),
         3,
         "{}",
         result(6)
@@ -784,7 +789,7 @@ fn a_built_in_skill_is_installed_to_be_changed() {
     let ran = story.run(["skill", "install", "skill-creator", "--yes", "-q"]);
     assert!(
         ran.text()
-            .contains("hides     the one of that name from: built-in\n")
+            .contains("hides     the skill of that name from: built-in\n")
     );
     drop(ran);
     let script = story

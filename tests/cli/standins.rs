@@ -23,7 +23,7 @@ fn what_another_model_can_mend_is_asked_of_it() {
         story
             .run(["agent", "-m", "hi"])
             .stdout("x\n")
-            .stderr_has("`other` is asked instead of `scripted`");
+            .stderr_has("falling back from `scripted` to `other`");
         let models: Vec<Value> = story
             .asked()
             .iter()
@@ -35,7 +35,10 @@ fn what_another_model_can_mend_is_asked_of_it() {
     let story = with_fallback(Story::new(), other());
     story.server().always(fails(503, "down"));
     let ran = story.run(["agent", "-m", "hi"]).status(69);
-    assert!(ran.error_text().contains("`other` is asked instead"));
+    assert!(
+        ran.error_text()
+            .contains("falling back from `scripted` to `other`")
+    );
     assert_eq!(story.asked().len(), 8);
 }
 
@@ -154,7 +157,7 @@ fn presets_and_other_names() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("`quick-model` is asked instead of `deep-model`");
+        .stderr_has("falling back from `deep-model` to `quick-model`");
     let story = story.set("agents.defaults.modelPreset", json!("none"));
     story
         .run(["agent", "-m", "hi"])

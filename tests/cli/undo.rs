@@ -138,7 +138,7 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
     assert_ne!(before, after);
     let told = story
         .run(["undo", "--dry-run"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .text();
     assert!(
         told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
@@ -146,20 +146,20 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
     assert_eq!(tree(&story.dir()), after);
     let told = story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .text();
     assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
     assert_eq!(tree(&story.dir()), before);
     story
         .run(["undo", "--redo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout_has("restored f/0.txt\n");
     let mut again = tree(&story.dir());
     // What was made and is new again has the mode of new files, and these are the same here.
     assert_eq!(again, after);
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout_has("restored");
     again = tree(&story.dir());
     assert_eq!(again, before);
@@ -188,18 +188,18 @@ fn turns_are_taken_back_one_after_the_other() {
         .stderr_has("`a`: it was changed");
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
     assert_eq!(now(), "two");
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
     assert_eq!(now(), "one");
     story
         .run(["undo"])
         .status(66)
-        .stderr_has("nothing to take back in this directory");
+        .stderr_has("nothing to undo in this directory");
     story.run(["undo", "--list"]).stdout(
         "TURN  TIME              FILES          SESSION     DIRECTORY\n   2  2026-01-02 03:04      1  undone  \
          cli:direct  $DIR\n   1  2026-01-02 03:04      1  undone  cli:direct  $DIR\n",
@@ -211,22 +211,22 @@ fn turns_are_taken_back_one_after_the_other() {
     assert_eq!(line["paths"][0], "$DIR/a");
     story
         .run(["undo", "--redo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
     assert_eq!(now(), "two");
     story
         .run(["undo", "--redo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
     assert_eq!(now(), "three");
     story
         .run(["undo", "--redo"])
         .status(66)
-        .stderr_has("nothing to do again");
+        .stderr_has("nothing to redo");
     story
         .run(["undo", "9"])
         .status(66)
-        .stderr("nanobot: there is no turn 9 to take back\n  try: `nanobot undo --list`\n");
+        .stderr("nanobot: there is no turn 9 to undo\n  try: `nanobot undo --list`\n");
 }
 
 #[test]
@@ -250,9 +250,9 @@ fn the_directory_decides_which_turn() {
     let dir = story.dir();
     run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
     run(&["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored $DIR/a\n");
-    run(&["undo"]).status(66).stderr_has("nothing to take back");
+    run(&["undo"]).status(66).stderr_has("nothing to undo");
     run(&["undo", "1"]).stdout("restored $DIR/a\n");
     assert_eq!(std::fs::read(story.dir().join("a")).unwrap(), b"one");
 }
@@ -278,16 +278,16 @@ fn what_was_worked_on_counts_and_what_lies_in_it() {
     story.run(["agent", "-m", "x", &flag]).stdout("ok\n");
     // Another turn has written here.
     undo(&other)
-        .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file; what commands changed is not among them\n")
+        .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file; changes by commands are not included\n")
         .stdout("restored b\n");
-    undo(&other).status(66).stderr_has("nothing to take back");
+    undo(&other).status(66).stderr_has("nothing to undo");
     // And this one in the directory that holds this.
     undo(&story.dir().join("sub"))
         .stderr_has("turn 1 of")
         .stdout("restored $DIR/a\n");
     let outside = story.home().join("outside");
     std::fs::create_dir(&outside).unwrap();
-    undo(&outside).status(66).stderr_has("nothing to take back");
+    undo(&outside).status(66).stderr_has("nothing to undo");
 }
 
 #[test]
@@ -305,13 +305,13 @@ fn what_somebody_else_changed_since_is_left_alone() {
     write(&story.dir().join("new/other"), b"theirs");
     let now = tree(&story.dir());
     story.run(["undo"]).status(1).stderr(
-        "nanobot: nothing was done, since not all is as turn 1 left it: `a`: it was changed\n  try: `--force` to replace \
+        "nanobot: nothing was done, because files have changed since turn 1: `a`: it was changed\n  try: `--force` to replace \
          that too\n",
     );
     assert_eq!(tree(&story.dir()), now);
     story
         .run(["undo", "--force"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\nrestored b\nremoved new/c\n");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
@@ -319,7 +319,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
     assert_eq!(text("new/other"), "theirs");
     story
         .run(["undo", "--redo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout_has("restored a\n");
     assert_eq!(tree(&story.dir()), now);
 
@@ -365,7 +365,7 @@ fn no_link_leads_the_undo_elsewhere() {
     story.run(["undo"]).status(1).stderr_has("it was changed");
     story
         .run(["undo", "--force"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored sub/a\n");
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     assert_eq!(text_of(&story, "sub/a"), "one");
@@ -425,7 +425,7 @@ fn a_turn_under_way_is_left_alone() {
     child.wait().unwrap();
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("removed a\n");
     assert!(!story.dir().join("a").exists());
 }
@@ -487,7 +487,9 @@ fn kills(rounds: usize, seed: u64) {
         child.kill().unwrap();
         child.wait().unwrap();
         changed += usize::from(tree(&story.dir()) != before);
-        let ran = story.run(["undo"]).stderr_has("what commands changed");
+        let ran = story
+            .run(["undo"])
+            .stderr_has("changes by commands are not included");
         match ours {
             // It was killed before it had told of any.
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
@@ -541,7 +543,7 @@ fn a_journal_that_breaks_off_is_understood() {
     std::fs::write(&journal, format!("{text}{{\"change\":{{\"path\":\"/x")).unwrap();
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
     assert_eq!(text_of(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
@@ -550,7 +552,7 @@ fn a_journal_that_breaks_off_is_understood() {
     story
         .run(["undo"])
         .status(66)
-        .stderr_has("turn 1 is passed over: read line 1 of `$HOME/.nanobot/undo/1/journal.jsonl`");
+        .stderr_has("skipped turn 1: read line 1 of `$HOME/.nanobot/undo/1/journal.jsonl`");
 }
 
 #[test]
@@ -588,10 +590,7 @@ fn what_cannot_be_kept_is_not_changed() {
         std::fs::metadata(story.dir().join("a")).unwrap().len(),
         65 << 20
     );
-    story
-        .run(["undo"])
-        .status(66)
-        .stderr_has("nothing to take back");
+    story.run(["undo"]).status(66).stderr_has("nothing to undo");
 }
 
 #[test]
@@ -631,7 +630,7 @@ fn the_copies_are_closed_to_the_tools() {
     assert!(results[3].contains("is internal to nanobot"));
     story
         .run(["undo"])
-        .stderr_has("what commands changed")
+        .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
 }
 

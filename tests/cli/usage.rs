@@ -124,12 +124,12 @@ fn since_when() {
     }
     story
         .run(["usage", "--since", "2026-01-03"])
-        .stderr("nanobot: no model was asked since 2026-01-03\n");
+        .stderr("nanobot: no request was sent since 2026-01-03\n");
 }
 
 #[test]
 fn an_empty_ledger_is_no_failure() {
-    let told = "nanobot: the ledger is empty: no model has been asked yet\n";
+    let told = "nanobot: the ledger is empty: no request was sent yet\n";
     let story = Story::bare();
     story.run(["usage"]).stderr(told);
     story.run(["usage", "--json"]).stderr(told);
@@ -148,7 +148,7 @@ fn what_is_no_entry_is_passed_over_and_counted() {
     let story = ledger(Story::bare(), &text);
     let ran = story.run(["usage", "--json"]);
     assert_eq!(ran.lines()[0]["calls"], 2);
-    ran.stderr("nanobot: lines of the ledger that are no entries, passed over: 5\n");
+    ran.stderr("nanobot: skipped invalid lines of the ledger: 5\n");
 }
 
 #[test]
@@ -281,10 +281,10 @@ fn what_turns_used_of_what_they_were_offered() {
     assert_eq!(text, "SKILL  RUNS\ntea       1\n");
     story
         .run(["usage", "--by", "server"])
-        .stderr("nanobot: nothing of the kind was offered or used since 2025-12-04\n");
+        .stderr("nanobot: nothing was offered or used since 2025-12-04\n");
     Story::bare()
         .run(["usage", "--by", "tool"])
-        .stderr("nanobot: nothing was used yet: no turn has called a tool\n");
+        .stderr("nanobot: no usage yet: no turn has called a tool\n");
 }
 
 #[test]

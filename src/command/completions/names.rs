@@ -262,7 +262,7 @@ impl Names {
         let own = own
             .iter()
             .filter(is_own)
-            .map(|name| named(name, "of the config"));
+            .map(|name| named(name, "from the config"));
         let known = TABLE.iter().map(|entry| named(entry.name, entry.label));
         known.chain(own).collect()
     }

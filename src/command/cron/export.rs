@@ -34,7 +34,7 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
                 let names = export::left_over(format, directory, &exported.files)?;
                 if !names.is_empty() {
                     ctx.notice(&format!(
-                        "no job of now is in {}: remove them where they are enabled too",
+                        "files of jobs that no longer exist: {}; disable and remove them",
                         names.join(", ")
                     ));
                 }
@@ -81,7 +81,7 @@ fn next(format: ExportFormat, directory: &Path, written: &[PathBuf]) -> Option<S
         }
         ExportFormat::Kubernetes => format!("kubectl apply -f {}", shown(directory)),
         ExportFormat::Crontab => format!(
-            "crontab {}, where that user's table has nothing else",
+            "crontab {}, if that user's crontab has nothing else",
             shown(first)
         ),
     })

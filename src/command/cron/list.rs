@@ -62,11 +62,11 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     }
     problems.iter().for_each(|words| ctx.notice(words));
     for known in &known {
-        let told = [
+        let notices = [
             job_status::tampered_notice(&known.job),
             unsupported_channel(&known.job),
         ];
-        for words in told.into_iter().flatten() {
+        for words in notices.into_iter().flatten() {
             ctx.notice(&words);
         }
     }
@@ -168,7 +168,7 @@ pub(super) fn outcome(record: &Record) -> String {
 pub(super) fn begun(is_running: bool) -> &'static str {
     match is_running {
         true => "running",
-        false => "cut off",
+        false => "interrupted",
     }
 }
 

@@ -176,33 +176,36 @@ fn is_after(record: &Record, last: Option<&str>) -> bool {
 fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
     let records = Folder::new(store.folder(id)?).records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());
-    let silent = last.filter(|record| record.output.is_none()).map(|record| {
+    let no_output = last.filter(|record| record.output.is_none()).map(|record| {
         let start = time(&record.start);
         let start = start.map(|time| time_format::moment(time, &time_zone::now(ctx)));
         let when = start.unwrap_or_else(|| record.start.clone());
-        format!("the last run ({}, {when}) said nothing", outcome(record))
+        format!("the last run ({}, {when}) had no output", outcome(record))
     });
-    let said = records
+    let path = records
         .iter()
         .rev()
         .find_map(|record| record.output.clone());
-    let path = said.ok_or_else(|| {
-        let cause = silent.clone();
-        let cause = cause.unwrap_or_else(|| "no run of this job has said anything yet".into());
-        let hint = match silent {
+    let path = path.ok_or_else(|| {
+        let cause = no_output.clone();
+        let cause = cause.unwrap_or_else(|| "no run of this job has any output yet".into());
+        let hint = match no_output {
             Some(_) => format!("`nanobot cron logs {id}`"),
             None => format!("`nanobot cron run {id}`"),
         };
         fail_hint(Exit::NoInput, cause, hint)
     })?;
-    if let Some(words) = silent {
-        ctx.notice(&format!("{words}; this is of an earlier one"));
+    if let Some(words) = no_output {
+        ctx.notice(&format!("{words}; this is from an earlier run"));
     }
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail_hint(
             Exit::NoInput,
-            format!("`{}` is gone: the last 50 answers are kept", path.display()),
-            "nanobot cron logs, which lists the runs",
+            format!(
+                "`{}` no longer exists: only the last 50 answers are kept",
+                path.display()
+            ),
+            "`nanobot cron logs` for the list of runs",
         ),
         _ => anyhow::Error::new(error).context(format!("read `{}`", path.display())),
     })?;

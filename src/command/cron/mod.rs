@@ -106,7 +106,7 @@ pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<
     Ok(crontab_sync::report_change(
         ctx,
         crontab,
-        "the job is kept all the same, but cron does not start it",
+        "the job is saved, but cron does not start it",
     ))
 }
 

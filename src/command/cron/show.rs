@@ -72,11 +72,11 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
         .collect();
     ctx.terminal.print(&text)?;
-    let told = [
+    let notices = [
         job_status::tampered_notice(&known.job),
         unsupported_channel(&known.job),
     ];
-    for words in told.into_iter().flatten() {
+    for words in notices.into_iter().flatten() {
         ctx.notice(&words);
     }
     Ok(Exit::Answered)
@@ -103,8 +103,8 @@ fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     rows.push((
         "missed",
         match job.catch_up() {
-            CatchUp::Once => "is run later, once".into(),
-            CatchUp::None => "is passed over".into(),
+            CatchUp::Once => "run once, later".into(),
+            CatchUp::None => "skipped".into(),
         },
     ));
     if !job.message.is_empty() {
@@ -114,7 +114,7 @@ fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     rows.push((
         "session",
         match is_own {
-            true => format!("{session}, its own: the last run is sent again"),
+            true => format!("{session}, its own; only the last run is sent"),
             false => session,
         },
     ));
@@ -155,17 +155,17 @@ fn state(known: &JobStatus) -> String {
         false => "disabled",
     }];
     words.extend(match known.line_state {
-        LineState::Foreign => Some("another program's, and not in the crontab"),
-        _ if job.terms.is_none() => Some("another program's"),
+        LineState::Foreign => Some("from another program, and not in the crontab"),
+        _ if job.terms.is_none() => Some("from another program"),
         LineState::Missing => Some("not in the crontab"),
-        LineState::Stale => Some("with other times in the crontab"),
+        LineState::Stale => Some("outdated in the crontab"),
         _ => None,
     });
     if job.terms.as_ref().is_some_and(|terms| terms.by_model) {
-        words.push("made by a model");
+        words.push("created by a model");
     }
     if job.delete_after_run {
-        words.push("removed once it has run");
+        words.push("removed after its run");
     }
     words.join(", ")
 }
@@ -176,7 +176,7 @@ fn delivery(ctx: &Context, job: &Job) -> String {
     match terms.and_then(|terms| terms.sink.as_ref()) {
         Some(Sink::File(path)) => format!("appended to `{}`", ctx.paths.display(path)),
         Some(Sink::Command(command)) => format!("piped into `{}`", secret::hide(command)),
-        None if terms.is_some_and(|terms| terms.quiet) => "kept, and not printed".into(),
+        None if terms.is_some_and(|terms| terms.quiet) => "saved, not printed".into(),
         None => match (&job.delivery.channel, &job.delivery.to) {
             (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),
             _ => "printed".into(),
@@ -187,19 +187,19 @@ fn delivery(ctx: &Context, job: &Job) -> String {
 /// The rows about the job's permissions.
 fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     let terms = job.terms.clone().unwrap_or_default();
-    let given = match resolved_job::resolve(ctx, &terms) {
-        Ok(given) => given,
-        Err(error) => return vec![("may", format!("nothing as things are: {error:#}"))],
+    let resolved = match resolved_job::resolve(ctx, &terms) {
+        Ok(resolved) => resolved,
+        Err(error) => return vec![("may", format!("nothing: {error:#}"))],
     };
-    let flags = job_grants::as_flags(&given.grants);
+    let flags = job_grants::as_flags(&resolved.grants);
     let mut rows = Vec::new();
     if !flags.is_empty() {
         rows.push(("flags", flags));
     }
-    let lines = given.policy.for_people(&|path| ctx.paths.display(path));
-    let told = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
-    rows.extend(told.map(|(name, words)| match name {
-        "profile" => (name, format!("{words}: {}", given.profile.about)),
+    let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
+    let relevant = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
+    rows.extend(relevant.map(|(name, words)| match name {
+        "profile" => (name, format!("{words}: {}", resolved.profile.about)),
         _ => (name, words),
     }));
     rows
@@ -208,11 +208,11 @@ fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
 /// The rows about past runs.
 fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static str, String)> {
     let now = time_zone::now(ctx);
-    let told = last(known, &now);
-    if told.is_empty() {
+    let last_run = last(known, &now);
+    if last_run.is_empty() {
         return vec![("last", "never run".into())];
     }
-    let mut rows = vec![("last", told)];
+    let mut rows = vec![("last", last_run)];
     let Some(record) = records.last() else {
         return rows;
     };
@@ -248,7 +248,7 @@ fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static s
         .count();
     let costs = records.iter().filter_map(|record| record.spent.cost_usd);
     let cost = costs.reduce(|sum, cost| sum + cost);
-    let cost = cost.map(|cost| format!(", ${} in all", dollars(cost)));
+    let cost = cost.map(|cost| format!(", ${} in total", dollars(cost)));
     rows.push(("runs", format!("{ran}{}", cost.unwrap_or_default())));
     rows
 }

@@ -21,7 +21,7 @@ pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
         };
     }
     if text.is_empty() {
-        text = "The crontab is as the jobs are.\n".into();
+        text = "The crontab is up to date.\n".into();
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)

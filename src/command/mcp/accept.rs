@@ -76,7 +76,7 @@ pub(super) fn run(
         let question = format!("Accept {count} of `{}` as shown? [y/N] ", server.name);
         let answer = desk.ctx.terminal.ask(&question)?.unwrap_or_default();
         if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
-            let cause = format!("{count} of `{}` stay refused", server.name);
+            let cause = format!("{count} of `{}` not accepted", server.name);
             return Err(fail(Exit::Refused, cause));
         }
     }

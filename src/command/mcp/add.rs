@@ -22,7 +22,7 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     let name = arguments.name.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.bytes().all(is_plain) {
-        let cause = format!("`{name}` is no name for a server");
+        let cause = format!("`{name}` is not a valid server name");
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
         return Err(fail_hint(Exit::Usage, cause, hint));
     }
@@ -30,7 +30,7 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
     let path = ["tools", "mcpServers", name];
     if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
-            let cause = format!("there is a server `{name}` in the config already");
+            let cause = format!("the config already has a server `{name}`");
             return Err(fail_hint(Exit::Usage, cause, "`--force` to replace it"));
         }
         config.unset(&path)?;
@@ -106,7 +106,7 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     }
     if shows_secrets {
         ctx.terminal.complain(
-            "nanobot: every process can see what stands on a command line; for a key write `${VARIABLE}` in its place",
+            "nanobot: every process can see the command line; for a secret, write `${VARIABLE}` instead",
         );
     }
     if let Some(cwd) = cwd {
@@ -135,12 +135,12 @@ fn transport_type(arguments: &Add) -> Result<Option<&'static str>> {
     match (arguments.transport, arguments.command.is_empty()) {
         (Some(Transport::Stdio), true) => Err(fail_hint(
             Exit::Usage,
-            "`--transport stdio` is for a command, and this is an address",
-            "http or sse",
+            "`--transport stdio` needs a command, not a URL",
+            "`--transport http` or `--transport sse`",
         )),
         (Some(Transport::Http | Transport::Sse), false) => Err(fail_hint(
             Exit::Usage,
-            "`--transport` of an address, and this is a command",
+            "`--transport http` and `--transport sse` need a URL, not a command",
             "without `--transport`",
         )),
         (Some(Transport::Http), true) => Ok(Some("streamableHttp")),
@@ -157,22 +157,22 @@ fn address(arguments: &Add) -> Result<Option<&str>> {
     match url.as_slice() {
         [] if command.is_empty() => Err(fail_hint(
             Exit::Usage,
-            "neither an address nor a command is given",
-            format!("nanobot mcp add {name} -- COMMAND, or its address"),
+            "no URL and no command is given",
+            format!("nanobot mcp add {name} -- COMMAND, or its URL"),
         )),
         [] => Ok(None),
         [url] => {
             let is_web = url.starts_with("http://") || url.starts_with("https://");
             if !is_web || url::Url::parse(url).is_err() {
-                let cause = format!("`{url}` is no address of a server");
-                let hint = "as `https://example.org/mcp`; a command stands behind `--`";
+                let cause = format!("`{url}` is not the URL of a server");
+                let hint = "a URL such as `https://example.org/mcp`, or `--` and a command";
                 return Err(fail_hint(Exit::Usage, cause, hint));
             }
             Ok(Some(url))
         }
         words => Err(fail_hint(
             Exit::Usage,
-            "a command stands behind `--`, and an address is one word",
+            "a command needs `--` before it, and a URL is one word",
             format!("nanobot mcp add {name} -- {}", words.join(" ")),
         )),
     }

@@ -37,7 +37,7 @@ pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
         .ok_or_else(|| {
             fail_hint(
                 Exit::Usage,
-                "the arguments are no JSON object",
+                "the arguments are not a JSON object",
                 format!("nanobot mcp show {} {}", call.server, call.tool),
             )
         })?;
@@ -90,12 +90,12 @@ fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
     match missed {
         Missed::Changed => fail_hint(
             Exit::Refused,
-            format!("`{tool}` of MCP server `{name}` is not what it was when it was accepted"),
+            format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
             format!("nanobot mcp accept {name}"),
         ),
         Missed::Gone => fail(
             Exit::NoInput,
-            format!("MCP server `{name}` has no tool `{tool}` any more"),
+            format!("MCP server `{name}` no longer has the tool `{tool}`"),
         ),
         Missed::Failed(failed) => failure(server, &failed),
     }

@@ -42,7 +42,7 @@ pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     }
     if rows.is_empty() {
         desk.ctx
-            .notice("there are no MCP servers; `nanobot mcp add --help` tells how to add one");
+            .notice("there are no MCP servers; see `nanobot mcp add --help`");
     }
     let columns = [
         ("SERVER", Side::Left),
@@ -67,16 +67,16 @@ fn look<'s>(desk: &McpContext<'_>, server: &'s Server) -> Result<Row<'s>> {
         Some(Known::Failed { words, .. }) => (None, Some(words)),
         None => (None, None),
     };
-    let held = match &offer {
+    let checks = match &offer {
         Some(offer) => desk.pins.changed(&[(server, offer)])?,
         None => Vec::new(),
     };
-    let held = held.into_iter().next().unwrap_or_default();
-    let changed = held.changed.into_iter();
+    let pin_check = checks.into_iter().next().unwrap_or_default();
+    let changed = pin_check.changed.into_iter();
     Ok(Row {
         server,
         changed: changed.map(|change| change.tool).collect(),
-        unaccepted: held.unaccepted.into_iter().collect(),
+        unaccepted: pin_check.unaccepted.into_iter().collect(),
         error: server.unusable.clone().or(failed),
         offer,
     })
@@ -129,7 +129,7 @@ fn state(row: &Row<'_>) -> String {
     }
     match (error, offer, changed.len()) {
         (Some(words), ..) => words::line(words, 200),
-        (None, None, _) => "not asked yet".into(),
+        (None, None, _) => "not contacted yet".into(),
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
         (None, Some(_), 0) => {
             let count = unaccepted.len();
@@ -170,10 +170,10 @@ fn object(row: &Row<'_>) -> Value {
         unaccepted,
         error,
     } = row;
-    let told = offer.as_ref().map(|offer| told(server, offer));
+    let counts = offer.as_ref().map(|offer| told(server, offer));
     json!({
         "name": server.name, "by": way(server), "place": place(server), "disabled": server.disabled, "required": server.required,
-        "tools": told.map(|told| told.0), "tokens": told.map(|told| told.1),
+        "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
         "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),

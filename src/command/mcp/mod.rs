@@ -28,8 +28,8 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_hint(
                 Exit::Timeout,
-                "`--timeout` ran out before the server answered",
-                "a longer one",
+                "timed out before the server answered",
+                "a longer `--timeout`",
             ),
             _ => error,
         }
@@ -47,7 +47,7 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Add(arguments) => {
             let rule = add::write(ctx, arguments)?;
             if let Some(rule) = rule {
-                ctx.notice(&format!("`{rule}` is in `tools.allow` now"));
+                ctx.notice(&format!("added `{rule}` to `tools.allow`"));
             }
             match arguments.untested {
                 true => Ok(Exit::Answered),
@@ -55,17 +55,17 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             }
         }
         Arguments::Remove { server } => {
-            let desk = McpContext::open(ctx)?;
-            let rules = add::remove(ctx, server, &desk.servers)?;
-            let was_known = desk.roster.forget(server)?;
+            let mcp = McpContext::open(ctx)?;
+            let rules = add::remove(ctx, server, &mcp.servers)?;
+            let was_known = mcp.roster.forget(server)?;
             client::forget(&ctx.paths, server)
-                .with_context(|| format!("remove what was kept of `{server}`"))?;
+                .with_context(|| format!("remove the stored data of `{server}`"))?;
             for rule in rules.iter().flatten() {
-                ctx.notice(&format!("the rule `{rule}` is gone with it"));
+                ctx.notice(&format!("removed the rule `{rule}` too"));
             }
             match rules.is_some() || was_known {
                 true => Ok(Exit::Answered),
-                false => Err(desk.unknown(server)),
+                false => Err(mcp.unknown(server)),
             }
         }
         Arguments::Accept { server, tools, yes } => {

@@ -27,10 +27,10 @@ pub(super) fn run(
     let server = desk.server(server)?;
     let (offer, changes) = match desk.cache.get(server) {
         Some(Known::Offers(offer)) => {
-            let held = desk.pins.changed(&[(server, &offer)])?;
+            let checks = desk.pins.changed(&[(server, &offer)])?;
             (
                 Arc::new(offer),
-                held.into_iter().flat_map(|held| held.changed).collect(),
+                checks.into_iter().flat_map(|check| check.changed).collect(),
             )
         }
         Some(Known::Failed { .. }) | None => {
@@ -79,10 +79,10 @@ pub(super) fn find<'o>(server: &Server, offer: &'o Offer, given: &str) -> Result
 /// The hints that the server gives about a tool.
 fn claims(tool: &Offered) -> &'static str {
     match (tool.hints.reads_only, tool.hints.destructive) {
-        (Some(true), Some(true)) => "contradicts itself",
-        (Some(true), _) => "changes nothing, it says",
-        (_, Some(false)) => "adds and takes nothing away, it says",
-        _ => "may change things",
+        (Some(true), Some(true)) => "contradictory hints",
+        (Some(true), _) => "read-only, it claims",
+        (_, Some(false)) => "not destructive, it claims",
+        _ => "may make changes",
     }
 }
 
@@ -102,8 +102,8 @@ fn page(desk: &McpContext<'_>, server: &Server, offer: &Offer, changed: &[String
             server.enables([&tool.name, &ours]),
             changed.contains(&tool.name),
         ) {
-            (false, _) => "not offered, by `enabledTools`",
-            (true, true) => "not what it was, and refused until you accept it",
+            (false, _) => "not offered (`enabledTools`)",
+            (true, true) => "changed, and denied until you accept it",
             (true, false) => claims(tool),
         };
         page.put("\n")?;
@@ -180,7 +180,7 @@ fn one(desk: &McpContext<'_>, server: &Server, tool: &Offered, is_changed: bool)
     let mut page = Page::on(desk.ctx.terminal);
     page.paint(&ours, &Style::new().bold())?;
     let state = match is_changed {
-        true => "not what it was, and refused until you accept it",
+        true => "changed, and denied until you accept it",
         false => claims(tool),
     };
     page.put(&format!("  ({state})\n\n"))?;

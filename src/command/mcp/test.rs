@@ -25,19 +25,19 @@ pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Res
             .collect::<Result<_>>()?,
     };
     if servers.is_empty() {
-        desk.ctx.notice("there are no MCP servers to ask");
+        desk.ctx.notice("there are no MCP servers to test");
     }
     waiting(desk, &servers);
     let mut worst = Exit::Answered;
-    let mut told = Ok(());
+    let mut printed = Ok(());
     ask(desk, &servers, &mut |asked| {
         worst = graver(worst, status(&asked));
-        if told.is_ok() {
-            told = tell(desk, &asked, as_json);
+        if printed.is_ok() {
+            printed = tell(desk, &asked, as_json);
         }
     });
     desk.roster.end();
-    told?;
+    printed?;
     signal::check()?;
     Ok(worst)
 }
@@ -53,7 +53,7 @@ pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
     for mut asked in all {
         if let Err(error) = asked.look {
             desk.ctx.notice(&format!(
-                    "`{name}` is in the config all the same: add it again with `--force`, or `nanobot mcp remove {name}`"
+                    "`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`"
                 ),
             );
             return Err(error);
@@ -81,8 +81,8 @@ pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
 fn waiting(desk: &McpContext<'_>, servers: &[&Server]) {
     let words = match servers {
         [] => return,
-        [one] => format!("asking `{}` …", one.name),
-        many => format!("asking {} servers …", many.len()),
+        [one] => format!("contacting `{}` …", one.name),
+        many => format!("contacting {} servers …", many.len()),
     };
     if desk.ctx.terminal.err {
         desk.ctx.notice(&words);
@@ -156,15 +156,14 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
     if !changed.is_empty() {
         let changed: Vec<String> = changed.iter().map(|it| words::line(it, 80)).collect();
         line.push_str(&format!(
-            "\n      not what they were: {}\n      try: nanobot mcp accept {name}",
+            "\n      changed: {}\n      try: nanobot mcp accept {name}",
             changed.join(", ")
         ));
     }
     let unaccepted = asked.unaccepted();
     if !unaccepted.is_empty() {
         line.push_str(&format!(
-            "\nwarn  {name}: {} not accepted yet, and strangers' words to whoever is told of them\n      try: nanobot mcp \
-             accept {name}",
+            "\nwarn  {name}: {} not accepted yet, and untrusted content until then\n      try: nanobot mcp accept {name}",
             unaccepted.len()
         ));
     }

@@ -53,7 +53,7 @@ pub(super) fn completions(ctx: &Context) -> Result<()> {
         return Ok(());
     }
     let (name, place) = (shell.name(), ctx.paths.display(&path));
-    let words = format!("Complete commands, sessions and models with TAB in {name} ({place})?");
+    let words = format!("Install TAB completion for {name} ({place})?");
     if !confirm(ctx, &words, true)? {
         return Ok(());
     }
@@ -69,9 +69,7 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
         let shell = ctx.env.get("SHELL").unwrap_or("not set");
         fail_hint(
             Exit::Usage,
-            format!(
-                "where completions belong is known for bash, zsh and fish, and `SHELL` is {shell}"
-            ),
+            format!("completions can be installed for bash, zsh and fish, and `SHELL` is {shell}"),
             "`nanobot completions SHELL`, which prints them",
         )
     })?;
@@ -100,9 +98,9 @@ fn has(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> 
     }
     let head = String::from_utf8_lossy(&found);
     let cause = match head.lines().take(HEAD).any(|line| line.contains(MARK)) {
-        _ if about.is_symlink() => "it is a link",
+        _ if about.is_symlink() => "it is a symbolic link",
         true => return Ok(false),
-        false => "what is there is not nanobot's",
+        false => "it exists and is not nanobot's",
     };
     let (name, place) = (shell.name(), ctx.paths.display(path));
     Err(fail_hint(
@@ -158,8 +156,7 @@ pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
     if has_one || crontab_sync::lines(ctx, settings).is_err() {
         return Ok(());
     }
-    let words = "Let cron look at HEARTBEAT.md every 30 minutes, and do what stands there? As long as nothing does, no model is \
-        asked.";
+    let words = "Check HEARTBEAT.md every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
     if confirm(ctx, words, false)? {
         enable_heartbeat(ctx)?;
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]
-#[error("left")]
+#[error("cancelled by the user")]
 pub(super) struct Left;
 
 /// Converts [`Left`] to the error of the command.
@@ -16,24 +16,24 @@ pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
         true => fail_hint(
             Exit::NoInput,
             "nothing was written",
-            "`nanobot onboard` again; its flags ask nothing",
+            "`nanobot onboard` again, or with flags, which ask nothing",
         ),
         false => error,
     }
 }
 
 /// Asks a question and returns the typed answer; `default` if it is empty.
-pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result<String> {
-    let words = match default {
-        "" => format!("{words}: "),
-        default => format!("{words} [{default}]: "),
+pub(super) fn question(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
+    let prompt = match default {
+        "" => format!("{prompt}: "),
+        default => format!("{prompt} [{default}]: "),
     };
     loop {
-        let answer = terminal.ask(&words)?.ok_or(Left)?;
+        let answer = terminal.ask(&prompt)?.ok_or(Left)?;
         match answer.trim() {
             "" => return Ok(default.to_owned()),
             text if text.chars().any(char::is_control) => {
-                terminal.complain("That has keys in it that are no letters.");
+                terminal.complain("The answer contains control characters.");
             }
             text => return Ok(text.to_owned()),
         }
@@ -44,11 +44,11 @@ pub(super) fn question(terminal: Terminal, words: &str, default: &str) -> Result
 ///
 /// # Errors
 /// [`Left`], or a signal.
-pub(super) fn confirm(ctx: &Context, words: &str, default: bool) -> Result<bool> {
+pub(super) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let words = folded(&format!("{words} [{choice}] "), ctx.terminal.breadth(), 0);
+    let prompt = folded(&format!("{prompt} [{choice}] "), ctx.terminal.breadth(), 0);
     loop {
-        let answer = ctx.terminal.ask(&words)?.ok_or(Left)?;
+        let answer = ctx.terminal.ask(&prompt)?.ok_or(Left)?;
         match answer.trim().to_lowercase().as_str() {
             "" => return Ok(default),
             "y" | "yes" => return Ok(true),

@@ -83,7 +83,7 @@ pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
     // Fail on an invalid config before the first question.
     wizard.settings()?;
     wizard.say(
-        "A few questions; Enter takes what is in [brackets]. Ctrl-C leaves, and nothing is written before the end.\n",
+        "Press Enter to accept the default in [brackets]. Ctrl-C cancels; nothing is written until the end.\n",
     );
     let mut step = Step::Provider;
     let trouble = loop {
@@ -160,13 +160,14 @@ impl Wizard<'_> {
     /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
     fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
-        let way = model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
-        Ok((settings, way))
+        let endpoint =
+            model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
+        Ok((settings, endpoint))
     }
 
     fn choose_provider(&mut self) -> Result<Step> {
         let (entries, rows, ready) = providers(self.ctx, &self.settings()?);
-        self.say("Who answers? A part of the name is enough.");
+        self.say("Which provider? Part of the name is enough.");
         let known = self
             .there("agents.defaults.provider")
             .and_then(registry::entry);
@@ -185,7 +186,7 @@ impl Wizard<'_> {
             match menu::find(&rows, &answer) {
                 Found::One(place) => break place,
                 Found::Several(places) => self.list(&rows, &places),
-                Found::Nothing => self.say("That is none of them."),
+                Found::Nothing => self.say("No match."),
             }
         };
         let entry = entries[place];
@@ -264,16 +265,16 @@ impl Wizard<'_> {
             return Ok(Step::Model);
         }
         let words = match &default {
-            Some((_, words)) => format!("Key, not shown [{words}]: "),
-            None => "Key, not shown: ".into(),
+            Some((_, words)) => format!("API key, not shown [{words}]: "),
+            None => "API key, not shown: ".into(),
         };
         self.key = loop {
             let typed = self.ctx.terminal.ask_hidden(&words)?.ok_or(Left)?;
             match (typed.trim(), &default) {
                 ("", Some((key, _))) => break key.clone(),
-                ("", None) => self.say("It needs a key."),
+                ("", None) => self.say("An API key is required."),
                 (text, _) if text.chars().any(|c| c.is_control() || c.is_whitespace()) => {
-                    self.say("That is no key: it has blanks or control characters in it.");
+                    self.say("An API key cannot contain blanks or control characters.");
                 }
                 (text, _) => break Key::Typed(text.to_owned()),
             }
@@ -313,7 +314,9 @@ impl Wizard<'_> {
         self.list(&rows, &places);
         match rows.len() - places.len() {
             0 => {}
-            more => self.say(&format!("  and {more} more: a part of a name finds them")),
+            more => self.say(&format!(
+                "  and {more} more; type part of a name to find them"
+            )),
         }
         let model = loop {
             let answer = question(self.ctx.terminal, "Number or name", &default)?;
@@ -331,7 +334,7 @@ impl Wizard<'_> {
                 }
                 Found::Nothing if names.is_empty() => break answer,
                 Found::Nothing => {
-                    let words = format!("`{answer}` is none of them. Ask for it all the same?");
+                    let words = format!("`{answer}` is not in the list. Use it anyway?");
                     if confirm(self.ctx, &words, false)? {
                         break answer;
                     }
@@ -345,8 +348,8 @@ impl Wizard<'_> {
 
     /// Lists the provider's models; empty if it does not support that.
     fn models(&self) -> Result<Vec<String>> {
-        let (_, way) = self.way(LIST)?;
-        match way.wire.models().map_err(connection_test::failure) {
+        let (_, endpoint) = self.way(LIST)?;
+        match endpoint.wire.models().map_err(connection_test::failure) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
@@ -359,15 +362,15 @@ impl Wizard<'_> {
     }
 
     fn try_out(&self) -> Result<()> {
-        let (settings, way) = self.way(HELLO)?;
-        let (provider, model) = (&way.choice.provider, &way.choice.model);
-        self.say(&format!("Asking {model} of {provider} to say hello …"));
-        let heard = connection_test::ask(self.ctx, &settings, way)?;
+        let (settings, endpoint) = self.way(HELLO)?;
+        let (provider, model) = (&endpoint.choice.provider, &endpoint.choice.model);
+        self.say(&format!("Testing {model} of {provider} …"));
+        let reply = connection_test::ask(self.ctx, &settings, endpoint)?;
         self.say(&format!(
             "It works: \"{}\"\n  {}, {}\n",
-            heard.text(),
-            heard.seconds(),
-            heard.cost()
+            reply.text(),
+            reply.seconds(),
+            reply.cost()
         ));
         Ok(())
     }
@@ -385,7 +388,7 @@ impl Wizard<'_> {
             _ => "a",
         };
         self.say(
-            "  k  another key\n  m  another model\n  p  another provider or address\n  a  the same again\n  s  save it as it is",
+            "  k  another key\n  m  another model\n  p  another provider or address\n  a  try again\n  s  save anyway",
         );
         loop {
             let answer = question(self.ctx.terminal, "What now?", default)?;
@@ -412,10 +415,10 @@ impl Wizard<'_> {
             return Ok(None);
         }
         self.say(
-            "This config is the Python program's, which always works in its workspace.\n  c  work in the current directory, as tools of the shell do\n  w  work in the workspace, as it did",
+            "This config is from the Python program, which always works in its workspace.\n  c  work in the current directory, like other command-line tools\n  w  work in the workspace, as before",
         );
         loop {
-            let answer = question(self.ctx.terminal, "Where to work?", "c")?;
+            let answer = question(self.ctx.terminal, "Working directory?", "c")?;
             match answer.to_lowercase().as_str() {
                 "c" => return Ok(Some(where_to_work(Directory::Cwd))),
                 "w" => return Ok(Some(where_to_work(Directory::Workspace))),
@@ -444,7 +447,7 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
             return Some(format!("key from {}", place.replace('`', "")));
         }
         let port = port(entry.base).filter(|port| entry.is_local() && http::is_listening(*port));
-        port.map(|port| format!("answers on port {port}"))
+        port.map(|port| format!("listening on port {port}"))
     };
     let built = TABLE.iter().filter(|entry| entry.kind != Kind::Unbuilt);
     let mut all: Vec<(Option<String>, &'static Entry)> =
@@ -482,13 +485,13 @@ fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
         let prices = facts::prices(Some(entry), name)?;
         let price = prices.at(0);
         Some(format!(
-            "${} in, ${} out, a million tokens",
+            "${} in, ${} out per million tokens",
             price.input, price.output
         ))
     };
     let about = |name: &str| match (name == entry.model, price(name)) {
-        (true, Some(price)) => format!("the usual one; {price}"),
-        (true, None) => "the usual one".into(),
+        (true, Some(price)) => format!("default; {price}"),
+        (true, None) => "default".into(),
         (false, price) => price.unwrap_or_default(),
     };
     let mut rows: Vec<Row> = names

@@ -35,7 +35,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Export(arguments) => export::run(ctx, &place, arguments)?,
         Arguments::Fork { key, new, at } => {
             let count = session::fork(&place, key, new, *at)?;
-            ctx.notice(&format!("copied into `{new}`: {count} messages"));
+            ctx.notice(&format!("copied to `{new}`: {count} messages"));
         }
         Arguments::Context { key, json } => {
             require_session(&place, key)?;
@@ -66,7 +66,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             for older in session::rename(&place, key, new)? {
                 let older = ctx.paths.display(&older);
                 ctx.notice(&format!(
-                    "an older `{key}` is found from now on, in `{older}`"
+                    "an older session `{key}` is visible again, in `{older}`"
                 ));
             }
         }

@@ -25,7 +25,7 @@ pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) 
         }
         session::discard(place, key, &|_| true)?;
         ctx.notice(&format!(
-            "`{key}` is in the trash; `nanobot session restore {key}` brings it back"
+            "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
         ));
     }
     Ok(())
@@ -73,7 +73,7 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
     let newer = sessions.extract_if(.., |session| session.is_newer);
     for session in newer {
         let key = session.key;
-        ctx.notice(&format!("`{key}` stays: a newer nanobot wrote it"));
+        ctx.notice(&format!("kept `{key}`: written by a newer nanobot"));
     }
     let table = table(&sessions, now, ctx.terminal.width());
     ctx.terminal.print(&table)?;
@@ -89,9 +89,9 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
         bar.at(key);
         match session::discard(place, key, &is_old) {
             Ok(true) => count += 1,
-            Ok(false) => ctx.notice(&format!("`{key}` stays: it was used just now")),
+            Ok(false) => ctx.notice(&format!("kept `{key}`: it was just used")),
             Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_of(&error)) => {
-                ctx.notice(&format!("`{key}` stays: {error:#}"));
+                ctx.notice(&format!("kept `{key}`: {error:#}"));
             }
             Err(error) => return Err(error),
         }
@@ -100,7 +100,7 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
     drop(bar);
     if count > 0 {
         ctx.notice(&format!(
-            "moved to the trash: {count}; `nanobot session restore KEY` brings one back"
+            "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
     let gone = session::empty_trash(place, KEPT)?;
@@ -119,8 +119,8 @@ fn agreed(count: usize) -> Result<bool> {
     if !(std::io::stdin().is_terminal() && term.features().is_attended()) {
         return Err(fail_hint(
             Exit::Usage,
-            "nobody can be asked whether these are to go to the trash",
-            "`--yes`, or `--dry-run` to be told only",
+            "cannot ask for confirmation without a terminal",
+            "`--yes`, or `--dry-run` to list them only",
         ));
     }
     let asking = "ask on the terminal";

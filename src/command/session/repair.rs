@@ -51,10 +51,7 @@ pub(super) fn run(
     page.end()?;
     let (all, left) = (files.len(), failures.len());
     let fine = all - odd - left;
-    ctx.notice(&format!(
-        "sessions looked at: {}, in order: {fine}",
-        all - left
-    ));
+    ctx.notice(&format!("sessions checked: {}, ok: {fine}", all - left));
     Ok(tell(ctx, &failures))
 }
 

@@ -74,7 +74,7 @@ fn head(summary: &Summary, path: &str) -> String {
     lines.extend(stats.iter().flat_map(sums));
     lines.push(path.to_owned());
     if *is_newer {
-        lines.push("written by a newer nanobot: it is only read".into());
+        lines.push("written by a newer nanobot: read-only".into());
     }
     lines.iter().map(|line| format!("# {line}\n")).collect()
 }

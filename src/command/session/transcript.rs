@@ -88,7 +88,7 @@ impl Transcript {
         }
         self.answer(page)?;
         let note = match self.has_begun || number == 1 {
-            true => " (no such call is known)",
+            true => " (no matching call)",
             false => "",
         };
         page.put(&format!("  ↳ {}{note}", result.name))?;

@@ -40,8 +40,8 @@ impl Verdict {
         let name = harmless(&self.name);
         let missing = match (self.missing.is_empty(), self.is_needed) {
             (true, _) => String::new(),
-            (false, true) => format!("  lacks {}\n", self.missing.join(", ")),
-            (false, false) => format!("  left out, since it lacks {}\n", self.missing.join(", ")),
+            (false, true) => format!("  missing: {}\n", self.missing.join(", ")),
+            (false, false) => format!("  not offered; missing: {}\n", self.missing.join(", ")),
         };
         let install = match self.missing.is_empty() {
             true => &[],
@@ -129,7 +129,7 @@ fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
     if package.folder != package.skill.name {
         let (name, folder) = (&package.skill.name, &package.folder);
         verdict.wrong.push(format!(
-            "its head says `name: {name}`, and its folder is named `{folder}`"
+            "its front matter says `name: {name}`, but its directory is named `{folder}`"
         ));
     }
     verdict.wrong.extend(package.odd);

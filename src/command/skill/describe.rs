@@ -35,13 +35,13 @@ pub(super) fn tokens(skill: &Skill) -> u64 {
 pub(super) fn state(skill: &Skill) -> String {
     let odd = match skill.warnings.len() {
         0 => String::new(),
-        _ => "; odd (skill check)".to_owned(),
+        _ => "; warnings (skill check)".to_owned(),
     };
     let state = match (&skill.missing[..], skill.is_offered) {
         ([], true) if skill.always => "always on".to_owned(),
         ([], true) => "available".into(),
-        ([], false) => "not offered to the model, as it says".into(),
-        (missing, _) => format!("lacks {}", missing.join(", ")),
+        ([], false) => "not offered to the model, by its own setting".into(),
+        (missing, _) => format!("missing: {}", missing.join(", ")),
     };
     state + &odd
 }
@@ -68,7 +68,7 @@ pub(super) fn entry_line(entry: &Entry) -> String {
             size,
             is_executable,
         } => {
-            let mark = if *is_executable { ", can be run" } else { "" };
+            let mark = if *is_executable { ", executable" } else { "" };
             format!("{path} ({}{mark})", size_in_words(*size))
         }
         Kind::Link { target, trouble } => {

@@ -34,8 +34,11 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let found = skills::find(ctx, &settings, Path::new("."))?;
     let is_taken = place.symlink_metadata().is_ok();
     let hides = match found.named(name) {
-        _ if is_taken => "the one that is there, which it replaces".to_owned(),
-        Some(other) => format!("the one of that name from: {}", origin(ctx, &other.source)),
+        _ if is_taken => "the installed one, which it replaces".to_owned(),
+        Some(other) => format!(
+            "the skill of that name from: {}",
+            origin(ctx, &other.source)
+        ),
         None => String::new(),
     };
     let description = package.describe(ctx, &ctx.paths.display(&place), &hides);
@@ -47,7 +50,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     if is_taken && !force {
         return Err(fail_hint(
             Exit::Failed,
-            format!("there is a skill `{name}` in the workspace already"),
+            format!("the workspace already has a skill `{name}`"),
             "`--force` to replace it",
         ));
     }
@@ -58,8 +61,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
         || agreed(
             ctx,
             &format!("Install {name}?"),
-            "whether this is to be installed",
-            "`--yes`, or `--dry-run` to be told only",
+            "`--yes`, or `--dry-run` for the review only",
         )?)
     {
         ctx.notice("nothing was installed");
@@ -82,7 +84,7 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
             Some(other) => fail_hint(
                 Exit::Usage,
                 format!(
-                    "`{name}` is no skill of the workspace, but from: {}",
+                    "`{name}` is not in the workspace; it is from: {}",
                     origin(ctx, &other.source)
                 ),
                 format!("nanobot config set agents.defaults.disabledSkills '[\"{name}\"]'"),
@@ -95,14 +97,7 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
         });
     }
     let shown = ctx.paths.display(&dir.join(name));
-    if !(yes
-        || agreed(
-            ctx,
-            &format!("Remove {shown} for good?"),
-            "whether this is to be removed",
-            "`--yes`",
-        )?)
-    {
+    if !(yes || agreed(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
         ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
@@ -115,11 +110,11 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// Status 2 if there is no terminal to ask at.
-fn agreed(ctx: &Context, question: &str, what: &str, hint: &str) -> Result<bool> {
+fn agreed(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
     if !Terminal::is_attended() {
         return Err(fail_hint(
             Exit::Usage,
-            format!("nobody can be asked {what}"),
+            "cannot ask for confirmation without a terminal",
             hint,
         ));
     }

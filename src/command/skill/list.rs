@@ -23,7 +23,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     let list = summary(&found.skills, budget);
     if list.is_cut() {
         ctx.notice(&format!(
-                "the list that each request has is cut to keep its {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
+                "the skill list in each request is cut to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
             ),
         );
     }
@@ -69,7 +69,7 @@ pub(super) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> Strin
 
 fn why(ctx: &Context, hidden: &Hidden) -> String {
     match &hidden.by {
-        Some(by) => format!("hidden by that of {}", origin(ctx, by)),
+        Some(by) => format!("hidden by the one from {}", origin(ctx, by)),
         None => "disabled in the config".into(),
     }
 }

@@ -12,14 +12,14 @@ pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Resul
     if !is_name(name) {
         return Err(fail_hint(
             Exit::Usage,
-            format!("`{}` cannot be the name of a skill", harmless(name)),
+            format!("`{}` is not a valid skill name", harmless(name)),
             "lower-case letters, digits and single hyphens between them, 64 at most",
         ));
     }
     let letters = description.map_or(0, |text| text.chars().count());
     if letters > DESCRIPTION {
         let cause =
-            format!("a description of {letters} letters is too long; {DESCRIPTION} are allowed");
+            format!("the description has {letters} characters; at most {DESCRIPTION} are allowed");
         return Err(fail(Exit::Usage, cause));
     }
     let text = draft(name, description).into_bytes();
@@ -32,7 +32,7 @@ pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Resul
     };
     let dir = ctx.settings()?.workspace.join("skills");
     if dir.join(name).symlink_metadata().is_ok() {
-        let cause = format!("there is a skill `{name}` in the workspace already");
+        let cause = format!("the workspace already has a skill `{name}`");
         let hint = format!(
             "another name, or edit {}",
             dir.join(name).join("SKILL.md").display()

@@ -41,11 +41,11 @@ impl SkillPackage {
             std::io::ErrorKind::NotFound => fail_hint(
                 Exit::NoInput,
                 format!("there is no `{shown}`"),
-                "a folder with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is fetched",
+                "a directory with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is downloaded",
             ),
-            _ => anyhow::Error::new(error).context(format!("look at `{shown}`")),
+            _ => anyhow::Error::new(error).context(format!("stat `{shown}`")),
         })?;
-        let real = std::fs::canonicalize(path).with_context(|| format!("look at `{shown}`"))?;
+        let real = std::fs::canonicalize(path).with_context(|| format!("resolve `{shown}`"))?;
         let name_of = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
@@ -65,7 +65,7 @@ impl SkillPackage {
         if !about.is_dir() {
             return Err(fail(
                 Exit::BadInput,
-                format!("`{shown}` is neither a folder nor a file"),
+                format!("`{shown}` is not a regular file or directory"),
             ));
         }
         let folder = Folder::look(path)?;
@@ -87,13 +87,13 @@ impl SkillPackage {
             .find(|entry| entry.path == Path::new("SKILL.md"));
         match text.map(|entry| &entry.kind) {
             Some(Kind::File { size, .. }) if *size > TEXT_LIMIT => {
-                troubles.push("its SKILL.md has more than 1 MiB".into());
+                troubles.push("its SKILL.md is larger than 1 MiB".into());
             }
             Some(Kind::File { .. }) => {}
             _ => {
                 return Err(fail(
                     Exit::BadInput,
-                    format!("`{shown}` has no SKILL.md that is a file"),
+                    format!("`{shown}` has no SKILL.md that is a regular file"),
                 ));
             }
         }
@@ -129,11 +129,11 @@ impl SkillPackage {
             .filter(|name| is_name(name))
             .unwrap_or_else(|| folder.to_owned());
         if !is_fit(&name) {
-            let cause = format!("`{}` cannot be the name of a skill", harmless(&name));
+            let cause = format!("`{}` is not a valid skill name", harmless(&name));
             return Err(fail_hint(
                 Exit::BadInput,
                 cause,
-                "`name: …` in its head, in lower-case letters, digits and hyphens",
+                "`name: …` in its front matter, in lower-case letters, digits and hyphens",
             ));
         }
         let mut odd = Vec::new();
@@ -142,7 +142,7 @@ impl SkillPackage {
                 + hidden_in(&entry.path.display().to_string());
             if hidden > 0 && entry.path != Path::new("SKILL.md") {
                 odd.push(format!(
-                    "`{}` has characters that nobody sees: {hidden}",
+                    "`{}` has hidden characters: {hidden}",
                     entry.path.display()
                 ));
             }
@@ -173,13 +173,13 @@ impl SkillPackage {
         let lines = shown.map(|entry| entry_line(entry)).chain(
             self.left_out
                 .iter()
-                .map(|what| format!("not taken: {what}")),
+                .map(|what| format!("not copied: {what}")),
         );
         let lines: Vec<String> = std::iter::once(format!("{count}, {}", size_in_words(size)))
             .chain(lines)
             .collect();
         let always = match skill.always {
-            true => "its text is part of every request: it is always on",
+            true => "its text is part of every request",
             false => "",
         };
         let mut tools = skill.says.allowed_tools.join(" ");
@@ -203,8 +203,8 @@ impl SkillPackage {
             ("files", lines.join("\n")),
             ("scripts", self.scripts().join("\n")),
             ("addresses", self.addresses().join("\n")),
-            ("reaches", reached(skill)),
-            ("odd", odd.join("\n")),
+            ("hosts", reached(skill)),
+            ("warnings", odd.join("\n")),
         ];
         rows_of(&rows, ctx.terminal.width())
     }
@@ -234,7 +234,7 @@ impl SkillPackage {
             let path = entry.path.display();
             match with {
                 Some(with) => Some(format!("{path}, run by {}", with.trim())),
-                None if is_binary => Some(format!("{path}, a program that nobody can read")),
+                None if is_binary => Some(format!("{path}, a binary program")),
                 None => (is_script || is_executable).then(|| path.to_string()),
             }
         };
@@ -266,7 +266,10 @@ pub(super) fn reached(skill: &Skill) -> String {
     let hosts: Vec<String> = hosts.into_iter().collect();
     match hosts.is_empty() {
         true => String::new(),
-        false => format!("freely, whatever was read before: {}", hosts.join(", ")),
+        false => format!(
+            "always allowed, even after untrusted content: {}",
+            hosts.join(", ")
+        ),
     }
 }
 

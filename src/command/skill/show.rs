@@ -75,7 +75,7 @@ pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
             files.iter().map(entry_line).collect::<Vec<_>>().join("\n"),
         ),
         (
-            "odd",
+            "warnings",
             skill
                 .warnings
                 .iter()
@@ -134,7 +134,10 @@ fn content(skill: &Skill, file: &str) -> Result<Vec<u8>> {
         Err(error) if beneath::is_link(&error) => {
             return Err(fail(
                 Exit::Failed,
-                format!("`{}` is a link, which is not followed", harmless(file)),
+                format!(
+                    "`{}` is a symbolic link, which is not followed",
+                    harmless(file)
+                ),
             ));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),

@@ -28,7 +28,7 @@ type Row = (&'static str, String);
 /// Columns before the text.
 const INDENT: usize = 11;
 /// Labels of rows that are highlighted: problems, and things to do.
-const LOUD: [&str; 3] = ["trouble", "failed", "next"];
+const LOUD: [&str; 3] = ["problem", "failed", "next"];
 
 /// Prints the overview.
 pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
@@ -45,7 +45,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     } = overview;
     let or_missing = |shown: String, exists: bool| match exists {
         true => shown,
-        false => format!("{shown}, which is not there yet"),
+        false => format!("{shown}, which does not exist yet"),
     };
     let config = &ctx.paths.config;
     let config = or_missing(ctx.paths.display(config), config.exists());
@@ -80,7 +80,7 @@ fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<Row> {
                 },
             ),
         ],
-        Err(error) => vec![("model", format!("none can be asked: {error:#}"))],
+        Err(error) => vec![("model", format!("not available: {error:#}"))],
     }
 }
 
@@ -94,7 +94,7 @@ fn memory_rows(memory: &MemoryState) -> Vec<Row> {
         trouble,
     } = memory;
     let over = match is_over_budget {
-        true => "; that is over its budget, and the next consolidation is asked to tidy it",
+        true => "; over its budget, so the next consolidation is asked to shorten it",
         false => "",
     };
     let size = size_in_words(*bytes as u64);
@@ -103,23 +103,23 @@ fn memory_rows(memory: &MemoryState) -> Vec<Row> {
         Some(last) => {
             let outcome = match last.outcome {
                 Outcome::New => "",
-                Outcome::Same => "; the memory stayed as it was",
-                Outcome::Aside => "; the new text is kept aside",
-                Outcome::Raw => "; the history has its messages as they are",
+                Outcome::Same => "; the memory is unchanged",
+                Outcome::Aside => "; the new text was rejected",
+                Outcome::Raw => "; the history has its messages unchanged",
             };
-            format!("{}, of {}{outcome}", last.time, last.session)
+            format!("{}, from {}{outcome}", last.time, last.session)
         }
     };
     let mut rows = vec![
         (
             "memory",
-            format!("{size}, some {tokens} of {budget_tokens} tokens{over}"),
+            format!("{size}, about {tokens} of {budget_tokens} tokens{over}"),
         ),
-        ("made", made),
+        ("updated", made),
     ];
     let trouble = trouble.as_ref();
     rows.extend(
-        trouble.map(|words| ("trouble", format!("the last consolidation failed: {words}"))),
+        trouble.map(|words| ("problem", format!("the last consolidation failed: {words}"))),
     );
     rows
 }
@@ -127,13 +127,13 @@ fn memory_rows(memory: &MemoryState) -> Vec<Row> {
 fn scope_rows(ctx: &Context, scope: &Scope) -> [Row; 2] {
     let place = ctx.paths.display(&scope.policy.reach.directory);
     let directory = match may_write(&scope.policy) {
-        true => format!("{place}, which may be changed"),
-        false => format!("{place}, read only without `--write`"),
+        true => format!("{place}, writable"),
+        false => format!("{place}, read-only without `--write`"),
     };
     let commands = match (scope.policy.sandbox, sandbox::available()) {
-        (Sandbox::Off, _) => "commands are not contained".into(),
+        (Sandbox::Off, _) => "commands run without a sandbox".into(),
         (_, Ok(())) => "commands run in the sandbox".into(),
-        (_, Err(lack)) => format!("commands are refused: {lack}"),
+        (_, Err(lack)) => format!("commands are denied: {lack}"),
     };
     let profile = format!("{}; {commands}", scope.profile);
     [("directory", directory), ("profile", profile)]
@@ -180,7 +180,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
         Ok(jobs) => {
             let next = match &summary.next {
                 Some((job, time)) => format!("next `{}` {}", one_line(&job.name), when(*time)),
-                None => "none of them runs".into(),
+                None => "none is scheduled".into(),
             };
             match jobs.len() - summary.enabled() {
                 0 => format!("{}, {next}", count_jobs(jobs.len())),
@@ -196,7 +196,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
             ..
         } = &job.state;
         let time = last_run.map_or_else(String::new, |time| format!(", {}", moment(time, &now)));
-        let error = last_error.as_deref().unwrap_or("nobody wrote down why");
+        let error = last_error.as_deref().unwrap_or("unknown cause");
         let name = one_line(&job.name);
         ("failed", format!("`{name}`{time}: {}", one_line(error)))
     }));

@@ -37,8 +37,8 @@ pub(super) fn run(ctx: &Context, by: By, start: &SinceFilter, as_json: bool) -> 
     })?;
     if !ctx.quiet && (!any || sums.is_empty()) {
         let words = match any {
-            false => "nothing was used yet: no turn has called a tool".to_owned(),
-            true => format!("nothing of the kind was offered or used since {start}"),
+            false => "no usage yet: no turn has called a tool".to_owned(),
+            true => format!("nothing was offered or used since {start}"),
         };
         ctx.terminal.complain(&format!("nanobot: {words}"));
     }

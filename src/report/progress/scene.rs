@@ -118,8 +118,8 @@ impl Scene {
                 wait,
                 cause,
             } => {
-                rows.push(Row::of("  ").giving(format!("… {cause}; try {}", attempt + 1)));
-                self.wait("trying again", *wait, view.now);
+                rows.push(Row::of("  ").giving(format!("… {cause}; attempt {}", attempt + 1)));
+                self.wait("retrying", *wait, view.now);
             }
             Event::CompactStart { tokens, .. } => {
                 self.doing = Doing::Compacting { tokens: *tokens };
@@ -631,15 +631,15 @@ mod tests {
                 cause: "busy",
             })
             .kept(&["  … busy; try 2"])
-            .foot(&["trying again in 5 s"])
+            .foot(&["retrying in 5 s"])
             .after(1200)
-            .foot(&["trying again in 4 s"])
+            .foot(&["retrying in 4 s"])
             .tell(Event::Usage {
                 message: "m",
                 usage,
                 cost: Some(0.0123),
             })
-            .foot(&["trying again in 4 s · 12.3k in, 240 out · $0.0123"])
+            .foot(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
             .tell(Event::CompactStart {
                 tokens: 12_345,
                 threshold: None,

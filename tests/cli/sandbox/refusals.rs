@@ -209,11 +209,11 @@ fn a_program_of_ours_inside_says_what_to_use() {
     story
         .run(["agent", "-m", "x"])
         .status(77)
-        .stderr_has("try: the agent's own tools");
+        .stderr_has("try: the agent's tools");
     story
         .run(["status"])
         .status(77)
-        .stderr_has("command of an agent");
+        .stderr_has("cannot run in the agent's sandbox");
     story.run(["--version"]).stdout_has("nanobot");
     story.run(["--help"]).stdout_has("Usage");
 }
