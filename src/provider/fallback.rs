@@ -34,7 +34,11 @@ impl Fallback {
 }
 
 impl Provider for Fallback {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         loop {
             let at = self.at.load(Ordering::Relaxed);
             let link = &self.links[at];
@@ -46,19 +50,19 @@ impl Provider for Fallback {
             let mut told = false;
             let answer = link.answers.reply(&request, &mut |delta| {
                 told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                tell(delta)
+                on_delta(delta)
             });
             let (error, next) = match (answer, self.links.get(at + 1)) {
                 (Err(error), Some(next)) if !told && can_mend(&error, link, next) => (error, next),
                 (answer, _) => return answer,
             };
-            tell(Delta::Fallback {
+            on_delta(Delta::Fallback {
                 from: &link.model,
                 to: &next.model,
                 cause: &error.to_string(),
             })
             .map_err(ProviderError::Aborted)?;
-            log::info!(target: "model", "`{}` stands in for `{}`", next.model, link.model);
+            log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
             self.at.store(at + 1, Ordering::Relaxed);
         }
     }

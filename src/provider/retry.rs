@@ -18,13 +18,17 @@ pub struct Retry<P> {
 }
 
 impl<P: Provider> Provider for Retry<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         let mut waited = Duration::ZERO;
         for attempt in 1.. {
             let mut told = false;
             let error = match self.inner.reply(request, &mut |delta| {
                 told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                tell(delta)
+                on_delta(delta)
             }) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
@@ -39,8 +43,8 @@ impl<P: Provider> Provider for Retry<P> {
                 return Err(error);
             }
             waited += wait;
-            log::info!(target: "model", "try {attempt} of {TRIES} failed; the next one in {} ms", wait.as_millis());
-            tell(Delta::Retry {
+            log::info!(target: "model", "attempt {attempt} of {TRIES} failed; next attempt in {} ms", wait.as_millis());
+            on_delta(Delta::Retry {
                 attempt,
                 wait,
                 cause: &error.to_string(),
@@ -50,7 +54,7 @@ impl<P: Provider> Provider for Retry<P> {
                 .sleep(wait)
                 .map_err(|stop| ProviderError::Aborted(stop.into()))?;
         }
-        unreachable!("the last try returns");
+        unreachable!("the last attempt returns");
     }
 }
 
@@ -75,9 +79,9 @@ mod tests {
     struct Script(Mutex<Vec<Step>>);
 
     impl Provider for Script {
-        fn reply(&self, _: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        fn reply(&self, _: &Request<'_>, on_delta: &mut Tell<'_>) -> Result<Reply, ProviderError> {
             let step = self.0.lock().unwrap().remove(0);
-            step(tell)
+            step(on_delta)
         }
     }
 
@@ -151,8 +155,8 @@ mod tests {
             ],
             (false, 1, 0),
         );
-        let half = Box::new(|tell: &mut Tell<'_>| {
-            tell(Delta::Text("half")).map_err(ProviderError::Aborted)?;
+        let half = Box::new(|on_delta: &mut Tell<'_>| {
+            on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
             Err(ProviderError::Unavailable("cut".into()))
         });
         check(vec![half, fine()], (false, 1, 0));

@@ -28,7 +28,7 @@ const VALID: Duration = Duration::from_secs(15 * 60);
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs the device flow.
-pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
+pub(super) fn login(server: &Server<'_>, on_prompt: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.github;
     let sent = [("client_id", CLIENT), ("scope", SCOPE)];
     let begun = server.ask(&format!("{base}/login/device/code"), &[], Sent::Form(&sent))?;
@@ -47,7 +47,7 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
         valid: begun.seconds("expires_in").unwrap_or(VALID),
     };
     let interval = begun.seconds("interval").unwrap_or(INTERVAL);
-    let granted = server.wait(prompt, interval, tell, &mut || {
+    let granted = server.wait(prompt, interval, on_prompt, &mut || {
         word(server.ask(&url, &[], Sent::Form(&asked))?)
     })?;
     renew(server, &Secret::new(granted.text("access_token")?))
@@ -58,13 +58,13 @@ pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
     let url = format!("{}/copilot_internal/v2/token", server.endpoints.github_api);
     let told = server.ask(&url, &EDITOR, Sent::Get(renewal))?;
     if !told.is_good() {
-        return Err(told.refusal("give a token"));
+        return Err(told.refusal("issue a token"));
     }
     let base = told.maybe_text("endpoints/api");
     if let Some(base) =
         base.filter(|base| !base.starts_with("https://") && !web_url::is_local_cleartext(base))
     {
-        let cause = format!("GitHub Copilot names an address that is not safe: {base}");
+        let cause = format!("GitHub Copilot sent an insecure API address: {base}");
         return Err(fail(Exit::Unavailable, cause));
     }
     // The server names the time to renew; `expires` needs the end, which is later by the margin.

@@ -27,13 +27,13 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const ACCOUNT: &str = "https://api.openai.com/auth";
 
 /// Runs the device flow.
-pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
+pub(super) fn login(server: &Server<'_>, on_prompt: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.openai;
     let url = format!("{base}/api/accounts/deviceauth/usercode");
     let begun = server.ask(&url, &[], Sent::Json(&[("client_id", CLIENT)]))?;
     if begun.status == 404 {
-        let cause = "this account may not log in with a code";
-        let hint = "allow device codes in the security settings of ChatGPT, then the same again";
+        let cause = "this account does not allow logins with a device code";
+        let hint = "enable device codes in the security settings of ChatGPT, then retry";
         return Err(fail_hint(Exit::Refused, cause, hint));
     }
     if !begun.is_good() {
@@ -48,7 +48,7 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
         valid: VALID,
     };
     let interval = begun.seconds("interval").unwrap_or(INTERVAL);
-    let entered = server.wait(prompt, interval, tell, &mut || {
+    let entered = server.wait(prompt, interval, on_prompt, &mut || {
         word(server.ask(&url, &[], Sent::Json(&asked))?)
     })?;
     let form = [

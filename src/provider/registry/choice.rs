@@ -274,8 +274,8 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Unbuilt) {
         return Err(fail_hint(
             Exit::Config,
-            format!("{} is not built into this release", entry.label),
-            "`nanobot model list` names the others",
+            format!("{} is not supported by this release", entry.label),
+            "`nanobot model list` to see supported providers",
         ));
     }
     // If the key or address identifies a gateway, the gateway's rules apply, whatever the block's name is.
@@ -285,7 +285,7 @@ fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
     let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
         Some(Found { key, place, .. }) => (Some(key), place),
         None if needs_key(rules, &base) => return Err(no_key(name, rules)),
-        None => (None, "nowhere: none is set".into()),
+        None => (None, "none".into()),
     };
     let model = match entry {
         Some(entry) if !wanted.model_given => entry.model,
@@ -325,7 +325,7 @@ fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<Str
     }
     let cause = match rules.is_none() && block.base.is_none() {
         true => format!("there is no provider `{name}`"),
-        false => format!("no address for provider `{name}`"),
+        false => format!("no base URL for provider `{name}`"),
     };
     let hint = format!("nanobot config set providers.{name}.apiBase https://…");
     Err(fail_hint(Exit::Config, cause, hint))
@@ -340,10 +340,10 @@ fn needs_key(rules: Option<&Entry>, base: &str) -> bool {
 
 fn no_key(name: &str, rules: Option<&Entry>) -> anyhow::Error {
     let variable = rules.and_then(|entry| entry.key_variables.first());
-    let variable = variable.unwrap_or(&"its key's variable");
+    let variable = variable.unwrap_or(&"its API key variable");
     fail_hint(
         Exit::Config,
-        format!("no key for provider `{name}`"),
+        format!("no API key for provider `{name}`"),
         format!("`nanobot onboard`, or set {variable}"),
     )
 }
@@ -494,14 +494,16 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
         block.key.is_some().then_some(entry.label)
     });
     let cause = match unbuilt {
-        Some(label) => format!("the only key is for {label}, which is not built into this release"),
+        Some(label) => {
+            format!("the only API key is for {label}, which is not supported by this release")
+        }
         None => "no provider is configured".into(),
     };
     let hint = match found {
         Some((name, port)) => {
-            format!("`nanobot onboard --provider {name}`, since something answers on port {port}; or --replay demo")
+            format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or --replay demo")
         }
-        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or look first: --replay demo".into(),
+        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or try the demo: --replay demo".into(),
     };
     fail_hint(Exit::Config, cause, hint)
 }
