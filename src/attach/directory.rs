@@ -48,13 +48,13 @@ pub(super) fn read(path: &Path, name: &str, on_notice: &mut dyn FnMut(&str)) -> 
         }
         files += 1;
         // A name with a line break would produce two lines in the list.
-        let shown = below.to_string_lossy().replace(char::is_control, "?");
+        let display_name = below.to_string_lossy().replace(char::is_control, "?");
         let found = look(&root, below, room);
         left_out.count(&found);
         let note = match found {
             Found::Text(text, size) => {
                 room -= text.len();
-                let block = block("file", Some(&shown), &text);
+                let block = block("file", Some(&display_name), &text);
                 write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
                 size_in_words(size)
             }
@@ -63,7 +63,7 @@ pub(super) fn read(path: &Path, name: &str, on_notice: &mut dyn FnMut(&str)) -> 
             Found::Unread => "cannot be read".into(),
             Found::Other(what) => what.into(),
         };
-        writeln!(list, "{shown}  {note}").expect("writing to a string cannot fail");
+        writeln!(list, "{display_name}  {note}").expect("writing to a string cannot fail");
     }
     if files == 0 {
         return Err(fail(
@@ -71,9 +71,9 @@ pub(super) fn read(path: &Path, name: &str, on_notice: &mut dyn FnMut(&str)) -> 
             format!("`{name}` contains only hidden and ignored files"),
         ));
     }
-    if let Some(words) = left_out.describe() {
-        on_notice(&format!("`{name}`: {words}"));
-        writeln!(list, "({words})").expect("writing to a string cannot fail");
+    if let Some(summary) = left_out.describe() {
+        on_notice(&format!("`{name}`: {summary}"));
+        writeln!(list, "({summary})").expect("writing to a string cannot fail");
     }
     let text = format!("{list}{blocks}");
     Ok(Part::Text(block("directory", Some(name), &text)))
@@ -168,7 +168,7 @@ fn look(root: &Root, below: &Path, room: usize) -> Found {
         Err(_) => return Found::Unread,
     };
     let size = match file.metadata() {
-        Ok(about) if about.is_file() => about.len(),
+        Ok(metadata) if metadata.is_file() => metadata.len(),
         Ok(_) => return Found::Other("not a regular file"),
         Err(_) => return Found::Unread,
     };

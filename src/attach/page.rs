@@ -58,8 +58,8 @@ pub(super) fn read(
     }
     let bytes = body(url, &mut answer)?;
     // Without the fragment, which is not sent to the server.
-    let asked = url.split('#').next().unwrap_or_default();
-    let name = match answer.url.trim_end_matches('/') == asked.trim_end_matches('/') {
+    let requested = url.split('#').next().unwrap_or_default();
+    let name = match answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
         true => url.to_owned(),
         false => format!("{url} (at {})", answer.url),
     };
@@ -71,8 +71,8 @@ pub(super) fn read(
     let kind = kind.to_ascii_lowercase();
     let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
     // UTF-8 is the default, and invalid UTF-8 is then noticed.
-    let text = match told(&kind, &bytes).filter(|told| *told != encoding_rs::UTF_8) {
-        Some(told) => told.decode(&bytes).0.into_owned(),
+    let text = match told(&kind, &bytes).filter(|encoding| *encoding != encoding_rs::UTF_8) {
+        Some(encoding) => encoding.decode(&bytes).0.into_owned(),
         None => {
             let decoded = input::decode(bytes, &origin.to_string())?;
             decoded.notice.iter().for_each(|notice| on_notice(notice));

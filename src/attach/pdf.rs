@@ -25,7 +25,7 @@ pub fn is_one(bytes: &[u8]) -> bool {
 /// # Errors
 /// Status 65 if the program is missing or the PDF has no text.
 pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
-    let bad = |words: String| fail(Exit::BadInput, words);
+    let bad = |message: String| fail(Exit::BadInput, message);
     // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
     let file = store::temporary(bytes).context("write a temporary file for `pdftotext`")?;
     let name = file.path().to_string_lossy().into_owned();

@@ -17,21 +17,23 @@ impl<P: Provider> Provider for Discreet<P> {
         request: &Request<'_>,
         on_delta: &mut Tell<'_>,
     ) -> Result<Reply, ProviderError> {
-        let (mut said, mut thought) = (Stream::masking(), Stream::masking());
+        let (mut text_stream, mut reasoning_stream) = (Stream::masking(), Stream::masking());
         let answer = self.inner.reply(request, &mut |delta| match delta {
             Delta::Text(text) => {
-                tell_text(&thought.rest(), Delta::Reasoning, on_delta)?;
-                tell_text(&said.pass(text), Delta::Text, on_delta)
+                tell_text(&reasoning_stream.rest(), Delta::Reasoning, on_delta)?;
+                tell_text(&text_stream.pass(text), Delta::Text, on_delta)
             }
-            Delta::Reasoning(text) => tell_text(&thought.pass(text), Delta::Reasoning, on_delta),
+            Delta::Reasoning(text) => {
+                tell_text(&reasoning_stream.pass(text), Delta::Reasoning, on_delta)
+            }
             other => on_delta(other),
         });
         if let Err(ProviderError::Aborted(_)) = answer {
             return answer;
         }
         // If the reply broke off, the text held back so far is emitted too.
-        tell_text(&thought.rest(), Delta::Reasoning, on_delta)
-            .and_then(|()| tell_text(&said.rest(), Delta::Text, on_delta))
+        tell_text(&reasoning_stream.rest(), Delta::Reasoning, on_delta)
+            .and_then(|()| tell_text(&text_stream.rest(), Delta::Text, on_delta))
             .map_err(ProviderError::Aborted)
             .and(answer)
             .map(masked)

@@ -47,13 +47,15 @@ impl Provider for Fallback {
                 sampling: &link.sampling,
                 ..*request
             };
-            let mut told = false;
+            let mut emitted = false;
             let answer = link.answers.reply(&request, &mut |delta| {
-                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 on_delta(delta)
             });
             let (error, next) = match (answer, self.links.get(at + 1)) {
-                (Err(error), Some(next)) if !told && can_mend(&error, link, next) => (error, next),
+                (Err(error), Some(next)) if !emitted && can_mend(&error, link, next) => {
+                    (error, next)
+                }
                 (answer, _) => return answer,
             };
             on_delta(Delta::Fallback {

@@ -179,10 +179,10 @@ impl<P: Provider> Provider for Meter<P> {
         let promise = self.run.promise(most, session).map_err(stopped_or_spent)?;
         let reservation = self.reserve(most, on_delta)?;
         let started = Instant::now();
-        let mut heard = 0;
+        let mut output_bytes = 0;
         let answer = self.inner.reply(request, &mut |delta| {
             if let Delta::Text(text) | Delta::Reasoning(text) = delta {
-                heard += text.len();
+                output_bytes += text.len();
             }
             on_delta(delta)
         });
@@ -197,9 +197,9 @@ impl<P: Provider> Provider for Meter<P> {
             }
             // Requests that were refused or never arrived are free. Cancelled or truncated ones may be charged, even if
             // no output arrived: models reason, and generate tool calls, without streaming text.
-            Err(error) if heard == 0 && !is_charged(error) => return answer,
+            Err(error) if output_bytes == 0 && !is_charged(error) => return answer,
             Err(_) => {
-                let usage = guess(request, heard);
+                let usage = guess(request, output_bytes);
                 (usage, self.cost(&usage), true)
             }
         };

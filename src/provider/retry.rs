@@ -25,21 +25,21 @@ impl<P: Provider> Provider for Retry<P> {
     ) -> Result<Reply, ProviderError> {
         let mut waited = Duration::ZERO;
         for attempt in 1.. {
-            let mut told = false;
+            let mut emitted = false;
             let error = match self.inner.reply(request, &mut |delta| {
-                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 on_delta(delta)
             }) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let asked = match &error {
+            let requested_delay = match &error {
                 ProviderError::Busy { wait, .. } => *wait,
                 ProviderError::Unavailable(_) | ProviderError::Broken(_) => None,
                 _ => return Err(error),
             };
-            let wait = asked.unwrap_or_else(|| backoff(attempt));
-            if told || attempt == TRIES || waited + wait > PATIENCE {
+            let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
+            if emitted || attempt == TRIES || waited + wait > PATIENCE {
                 return Err(error);
             }
             waited += wait;

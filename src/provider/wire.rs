@@ -293,11 +293,11 @@ impl Wire {
                     ANSWER_LIMIT >> 20
                 )));
             }
-            let told = match count {
+            let result = match count {
                 0 => reading.finish(on_delta),
                 _ => reading.feed(&chunk[..count], on_delta),
             };
-            told.map_err(|trouble| self.trouble(trouble))?;
+            result.map_err(|trouble| self.trouble(trouble))?;
             if count == 0 {
                 return reading.reply().map_err(|trouble| self.trouble(trouble));
             }
@@ -342,14 +342,14 @@ impl Wire {
 
     fn failed(&self, status: u16, message: &str, wait: Option<Duration>) -> ProviderError {
         let message = self.clean(message);
-        let said = if message.is_empty() {
+        let detail = if message.is_empty() {
             format!("status {status}")
         } else {
             format!("{message} (status {status})")
         };
-        let told = format!("{}: {said}", self.place());
+        let description = format!("{}: {detail}", self.place());
         if failure::says_too_long(status, &message) {
-            return ProviderError::TooLong(told);
+            return ProviderError::TooLong(description);
         }
         // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
         let is_limit = status == 429 && wait.is_some();
@@ -358,20 +358,20 @@ impl Wire {
                 true => format!("the key is from {}", self.key.place),
                 false => "no API key is configured".into(),
             };
-            return ProviderError::KeyRejected(format!("{told}; {source}"));
+            return ProviderError::KeyRejected(format!("{description}; {source}"));
         }
         match status {
-            404 => ProviderError::NotFound(told),
+            404 => ProviderError::NotFound(description),
             429 => ProviderError::Busy {
-                message: told,
+                message: description,
                 wait,
             },
             503 | 529 if wait.is_some() => ProviderError::Busy {
-                message: told,
+                message: description,
                 wait,
             },
-            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(told),
-            _ => ProviderError::Refused(told),
+            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),
+            _ => ProviderError::Refused(description),
         }
     }
 

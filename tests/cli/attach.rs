@@ -144,7 +144,10 @@ fn images_that_cannot_be_used() {
         promise(60_000, 60_000, 8),
         "60000×60000 pixels, above the limit of 100 million",
     );
-    check(promise(u32::MAX, u32::MAX, 8), "above the limit of 100 million");
+    check(
+        promise(u32::MAX, u32::MAX, 8),
+        "above the limit of 100 million",
+    );
     // Few enough pixels, but each of eight bytes.
     check(
         promise(9999, 9999, 16),
@@ -177,8 +180,7 @@ fn a_directory_is_listed_with_its_texts() {
         rustix::fs::Mode::from_raw_mode(0o600),
     )
     .unwrap();
-    let left_out =
-        "file contents omitted: 1 over the total limit of 256.0 KB; 2 binary";
+    let left_out = "file contents omitted: 1 over the total limit of 256.0 KB; 2 binary";
     let expect = format!(
         "look\n\n<directory name=\"src\">\n\
          a/deep.md  15 B\n\

@@ -66,7 +66,9 @@ fn a_recording_is_replayed_without_a_network() {
     std::fs::write(story.dir().join("tape"), "").unwrap();
     replay("x").status(65).stderr_has("no further exchange");
     std::fs::write(story.dir().join("tape"), "nonsense\n").unwrap();
-    replay("x").status(65).stderr_has("is not a recording: line 1");
+    replay("x")
+        .status(65)
+        .stderr_has("is not a recording: line 1");
     story
         .run(["agent", "-m", "x", "--replay", "gone"])
         .status(66)

@@ -211,14 +211,14 @@ impl Draft {
     }
 
     fn piece(&mut self, piece: &Piece, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
-        let (kept, words) = match piece {
+        let (target, words) = match piece {
             Piece::Text(words) => (&mut self.text, words),
             Piece::Thought(words) => (&mut self.reasoning, words),
         };
         if words.is_empty() {
             return Ok(());
         }
-        kept.push_str(words);
+        target.push_str(words);
         let delta = match piece {
             Piece::Text(words) => Delta::Text(words),
             Piece::Thought(words) => Delta::Reasoning(words),
@@ -275,7 +275,7 @@ impl reading::Draft for Draft {
             model,
             ..
         } = *self;
-        let mut made = Vec::new();
+        let mut tool_calls = Vec::new();
         let mut extras = Vec::new();
         for (number, part) in calls.into_iter().enumerate() {
             let call = ToolCall {
@@ -286,14 +286,14 @@ impl reading::Draft for Draft {
                     None => reading::arguments(&part.text),
                 },
             };
-            reading::push_call(&mut made, call, format!("call_{messages}_{number}"))?;
+            reading::push_call(&mut tool_calls, call, format!("call_{messages}_{number}"))?;
             extras.push(part.extra);
         }
         let finish = match finish.as_deref() {
             Some("length" | "max_tokens" | "model_length") => Finish::Length,
             Some("content_filter") => Finish::Refusal,
             _ if refused => Finish::Refusal,
-            _ if !made.is_empty() => Finish::Calls,
+            _ if !tool_calls.is_empty() => Finish::Calls,
             None | Some("stop" | "eos" | "end_turn" | "tool_calls" | "function_call") => {
                 Finish::Stop
             }
@@ -303,7 +303,7 @@ impl reading::Draft for Draft {
             id,
             text,
             reasoning,
-            calls: made,
+            calls: tool_calls,
             finish,
             usage,
             cost,
