@@ -85,7 +85,7 @@ struct LeftOut {
     long: usize,
     binary: usize,
     unread: usize,
-    /// True if there are more files than [`FILES`].
+    /// True if there are more files than [`MAX_FILES`].
     is_cut: bool,
 }
 

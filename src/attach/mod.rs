@@ -27,7 +27,7 @@ pub use picture::ImageLimits;
 /// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::LIMIT`] for text.
 const LIMIT: usize = 32 << 20;
 
-/// Reads `given`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or left
+/// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or left
 /// out.
 ///
 /// # Errors

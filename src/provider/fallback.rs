@@ -16,7 +16,7 @@ pub struct Link {
     pub answers: Box<dyn Provider>,
 }
 
-/// Sends requests to the first of `links` that is available. There must be at least one link.
+/// Sends requests to the first of `models` that is available. There must be at least one link.
 pub struct Fallback {
     links: Vec<Link>,
     /// Index of the current link. It only advances: a model that failed is not tried again in this run.
@@ -24,7 +24,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Starts with the first of `links`.
+    /// Starts with the first of `models`.
     pub fn new(links: Vec<Link>) -> Self {
         Self {
             links,

@@ -120,12 +120,12 @@ impl Run {
         }
     }
 
-    /// Waits until a request that uses at most `most` fits: the sum of all requests in flight must stay below each
-    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session` is the limit
+    /// Waits until a request that uses at most `max` fits: the sum of all requests in flight must stay below each
+    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is that
     /// of the session, to which the cost before this run counts too.
     ///
     /// # Errors
-    /// Status 4 as in [`Self::check`], and those of [`signal::check`].
+    /// Status 4 as in [`Self::check_limits`], and those of [`signal::check`].
     fn promise(&self, most: Spent, session: Option<f64>) -> anyhow::Result<Promise<'_>> {
         let before = self.before.get().copied().unwrap_or(0.0);
         let session = session.map(|limit| limit - before);

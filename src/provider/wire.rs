@@ -1,5 +1,5 @@
 //! One HTTP exchange with a model's server. The translation of the request and of the response is left to a
-//! [`Dialect`].
+//! [`WireFormat`].
 
 use super::failure;
 use super::keys::Key;

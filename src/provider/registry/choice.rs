@@ -193,7 +193,7 @@ struct Found {
     place: String,
 }
 
-/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base`.
+/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base_url`.
 fn key(
     name: &str,
     block: &ProviderConfig,
