@@ -111,8 +111,9 @@ impl Ledger {
         }
     }
 
-    /// Waits until a call that costs at most `max_usd` US dollars may be made: until recorded costs plus reservations are
-    /// below each limit. A single call may exceed a limit by its own cost. `session_usd` is the cost of the session.
+    /// Waits until a call that costs at most `max_usd` US dollars may be made: until recorded costs plus reservations
+    /// are below each limit. A single call may exceed a limit by its own cost. `session_usd` is the cost of the
+    /// session.
     ///
     /// # Errors
     /// Status 4 if a limit is reached, not counting calls in flight; 75 if other runs keep their reservations for more

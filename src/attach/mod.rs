@@ -27,8 +27,8 @@ pub use picture::ImageLimits;
 /// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::LIMIT`] for text.
 const LIMIT: usize = 32 << 20;
 
-/// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or left
-/// out.
+/// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or
+/// left out.
 ///
 /// # Errors
 /// Status 66 if it does not exist, 65 if it is of no use to the model, 77 for a page that must not be fetched, and 69
