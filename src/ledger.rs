@@ -111,8 +111,9 @@ impl Ledger {
         }
     }
 
-    /// Waits until a call that costs at most `worst` US dollars may be made: until recorded costs plus reservations are
-    /// below each limit. A single call may exceed a limit by its own cost. `spent_here` is the cost of the session.
+    /// Waits until a call that costs at most `max_usd` US dollars may be made: until recorded costs plus reservations
+    /// are below each limit. A single call may exceed a limit by its own cost. `session_usd` is the cost of the
+    /// session.
     ///
     /// # Errors
     /// Status 4 if a limit is reached, not counting calls in flight; 75 if other runs keep their reservations for more
@@ -122,7 +123,7 @@ impl Ledger {
         limits: &Limits,
         spent_here: f64,
         worst: f64,
-        tell: &mut dyn FnMut(&str) -> Result<()>,
+        on_notice: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Reservation> {
         let mut waited = Duration::ZERO;
         loop {
@@ -151,11 +152,15 @@ impl Ledger {
                 return Ok(reservation);
             }
             if waited >= GIVE_UP {
-                let cause = "the budget is nearly spent, and other runs do not say what they cost";
-                return Err(fail_hint(Exit::TryAgain, cause, "the same again later"));
+                let cause = "the remaining budget is reserved by other runs; timed out after 600 s";
+                return Err(fail_hint(
+                    Exit::TryAgain,
+                    cause,
+                    "the same command again later",
+                ));
             }
             if waited >= PATIENT && waited < PATIENT + LOOK {
-                tell("the budget is nearly spent; waiting for other runs to say what they cost")?;
+                on_notice("the remaining budget is reserved; waiting for other runs")?;
             }
             signal::pause(LOOK)?;
             waited += LOOK;
@@ -366,8 +371,11 @@ pub fn rounded(usd: f64) -> f64 {
 }
 
 fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
-    let cause = format!("`budget.{name}` of ${limit} is spent (${})", dollars(spent));
-    fail_hint(Exit::Budget, cause, "`nanobot usage` tells on what")
+    let cause = format!(
+        "`budget.{name}` limit of ${limit} reached (${} spent)",
+        dollars(spent)
+    );
+    fail_hint(Exit::Budget, cause, "`nanobot usage` to see the costs")
 }
 
 #[cfg(test)]

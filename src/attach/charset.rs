@@ -9,7 +9,7 @@ const HEAD: usize = 1024;
 /// Bytes examined to detect an encoding that is not declared.
 const LOOK: usize = 64 << 10;
 
-/// Decodes `bytes`; returns the text and its encoding. `kind` is the server's `content-type`.
+/// Decodes `bytes`; returns the text and its encoding. `content_type` is the server's `content-type`.
 pub fn decode(bytes: &[u8], kind: &str) -> (String, &'static Encoding) {
     let guess = || match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
@@ -34,7 +34,7 @@ pub(super) fn told(kind: &str, bytes: &[u8]) -> Option<&'static Encoding> {
     })
 }
 
-/// True if `kind`, a `content-type`, is HTML.
+/// True if `content_type` is HTML.
 pub fn is_html(kind: &str) -> bool {
     let kind = kind.trim_start().to_ascii_lowercase();
     kind.starts_with("text/html") || kind.starts_with("application/xhtml")

@@ -15,14 +15,14 @@ use anyhow::Result;
 pub fn of_bytes(
     bytes: Vec<u8>,
     origin: Origin<'_>,
-    terms: &Terms<'_>,
-    tell: &mut dyn FnMut(&str),
+    options: &Terms<'_>,
+    on_notice: &mut dyn FnMut(&str),
 ) -> Result<Part> {
-    if let Some(part) = other_than_text(&bytes, origin, terms, tell)? {
+    if let Some(part) = other_than_text(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
     let text = input::decode(bytes, &origin.to_string())?;
-    text.notice.iter().for_each(|notice| tell(notice));
+    text.notice.iter().for_each(|notice| on_notice(notice));
     text_part(&text.text, origin)
 }
 
@@ -34,22 +34,22 @@ pub fn of_bytes(
 pub fn other_than_text(
     bytes: &[u8],
     origin: Origin<'_>,
-    terms: &Terms<'_>,
-    tell: &mut dyn FnMut(&str),
+    options: &Terms<'_>,
+    on_notice: &mut dyn FnMut(&str),
 ) -> Result<Option<Part>> {
     if let Some(media_type) = input::image_type(bytes) {
-        if !terms.accepts.images {
-            let cause = format!("{origin} is an image, and the model takes none");
+        if !options.accepts.images {
+            let cause = format!("{origin} is an image, and the model does not accept images");
             return Err(fail_hint(Exit::BadInput, cause, "another `--model`"));
         }
-        let image = picture::fit(bytes, media_type, origin, terms.images, tell)?;
+        let image = picture::fit(bytes, media_type, origin, options.images, on_notice)?;
         return Ok(Some(Part::Image(image)));
     }
     if !pdf::is_one(bytes) {
         return Ok(None);
     }
-    if !terms.accepts.pdf {
-        let text = pdf::text(bytes, origin, terms.env)?;
+    if !options.accepts.pdf {
+        let text = pdf::text(bytes, origin, options.env)?;
         return text_part(&text, origin).map(Some);
     }
     Ok(Some(Part::Document(Document {
@@ -79,13 +79,13 @@ mod tests {
     fn a_model_gets_what_it_takes() {
         let env = Env::default();
         let made = |bytes: &[u8], images, pdf| {
-            let terms = Terms {
+            let options = Terms {
                 accepts: Accepts { images, pdf },
                 images: ImageLimits::default(),
                 offline: true,
                 env: &env,
             };
-            of_bytes(bytes.to_vec(), Origin::File("a"), &terms, &mut |_| {})
+            of_bytes(bytes.to_vec(), Origin::File("a"), &options, &mut |_| {})
         };
         let pdf = b"%PDF-1.4";
         let document = Document {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(exit_of(&error), Exit::BadInput);
         assert_eq!(
             error.to_string(),
-            "`a` is an image, and the model takes none"
+            "`a` is an image, and the model does not accept images"
         );
         let text = Part::Text("<file name=\"a\">\nwords\n</file>".into());
         assert_eq!(made(b"words", false, false).unwrap(), text);

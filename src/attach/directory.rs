@@ -24,7 +24,7 @@ const GLANCE: u64 = 8 << 10;
 ///
 /// # Errors
 /// The directory cannot be read, or the run is cancelled.
-pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+pub(super) fn read(path: &Path, name: &str, on_notice: &mut dyn FnMut(&str)) -> Result<Part> {
     let what = || format!("read `{name}`");
     let path = std::fs::canonicalize(path).with_context(what)?;
     let root = Root::open(&path).with_context(what)?;
@@ -48,32 +48,32 @@ pub(super) fn read(path: &Path, name: &str, tell: &mut dyn FnMut(&str)) -> Resul
         }
         files += 1;
         // A name with a line break would produce two lines in the list.
-        let shown = below.to_string_lossy().replace(char::is_control, "?");
+        let display_name = below.to_string_lossy().replace(char::is_control, "?");
         let found = look(&root, below, room);
         left_out.count(&found);
         let note = match found {
             Found::Text(text, size) => {
                 room -= text.len();
-                let block = block("file", Some(&shown), &text);
+                let block = block("file", Some(&display_name), &text);
                 write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
                 size_in_words(size)
             }
-            Found::Long(size) => format!("{}, left out", size_in_words(size)),
-            Found::Binary(size) => format!("{}, no text", size_in_words(size)),
+            Found::Long(size) => format!("{}, omitted", size_in_words(size)),
+            Found::Binary(size) => format!("{}, binary", size_in_words(size)),
             Found::Unread => "cannot be read".into(),
             Found::Other(what) => what.into(),
         };
-        writeln!(list, "{shown}  {note}").expect("writing to a string cannot fail");
+        writeln!(list, "{display_name}  {note}").expect("writing to a string cannot fail");
     }
     if files == 0 {
         return Err(fail(
             Exit::NoInput,
-            format!("there is no file in `{name}`, but for hidden and ignored ones"),
+            format!("`{name}` contains only hidden and ignored files"),
         ));
     }
-    if let Some(words) = left_out.describe() {
-        tell(&format!("`{name}`: {words}"));
-        writeln!(list, "({words})").expect("writing to a string cannot fail");
+    if let Some(summary) = left_out.describe() {
+        on_notice(&format!("`{name}`: {summary}"));
+        writeln!(list, "({summary})").expect("writing to a string cannot fail");
     }
     let text = format!("{list}{blocks}");
     Ok(Part::Text(block("directory", Some(name), &text)))
@@ -85,7 +85,7 @@ struct LeftOut {
     long: usize,
     binary: usize,
     unread: usize,
-    /// True if there are more files than [`FILES`].
+    /// True if there are more files than [`MAX_FILES`].
     is_cut: bool,
 }
 
@@ -109,19 +109,19 @@ impl LeftOut {
         let mut parts = Vec::new();
         if *long > 0 {
             let limit = size_in_words(TEXT as u64);
-            parts.push(format!("{long} beyond {limit} of text in all"));
+            parts.push(format!("{long} over the total limit of {limit}"));
         }
         if *binary > 0 {
-            parts.push(format!("{binary} without text"));
+            parts.push(format!("{binary} binary"));
         }
         if *unread > 0 {
-            parts.push(format!("{unread} that cannot be read"));
+            parts.push(format!("{unread} unreadable"));
         }
         if *is_cut {
-            parts.push(format!("all after the first {FILES}, which are not listed"));
+            parts.push(format!("all after the first {FILES}, not listed"));
         }
         let parts = parts.join("; ");
-        (!parts.is_empty()).then(|| format!("files of which the content is left out: {parts}"))
+        (!parts.is_empty()).then(|| format!("file contents omitted: {parts}"))
     }
 }
 
@@ -163,12 +163,12 @@ fn look(root: &Root, below: &Path, room: usize) -> Found {
     let file = match root.read(below) {
         Ok(file) => file,
         Err(error) if beneath::is_link(&error) => {
-            return Found::Other("a link, not followed");
+            return Found::Other("symbolic link, not followed");
         }
         Err(_) => return Found::Unread,
     };
     let size = match file.metadata() {
-        Ok(about) if about.is_file() => about.len(),
+        Ok(metadata) if metadata.is_file() => metadata.len(),
         Ok(_) => return Found::Other("not a regular file"),
         Err(_) => return Found::Unread,
     };

@@ -27,21 +27,21 @@ pub use picture::ImageLimits;
 /// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::LIMIT`] for text.
 const LIMIT: usize = 32 << 20;
 
-/// Reads `given`: a file, a directory or a web page. `tell` receives notices about content that was changed or left
-/// out.
+/// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or
+/// left out.
 ///
 /// # Errors
 /// Status 66 if it does not exist, 65 if it is of no use to the model, 77 for a page that must not be fetched, and 69
 /// for one that cannot be fetched.
-pub fn read(given: &OsStr, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
+pub fn read(given: &OsStr, options: &Terms<'_>, on_notice: &mut dyn FnMut(&str)) -> Result<Part> {
     let name = given.to_string_lossy();
     let path = Path::new(given);
     if page::is_one(&name) {
-        page::read(&name, terms, tell)
+        page::read(&name, options, on_notice)
     } else if path.is_dir() {
-        directory::read(path, &name, tell)
+        directory::read(path, &name, on_notice)
     } else {
         let bytes = input::read_file(path, &name, LIMIT)?;
-        of_bytes(bytes, Origin::File(&name), terms, tell)
+        of_bytes(bytes, Origin::File(&name), options, on_notice)
     }
 }

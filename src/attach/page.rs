@@ -35,43 +35,47 @@ pub(super) fn is_one(name: &str) -> bool {
 ///
 /// # Errors
 /// Status 66 if it does not exist, 69 if it cannot be reached, 77 if it must not be fetched.
-pub(super) fn read(url: &str, terms: &Terms<'_>, tell: &mut dyn FnMut(&str)) -> Result<Part> {
-    if terms.offline {
-        let cause = format!("`--offline` forbids to fetch `{url}`");
+pub(super) fn read(
+    url: &str,
+    options: &Terms<'_>,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<Part> {
+    if options.offline {
+        let cause = format!("`--offline` does not allow fetching `{url}`");
         return Err(fail(Exit::Unavailable, cause));
     }
-    let http = Http::public_only(TIMEOUTS, terms.env);
+    let http = Http::public_only(TIMEOUTS, options.env);
     let mut answer = http
         .send(url, &[("accept".into(), ACCEPT.into())], None)
         .map_err(|error| failed(url, error))?;
     match answer.status {
         200..300 => {}
-        404 | 410 => return Err(fail(Exit::NoInput, format!("there is no page `{url}`"))),
+        404 | 410 => return Err(fail(Exit::NoInput, format!("no such page: `{url}`"))),
         status => {
-            let cause = format!("fetch `{url}`: the server says {status}");
+            let cause = format!("fetch `{url}`: the server responded with status {status}");
             return Err(fail(Exit::Unavailable, cause));
         }
     }
     let bytes = body(url, &mut answer)?;
     // Without the fragment, which is not sent to the server.
-    let asked = url.split('#').next().unwrap_or_default();
-    let name = match answer.url.trim_end_matches('/') == asked.trim_end_matches('/') {
+    let requested = url.split('#').next().unwrap_or_default();
+    let name = match answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
         true => url.to_owned(),
         false => format!("{url} (at {})", answer.url),
     };
     let origin = Origin::Page(&name);
-    if let Some(part) = other_than_text(&bytes, origin, terms, tell)? {
+    if let Some(part) = other_than_text(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
     // UTF-8 is the default, and invalid UTF-8 is then noticed.
-    let text = match told(&kind, &bytes).filter(|told| *told != encoding_rs::UTF_8) {
-        Some(told) => told.decode(&bytes).0.into_owned(),
+    let text = match told(&kind, &bytes).filter(|encoding| *encoding != encoding_rs::UTF_8) {
+        Some(encoding) => encoding.decode(&bytes).0.into_owned(),
         None => {
             let decoded = input::decode(bytes, &origin.to_string())?;
-            decoded.notice.iter().for_each(|notice| tell(notice));
+            decoded.notice.iter().for_each(|notice| on_notice(notice));
             decoded.text
         }
     };
@@ -110,7 +114,7 @@ fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
         Exit::Refused => fail_hint(
             Exit::Refused,
             cause,
-            "fetching it yourself: `curl -s URL | nanobot agent -a - -m …`",
+            "`curl -s URL | nanobot agent -a - -m …` to fetch it yourself",
         ),
         _ => fail(Exit::Unavailable, cause),
     }

@@ -25,9 +25,9 @@ pub fn is_one(bytes: &[u8]) -> bool {
 /// # Errors
 /// Status 65 if the program is missing or the PDF has no text.
 pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
-    let bad = |words: String| fail(Exit::BadInput, words);
+    let bad = |message: String| fail(Exit::BadInput, message);
     // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
-    let file = store::temporary(bytes).context("keep a PDF for `pdftotext`")?;
+    let file = store::temporary(bytes).context("write a temporary file for `pdftotext`")?;
     let name = file.path().to_string_lossy().into_owned();
     let flags = ["-q", "-layout", "-enc", "UTF-8"].map(str::to_owned);
     let path = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
@@ -53,7 +53,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
             return Err(fail_hint(
                 Exit::BadInput,
                 format!(
-                    "{origin} is a PDF, which the model does not take, and there is no `pdftotext`"
+                    "{origin} is a PDF, which the model does not accept, and `pdftotext` is not installed"
                 ),
                 "install poppler-utils, or attach the text",
             ));
@@ -66,7 +66,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
     match finished.status.map(|status| status.code()) {
         Some(Some(0)) => {}
         Some(Some(1 | 3)) => {
-            return Err(bad(format!("{origin} is a PDF that is damaged or locked")));
+            return Err(bad(format!("{origin} is a damaged or encrypted PDF")));
         }
         Some(_) => {
             return Err(bad(format!(
@@ -75,7 +75,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
         }
         None => {
             let seconds = TIME.as_secs();
-            let cause = format!("{origin} is a PDF that took `pdftotext` over {seconds} seconds");
+            let cause = format!("{origin} is a PDF, and `pdftotext` timed out after {seconds} s");
             return Err(bad(cause));
         }
     }
@@ -90,7 +90,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
     let text = String::from_utf8_lossy(&finished.head).replace('\u{c}', "\n");
     if text.trim().is_empty() {
         return Err(bad(format!(
-            "{origin} is a PDF without text, as of a scanner"
+            "{origin} is a PDF without text, such as a scan"
         )));
     }
     Ok(text)

@@ -48,7 +48,7 @@ pub(super) fn fit(
     media_type: &'static str,
     origin: Origin<'_>,
     limits: ImageLimits,
-    tell: &mut dyn FnMut(&str),
+    on_notice: &mut dyn FnMut(&str),
 ) -> Result<Image> {
     let damaged = |error: &dyn std::fmt::Display| {
         let cause = format!("{origin} is an image that cannot be read: {error}");
@@ -67,8 +67,9 @@ pub(super) fn fit(
     }
     if width.saturating_mul(height) > PIXELS {
         let millions = PIXELS / 1_000_000;
-        let cause =
-            format!("{origin} is an image of {width}×{height} pixels, above {millions} million");
+        let cause = format!(
+            "{origin} is an image of {width}×{height} pixels, above the limit of {millions} million"
+        );
         return Err(fail(Exit::BadInput, cause));
     }
     let decoded = decode(bytes).map_err(|error| damaged(&error))?;
@@ -79,11 +80,11 @@ pub(super) fn fit(
             shrink(&decoded, side).map_err(|error| damaged(&error))?;
         if small.len() <= limits.max_bytes {
             let first = match media_type {
-                "image/gif" | "image/webp" => "; of an animation, the first picture is left",
+                "image/gif" | "image/webp" => "; only the first frame of an animation is sent",
                 _ => "",
             };
-            tell(&format!(
-                "{origin} was made smaller, from {width}×{height} pixels ({}) to {pixels} ({}){first}",
+            on_notice(&format!(
+                "{origin} was scaled down from {width}×{height} pixels ({}) to {pixels} ({}){first}",
                 size_in_words(bytes.len() as u64),
                 size_in_words(small.len() as u64)
             ));
@@ -92,7 +93,7 @@ pub(super) fn fit(
         side /= 2;
         if side < LEAST {
             let limit = size_in_words(limits.max_bytes as u64);
-            let cause = format!("{origin} is an image that cannot be made smaller than {limit}");
+            let cause = format!("{origin} is an image that cannot be scaled down below {limit}");
             return Err(fail(Exit::BadInput, cause));
         }
     }

@@ -28,10 +28,10 @@ pub struct Used {
     #[serde(default)]
     pub skills: BTreeSet<String>,
     /// Estimated tokens per request for tool definitions, by MCP server; the empty name stands for built-in tools.
-    #[serde(default)]
+    #[serde(default, rename = "told")]
     pub told: BTreeMap<String, u64>,
     /// Estimated tokens per request for the list of skills.
-    #[serde(default)]
+    #[serde(default, rename = "told_of_skills")]
     pub told_of_skills: u64,
 }
 
@@ -114,7 +114,7 @@ impl Tools {
             job: account.job.clone(),
             used,
         };
-        let mut text = serde_json::to_string(&line).context("write down which tools were used")?;
+        let mut text = serde_json::to_string(&line).context("serialize the tool usage")?;
         text.push('\n');
         if let Some(folder) = self.path.parent() {
             store::create_dir(folder)?;

@@ -17,7 +17,11 @@ pub const ALWAYS: &str = "/dev/null/demo";
 pub struct Demo;
 
 impl Provider for Demo {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         let turn = request
             .messages
             .iter()
@@ -69,7 +73,7 @@ impl Provider for Demo {
             }
             Step::Say(text) => {
                 for line in text.split_inclusive('\n') {
-                    tell(Delta::Text(line)).map_err(ProviderError::Aborted)?;
+                    on_delta(Delta::Text(line)).map_err(ProviderError::Aborted)?;
                 }
                 reply.text = text;
             }
@@ -118,7 +122,7 @@ fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
         (0, _) => "This folder is empty.\n".to_owned(),
         (all, folders) => {
             format!(
-                "This folder holds {} and {}:\n\n",
+                "This folder contains {} and {}:\n\n",
                 count(all - folders, "file"),
                 count(folders, "folder")
             )
@@ -136,13 +140,13 @@ fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
         match first_words(&content) {
             _ if read.failed => writeln!(text, "\n{name} cannot be read: {content}"),
             Some(words) => writeln!(text, "\n{name} begins: {words}"),
-            None => writeln!(text, "\n{name} has nothing in it."),
+            None => writeln!(text, "\n{name} contains no text."),
         }
         .expect("writing to a string cannot fail");
     }
     text.push_str(
-        "\n(This was the built-in demo: the tools ran for real, the words are a fixed program's and not a model's. \
-         `nanobot onboard` sets up a real one.)",
+        "\n(This was the built-in demo: the tool calls were real, but the text came from a fixed program, not a model. \
+         Run `nanobot onboard` to set up a real one.)",
     );
     text
 }

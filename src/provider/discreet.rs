@@ -12,22 +12,28 @@ pub struct Discreet<P> {
 }
 
 impl<P: Provider> Provider for Discreet<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        let (mut said, mut thought) = (Stream::masking(), Stream::masking());
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let (mut text_stream, mut reasoning_stream) = (Stream::masking(), Stream::masking());
         let answer = self.inner.reply(request, &mut |delta| match delta {
             Delta::Text(text) => {
-                tell_text(&thought.rest(), Delta::Reasoning, tell)?;
-                tell_text(&said.pass(text), Delta::Text, tell)
+                tell_text(&reasoning_stream.rest(), Delta::Reasoning, on_delta)?;
+                tell_text(&text_stream.pass(text), Delta::Text, on_delta)
             }
-            Delta::Reasoning(text) => tell_text(&thought.pass(text), Delta::Reasoning, tell),
-            other => tell(other),
+            Delta::Reasoning(text) => {
+                tell_text(&reasoning_stream.pass(text), Delta::Reasoning, on_delta)
+            }
+            other => on_delta(other),
         });
         if let Err(ProviderError::Aborted(_)) = answer {
             return answer;
         }
         // If the reply broke off, the text held back so far is emitted too.
-        tell_text(&thought.rest(), Delta::Reasoning, tell)
-            .and_then(|()| tell_text(&said.rest(), Delta::Text, tell))
+        tell_text(&reasoning_stream.rest(), Delta::Reasoning, on_delta)
+            .and_then(|()| tell_text(&text_stream.rest(), Delta::Text, on_delta))
             .map_err(ProviderError::Aborted)
             .and(answer)
             .map(masked)
@@ -37,11 +43,11 @@ impl<P: Provider> Provider for Discreet<P> {
 fn tell_text<'t>(
     text: &'t str,
     delta: fn(&'t str) -> Delta<'t>,
-    tell: &mut Tell<'_>,
+    on_delta: &mut Tell<'_>,
 ) -> anyhow::Result<()> {
     match text.is_empty() {
         true => Ok(()),
-        false => tell(delta(text)),
+        false => on_delta(delta(text)),
     }
 }
 

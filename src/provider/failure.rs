@@ -31,7 +31,7 @@ pub(super) fn message(body: &str) -> String {
             .and_then(|(start, end)| body.get(start..end))
             .unwrap_or("without a title")
             .trim();
-        return format!("a web page came back instead of an answer: {title}");
+        return format!("the server sent a web page instead of a reply: {title}");
     }
     body.to_owned()
 }
@@ -181,11 +181,11 @@ mod tests {
         check("", "");
         check(
             "<html><TITLE>502 Bad</TITLE>",
-            "a web page came back instead of an answer: 502 Bad",
+            "the server sent a web page instead of a reply: 502 Bad",
         );
         check(
             "<html>",
-            "a web page came back instead of an answer: without a title",
+            "the server sent a web page instead of a reply: without a title",
         );
     }
 

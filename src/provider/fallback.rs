@@ -16,7 +16,7 @@ pub struct Link {
     pub answers: Box<dyn Provider>,
 }
 
-/// Sends requests to the first of `links` that is available. There must be at least one link.
+/// Sends requests to the first of `models` that is available. There must be at least one link.
 pub struct Fallback {
     links: Vec<Link>,
     /// Index of the current link. It only advances: a model that failed is not tried again in this run.
@@ -24,7 +24,7 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Starts with the first of `links`.
+    /// Starts with the first of `models`.
     pub fn new(links: Vec<Link>) -> Self {
         Self {
             links,
@@ -34,7 +34,11 @@ impl Fallback {
 }
 
 impl Provider for Fallback {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         loop {
             let at = self.at.load(Ordering::Relaxed);
             let link = &self.links[at];
@@ -43,22 +47,24 @@ impl Provider for Fallback {
                 sampling: &link.sampling,
                 ..*request
             };
-            let mut told = false;
+            let mut emitted = false;
             let answer = link.answers.reply(&request, &mut |delta| {
-                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                tell(delta)
+                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                on_delta(delta)
             });
             let (error, next) = match (answer, self.links.get(at + 1)) {
-                (Err(error), Some(next)) if !told && can_mend(&error, link, next) => (error, next),
+                (Err(error), Some(next)) if !emitted && can_mend(&error, link, next) => {
+                    (error, next)
+                }
                 (answer, _) => return answer,
             };
-            tell(Delta::Fallback {
+            on_delta(Delta::Fallback {
                 from: &link.model,
                 to: &next.model,
                 cause: &error.to_string(),
             })
             .map_err(ProviderError::Aborted)?;
-            log::info!(target: "model", "`{}` stands in for `{}`", next.model, link.model);
+            log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
             self.at.store(at + 1, Ordering::Relaxed);
         }
     }

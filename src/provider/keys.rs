@@ -126,9 +126,13 @@ fn from_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
     if let Some(stop) = finished.stopped {
         return Err(stop.into());
     }
-    let hint = "run it by hand, to see what it says";
+    let hint = "run the command by hand to see its output";
     match finished.status {
-        None => Err(fail_hint(Exit::Config, "the command took too long", hint)),
+        None => Err(fail_hint(
+            Exit::Config,
+            "the command timed out after 60 s",
+            hint,
+        )),
         Some(status) if !status.success() => Err(fail_hint(
             Exit::Config,
             format!("the command failed: {status}"),

@@ -115,17 +115,17 @@ impl Run {
             Some((what, flag)) => Err(fail_hint(
                 Exit::Budget,
                 format!("stopped by the budget of {what}"),
-                format!("a higher `{flag}`; `--resume` goes on where this stopped"),
+                format!("a higher `{flag}`, with `--resume` to continue this turn"),
             )),
         }
     }
 
-    /// Waits until a request that uses at most `most` fits: the sum of all requests in flight must stay below each
-    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session` is the limit
+    /// Waits until a request that uses at most `max` fits: the sum of all requests in flight must stay below each
+    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is that
     /// of the session, to which the cost before this run counts too.
     ///
     /// # Errors
-    /// Status 4 as in [`Self::check`], and those of [`signal::check`].
+    /// Status 4 as in [`Self::check_limits`], and those of [`signal::check`].
     fn promise(&self, most: Spent, session: Option<f64>) -> anyhow::Result<Promise<'_>> {
         let before = self.before.get().copied().unwrap_or(0.0);
         let session = session.map(|limit| limit - before);
@@ -169,18 +169,22 @@ impl Run {
 }
 
 impl<P: Provider> Provider for Meter<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         let most = self.most(request);
         let session = self.session_limit()?;
         let promise = self.run.promise(most, session).map_err(stopped_or_spent)?;
-        let reservation = self.reserve(most, tell)?;
+        let reservation = self.reserve(most, on_delta)?;
         let started = Instant::now();
-        let mut heard = 0;
+        let mut output_bytes = 0;
         let answer = self.inner.reply(request, &mut |delta| {
             if let Delta::Text(text) | Delta::Reasoning(text) = delta {
-                heard += text.len();
+                output_bytes += text.len();
             }
-            tell(delta)
+            on_delta(delta)
         });
         let mut answer = answer;
         let (usage, usd, failed) = match &mut answer {
@@ -193,9 +197,9 @@ impl<P: Provider> Provider for Meter<P> {
             }
             // Requests that were refused or never arrived are free. Cancelled or truncated ones may be charged, even if
             // no output arrived: models reason, and generate tool calls, without streaming text.
-            Err(error) if heard == 0 && !is_charged(error) => return answer,
+            Err(error) if output_bytes == 0 && !is_charged(error) => return answer,
             Err(_) => {
-                let usage = guess(request, heard);
+                let usage = guess(request, output_bytes);
                 (usage, self.cost(&usage), true)
             }
         };
@@ -218,8 +222,8 @@ impl<P: Provider> Provider for Meter<P> {
         // The reply is already paid for, so a ledger failure is only reported. If a budget depends on the ledger, the
         // run ends before its next request.
         if let Err(error) = self.ledger.record(&call, reservation) {
-            let notice = format!("what it cost is not written down: {error:#}");
-            tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
+            let notice = format!("the cost was not recorded: {error:#}");
+            on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
         answer
     }
@@ -261,14 +265,14 @@ impl<P> Meter<P> {
     fn reserve(
         &self,
         most: Spent,
-        tell: &mut Tell<'_>,
+        on_delta: &mut Tell<'_>,
     ) -> Result<Option<Reservation>, ProviderError> {
         if self.limits.is_none() {
             return Ok(None);
         }
         let before = self.run.before.get().copied().unwrap_or(0.0);
         let here = before + self.run.books().spent.usd;
-        let mut say = |text: &str| tell(Delta::Notice(text));
+        let mut say = |text: &str| on_delta(Delta::Notice(text));
         let asked = self.ledger.reserve(&self.limits, here, most.usd, &mut say);
         asked.map(Some).map_err(stopped_or_spent)
     }

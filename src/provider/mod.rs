@@ -35,20 +35,29 @@ pub mod wire;
 
 /// A source of replies to a conversation: a model's server, a recording, or a wrapper.
 pub trait Provider: Send + Sync {
-    /// Sends one request. Passes pieces of the reply to `tell` as they arrive; an error from `tell` ends the exchange
+    /// Sends one request. Passes pieces of the reply to `on_delta` as they arrive; an error from `on_delta` ends the exchange
     /// as [`ProviderError::Aborted`].
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError>;
+    fn reply(&self, request: &Request<'_>, on_delta: &mut Tell<'_>)
+    -> Result<Reply, ProviderError>;
 }
 
 impl<P: Provider + ?Sized> Provider for Arc<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        (**self).reply(request, tell)
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
+        (**self).reply(request, on_delta)
     }
 }
 
 impl<P: Provider + ?Sized> Provider for Box<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        (**self).reply(request, tell)
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
+        (**self).reply(request, on_delta)
     }
 }
 
@@ -175,16 +184,14 @@ impl ProviderError {
         let cause = self.to_string();
         match self {
             Self::Aborted(error) | Self::Spent(error) => error,
-            Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same again later"),
-            Self::Unavailable(_) | Self::Broken(_) => fail_hint(
-                Exit::Unavailable,
-                cause,
-                "`--resume` goes on where this stopped",
-            ),
+            Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same command again later"),
+            Self::Unavailable(_) | Self::Broken(_) => {
+                fail_hint(Exit::Unavailable, cause, "`--resume` to continue this turn")
+            }
             Self::TooLong(_) => fail_hint(
                 Exit::BadInput,
                 cause,
-                "a shorter input, `--new`, or a model with a larger context",
+                "a shorter input, `--new`, or a model with a larger context window",
             ),
             Self::KeyRejected(_) => fail(Exit::Refused, cause),
             Self::NotFound(_) => fail_hint(

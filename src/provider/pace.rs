@@ -24,12 +24,16 @@ pub struct Pace<P> {
 }
 
 impl<P: Provider> Provider for Pace<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         if let Some((until, wait)) = self.wait()
             && self.known.swap(until, Ordering::Relaxed) != until
         {
             let message = format!(
-                "`{}` is at its rate limit, as another run was told",
+                "`{}` is rate-limited, as reported to another run",
                 request.model
             );
             return Err(ProviderError::Busy {
@@ -37,7 +41,7 @@ impl<P: Provider> Provider for Pace<P> {
                 wait: Some(wait + noise()),
             });
         }
-        let answer = self.inner.reply(request, tell);
+        let answer = self.inner.reply(request, on_delta);
         if let Err(ProviderError::Busy {
             wait: Some(wait), ..
         }) = &answer

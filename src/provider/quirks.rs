@@ -229,41 +229,41 @@ impl Quirks {
             Temperature::Ours => String::new(),
             Temperature::None => "no temperature is sent".into(),
             Temperature::Fixed(degree) => {
-                format!("the temperature is {degree} whatever is asked for")
+                format!("the temperature is always {degree}")
             }
         };
         let thinking = match thinking {
             Thinking::Effort => "",
             Thinking::NoneOrHigh => "the reasoning effort is none or high",
-            Thinking::Type => "reasoning is asked for with `thinking`",
-            Thinking::Enable => "reasoning is asked for with `enable_thinking`",
-            Thinking::Split => "reasoning is asked for with `reasoning_split`",
-            Thinking::Object => "reasoning is asked for with `reasoning`",
+            Thinking::Type => "reasoning is requested with `thinking`",
+            Thinking::Enable => "reasoning is requested with `enable_thinking`",
+            Thinking::Split => "reasoning is requested with `reasoning_split`",
+            Thinking::Object => "reasoning is requested with `reasoning`",
             Thinking::Unsaid => "no reasoning effort is sent",
-            Thinking::Budget => "reasoning gets a budget of tokens",
+            Thinking::Budget => "reasoning has a token budget",
             Thinking::Adaptive => "reasoning is adaptive",
         };
         let when = |is: bool, words: &str| if is { words.to_owned() } else { String::new() };
         let words = [
             when(
                 max_completion_tokens,
-                "the limit is `max_completion_tokens`",
+                "the output limit is sent as `max_completion_tokens`",
             ),
-            when(no_limit, "no limit is sent"),
+            when(no_limit, "no output limit is sent"),
             temperature,
             thinking.to_owned(),
             when(reasoning_back, "reasoning is sent back"),
             when(no_stream_options, "no `stream_options` are sent"),
-            when(ids == Ids::Nine, "tool calls have ids of nine letters"),
+            when(ids == Ids::Nine, "tool call ids have nine characters"),
             when(
                 word_after_tools,
-                "a word of the assistant's follows tool results",
+                "an assistant message follows tool results",
             ),
-            when(no_system, "there is no system message"),
-            when(cache_marks, "the prompt is marked for the cache"),
-            when(only_streams, "every answer is a stream"),
-            when(!schemas, "a schema is told in words alone"),
-            when(tells_cost, "it says what an answer cost"),
+            when(no_system, "no system message is sent"),
+            when(cache_marks, "the prompt has cache marks"),
+            when(only_streams, "replies are always streamed"),
+            when(!schemas, "JSON schemas are sent as text only"),
+            when(tells_cost, "the server reports costs"),
         ];
         words
             .into_iter()

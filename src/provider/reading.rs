@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 /// A reply under construction, in one wire format.
 pub trait Draft {
     /// Processes an event of a stream.
-    fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble>;
+    fn event(&mut self, event: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble>;
     /// Processes a complete response.
-    fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble>;
+    fn whole(&mut self, answer: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble>;
     /// Processes the stream's closing mark, if the format has one in addition to its events.
     fn close(&mut self) {}
     /// True once the response is complete, whatever follows.
     fn is_done(&self) -> bool;
     /// Ends the response: passes on the text held back so far, and reports missing parts.
-    fn end(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble>;
+    fn end(&mut self, on_delta: &mut Tell<'_>) -> Result<(), Trouble>;
     /// Returns the finished reply.
     fn reply(self: Box<Self>) -> Result<Reply, Trouble>;
 }
@@ -38,7 +38,7 @@ pub enum Trouble {
 
 impl From<EventTooLarge> for Trouble {
     fn from(_: EventTooLarge) -> Self {
-        Self::Nonsense("an event without an end".into())
+        Self::Nonsense("an event larger than 32 MiB".into())
     }
 }
 
@@ -75,7 +75,7 @@ impl Reading {
     }
 
     /// Processes the next bytes.
-    pub(super) fn feed(&mut self, bytes: &[u8], tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    pub(super) fn feed(&mut self, bytes: &[u8], on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         if self.form == Form::Unknown {
             self.whole.extend_from_slice(bytes);
             let mark = b"\xef\xbb\xbf";
@@ -91,7 +91,7 @@ impl Reading {
                 return Ok(());
             }
             let first = std::mem::take(&mut self.whole);
-            return self.feed(&first, tell);
+            return self.feed(&first, on_delta);
         }
         if self.form == Form::Object {
             self.whole.extend_from_slice(bytes);
@@ -99,24 +99,24 @@ impl Reading {
         }
         let draft = self.draft.as_mut();
         self.events
-            .feed(bytes, &mut |found| event(&found, draft, tell))
+            .feed(bytes, &mut |found| event(&found, draft, on_delta))
     }
 
     /// Ends the response.
-    pub(super) fn finish(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    pub(super) fn finish(&mut self, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let draft = self.draft.as_mut();
         if self.form == Form::Events {
             self.events
-                .finish(&mut |found| event(&found, draft, tell))?;
+                .finish(&mut |found| event(&found, draft, on_delta))?;
         } else {
             let text = String::from_utf8_lossy(&self.whole);
             let text = text.trim_start_matches('\u{feff}').trim();
             let object =
                 json::parse(text).ok_or_else(|| Trouble::Nonsense(failure::message(text)))?;
             check(&object)?;
-            draft.whole(&object, tell)?;
+            draft.whole(&object, on_delta)?;
         }
-        draft.end(tell)
+        draft.end(on_delta)
     }
 
     /// True once the response is complete, whatever follows.
@@ -131,7 +131,7 @@ impl Reading {
 }
 
 /// Processes one event. Events without data only keep the connection open.
-fn event(event: &SseEvent, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+fn event(event: &SseEvent, draft: &mut dyn Draft, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
     let data = event.data.as_deref().unwrap_or_default().trim();
     if data == "[DONE]" {
         draft.close();
@@ -141,9 +141,9 @@ fn event(event: &SseEvent, draft: &mut dyn Draft, tell: &mut Tell<'_>) -> Result
         return Ok(());
     }
     let object = json::parse(data)
-        .ok_or_else(|| Trouble::Nonsense(format!("an event that is no JSON: {data}")))?;
+        .ok_or_else(|| Trouble::Nonsense(format!("an event that is not JSON: {data}")))?;
     check(&object)?;
-    draft.event(&object, tell)
+    draft.event(&object, on_delta)
 }
 
 /// Detects an error object within a successful response.
@@ -243,7 +243,7 @@ pub(super) mod trial {
     ) -> Result<(Reply, Told), Trouble> {
         let mut reading = Reading::new(dialect.draft(&REQUEST), false);
         let mut told = Told::default();
-        let mut tell = |delta: Delta<'_>| {
+        let mut on_delta = |delta: Delta<'_>| {
             match delta {
                 Delta::Text(text) => told.text.push_str(text),
                 Delta::Reasoning(text) => told.reasoning.push_str(text),
@@ -251,9 +251,9 @@ pub(super) mod trial {
             }
             Ok(())
         };
-        reading.feed(&answer[..cut], &mut tell)?;
-        reading.feed(&answer[cut..], &mut tell)?;
-        reading.finish(&mut tell)?;
+        reading.feed(&answer[..cut], &mut on_delta)?;
+        reading.feed(&answer[cut..], &mut on_delta)?;
+        reading.finish(&mut on_delta)?;
         Ok((reading.reply()?, told))
     }
 

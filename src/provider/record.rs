@@ -12,8 +12,12 @@ pub struct Record<P> {
 }
 
 impl<P: Provider> Provider for Record<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        let answer = self.inner.reply(request, tell);
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let answer = self.inner.reply(request, on_delta);
         let line = cassette::line(request, &answer);
         store::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
         answer

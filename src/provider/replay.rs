@@ -30,7 +30,11 @@ impl Replay {
             let exchange = cassette::parse(line).ok_or_else(|| {
                 fail(
                     Exit::BadInput,
-                    format!("`{}` is no recording: line {}", path.display(), number + 1),
+                    format!(
+                        "`{}` is not a recording: line {}",
+                        path.display(),
+                        number + 1
+                    ),
                 )
             })?;
             exchanges.push_back(exchange);
@@ -43,7 +47,11 @@ impl Replay {
 }
 
 impl Provider for Replay {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         let question = cassette::question(request);
         let next = {
             let mut exchanges = self.exchanges.lock().ignore_poison();
@@ -68,7 +76,7 @@ impl Provider for Replay {
         };
         if let Some(place) = cassette::difference(&recorded, &question) {
             let notice = format!("the request differs from the recorded one at {place}");
-            tell(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
+            on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
         let mut reply = answer.map_err(ProviderError::Refused)?;
         request.reply_id.clone_into(&mut reply.id);
@@ -77,7 +85,7 @@ impl Provider for Replay {
             (&reply.text, Delta::Text(&reply.text)),
         ] {
             if !text.is_empty() {
-                tell(delta).map_err(ProviderError::Aborted)?;
+                on_delta(delta).map_err(ProviderError::Aborted)?;
             }
         }
         Ok(reply)

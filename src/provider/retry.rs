@@ -18,29 +18,33 @@ pub struct Retry<P> {
 }
 
 impl<P: Provider> Provider for Retry<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         let mut waited = Duration::ZERO;
         for attempt in 1.. {
-            let mut told = false;
+            let mut emitted = false;
             let error = match self.inner.reply(request, &mut |delta| {
-                told |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                tell(delta)
+                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                on_delta(delta)
             }) {
                 Ok(reply) => return Ok(reply),
                 Err(error) => error,
             };
-            let asked = match &error {
+            let requested_delay = match &error {
                 ProviderError::Busy { wait, .. } => *wait,
                 ProviderError::Unavailable(_) | ProviderError::Broken(_) => None,
                 _ => return Err(error),
             };
-            let wait = asked.unwrap_or_else(|| backoff(attempt));
-            if told || attempt == TRIES || waited + wait > PATIENCE {
+            let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
+            if emitted || attempt == TRIES || waited + wait > PATIENCE {
                 return Err(error);
             }
             waited += wait;
-            log::info!(target: "model", "try {attempt} of {TRIES} failed; the next one in {} ms", wait.as_millis());
-            tell(Delta::Retry {
+            log::info!(target: "model", "attempt {attempt} of {TRIES} failed; next attempt in {} ms", wait.as_millis());
+            on_delta(Delta::Retry {
                 attempt,
                 wait,
                 cause: &error.to_string(),
@@ -50,7 +54,7 @@ impl<P: Provider> Provider for Retry<P> {
                 .sleep(wait)
                 .map_err(|stop| ProviderError::Aborted(stop.into()))?;
         }
-        unreachable!("the last try returns");
+        unreachable!("the last attempt returns");
     }
 }
 
@@ -75,9 +79,9 @@ mod tests {
     struct Script(Mutex<Vec<Step>>);
 
     impl Provider for Script {
-        fn reply(&self, _: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+        fn reply(&self, _: &Request<'_>, on_delta: &mut Tell<'_>) -> Result<Reply, ProviderError> {
             let step = self.0.lock().unwrap().remove(0);
-            step(tell)
+            step(on_delta)
         }
     }
 
@@ -151,8 +155,8 @@ mod tests {
             ],
             (false, 1, 0),
         );
-        let half = Box::new(|tell: &mut Tell<'_>| {
-            tell(Delta::Text("half")).map_err(ProviderError::Aborted)?;
+        let half = Box::new(|on_delta: &mut Tell<'_>| {
+            on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
             Err(ProviderError::Unavailable("cut".into()))
         });
         check(vec![half, fine()], (false, 1, 0));

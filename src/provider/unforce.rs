@@ -13,12 +13,16 @@ pub struct Unforce<P> {
 }
 
 impl<P: Provider> Provider for Unforce<P> {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
         if !matches!(request.calls, Calls::Must(_)) {
-            return self.inner.reply(request, tell);
+            return self.inner.reply(request, on_delta);
         }
         if !self.unwilling.load(Ordering::Relaxed) {
-            let answer = self.inner.reply(request, tell);
+            let answer = self.inner.reply(request, on_delta);
             if !matches!(
                 answer,
                 Err(ProviderError::Refused(_) | ProviderError::NotFound(_))
@@ -30,7 +34,7 @@ impl<P: Provider> Provider for Unforce<P> {
             calls: Calls::May,
             ..*request
         };
-        let answer = self.inner.reply(&request, tell);
+        let answer = self.inner.reply(&request, on_delta);
         if answer.is_ok() {
             self.unwilling.store(true, Ordering::Relaxed);
         }

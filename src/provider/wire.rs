@@ -1,5 +1,5 @@
 //! One HTTP exchange with a model's server. The translation of the request and of the response is left to a
-//! [`Dialect`].
+//! [`WireFormat`].
 
 use super::failure;
 use super::keys::Key;
@@ -65,14 +65,17 @@ pub struct Wire {
 }
 
 impl Provider for Wire {
-    fn reply(&self, request: &Request<'_>, tell: &mut Tell<'_>) -> Result<Reply, ProviderError> {
-        let body =
-            serde_json::to_vec(&self.body(request)).expect("a JSON value can be written to memory");
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut Tell<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let body = serde_json::to_vec(&self.body(request)).expect("a JSON value can be serialized");
         let (base, headers) = self.let_in()?;
         let started = Instant::now();
         let place = self.place();
         let (size, count) = (body.len(), request.messages.len());
-        log::info!(target: "http", "ask {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
+        log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
         let answer = self
             .http
             .post_json(&self.url(&base, self.dialect.path()), &headers, &body)
@@ -80,7 +83,7 @@ impl Provider for Wire {
         let (status, first) = (answer.status, started.elapsed().as_millis());
         log::info!(target: "http", "status {status}, first byte after {first} ms");
         let reply = match status {
-            200..=299 => self.read(answer, request, tell),
+            200..=299 => self.read(answer, request, on_delta),
             _ => Err(self.refusal(answer)),
         };
         let total = started.elapsed().as_millis();
@@ -92,7 +95,7 @@ impl Provider for Wire {
                     output,
                     ..
                 } = reply.usage;
-                log::info!(target: "http", "reply whole after {total} ms: {input} tokens in, {cached} of them cached, {output} out");
+                log::info!(target: "http", "reply complete after {total} ms: {input} tokens in, {cached} of them cached, {output} out");
             }
             Err(error) => log::info!(target: "http", "no reply after {total} ms: {error}"),
         }
@@ -128,7 +131,7 @@ impl Wire {
                 .ok()
                 .and_then(|list| ids(&list))
             else {
-                return Err(self.trouble(Trouble::Nonsense("no list of models".into())));
+                return Err(self.trouble(Trouble::Nonsense("not a list of models".into())));
             };
             found.extend(ids);
             let Some(next) = next else {
@@ -169,9 +172,9 @@ impl Wire {
     fn unsent(&self, error: anyhow::Error) -> ProviderError {
         match error.is::<Hinted>() || error.is::<Stop>() {
             true => ProviderError::Aborted(error),
-            false => {
-                ProviderError::Unavailable(self.clean(&format!("ask {}: {error}", self.place())))
-            }
+            false => ProviderError::Unavailable(
+                self.clean(&format!("send request to {}: {error}", self.place())),
+            ),
         }
     }
 
@@ -263,7 +266,7 @@ impl Wire {
         &self,
         answer: Response,
         request: &Request<'_>,
-        tell: &mut Tell<'_>,
+        on_delta: &mut Tell<'_>,
     ) -> Result<Reply, ProviderError> {
         let events = answer
             .header("content-type")
@@ -286,15 +289,15 @@ impl Wire {
             total += count;
             if total > ANSWER_LIMIT {
                 return Err(ProviderError::Refused(format!(
-                    "the answer is longer than {} MiB",
+                    "the response is larger than {} MiB",
                     ANSWER_LIMIT >> 20
                 )));
             }
-            let told = match count {
-                0 => reading.finish(tell),
-                _ => reading.feed(&chunk[..count], tell),
+            let result = match count {
+                0 => reading.finish(on_delta),
+                _ => reading.feed(&chunk[..count], on_delta),
             };
-            told.map_err(|trouble| self.trouble(trouble))?;
+            result.map_err(|trouble| self.trouble(trouble))?;
             if count == 0 {
                 return reading.reply().map_err(|trouble| self.trouble(trouble));
             }
@@ -304,9 +307,10 @@ impl Wire {
     fn trouble(&self, trouble: Trouble) -> ProviderError {
         match trouble {
             Trouble::Listener(error) => ProviderError::Aborted(error),
-            Trouble::Cut(cause) => ProviderError::Broken(
-                self.clean(&format!("{} answered in part: {cause}", self.place())),
-            ),
+            Trouble::Cut(cause) => ProviderError::Broken(self.clean(&format!(
+                "{} sent an incomplete response: {cause}",
+                self.place()
+            ))),
             Trouble::Nonsense(cause) => {
                 ProviderError::Unavailable(self.clean(&format!("{}: {cause}", self.place())))
             }
@@ -330,7 +334,7 @@ impl Wire {
         let mut message = failure::message(&text);
         if let (300..=399, Some(place)) = (status, place) {
             message = format!(
-                "it has moved to {place}, where the key is not sent unasked; set that address"
+                "redirected to {place}; the key is not sent there without your consent: set that base URL"
             );
         }
         self.failed(status, &message, wait)
@@ -338,35 +342,36 @@ impl Wire {
 
     fn failed(&self, status: u16, message: &str, wait: Option<Duration>) -> ProviderError {
         let message = self.clean(message);
-        let said = if message.is_empty() {
+        let detail = if message.is_empty() {
             format!("status {status}")
         } else {
             format!("{message} (status {status})")
         };
-        let told = format!("{}: {said}", self.place());
+        let description = format!("{}: {detail}", self.place());
         if failure::says_too_long(status, &message) {
-            return ProviderError::TooLong(told);
+            return ProviderError::TooLong(description);
         }
         // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
         let is_limit = status == 429 && wait.is_some();
         if matches!(status, 401..=403) || !is_limit && failure::says_no_credit(&message) {
-            return ProviderError::KeyRejected(format!(
-                "{told}; the key is from {}",
-                self.key.place
-            ));
+            let source = match self.key.is_some() {
+                true => format!("the key is from {}", self.key.place),
+                false => "no API key is configured".into(),
+            };
+            return ProviderError::KeyRejected(format!("{description}; {source}"));
         }
         match status {
-            404 => ProviderError::NotFound(told),
+            404 => ProviderError::NotFound(description),
             429 => ProviderError::Busy {
-                message: told,
+                message: description,
                 wait,
             },
             503 | 529 if wait.is_some() => ProviderError::Busy {
-                message: told,
+                message: description,
                 wait,
             },
-            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(told),
-            _ => ProviderError::Refused(told),
+            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),
+            _ => ProviderError::Refused(description),
         }
     }
 

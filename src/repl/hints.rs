@@ -38,16 +38,16 @@ mod tests {
             "`/retry`, or `/new`",
         );
         check(
-            "`--resume` goes on where this stopped",
-            "`/retry` goes on where this stopped",
+            "`--resume` to continue this turn",
+            "`/retry` to continue this turn",
         );
         check(
-            "a shorter input, `--new`, or a model with a larger context",
-            "a shorter input, `/new`, or a model with a larger context",
+            "a shorter input, `--new`, or a model with a larger context window",
+            "a shorter input, `/new`, or a model with a larger context window",
         );
         check(
-            "`nanobot onboard`, or look first: --replay demo",
-            "`nanobot onboard`, or look first: `nanobot repl --replay demo`",
+            "`nanobot onboard`, or try the demo: --replay demo",
+            "`nanobot onboard`, or try the demo: `nanobot repl --replay demo`",
         );
         check("`--write`", "`--write`");
     }

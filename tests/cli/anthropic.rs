@@ -206,7 +206,7 @@ fn errors_within_a_stream() {
     let half = block(0, &json!({ "type": "text", "text": "half" }), &[]);
     for (ending, words) in [
         (vec![error("api_error")], "Not now."),
-        (Vec::new(), "answered in part"),
+        (Vec::new(), "sent an incomplete response"),
     ] {
         let answer = events(&[begun(), half.clone(), ending].concat()).ending(Ending::Cut);
         let story = claude("claude-opus-4-7").script([sends(answer)]);

@@ -85,7 +85,7 @@ fn what_is_too_large_is_made_smaller() {
     story
         .run(["agent", "-m", "x", "-a", "a.png"])
         .stdout("ok\n")
-        .stderr_has("`a.png` was made smaller, from 9000×90 pixels");
+        .stderr_has("`a.png` was scaled down from 9000×90 pixels");
     let (kind, bytes) = image(&story);
     assert_eq!(kind, "image/jpeg");
     let small = image::load_from_memory(&bytes).unwrap();
@@ -98,7 +98,7 @@ fn what_is_too_large_is_made_smaller() {
     story
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
-        .stderr_has("standard input was made smaller, from 40×30 pixels (6.0 MB) to 40×30 (");
+        .stderr_has("standard input was scaled down from 40×30 pixels (6.0 MB) to 40×30 (");
     let (kind, bytes) = image(&story);
     assert_eq!(kind, "image/png");
     assert!(image::load_from_memory(&bytes).unwrap().color().has_alpha());
@@ -142,9 +142,12 @@ fn images_that_cannot_be_used() {
     );
     check(
         promise(60_000, 60_000, 8),
-        "60000×60000 pixels, above 100 million",
+        "60000×60000 pixels, above the limit of 100 million",
     );
-    check(promise(u32::MAX, u32::MAX, 8), "above 100 million");
+    check(
+        promise(u32::MAX, u32::MAX, 8),
+        "above the limit of 100 million",
+    );
     // Few enough pixels, but each of eight bytes.
     check(
         promise(9999, 9999, 16),
@@ -177,18 +180,17 @@ fn a_directory_is_listed_with_its_texts() {
         rustix::fs::Mode::from_raw_mode(0o600),
     )
     .unwrap();
-    let left_out =
-        "files of which the content is left out: 1 beyond 256.0 KB of text in all; 2 without text";
+    let left_out = "file contents omitted: 1 over the total limit of 256.0 KB; 2 binary";
     let expect = format!(
         "look\n\n<directory name=\"src\">\n\
          a/deep.md  15 B\n\
          b.txt  4 B\n\
-         c.bin  2 B, no text\n\
-         large  300.0 KB, left out\n\
-         latin  4 B, no text\n\
-         link  a link, not followed\n\
+         c.bin  2 B, binary\n\
+         large  300.0 KB, omitted\n\
+         latin  4 B, binary\n\
+         link  symbolic link, not followed\n\
          pipe  not a regular file\n\
-         up  a link, not followed\n\
+         up  symbolic link, not followed\n\
          z.txt  6 B\n\
          ({left_out})\n\
          \n<file-2 name=\"a/deep.md\">\n# Deep\n</file>\n</file-2>\n\
@@ -220,7 +222,7 @@ fn a_directory_in_a_repository_obeys_the_files_above() {
     story
         .run(["agent", "-m", "x", "-a", "empty"])
         .status(66)
-        .stderr_has("there is no file in `empty`");
+        .stderr_has("`empty` contains only hidden and ignored files");
 }
 
 #[test]
@@ -232,7 +234,7 @@ fn a_large_directory_is_cut_and_that_is_said() {
     story
         .run(["agent", "-m", "x", "-a", "many"])
         .stdout("ok\n")
-        .stderr_has("all after the first 2000");
+        .stderr_has("all after the first 2000, not listed");
     assert!(text(&story).contains("1999  0 B") && !text(&story).contains("2000  0 B"));
 }
 
@@ -263,7 +265,7 @@ fn the_text_of_a_pdf() {
         let ran = story.run(["agent", "-m", "x", "-a", "a"]);
         ran.status(65).stderr_has(words);
     };
-    check("exit 1", "`a` is a PDF that is damaged or locked");
+    check("exit 1", "`a` is a damaged or encrypted PDF");
     check("exit 99", "`a` is a PDF that `pdftotext` cannot read");
     check("kill -9 $$", "`a` is a PDF that `pdftotext` cannot read");
     check("printf '\\f\\n'", "`a` is a PDF without text");
@@ -275,7 +277,7 @@ fn the_text_of_a_pdf() {
     story
         .run(["agent", "-m", "x", "-a", "a"])
         .status(65)
-        .stderr_has("there is no `pdftotext`\n  try: install poppler-utils");
+        .stderr_has("`pdftotext` is not installed\n  try: install poppler-utils");
     let story = with_pdftotext("sleep 60").file("a", pdf);
     story
         .run(["agent", "-m", "x", "-a", "a", "--timeout", "0.5"])
@@ -469,8 +471,8 @@ fn pages_that_cannot_be_used() {
         ran.status(status).stderr_has(words);
     };
     let page = |status| Answer::text(status, "text/plain", "words");
-    check(page(404), 66, "there is no page");
-    check(page(503), 69, "the server says 503");
+    check(page(404), 66, "no such page: `");
+    check(page(503), 69, "the server responded with status 503");
     check(page(200).ending(crate::server::Ending::Cut), 69, "fetch");
     check(Answer::text(200, "text/plain", "a\0b"), 65, "is binary");
     let mut long = page(200);
@@ -487,7 +489,7 @@ fn pages_that_cannot_be_used() {
     story
         .run(["agent", "-m", "x", "-a", &url, "--offline"])
         .status(69)
-        .stderr_has("`--offline` forbids to fetch");
+        .stderr_has("`--offline` does not allow fetching");
     for url in ["https://", "https://a b/", "https:///x"] {
         let ran = story.run(["agent", "-m", "x", "-a", url]).status(2);
         ran.stderr_has("invalid URL");

@@ -302,7 +302,12 @@ fn a_login_that_fails_leaves_nothing() {
     let name = "openai-codex";
     check(codex(403, "access_denied"), name, 77, "was denied");
     check(codex(400, "expired_token"), name, 75, "ran out");
-    check(codex(400, "odd"), name, 77, "refused to log in: odd");
+    check(
+        codex(400, "odd"),
+        name,
+        77,
+        "rejected the request to log in: odd",
+    );
 }
 
 #[test]
@@ -314,8 +319,9 @@ fn who_has_no_copilot_is_told_so_in_githubs_words() {
         answers(403, &words),
     ]);
     let ran = story.run(["provider", "login", "github-copilot"]);
-    ran.status(77)
-        .stderr_has("GitHub Copilot refused to give a token: *** has no subscription");
+    ran.status(77).stderr_has(
+        "GitHub Copilot rejected the request to issue a token: *** has no subscription",
+    );
 }
 
 #[test]

@@ -28,9 +28,9 @@ fn the_variable_says_which_logs_are_shown() {
         "session: `cli:direct`: 0 messages",
         "policy: profile `default` in `$DIR`",
         "model: ask `scripted` of `custom` at http://127.0.0.1:",
-        "http: ask http://127.0.0.1:",
+        "http: post to http://127.0.0.1:",
         "http: status 200, first byte after ",
-        "http: reply whole after ",
+        "http: reply complete after ",
         "policy: `read_file` is allowed: permission: always",
         "tool: `read_file` ended after ",
     ];

@@ -97,7 +97,7 @@ fn a_preset_with_what_the_config_says() {
         "name": "quick", "provider": "custom", "label": "Custom (any OpenAI-compatible address)", "address": base,
         "format": "OpenAI chat completions", "model": "m", "key": "`providers.custom.apiKey`",
         "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
-        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["a schema is told in words alone"],
+        "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
         "fallbacks": [{ "model": "n", "provider": "auto" }],
     });
     assert_eq!(told, expect);
@@ -183,8 +183,8 @@ fn a_server_that_does_not_tell_ends_with_its_cause() {
     check(fails(404, "not here"), 78, "not here");
     check(fails(429, "slowly"), 75, "slowly");
     check(fails(500, "down"), 69, "down");
-    check(nonsense("<html>"), 69, "no list of models");
-    check(nonsense("{\"data\": 7}"), 69, "no list of models");
+    check(nonsense("<html>"), 69, "not a list of models");
+    check(nonsense("{\"data\": 7}"), 69, "not a list of models");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn what_was_heard_of_a_broken_answer_was_paid_for() {
     story
         .run(["agent", "-m", "hi"])
         .status(69)
-        .stderr_has("in part");
+        .stderr_has("sent an incomplete response");
     let lines = ledger(&story);
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0]["outcome"], "failed");
@@ -330,7 +330,7 @@ fn an_account_that_cannot_be_kept_stops_only_who_has_a_budget() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("what it cost is not written down");
+        .stderr_has("the cost was not recorded");
     let story = story.set("budget", json!({ "daily": 1 }));
     story
         .run(["agent", "-m", "hi"])

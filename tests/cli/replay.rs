@@ -12,7 +12,7 @@ fn the_demo_answers_from_real_files() {
     let ran = story.run(["agent", "--replay", "demo", "-m", "What is in this folder?"]);
     let text = ran.text();
     assert!(
-        text.starts_with("This folder holds 1 file and 1 folder:\n\n- README.md\n- src/\n"),
+        text.starts_with("This folder contains 1 file and 1 folder:\n\n- README.md\n- src/\n"),
         "{text}"
     );
     assert!(text.contains("README.md begins: The great work"), "{text}");
@@ -66,7 +66,9 @@ fn a_recording_is_replayed_without_a_network() {
     std::fs::write(story.dir().join("tape"), "").unwrap();
     replay("x").status(65).stderr_has("no further exchange");
     std::fs::write(story.dir().join("tape"), "nonsense\n").unwrap();
-    replay("x").status(65).stderr_has("is no recording: line 1");
+    replay("x")
+        .status(65)
+        .stderr_has("is not a recording: line 1");
     story
         .run(["agent", "-m", "x", "--replay", "gone"])
         .status(66)

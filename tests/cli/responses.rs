@@ -227,7 +227,7 @@ fn failures_within_a_stream() {
     story
         .run(["agent", "-m", "x"])
         .status(69)
-        .stderr_has("answered in part");
+        .stderr_has("sent an incomplete response");
 }
 
 #[test]

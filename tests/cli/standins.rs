@@ -182,7 +182,7 @@ fn a_rate_limit_is_known_to_other_runs() {
     story
         .run(["agent", "-m", "hi", "-s", "other"])
         .status(75)
-        .stderr_has("at its rate limit, as another run was told");
+        .stderr_has("is rate-limited, as reported to another run");
     assert_eq!(story.asked().len(), 1);
     // Another model is not meant.
     story.server().script([says("x")]);
@@ -226,14 +226,14 @@ fn who_cannot_be_let_in_has_a_stand_in() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("nobody is logged in");
+        .stderr_has("not logged in");
     // A stand-in that cannot be asked is none.
     let nowhere = json!([{ "model": "m", "provider": "openai" }]);
     let story = with_fallback(Story::new(), nowhere).script([says("x")]);
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("fallback `m` is unavailable: no key for provider `openai`");
+        .stderr_has("fallback `m` is unavailable: no API key for provider `openai`");
 }
 
 #[test]

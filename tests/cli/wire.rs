@@ -74,7 +74,7 @@ fn a_stream_without_an_end_is_tried_again_while_nothing_was_told() {
     story
         .run(["agent", "-m", "x"])
         .status(69)
-        .stderr_has("answered in part");
+        .stderr_has("sent an incomplete response");
     assert!(
         story
             .session("cli_direct.jsonl")
@@ -186,7 +186,7 @@ fn a_redirect_is_not_followed_with_the_key() {
     story
         .run(["agent", "-m", "x"])
         .status(1)
-        .stderr_has("it has moved to");
+        .stderr_has("redirected to");
     assert!(other.asked().is_empty());
 }
 

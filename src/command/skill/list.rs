@@ -23,7 +23,7 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     let list = summary(&found.skills, budget);
     if list.is_cut() {
         ctx.notice(&format!(
-                "the skill list in each request is cut to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
+                "the skill list in each request is truncated to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
             ),
         );
     }

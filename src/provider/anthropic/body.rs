@@ -210,13 +210,13 @@ fn kept<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
 fn messages(request: &Request<'_>, format: &Anthropic) -> Vec<Value> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn = request.messages.iter().rposition(is_user);
-    let mut names = Names::new(format.quirks.ids);
+    let mut ids = Names::new(format.quirks.ids);
     let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
         let (role, mut blocks) = match message {
-            Message::Assistant(reply) => ("assistant", assistant(reply, request.model, &mut names)),
+            Message::Assistant(reply) => ("assistant", assistant(reply, request.model, &mut ids)),
             Message::User(user) => ("user", said(user, format)),
-            Message::Tool(result) => ("user", vec![tool(result, &names, format)]),
+            Message::Tool(result) => ("user", vec![tool(result, &ids, format)]),
         };
         if blocks.is_empty() {
             continue;
@@ -295,8 +295,8 @@ fn document(document: &Document) -> Value {
             "source": { "type": "base64", "media_type": document.media_type, "data": data } })
 }
 
-fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>) -> Vec<Value> {
-    let mut call = |call: &'a ToolCall| json!({ "type": "tool_use", "id": names.call(&call.id), "name": call.name, "input": call.arguments_object() });
+fn assistant<'a>(reply: &'a Reply, model: &str, ids: &mut Names<'a>) -> Vec<Value> {
+    let mut call = |call: &'a ToolCall| json!({ "type": "tool_use", "id": ids.call(&call.id), "name": call.name, "input": call.arguments_object() });
     let kept = kept(reply, model);
     let mut rest = reply.text.as_str();
     let mut calls = reply.calls.iter();
@@ -328,7 +328,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>) -> Vec<Va
     blocks
 }
 
-fn tool(result: &ToolResult, names: &Names<'_>, format: &Anthropic) -> Value {
+fn tool(result: &ToolResult, ids: &Names<'_>, format: &Anthropic) -> Value {
     let mut content: Vec<Value> = result
         .parts
         .iter()
@@ -338,7 +338,7 @@ fn tool(result: &ToolResult, names: &Names<'_>, format: &Anthropic) -> Value {
         content.extend(text("(no output)"));
     }
     let is_text = content.iter().all(|block| block["type"] == "text");
-    let mut value = json!({ "type": "tool_result", "tool_use_id": names.result(&result.call), "content": content });
+    let mut value = json!({ "type": "tool_result", "tool_use_id": ids.result(&result.call), "content": content });
     // An error result that holds more than text is refused.
     if result.failed && is_text {
         value["is_error"] = true.into();

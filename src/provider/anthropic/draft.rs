@@ -93,7 +93,7 @@ impl Draft {
         }
     }
 
-    fn begin(&mut self, index: u64, block: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn begin(&mut self, index: u64, block: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         self.begun = true;
         let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let new = match block["type"].as_str() {
@@ -115,12 +115,12 @@ impl Draft {
             Block::Thinking { text, .. } => Delta::Reasoning(text),
             _ => Delta::Text(""),
         };
-        told(said, tell)?;
+        told(said, on_delta)?;
         self.blocks.push((index, new));
         Ok(())
     }
 
-    fn delta(&mut self, index: u64, delta: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn delta(&mut self, index: u64, delta: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let text = |key: &str| delta[key].as_str().unwrap_or_default();
         if !self.blocks.iter().any(|(other, _)| *other == index) {
             // The block was never opened; the delta's type implies the block's type.
@@ -129,7 +129,7 @@ impl Draft {
                 Some("thinking_delta" | "signature_delta") => "thinking",
                 _ => return Ok(()),
             };
-            self.begin(index, &json!({ "type": kind }), tell)?;
+            self.begin(index, &json!({ "type": kind }), on_delta)?;
         }
         // If a server gives every block the same index, deltas belong to the last block.
         let Some((_, block)) = self.blocks.iter_mut().rfind(|(other, _)| *other == index) else {
@@ -138,11 +138,11 @@ impl Draft {
         match (delta["type"].as_str(), block) {
             (Some("text_delta"), Block::Text(words)) => {
                 words.push_str(text("text"));
-                told(Delta::Text(text("text")), tell)
+                told(Delta::Text(text("text")), on_delta)
             }
             (Some("thinking_delta"), Block::Thinking { text: words, .. }) => {
                 words.push_str(text("thinking"));
-                told(Delta::Reasoning(text("thinking")), tell)
+                told(Delta::Reasoning(text("thinking")), on_delta)
             }
             (Some("signature_delta"), Block::Thinking { signature, .. }) => {
                 signature.push_str(text("signature"));
@@ -158,40 +158,40 @@ impl Draft {
     }
 }
 
-fn told(delta: Delta<'_>, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+fn told(delta: Delta<'_>, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
     match delta {
         Delta::Text("") | Delta::Reasoning("") => Ok(()),
-        delta => tell(delta).map_err(Trouble::Listener),
+        delta => on_delta(delta).map_err(Trouble::Listener),
     }
 }
 
 impl reading::Draft for Draft {
-    fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn event(&mut self, event: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let index = event["index"].as_u64().unwrap_or(0);
         match event["type"].as_str() {
             Some("message_start") => self.message(&event["message"]),
-            Some("content_block_start") => self.begin(index, &event["content_block"], tell)?,
-            Some("content_block_delta") => self.delta(index, &event["delta"], tell)?,
+            Some("content_block_start") => self.begin(index, &event["content_block"], on_delta)?,
+            Some("content_block_delta") => self.delta(index, &event["delta"], on_delta)?,
             Some("message_delta") => {
                 self.stop(&event["delta"]);
                 self.usage(&event["usage"]);
             }
             Some("message_stop") => self.done = true,
             // Some servers send the complete response as one event of the stream.
-            Some("message") => return self.whole(event, tell),
+            Some("message") => return self.whole(event, on_delta),
             // Pings, ends of blocks, and future types.
             _ => {}
         }
         Ok(())
     }
 
-    fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let Some(blocks) = answer["content"].as_array() else {
-            return Err(Trouble::Nonsense("an answer without content".into()));
+            return Err(Trouble::Nonsense("a response without content".into()));
         };
         self.message(answer);
         for (number, block) in blocks.iter().enumerate() {
-            self.begin(number as u64, block, tell)?;
+            self.begin(number as u64, block, on_delta)?;
         }
         self.done = true;
         Ok(())
@@ -207,7 +207,7 @@ impl reading::Draft for Draft {
 
     fn end(&mut self, _: &mut Tell<'_>) -> Result<(), Trouble> {
         if !self.begun {
-            return Err(Trouble::Nonsense("an answer without content".into()));
+            return Err(Trouble::Nonsense("a response without content".into()));
         }
         match self.finish.is_none() && !self.done {
             true => Err(Trouble::Cut("the stream ended early".into())),

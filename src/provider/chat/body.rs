@@ -107,7 +107,7 @@ fn thinking(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Valu
 
 fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
     let mut list = Vec::new();
-    let mut names = Names::new(quirks.ids);
+    let mut ids = Names::new(quirks.ids);
     let mut opening = request.system;
     if !quirks.no_system {
         list.push(json!({ "role": "system", "content": marked(request.system.into(), quirks.cache_marks) }));
@@ -121,7 +121,7 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
         rest = after;
         match message {
             Message::Assistant(reply) => {
-                list.push(assistant(reply, request.model, &mut names, quirks));
+                list.push(assistant(reply, request.model, &mut ids, quirks));
             }
             Message::User(user) => {
                 // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
@@ -150,10 +150,10 @@ fn messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
                     .take_while(|next| matches!(next, Message::Tool(_)))
                     .count();
                 let mut others = Vec::new();
-                list.push(tool(first, &names, &mut others));
+                list.push(tool(first, &ids, &mut others));
                 for next in &rest[..more] {
                     if let Message::Tool(result) = next {
-                        list.push(tool(result, &names, &mut others));
+                        list.push(tool(result, &ids, &mut others));
                     }
                 }
                 rest = &rest[more..];
@@ -240,7 +240,7 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{data}")
 }
 
-fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &Quirks) -> Value {
+fn assistant<'a>(reply: &'a Reply, model: &str, ids: &mut Names<'a>, quirks: &Quirks) -> Value {
     let mut message = Map::new();
     message.insert("role".into(), "assistant".into());
     let silent = reply.text.is_empty() && !reply.calls.is_empty();
@@ -267,7 +267,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &
     if !reply.calls.is_empty() {
         let call = |(place, call): (usize, &'a ToolCall)| {
             let arguments = call.arguments_object().to_string();
-            let mut value = json!({ "id": names.call(&call.id), "type": "function",
+            let mut value = json!({ "id": ids.call(&call.id), "type": "function",
                                     "function": { "name": call.name, "arguments": arguments } });
             let extra = &keep["extra_content"][place];
             if !extra.is_null() {
@@ -284,7 +284,7 @@ fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, quirks: &
 }
 
 /// The message for a tool result. Parts that are not text are added to `others`.
-fn tool(result: &ToolResult, names: &Names<'_>, others: &mut Vec<Part>) -> Value {
+fn tool(result: &ToolResult, ids: &Names<'_>, others: &mut Vec<Part>) -> Value {
     others.extend(
         result
             .parts
@@ -298,7 +298,7 @@ fn tool(result: &ToolResult, names: &Names<'_>, others: &mut Vec<Part>) -> Value
     } else {
         &text
     };
-    json!({ "role": "tool", "tool_call_id": names.result(&result.call), "content": text })
+    json!({ "role": "tool", "tool_call_id": ids.result(&result.call), "content": text })
 }
 
 #[cfg(test)]

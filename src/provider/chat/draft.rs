@@ -69,7 +69,7 @@ impl Draft {
     }
 
     /// Processes a chunk of a stream, or a complete response.
-    fn object(&mut self, object: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn object(&mut self, object: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         if let Some(model) = object["model"].as_str().filter(|model| !model.is_empty()) {
             model.clone_into(&mut self.model);
         }
@@ -89,7 +89,7 @@ impl Draft {
         } else {
             &choice["message"]
         };
-        self.message(message, tell)?;
+        self.message(message, on_delta)?;
         if let Some(reason) = choice["finish_reason"]
             .as_str()
             .filter(|reason| !reason.is_empty())
@@ -99,25 +99,25 @@ impl Draft {
         Ok(())
     }
 
-    fn message(&mut self, message: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn message(&mut self, message: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let thought = ["reasoning_content", "reasoning"]
             .iter()
             .find_map(|key| message[*key].as_str());
         if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
-            self.think(thought, tell)?;
+            self.think(thought, on_delta)?;
         }
         let text = spoken(&message["content"], &mut |thought| {
-            self.think(thought, tell)
+            self.think(thought, on_delta)
         })?;
         for piece in self.splitter.feed(&text) {
-            self.piece(&piece, tell)?;
+            self.piece(&piece, on_delta)?;
         }
         if let Some(refusal) = message["refusal"]
             .as_str()
             .filter(|refusal| !refusal.is_empty())
         {
             self.refused = true;
-            self.piece(&Piece::Text(refusal.to_owned()), tell)?;
+            self.piece(&Piece::Text(refusal.to_owned()), on_delta)?;
         }
         for piece in message["reasoning_details"]
             .as_array()
@@ -206,35 +206,35 @@ impl Draft {
         }
     }
 
-    fn think(&mut self, thought: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-        self.piece(&Piece::Thought(thought.to_owned()), tell)
+    fn think(&mut self, thought: &str, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
+        self.piece(&Piece::Thought(thought.to_owned()), on_delta)
     }
 
-    fn piece(&mut self, piece: &Piece, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-        let (kept, words) = match piece {
+    fn piece(&mut self, piece: &Piece, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
+        let (target, words) = match piece {
             Piece::Text(words) => (&mut self.text, words),
             Piece::Thought(words) => (&mut self.reasoning, words),
         };
         if words.is_empty() {
             return Ok(());
         }
-        kept.push_str(words);
+        target.push_str(words);
         let delta = match piece {
             Piece::Text(words) => Delta::Text(words),
             Piece::Thought(words) => Delta::Reasoning(words),
         };
-        tell(delta).map_err(Trouble::Listener)
+        on_delta(delta).map_err(Trouble::Listener)
     }
 }
 
 impl reading::Draft for Draft {
-    fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
-        self.object(event, tell)
+    fn event(&mut self, event: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
+        self.object(event, on_delta)
     }
 
-    fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         self.done = true;
-        self.object(answer, tell)
+        self.object(answer, on_delta)
     }
 
     fn close(&mut self) {
@@ -245,12 +245,12 @@ impl reading::Draft for Draft {
         self.done
     }
 
-    fn end(&mut self, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn end(&mut self, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         for piece in self.splitter.finish() {
-            self.piece(&piece, tell)?;
+            self.piece(&piece, on_delta)?;
         }
         if !self.choices {
-            return Err(Trouble::Nonsense("an answer without choices".into()));
+            return Err(Trouble::Nonsense("a response without choices".into()));
         }
         // Without a finish reason and without the closing mark, the stream was truncated.
         if self.finish.is_none() && !self.done {
@@ -275,7 +275,7 @@ impl reading::Draft for Draft {
             model,
             ..
         } = *self;
-        let mut made = Vec::new();
+        let mut tool_calls = Vec::new();
         let mut extras = Vec::new();
         for (number, part) in calls.into_iter().enumerate() {
             let call = ToolCall {
@@ -286,14 +286,14 @@ impl reading::Draft for Draft {
                     None => reading::arguments(&part.text),
                 },
             };
-            reading::push_call(&mut made, call, format!("call_{messages}_{number}"))?;
+            reading::push_call(&mut tool_calls, call, format!("call_{messages}_{number}"))?;
             extras.push(part.extra);
         }
         let finish = match finish.as_deref() {
             Some("length" | "max_tokens" | "model_length") => Finish::Length,
             Some("content_filter") => Finish::Refusal,
             _ if refused => Finish::Refusal,
-            _ if !made.is_empty() => Finish::Calls,
+            _ if !tool_calls.is_empty() => Finish::Calls,
             None | Some("stop" | "eos" | "end_turn" | "tool_calls" | "function_call") => {
                 Finish::Stop
             }
@@ -303,7 +303,7 @@ impl reading::Draft for Draft {
             id,
             text,
             reasoning,
-            calls: made,
+            calls: tool_calls,
             finish,
             usage,
             cost,

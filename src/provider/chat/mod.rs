@@ -1,5 +1,5 @@
-//! The OpenAI chat completions format, used by all compatible servers: [`body`] builds requests, [`draft`] reads
-//! responses. Both are pure.
+//! The OpenAI chat completions format, used by all compatible servers: [`request`] builds requests, [`reply_builder`]
+//! reads responses. Both are pure.
 
 use super::quirks::Quirks;
 

@@ -96,7 +96,7 @@ impl<'a> Server<'a> {
         };
         let body = body.as_ref().map(|(kind, body)| (*kind, body.as_bytes()));
         let unreachable = |cause: &str| {
-            let cause = format!("ask {} at {url}: {cause}", self.vendor.label());
+            let cause = format!("contact {} at {url}: {cause}", self.vendor.label());
             fail(Exit::Unavailable, cause)
         };
         let answer = self.http.send(url, &headers, body).map_err(|error| {
@@ -127,10 +127,10 @@ impl<'a> Server<'a> {
         &self,
         prompt: Prompt<'_>,
         mut interval: Duration,
-        tell: &mut dyn FnMut(Prompt<'_>),
+        on_prompt: &mut dyn FnMut(Prompt<'_>),
         ask: &mut dyn FnMut() -> Result<Word<T>>,
     ) -> Result<T> {
-        tell(prompt);
+        on_prompt(prompt);
         let mut patience = Patience::of(prompt.valid);
         loop {
             self.clock.sleep(interval)?;
@@ -169,7 +169,7 @@ impl Told {
     pub(super) fn text(&self, name: &str) -> Result<&str> {
         let text = self.maybe_text(name).filter(|text| !text.is_empty());
         text.ok_or_else(|| {
-            let cause = format!("{} answered without `{name}`", self.vendor.label());
+            let cause = format!("{} sent a response without `{name}`", self.vendor.label());
             fail(Exit::Unavailable, cause)
         })
     }
@@ -223,14 +223,16 @@ impl Told {
 
     /// Converts the response to an error of the action `doing`.
     pub(super) fn refusal(&self, doing: &str) -> anyhow::Error {
-        let mut cause = format!("{} refused to {doing}", self.vendor.label());
+        let mut cause = format!("{} rejected the request to {doing}", self.vendor.label());
         match self.words() {
             Some(words) => cause.push_str(&format!(": {words}")),
             None => cause.push_str(&format!(" with status {}", self.status)),
         }
         match self.status {
-            429 => fail_hint(Exit::TryAgain, cause, "the same again later"),
-            300..=399 | 500.. => fail_hint(Exit::Unavailable, cause, "the same again later"),
+            429 => fail_hint(Exit::TryAgain, cause, "the same command again later"),
+            300..=399 | 500.. => {
+                fail_hint(Exit::Unavailable, cause, "the same command again later")
+            }
             _ => fail_hint(Exit::Refused, cause, self.vendor.hint()),
         }
     }
@@ -254,7 +256,7 @@ impl Told {
 }
 
 fn ran_out(vendor: Vendor) -> anyhow::Error {
-    let cause = "the code ran out before it was entered";
+    let cause = "the code expired before it was entered";
     fail_hint(Exit::TryAgain, cause, vendor.hint())
 }
 
@@ -316,37 +318,37 @@ mod tests {
             401,
             json!({ "message": "Bad credentials: gho_0123456789" }),
             Exit::Refused,
-            "refused to renew the login: Bad credentials: ***",
+            "rejected the request to renew the login: Bad credentials: ***",
         );
         check(
             400,
             json!({ "error": "invalid_grant", "error_description": "it was used" }),
             Exit::Refused,
-            "refused to renew the login: it was used",
+            "rejected the request to renew the login: it was used",
         );
         check(
             403,
             json!({ "error_details": { "message": "no subscription" } }),
             Exit::Refused,
-            "refused to renew the login: no subscription",
+            "rejected the request to renew the login: no subscription",
         );
         check(
             400,
             json!({ "error": "invalid_grant" }),
             Exit::Refused,
-            "refused to renew the login: invalid_grant",
+            "rejected the request to renew the login: invalid_grant",
         );
         check(
             429,
             Value::Null,
             Exit::TryAgain,
-            "refused to renew the login with status 429",
+            "rejected the request to renew the login with status 429",
         );
         check(
             502,
             Value::Null,
             Exit::Unavailable,
-            "refused to renew the login with status 502",
+            "rejected the request to renew the login with status 502",
         );
     }
 

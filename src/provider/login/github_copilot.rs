@@ -28,27 +28,27 @@ const VALID: Duration = Duration::from_secs(15 * 60);
 const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Runs the device flow.
-pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
+pub(super) fn login(server: &Server<'_>, on_prompt: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.github;
     let sent = [("client_id", CLIENT), ("scope", SCOPE)];
-    let begun = server.ask(&format!("{base}/login/device/code"), &[], Sent::Form(&sent))?;
-    if !begun.is_good() || begun.failure().is_some() {
-        return Err(begun.refusal("log in"));
+    let device_code = server.ask(&format!("{base}/login/device/code"), &[], Sent::Form(&sent))?;
+    if !device_code.is_good() || device_code.failure().is_some() {
+        return Err(device_code.refusal("log in"));
     }
     let url = format!("{base}/login/oauth/access_token");
-    let asked = [
+    let poll_form = [
         ("client_id", CLIENT),
-        ("device_code", begun.text("device_code")?),
+        ("device_code", device_code.text("device_code")?),
         ("grant_type", GRANT),
     ];
     let prompt = Prompt {
-        address: begun.text("verification_uri")?,
-        code: begun.text("user_code")?,
-        valid: begun.seconds("expires_in").unwrap_or(VALID),
+        address: device_code.text("verification_uri")?,
+        code: device_code.text("user_code")?,
+        valid: device_code.seconds("expires_in").unwrap_or(VALID),
     };
-    let interval = begun.seconds("interval").unwrap_or(INTERVAL);
-    let granted = server.wait(prompt, interval, tell, &mut || {
-        word(server.ask(&url, &[], Sent::Form(&asked))?)
+    let interval = device_code.seconds("interval").unwrap_or(INTERVAL);
+    let granted = server.wait(prompt, interval, on_prompt, &mut || {
+        word(server.ask(&url, &[], Sent::Form(&poll_form))?)
     })?;
     renew(server, &Secret::new(granted.text("access_token")?))
 }
@@ -56,25 +56,25 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
 /// Requests a new Copilot token, with GitHub's own token as `renewal`.
 pub(super) fn renew(server: &Server<'_>, renewal: &Secret) -> Result<Login> {
     let url = format!("{}/copilot_internal/v2/token", server.endpoints.github_api);
-    let told = server.ask(&url, &EDITOR, Sent::Get(renewal))?;
-    if !told.is_good() {
-        return Err(told.refusal("give a token"));
+    let response = server.ask(&url, &EDITOR, Sent::Get(renewal))?;
+    if !response.is_good() {
+        return Err(response.refusal("issue a token"));
     }
-    let base = told.maybe_text("endpoints/api");
+    let base = response.maybe_text("endpoints/api");
     if let Some(base) =
         base.filter(|base| !base.starts_with("https://") && !web_url::is_local_cleartext(base))
     {
-        let cause = format!("GitHub Copilot names an address that is not safe: {base}");
+        let cause = format!("GitHub Copilot sent an insecure API address: {base}");
         return Err(fail(Exit::Unavailable, cause));
     }
     // The server names the time to renew; `expires` needs the end, which is later by the margin.
-    let length = told.number("refresh_in").map(|seconds| {
+    let length = response.number("refresh_in").map(|seconds| {
         let margin = i64::try_from(MARGIN.as_secs()).unwrap_or(0);
         seconds.saturating_add(margin)
     });
-    let end = told.number("expires_at");
+    let end = response.number("expires_at");
     Ok(Login {
-        token: Secret::new(told.text("token")?),
+        token: Secret::new(response.text("token")?),
         expires: expires(server.clock.timestamp(), end, length),
         renewal: renewal.clone(),
         account: None,
@@ -93,9 +93,9 @@ pub(super) fn access(login: Login) -> Access {
 }
 
 /// Interprets the response to a poll. GitHub reports "not yet" with status 200, others with 400.
-fn word(told: Told) -> Result<Word<Told>> {
-    match told.failure() {
-        None if told.is_good() => Ok(Word::Yes(told)),
-        _ => told.word("log in"),
+fn word(response: Told) -> Result<Word<Told>> {
+    match response.failure() {
+        None if response.is_good() => Ok(Word::Yes(response)),
+        _ => response.word("log in"),
     }
 }

@@ -47,7 +47,7 @@ pub fn access(
     })
 }
 
-/// Logs in. Passes the instructions for the person to `tell`, then waits until they are followed.
+/// Logs in. Passes the instructions for the person to `on_prompt`, then waits until they are followed.
 ///
 /// # Errors
 /// Status 77 if the login is refused, 75 if the code was not entered in time, 69 if the server is unreachable.
@@ -57,14 +57,14 @@ pub fn login(
     http: &Http,
     clock: &Clock,
     endpoints: &Endpoints,
-    tell: &mut dyn FnMut(Prompt<'_>),
+    on_prompt: &mut dyn FnMut(Prompt<'_>),
 ) -> Result<()> {
     // First, so that a code is not entered for a login that cannot be stored.
     store::prepare(folder)?;
     let server = Server::new(vendor, http, clock, endpoints);
     let login = match vendor {
-        Vendor::OpenAiCodex => openai_codex::login(&server, tell)?,
-        Vendor::GitHubCopilot => github_copilot::login(&server, tell)?,
+        Vendor::OpenAiCodex => openai_codex::login(&server, on_prompt)?,
+        Vendor::GitHubCopilot => github_copilot::login(&server, on_prompt)?,
     };
     let _lock = store::lock(vendor, folder, clock)?;
     store::write(vendor, folder, &login)
@@ -85,7 +85,7 @@ pub fn expiry(vendor: Vendor, folder: &Path) -> Result<Option<Timestamp>> {
 
 fn existing(vendor: Vendor, folder: &Path) -> Result<Login> {
     store::read(vendor, folder)?.ok_or_else(|| {
-        let cause = format!("nobody is logged in to {}", vendor.label());
+        let cause = format!("not logged in to {}", vendor.label());
         fail_hint(Exit::Config, cause, vendor.hint())
     })
 }

@@ -27,29 +27,32 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const ACCOUNT: &str = "https://api.openai.com/auth";
 
 /// Runs the device flow.
-pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
+pub(super) fn login(server: &Server<'_>, on_prompt: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
     let base = &server.endpoints.openai;
     let url = format!("{base}/api/accounts/deviceauth/usercode");
-    let begun = server.ask(&url, &[], Sent::Json(&[("client_id", CLIENT)]))?;
-    if begun.status == 404 {
-        let cause = "this account may not log in with a code";
-        let hint = "allow device codes in the security settings of ChatGPT, then the same again";
+    let device_code = server.ask(&url, &[], Sent::Json(&[("client_id", CLIENT)]))?;
+    if device_code.status == 404 {
+        let cause = "this account does not allow logins with a device code";
+        let hint = "enable device codes in the security settings of ChatGPT, then retry";
         return Err(fail_hint(Exit::Refused, cause, hint));
     }
-    if !begun.is_good() {
-        return Err(begun.refusal(DOING));
+    if !device_code.is_good() {
+        return Err(device_code.refusal(DOING));
     }
-    let (device, code) = (begun.text("device_auth_id")?, begun.text("user_code")?);
+    let (device, code) = (
+        device_code.text("device_auth_id")?,
+        device_code.text("user_code")?,
+    );
     let url = format!("{base}/api/accounts/deviceauth/token");
-    let asked = [("device_auth_id", device), ("user_code", code)];
+    let poll_body = [("device_auth_id", device), ("user_code", code)];
     let prompt = Prompt {
         address: &format!("{base}/codex/device"),
         code,
         valid: VALID,
     };
-    let interval = begun.seconds("interval").unwrap_or(INTERVAL);
-    let entered = server.wait(prompt, interval, tell, &mut || {
-        word(server.ask(&url, &[], Sent::Json(&asked))?)
+    let interval = device_code.seconds("interval").unwrap_or(INTERVAL);
+    let entered = server.wait(prompt, interval, on_prompt, &mut || {
+        word(server.ask(&url, &[], Sent::Json(&poll_body))?)
     })?;
     let form = [
         ("grant_type", "authorization_code"),
@@ -58,12 +61,12 @@ pub(super) fn login(server: &Server<'_>, tell: &mut dyn FnMut(Prompt<'_>)) -> Re
         ("client_id", CLIENT),
         ("code_verifier", entered.text("code_verifier")?),
     ];
-    let told = server.ask(&format!("{base}/oauth/token"), &[], Sent::Form(&form))?;
-    if !told.is_good() {
-        return Err(told.refusal(DOING));
+    let response = server.ask(&format!("{base}/oauth/token"), &[], Sent::Form(&form))?;
+    if !response.is_good() {
+        return Err(response.refusal(DOING));
     }
-    let renewal = Secret::new(told.text("refresh_token")?);
-    read(server, &told, renewal, None)
+    let renewal = Secret::new(response.text("refresh_token")?);
+    read(server, &response, renewal, None)
 }
 
 /// Requests a new token.
@@ -74,13 +77,13 @@ pub(super) fn renew(server: &Server<'_>, login: &Login) -> Result<Login> {
         ("refresh_token", login.renewal.expose()),
     ];
     let url = format!("{}/oauth/token", server.endpoints.openai);
-    let told = server.ask(&url, &[], Sent::Json(&sent))?;
-    if !told.is_good() {
-        return Err(told.refusal("renew the login"));
+    let response = server.ask(&url, &[], Sent::Json(&sent))?;
+    if !response.is_good() {
+        return Err(response.refusal("renew the login"));
     }
-    let next = told.maybe_text("refresh_token");
+    let next = response.maybe_text("refresh_token");
     let renewal = next.map_or_else(|| login.renewal.clone(), Secret::new);
-    read(server, &told, renewal, login.account.clone())
+    read(server, &response, renewal, login.account.clone())
 }
 
 /// The credentials that `login` gives to requests.
@@ -105,33 +108,35 @@ pub(super) fn access(login: Login) -> Access {
 }
 
 /// Interprets the response to a poll. The server reports "not yet" by status; the error code varies.
-fn word(told: Told) -> Result<Word<Told>> {
-    match (told.failure(), told.status) {
-        (Some("slow_down" | "expired_token" | "access_denied"), _) => told.word(DOING),
+fn word(response: Told) -> Result<Word<Told>> {
+    match (response.failure(), response.status) {
+        (Some("slow_down" | "expired_token" | "access_denied"), _) => response.word(DOING),
         (Some("deviceauth_authorization_pending"), _) | (_, 403 | 404) => Ok(Word::NotYet),
-        (None, _) if told.is_good() => Ok(Word::Yes(told)),
-        _ => told.word(DOING),
+        (None, _) if response.is_good() => Ok(Word::Yes(response)),
+        _ => response.word(DOING),
     }
 }
 
 /// Reads the login from a token response. `account` is the previously known account id.
 fn read(
     server: &Server<'_>,
-    told: &Told,
+    response: &Told,
     renewal: Secret,
     account: Option<String>,
 ) -> Result<Login> {
-    let token = told.text("access_token")?;
-    let claimed = claims(token);
-    let identity = told.maybe_text("id_token").and_then(claims);
-    let named = [identity.as_ref(), claimed.as_ref()]
+    let token = response.text("access_token")?;
+    let access_claims = claims(token);
+    let identity_claims = response.maybe_text("id_token").and_then(claims);
+    let named = [identity_claims.as_ref(), access_claims.as_ref()]
         .into_iter()
         .flatten()
         .find_map(account_of);
-    let end = claimed.as_ref().and_then(|claims| claims["exp"].as_i64());
+    let end = access_claims
+        .as_ref()
+        .and_then(|claims| claims["exp"].as_i64());
     Ok(Login {
         token: Secret::new(token),
-        expires: expires(server.clock.timestamp(), end, told.number("expires_in")),
+        expires: expires(server.clock.timestamp(), end, response.number("expires_in")),
         renewal,
         account: named.or(account),
         base: None,

@@ -52,10 +52,10 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
         account,
         base,
     } = serde_json::from_slice(&bytes)
-        .map_err(|error| unusable(&format!("line {} makes no sense", error.line())))?;
+        .map_err(|error| unusable(&format!("line {} is invalid", error.line())))?;
     let expires: Timestamp = expires
         .parse()
-        .map_err(|_| unusable("`expires` is no time"))?;
+        .map_err(|_| unusable("`expires` is not a timestamp"))?;
     let (token, renewal) = (Secret::new(token), Secret::new(renewal));
     [&token, &renewal].into_iter().for_each(secret::remember);
     Ok(Some(Login {
@@ -83,7 +83,7 @@ pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> 
         account: account.clone(),
         base: base.clone(),
     };
-    let mut bytes = serde_json::to_vec_pretty(&written).expect("texts can be written to memory");
+    let mut bytes = serde_json::to_vec_pretty(&written).expect("strings can be serialized");
     bytes.push(b'\n');
     store::replace(&path(vendor, folder), &bytes)
 }
@@ -115,7 +115,11 @@ pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<Lock>
     let taken = Lock::take(&path, &what, &clock.stamp(), LOCK_WAIT, &mut |_| {});
     taken.map_err(|error| match exit_of(&error) {
         // The lock's own hint names a flag that this command does not have.
-        Exit::TryAgain => fail_hint(Exit::TryAgain, error.to_string(), "the same again later"),
+        Exit::TryAgain => fail_hint(
+            Exit::TryAgain,
+            error.to_string(),
+            "the same command again later",
+        ),
         _ => error,
     })
 }

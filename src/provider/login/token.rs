@@ -34,7 +34,7 @@ pub(super) const MARGIN: Duration = Duration::from_secs(5 * 60);
 const UNKNOWN: Duration = Duration::from_secs(3600);
 
 impl Login {
-    /// True if the token is valid at `now` and for [`MARGIN`] after it.
+    /// True if the token is valid at `now` and for [`RENEWAL_MARGIN`] after it.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         after(now, MARGIN) < self.expires
     }

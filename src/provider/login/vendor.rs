@@ -28,7 +28,7 @@ impl Vendor {
             .find(|vendor| plain(vendor.name()) == plain(name));
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
-            let cause = format!("there is no login for `{name}`");
+            let cause = format!("provider `{name}` does not support logins");
             fail_hint(Exit::Usage, cause, format!("one of {names}"))
         })
     }
@@ -91,7 +91,7 @@ impl Endpoints {
             }
             Some(_) => {
                 let hook = test_hooks::LOGIN_BASE;
-                let cause = format!("`{hook}` is no http address of this machine");
+                let cause = format!("`{hook}` is not an http address of this machine");
                 Err(fail(Exit::Config, cause))
             }
         }

@@ -61,12 +61,12 @@ pub struct Choice {
 ///
 /// # Errors
 /// Status 78 if no provider is usable, with hints.
-pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
-    if plain(wanted.provider) != "auto" {
-        return named(wanted, wanted.provider);
+pub fn choose(input: &Wanted<'_>) -> Result<Choice> {
+    if plain(input.provider) != "auto" {
+        return named(input, input.provider);
     }
-    let usable = |entry: &&Entry| is_usable(wanted, entry);
-    let lower = wanted.model.to_lowercase();
+    let usable = |entry: &&Entry| is_usable(input, entry);
+    let lower = input.model.to_lowercase();
     let prefix = lower.split_once('/').map(|(prefix, _)| plain(prefix));
     if let Some(prefix) = &prefix {
         // A provider that is named and needs no key needs no block either.
@@ -74,61 +74,61 @@ pub fn choose(wanted: &Wanted<'_>) -> Result<Choice> {
             |entry: &&Entry| usable(entry) || entry.is_keyless() && !entry.base.is_empty();
         let is = |entry: &&Entry| plain(entry.name) == *prefix;
         if let Some(entry) = TABLE.iter().filter(is_open).find(is) {
-            return named(wanted, entry.name);
+            return named(input, entry.name);
         }
         // A provider defined by the user. Its models are never sent to another provider, which would bill another
         // account.
         let own = |name: &&String| plain(name) == *prefix && entry(name).is_none();
-        if let Some(name) = wanted.blocks.keys().find(own) {
-            return named(wanted, name);
+        if let Some(name) = input.blocks.keys().find(own) {
+            return named(input, name);
         }
     }
     let is_foreign = prefix
         .as_deref()
         .is_some_and(|prefix| entry(prefix).is_some());
-    let points = |entry: &&Entry| {
+    let matches_keywords = |entry: &&Entry| {
         !(entry.is_local() && is_foreign) && entry.keywords.iter().any(|word| is_in(word, &lower))
     };
-    if let Some(entry) = TABLE.iter().filter(usable).find(points) {
-        return named(wanted, entry.name);
+    if let Some(entry) = TABLE.iter().filter(usable).find(matches_keywords) {
+        return named(input, entry.name);
     }
     // A local server with a configured address accepts any model that no other provider claims. Old releases require a
     // key for vLLM: with a key, it is considered in its usual position, as they do.
-    let has_key =
-        |entry: &Entry| block(wanted, entry.name).is_some_and(|block| block.key.is_some());
-    let waits = |entry: &Entry| entry.name == "vllm" && has_key(entry);
-    let here = |entry: &&Entry| {
-        entry.is_local() && has_base(wanted, entry) && !waits(entry) && !is_foreign
+    let has_key = |entry: &Entry| block(input, entry.name).is_some_and(|block| block.key.is_some());
+    let is_keyed_vllm = |entry: &Entry| entry.name == "vllm" && has_key(entry);
+    let is_configured_local = |entry: &&Entry| {
+        entry.is_local() && has_base(input, entry) && !is_keyed_vllm(entry) && !is_foreign
     };
-    let pays = |entry: &&Entry| entry.kind != Kind::Login;
+    let is_metered = |entry: &&Entry| entry.kind != Kind::Login;
     if let Some(entry) = TABLE
         .iter()
-        .find(here)
-        .or_else(|| TABLE.iter().filter(usable).find(pays))
+        .find(is_configured_local)
+        .or_else(|| TABLE.iter().filter(usable).find(is_metered))
     {
-        return named(wanted, entry.name);
+        return named(input, entry.name);
     }
-    if let Some((name, _)) = wanted
+    if let Some((name, _)) = input
         .blocks
         .iter()
         .find(|(name, block)| entry(name).is_none() && block.base.is_some() && block.key.is_some())
     {
-        return named(wanted, name);
+        return named(input, name);
     }
     // No block is usable. Try environment variables, those of the model's own provider first.
     let has_variable =
-        |entry: &&Entry| !entry.base.is_empty() && outside(wanted.env, entry).is_some();
+        |entry: &&Entry| !entry.base.is_empty() && outside(input.env, entry).is_some();
     // Many users have a Hugging Face token for downloads only.
-    let is_for_it = |entry: &&Entry| entry.name != "huggingface";
-    let meant = |entry: &&Entry| prefix.as_deref() == Some(&plain(entry.name)) || points(entry);
+    let is_for_inference = |entry: &&Entry| entry.name != "huggingface";
+    let is_preferred =
+        |entry: &&Entry| prefix.as_deref() == Some(&plain(entry.name)) || matches_keywords(entry);
     let by_variable = TABLE
         .iter()
         .filter(has_variable)
-        .find(meant)
-        .or_else(|| TABLE.iter().filter(is_for_it).find(has_variable));
+        .find(is_preferred)
+        .or_else(|| TABLE.iter().filter(is_for_inference).find(has_variable));
     match by_variable {
-        Some(entry) => named(wanted, entry.name),
-        None => Err(nobody(wanted)),
+        Some(entry) => named(input, entry.name),
+        None => Err(nobody(input)),
     }
 }
 
@@ -141,24 +141,24 @@ fn is_in(word: &str, model: &str) -> bool {
     }
 }
 
-fn block<'a>(wanted: &'a Wanted<'_>, name: &str) -> Option<&'a ProviderConfig> {
-    let found = wanted
+fn block<'a>(input: &'a Wanted<'_>, name: &str) -> Option<&'a ProviderConfig> {
+    let found = input
         .blocks
         .iter()
         .find(|(key, _)| plain(key) == plain(name));
     found.map(|(_, block)| block)
 }
 
-fn has_base(wanted: &Wanted<'_>, entry: &Entry) -> bool {
-    block(wanted, entry.name).is_some_and(|block| block.base.is_some())
+fn has_base(input: &Wanted<'_>, entry: &Entry) -> bool {
+    block(input, entry.name).is_some_and(|block| block.base.is_some())
 }
 
-fn is_usable(wanted: &Wanted<'_>, entry: &Entry) -> bool {
-    let has_key = block(wanted, entry.name).is_some_and(|block| block.key.is_some());
+fn is_usable(input: &Wanted<'_>, entry: &Entry) -> bool {
+    let has_key = block(input, entry.name).is_some_and(|block| block.key.is_some());
     match entry.kind {
         Kind::Login => true,
         Kind::Unbuilt => false,
-        Kind::Local | Kind::Direct => has_key || has_base(wanted, entry),
+        Kind::Local | Kind::Direct => has_key || has_base(input, entry),
         Kind::Standard | Kind::Gateway => has_key,
     }
 }
@@ -193,7 +193,7 @@ struct Found {
     place: String,
 }
 
-/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base`.
+/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base_url`.
 fn key(
     name: &str,
     block: &ProviderConfig,
@@ -239,14 +239,14 @@ pub struct Standing {
 
 /// The status of the provider `name`, given all provider blocks of the config.
 pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env) -> Standing {
-    let wanted = Wanted {
+    let input = Wanted {
         provider: name,
         model: "",
         model_given: false,
         blocks,
         env,
     };
-    let block = block(&wanted, name).cloned().unwrap_or_default();
+    let block = block(&input, name).cloned().unwrap_or_default();
     let own = entry(name);
     let rules = own.map(|entry| gateway(&block, entry).unwrap_or(entry));
     let own_base = rules.map_or("", |entry| entry.base);
@@ -268,28 +268,28 @@ pub fn standing(name: &str, blocks: &BTreeMap<String, ProviderConfig>, env: &Env
     }
 }
 
-fn named(wanted: &Wanted<'_>, name: &str) -> Result<Choice> {
-    let block = block(wanted, name).cloned().unwrap_or_default();
+fn named(input: &Wanted<'_>, name: &str) -> Result<Choice> {
+    let block = block(input, name).cloned().unwrap_or_default();
     let entry = entry(name);
     if let Some(entry) = entry.filter(|entry| entry.kind == Kind::Unbuilt) {
         return Err(fail_hint(
             Exit::Config,
-            format!("{} is not built into this release", entry.label),
-            "`nanobot model list` names the others",
+            format!("{} is not supported by this release", entry.label),
+            "`nanobot model list` to see supported providers",
         ));
     }
     // If the key or address identifies a gateway, the gateway's rules apply, whatever the block's name is.
     let rules = entry.map(|entry| gateway(&block, entry).unwrap_or(entry));
     let base = base(name, &block, rules)?;
     let base_given = block.base.is_some();
-    let (key, key_place) = match key(name, &block, rules, &base, wanted.env) {
+    let (key, key_place) = match key(name, &block, rules, &base, input.env) {
         Some(Found { key, place, .. }) => (Some(key), place),
         None if needs_key(rules, &base) => return Err(no_key(name, rules)),
-        None => (None, "nowhere: none is set".into()),
+        None => (None, "none".into()),
     };
     let model = match entry {
-        Some(entry) if !wanted.model_given => entry.model,
-        _ => wanted.model,
+        Some(entry) if !input.model_given => entry.model,
+        _ => input.model,
     };
     let model = wire_model(model, name, rules);
     let format = format(name, block.api_type.as_deref(), rules, &base, &model)?;
@@ -325,7 +325,7 @@ fn base(name: &str, block: &ProviderConfig, rules: Option<&Entry>) -> Result<Str
     }
     let cause = match rules.is_none() && block.base.is_none() {
         true => format!("there is no provider `{name}`"),
-        false => format!("no address for provider `{name}`"),
+        false => format!("no base URL for provider `{name}`"),
     };
     let hint = format!("nanobot config set providers.{name}.apiBase https://…");
     Err(fail_hint(Exit::Config, cause, hint))
@@ -340,10 +340,10 @@ fn needs_key(rules: Option<&Entry>, base: &str) -> bool {
 
 fn no_key(name: &str, rules: Option<&Entry>) -> anyhow::Error {
     let variable = rules.and_then(|entry| entry.key_variables.first());
-    let variable = variable.unwrap_or(&"its key's variable");
+    let variable = variable.unwrap_or(&"its API key variable");
     fail_hint(
         Exit::Config,
-        format!("no key for provider `{name}`"),
+        format!("no API key for provider `{name}`"),
         format!("`nanobot onboard`, or set {variable}"),
     )
 }
@@ -481,7 +481,7 @@ fn wire_model(model: &str, name: &str, entry: Option<&Entry>) -> String {
 
 /// The error if no provider is usable: lists the next steps and names a local server that is running. Such a server is
 /// never used without being configured.
-fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
+fn nobody(input: &Wanted<'_>) -> anyhow::Error {
     let servers = [
         ("ollama", 11434),
         ("lmStudio", 1234),
@@ -489,19 +489,21 @@ fn nobody(wanted: &Wanted<'_>) -> anyhow::Error {
         ("vllm", 8000),
     ];
     let found = servers.iter().find(|(_, port)| http::is_listening(*port));
-    let unbuilt = wanted.blocks.iter().find_map(|(name, block)| {
+    let unbuilt = input.blocks.iter().find_map(|(name, block)| {
         let entry = entry(name).filter(|entry| entry.kind == Kind::Unbuilt)?;
         block.key.is_some().then_some(entry.label)
     });
     let cause = match unbuilt {
-        Some(label) => format!("the only key is for {label}, which is not built into this release"),
+        Some(label) => {
+            format!("the only API key is for {label}, which is not supported by this release")
+        }
         None => "no provider is configured".into(),
     };
     let hint = match found {
         Some((name, port)) => {
-            format!("`nanobot onboard --provider {name}`, since something answers on port {port}; or --replay demo")
+            format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or --replay demo")
         }
-        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or look first: --replay demo".into(),
+        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or try the demo: --replay demo".into(),
     };
     fail_hint(Exit::Config, cause, hint)
 }
@@ -534,14 +536,14 @@ mod tests {
             })
             .collect();
         let env: Env = env.iter().copied().collect();
-        let wanted = Wanted {
+        let input = Wanted {
             provider,
             model,
             model_given: !model.is_empty(),
             blocks: &blocks,
             env: &env,
         };
-        let choice = choose(&wanted).map_err(|error| exit_of(&error))?;
+        let choice = choose(&input).map_err(|error| exit_of(&error))?;
         let key = match &choice.key {
             Some(KeySource::Text(key)) => key.expose(),
             Some(_) => "?",

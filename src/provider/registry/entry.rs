@@ -97,7 +97,7 @@ impl Format {
             Self::Chat => "OpenAI chat completions",
             Self::Anthropic => "Anthropic messages",
             Self::Responses => "OpenAI responses",
-            Self::OpenAi => "OpenAI, as the model wants it",
+            Self::OpenAi => "OpenAI responses or chat completions",
         }
     }
 }

@@ -123,7 +123,8 @@ pub fn prices(entry: Option<&Entry>, model: &str) -> Option<Prices> {
     facts.prices()
 }
 
-/// True if `name` is `known`, optionally followed by a date, a tag or `-latest`. Any other suffix is another model.
+/// True if `name` is `model_name`, optionally followed by a date, a tag or `-latest`. Any other suffix is another
+/// model.
 fn is_named(name: &str, known: &str) -> bool {
     let Some(rest) = name.strip_prefix(known) else {
         return false;

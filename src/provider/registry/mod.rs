@@ -1,6 +1,6 @@
 //! The known providers, and the choice of the provider for a model.
 //!
-//! [`table`] holds the providers, [`facts`] the known facts about models, and `choice` selects a provider.
+//! [`table`] holds the providers, [`model_info`] the known facts about models, and `select` selects a provider.
 
 mod choice;
 mod config;

@@ -65,15 +65,15 @@ pub(super) fn of(request: &Request<'_>, format: &Responses, stream: bool) -> Map
 
 fn input(request: &Request<'_>, format: &Responses) -> Vec<Value> {
     let mut list = Vec::new();
-    let mut names = Names::new(format.quirks.ids);
+    let mut ids = Names::new(format.quirks.ids);
     for message in request.messages {
         match message {
             Message::User(user) => {
                 list.push(json!({ "role": "user", "content": said(user, format) }));
             }
-            Message::Assistant(reply) => assistant(reply, request.model, &mut names, &mut list),
+            Message::Assistant(reply) => assistant(reply, request.model, &mut ids, &mut list),
             Message::Tool(result) => list.push(json!({ "type": "function_call_output",
-                "call_id": names.result(&result.call), "output": output(result, format) })),
+                "call_id": ids.result(&result.call), "output": output(result, format) })),
         }
     }
     list
@@ -126,14 +126,14 @@ fn output(result: &ToolResult, format: &Responses) -> Value {
 
 /// The items of a reply. Items that must go back unchanged are included if this model produced them, with its text and
 /// calls in their original positions.
-fn assistant<'a>(reply: &'a Reply, model: &str, names: &mut Names<'a>, list: &mut Vec<Value>) {
+fn assistant<'a>(reply: &'a Reply, model: &str, ids: &mut Names<'a>, list: &mut Vec<Value>) {
     let opaque = reply
         .opaque
         .as_ref()
         .filter(|opaque| opaque["wire"] == WIRE && opaque["model"] == model);
     let kept = opaque.and_then(|opaque| opaque["keep"].as_array());
     let mut call = |call: &'a ToolCall| {
-        json!({ "type": "function_call", "call_id": names.call(&call.id),
+        json!({ "type": "function_call", "call_id": ids.call(&call.id),
                                          "name": call.name, "arguments": call.arguments_object().to_string() })
     };
     let text = |words: &str, phase: &Value| {

@@ -116,7 +116,7 @@ impl Draft {
         &mut self,
         index: Option<u64>,
         value: &Value,
-        tell: &mut Tell<'_>,
+        on_delta: &mut Tell<'_>,
     ) -> Result<(), Trouble> {
         let by_id = |item: &Item| item.is_same(value);
         let by_place =
@@ -143,10 +143,10 @@ impl Draft {
             Some("message") => {
                 self.items[at].refused |= has_refusal(value);
                 let rest = words.strip_prefix(&self.items[at].told);
-                self.say(at, rest.unwrap_or_default(), tell)
+                self.say(at, rest.unwrap_or_default(), on_delta)
             }
             Some("reasoning") if self.items[at].told.is_empty() => {
-                self.think(at, None, &summary(value), tell)
+                self.think(at, None, &summary(value), on_delta)
             }
             _ => Ok(()),
         }
@@ -180,17 +180,17 @@ impl Draft {
     }
 
     /// Appends text to a message.
-    fn say(&mut self, at: usize, text: &str, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn say(&mut self, at: usize, text: &str, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         if text.is_empty() {
             return Ok(());
         }
         let item = &mut self.items[at];
         item.aside |= item.told.is_empty() && item.value["phase"] == "commentary";
         if item.aside {
-            return self.think(at, None, text, tell);
+            return self.think(at, None, text, on_delta);
         }
         self.items[at].told.push_str(text);
-        tell(Delta::Text(text)).map_err(Trouble::Listener)
+        on_delta(Delta::Text(text)).map_err(Trouble::Listener)
     }
 
     fn think(
@@ -198,7 +198,7 @@ impl Draft {
         at: usize,
         part: Option<u64>,
         text: &str,
-        tell: &mut Tell<'_>,
+        on_delta: &mut Tell<'_>,
     ) -> Result<(), Trouble> {
         if text.is_empty() {
             return Ok(());
@@ -212,7 +212,7 @@ impl Draft {
             false => text.to_owned(),
         };
         self.reasoning.push_str(&text);
-        tell(Delta::Reasoning(&text)).map_err(Trouble::Listener)
+        on_delta(Delta::Reasoning(&text)).map_err(Trouble::Listener)
     }
 
     /// Processes the response object, partial or complete.
@@ -231,7 +231,7 @@ impl Draft {
             .and_then(Value::as_str);
         match response["status"].as_str() {
             Some("failed") => {
-                let error = json!({ "message": "the response failed, without a word why" });
+                let error = json!({ "message": "the response failed without a reason" });
                 return Err(Trouble::Server(json!({ "error": error })));
             }
             Some(status @ ("incomplete" | "cancelled")) => {
@@ -244,7 +244,7 @@ impl Draft {
     }
 
     /// Ends the response, and takes missed items from the complete response object.
-    fn conclude(&mut self, response: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn conclude(&mut self, response: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         self.response(response)?;
         self.done = true;
         for (index, item) in response["output"]
@@ -253,14 +253,14 @@ impl Draft {
             .flatten()
             .enumerate()
         {
-            self.complete(Some(index as u64), item, tell)?;
+            self.complete(Some(index as u64), item, on_delta)?;
         }
         Ok(())
     }
 }
 
 impl reading::Draft for Draft {
-    fn event(&mut self, event: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn event(&mut self, event: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         let index = event["output_index"].as_u64();
         let delta = event["delta"].as_str().unwrap_or_default();
         match event["type"].as_str() {
@@ -268,18 +268,18 @@ impl reading::Draft for Draft {
                 self.response(&event["response"])?;
             }
             Some("response.output_item.added") => self.begin(index, &event["item"]),
-            Some("response.output_item.done") => self.complete(index, &event["item"], tell)?,
+            Some("response.output_item.done") => self.complete(index, &event["item"], on_delta)?,
             Some(kind @ ("response.output_text.delta" | "response.refusal.delta")) => {
                 let at = self.about(event, "message");
                 self.items[at].refused |= kind == "response.refusal.delta";
-                self.say(at, delta, tell)?;
+                self.say(at, delta, on_delta)?;
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
                 let at = self.about(event, "reasoning");
                 let part = event["summary_index"]
                     .as_u64()
                     .or(event["content_index"].as_u64());
-                self.think(at, part, delta, tell)?;
+                self.think(at, part, delta, on_delta)?;
             }
             Some("response.function_call_arguments.delta") => {
                 let at = self.about(event, "function_call");
@@ -293,20 +293,20 @@ impl reading::Draft for Draft {
             }
             Some(
                 "response.completed" | "response.incomplete" | "response.failed" | "response.done",
-            ) => self.conclude(&event["response"], tell)?,
+            ) => self.conclude(&event["response"], on_delta)?,
             // Some servers send the complete response as one event of the stream.
-            None if event["object"] == "response" => self.whole(event, tell)?,
+            None if event["object"] == "response" => self.whole(event, on_delta)?,
             _ => {}
         }
         Ok(())
     }
 
-    fn whole(&mut self, answer: &Value, tell: &mut Tell<'_>) -> Result<(), Trouble> {
+    fn whole(&mut self, answer: &Value, on_delta: &mut Tell<'_>) -> Result<(), Trouble> {
         match answer["output"].is_array() {
-            true => self.conclude(answer, tell),
+            true => self.conclude(answer, on_delta),
             false => {
                 self.response(answer)?;
-                Err(Trouble::Nonsense("an answer without output".into()))
+                Err(Trouble::Nonsense("a response without output".into()))
             }
         }
     }
@@ -322,7 +322,7 @@ impl reading::Draft for Draft {
     fn end(&mut self, _: &mut Tell<'_>) -> Result<(), Trouble> {
         match (self.done, self.items.is_empty() && self.model.is_empty()) {
             (true, _) => Ok(()),
-            (false, true) => Err(Trouble::Nonsense("an answer without output".into())),
+            (false, true) => Err(Trouble::Nonsense("a response without output".into())),
             (false, false) => Err(Trouble::Cut("the stream ended early".into())),
         }
     }

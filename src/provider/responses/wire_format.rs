@@ -1,4 +1,4 @@
-//! Implements [`Dialect`]: paths, headers, the request and the reply.
+//! Implements [`WireFormat`]: paths, headers, the request and the reply.
 
 use super::{Responses, body, draft};
 use crate::provider::Request;
