@@ -117,13 +117,13 @@ impl Cache {
         let path = self.path(server);
         let write = || -> Result<()> {
             store::create_dir(&self.folder)?;
-            let text = serde_json::to_vec(&written).context("write an offer")?;
+            let text = serde_json::to_vec(&written).context("serialize the cached features")?;
             store::replace(&path, &text)
         };
         match write() {
             Ok(()) => self.sweep(&server.name, Some(&path)),
             Err(error) => {
-                log::info!(target: "mcp", "what `{}` offers is not kept: {error:#}", server.name);
+                log::info!(target: "mcp", "cannot cache the features of `{}`: {error:#}", server.name);
             }
         }
     }

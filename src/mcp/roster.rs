@@ -190,7 +190,7 @@ impl Roster {
                 }
                 return Err(failed);
             }
-            None => return Err(Failed::Unreachable("it is not there".into())),
+            None => return Err(Failed::Unreachable("it is not available".into())),
         };
         let (offer, notes) = measure::kept((*given).clone());
         let pairs = [(server, &offer)];
@@ -272,7 +272,7 @@ impl Roster {
     fn server(&self, name: &str) -> Result<&Server, Failed> {
         let mut servers = self.0.fleet.servers().iter();
         let server = servers.find(|server| server.name == name);
-        server.ok_or_else(|| Failed::Unusable("there is no such server in the config".into()))
+        server.ok_or_else(|| Failed::Unusable("no such server in the config".into()))
     }
 
     /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
@@ -280,7 +280,7 @@ impl Roster {
         let fleet = &self.0.fleet;
         let given = match fleet.reach(&[name]).pop() {
             Some((_, reached)) => reached?,
-            None => return Err(Failed::Unreachable("it is not there".into()).into()),
+            None => return Err(Failed::Unreachable("it is not available".into()).into()),
         };
         if let Some(held) = self.same(name, &given) {
             return Ok(held);
@@ -313,8 +313,7 @@ fn explained(server: &Server, answer: &Answer) -> Option<String> {
     };
     let is_it = is_fenced && answer.is_error && answer.pieces.iter().any(tells);
     is_it.then(|| {
-        "(This server runs in a sandbox: of the user's files it reads and changes only what its entry in the config names. \
-         `read` and `write` there name more.)"
+        "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
             .to_owned()
     })
 }

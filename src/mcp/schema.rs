@@ -32,7 +32,7 @@ pub fn fit(schema: &Value) -> Value {
     let fitted = fitting.fit(schema, 0);
     let mut whole = merged(fitted);
     if fitting.bytes == 0 || fitting.nodes == 0 {
-        note(&mut whole, "some of it is too large to be shown");
+        note(&mut whole, "truncated: schema too large");
     }
     let whole = Value::Object(whole);
     match whole.to_string().len() > 2 * BYTES {

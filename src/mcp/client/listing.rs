@@ -66,7 +66,7 @@ fn lenient<T>(listed: Result<(Vec<T>, usize), ServiceError>) -> Result<Vec<T>, S
         Ok((entries, _)) => Ok(entries),
         Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_))) => Err(error),
         Err(error) => {
-            log::debug!(target: "mcp", "a list is missing: {}", one_line(&error.to_string()));
+            log::debug!(target: "mcp", "list request failed: {}", one_line(&error.to_string()));
             Ok(Vec::new())
         }
     }

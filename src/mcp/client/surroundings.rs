@@ -61,7 +61,7 @@ pub(super) fn program(
         return match (may_run(&path), path.exists()) {
             (true, _) => Ok(path),
             (false, true) => Err(Failed::Unusable(format!(
-                "`{}` is no program",
+                "`{}` is not an executable file",
                 path.display()
             ))),
             (false, false) => Err(Failed::Unusable(format!(
@@ -159,8 +159,8 @@ mod tests {
         check("/bin/sh", "/bin/sh");
         check("npxx", "`npxx` is not on the PATH");
         check("~/x", "`/home/u/x` does not exist");
-        check("/etc/passwd", "`/etc/passwd` is no program");
-        check("/etc", "`/etc` is no program");
+        check("/etc/passwd", "`/etc/passwd` is not an executable file");
+        check("/etc", "`/etc` is not an executable file");
     }
 
     #[test]
