@@ -346,11 +346,11 @@ mod tests {
         check("description: d\nalways: 7", "neither true nor false");
         check(
             "description: d\nmetadata: \"{\"",
-            "neither a map nor one in JSON",
+            "neither a map nor a JSON object",
         );
         check(
             "description: d\nallowed-tools: 7",
-            "neither a text nor a list",
+            "neither a string nor a list",
         );
         check("description: d: e", "put it in quotes");
         let told = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;

@@ -515,7 +515,10 @@ fn what_is_no_skill_is_not_installed() {
         &[("SKILL.md", "---\nname: ../../evil\ndescription: d\n---\n")],
     );
     let ran = story.run(["skill", "install", "-yq", "named"]);
-    assert!(ran.text().contains("its front matter has `name: ../../evil`"));
+    assert!(
+        ran.text()
+            .contains("its front matter has `name: ../../evil`")
+    );
     drop(ran);
     assert_eq!(kept(&story), ["named"]);
     let odd = story.dir().join("o\u{202e}dd");
@@ -754,13 +757,13 @@ fn the_agent_reads_built_in_skills_and_runs_their_scripts() {
     let result = |number: usize| asked[number].last();
     assert!(result(1).contains("# Writing a skill"));
     assert!(result(2).contains("#!/bin/sh"));
-    assert!(result(3).contains("nothing is wrong"), "{}", result(3));
+    assert!(result(3).contains("no errors found"), "{}", result(3));
     let bad = result(4);
     for words in [
         "its name is Worse",
-        "may have lower-case letters",
+        "may have only lower-case letters",
         "a colon or a #",
-        "references/none.md, which is not there",
+        "references/none.md, which does not exist",
     ] {
         assert!(bad.contains(words), "{words}\n{bad}");
     }
@@ -807,7 +810,7 @@ fn a_built_in_skill_is_installed_to_be_changed() {
         .unwrap();
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
-        ran.status.success() && text == "nothing is wrong\n",
+        ran.status.success() && text == "no errors found\n",
         "{text}{}",
         String::from_utf8_lossy(&ran.stderr)
     );
