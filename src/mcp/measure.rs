@@ -13,7 +13,7 @@ const OTHER: usize = 8 << 10;
 /// Maximum of characters of the server's instructions.
 const WORDS: usize = 200;
 
-/// Cuts `offer` to the limits, and returns messages about what was left out.
+/// Cuts `features` to the limits, and returns messages about what was left out.
 pub fn kept(mut offer: Offer) -> (Offer, Vec<String>) {
     let mut notes = Vec::new();
     let mut left = TOOLS;

@@ -77,14 +77,14 @@ struct Pinned {
 }
 
 impl Pins {
-    /// Opens the pins in `folder`, our folder for MCP servers.
+    /// Opens the pins in `mcp_dir`, our directory for MCP servers.
     pub fn at(folder: &Path) -> Self {
         Self {
             path: folder.join("pins.json"),
         }
     }
 
-    /// Compares `offers` with the pins. Nothing is stored.
+    /// Compares `features` with the pins. Nothing is stored.
     ///
     /// # Errors
     /// The file cannot be read. Nothing can be trusted then.
@@ -97,7 +97,7 @@ impl Pins {
         Ok(held.collect())
     }
 
-    /// Compares `offers` with the pins, and pins what is new.
+    /// Compares `features` with the pins, and pins what is new.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -235,7 +235,7 @@ impl Pinned {
         }
     }
 
-    /// Compares `offer` with the pins, and pins what is new. The second result is true if anything was pinned.
+    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
     fn hold(&mut self, server: &Server, offer: &Offer) -> (Held, bool) {
         let place = mark::of_place(server);
         if self.place != place {

@@ -72,7 +72,7 @@ impl From<Failed> for Missed {
 }
 
 impl Roster {
-    /// Creates the roster of `servers`. Nothing is read or started yet.
+    /// Creates the catalog of `servers`. Nothing is read or started yet.
     pub fn new(servers: &[Server], clock: &Clock, ground: ClientConfig) -> Self {
         let folder = ground.paths.mcp();
         Self(Arc::new(Inner {
@@ -84,7 +84,7 @@ impl Roster {
         }))
     }
 
-    /// Calls `tool` of `server`, by the server's own name for it. `say` receives the server's progress messages.
+    /// Calls `tool` of `server`, by the server's own name for it. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
     /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
@@ -290,7 +290,7 @@ impl Roster {
         Ok(self.held().get(name).cloned().unwrap_or_default())
     }
 
-    /// Returns the result of the check of `given`, if it has been checked.
+    /// Returns the result of the check of `received`, if it has been checked.
     pub(super) fn same(&self, server: &str, given: &Arc<Offer>) -> Option<Held> {
         let held = self.held();
         let held = held.get(server)?;

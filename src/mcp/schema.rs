@@ -87,7 +87,7 @@ impl<'s> Fitting<'s> {
         may
     }
 
-    /// Converts the keywords of `written` itself, without its references and alternatives.
+    /// Converts the keywords of `schema` itself, without its references and alternatives.
     fn own(&mut self, written: &'s Map<String, Value>, deep: usize) -> Fitted {
         let mut fitted = Fitted::new();
         if let Some(text) = written.get("description").and_then(Value::as_str) {
@@ -218,7 +218,7 @@ impl<'s> Fitting<'s> {
         }
     }
 
-    /// Converts the schema at `place` in the same document. Recursive schemas are cut.
+    /// Converts the schema at `reference` in the same document. Recursive schemas are cut.
     fn referred(&mut self, place: &'s str, deep: usize) -> Fitted {
         let again = || {
             let name = place.rsplit('/').next().unwrap_or_default();

@@ -108,7 +108,7 @@ impl Roster {
     }
 
     /// Returns what `server` offers, from the cache; `None` if it must be asked, which is never the case with
-    /// `only_known`.
+    /// `cached_only`.
     fn known_offer(
         &self,
         server: &Server,
@@ -135,7 +135,7 @@ impl Roster {
         }
     }
 
-    /// Asks `servers` in parallel what they offer, and caches it. `given` collects what each one sent.
+    /// Asks `servers` in parallel what they offer, and caches it. `received` collects what each one sent.
     ///
     /// # Errors
     /// The run is ending.
@@ -179,7 +179,7 @@ impl Roster {
         Ok(found)
     }
 
-    /// Checks the offers in `there` against the pins, and adds what is wanted to the list.
+    /// Checks the offers in `available` against the pins, and adds what is wanted to the list.
     fn show(
         &self,
         there: &[(&Server, Offer)],

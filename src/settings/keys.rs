@@ -382,7 +382,7 @@ impl Branch {
         })
     }
 
-    /// Converts `written`, a dotted path in any spelling and possibly obsolete, to the table's path; `None` if the
+    /// Converts `spelling`, a dotted path in any spelling and possibly obsolete, to the table's path; `None` if the
     /// table has no such key.
     pub fn path_of(written: &str) -> Option<Vec<String>> {
         let mut path: Vec<String> = Vec::new();
@@ -434,7 +434,7 @@ impl Branch {
         names
     }
 
-    /// Converts `written` to the table's spelling; camelCase and snake_case are accepted.
+    /// Converts `spelling` to the table's spelling; camelCase and snake_case are accepted.
     pub fn canonical(self, written: &str) -> String {
         if self.exactly(written).is_some() {
             return written.to_owned();
@@ -506,7 +506,7 @@ pub fn snake_case(name: &str) -> String {
     snake
 }
 
-/// Returns the name among `known` that `name` is most likely a misspelling of.
+/// Returns the name among `candidates` that `name` is most likely a misspelling of.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

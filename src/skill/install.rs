@@ -21,7 +21,7 @@ pub type Piece = (Entry, Vec<u8>);
 /// executable.
 ///
 /// # Errors
-/// The skill exists and `instead`, which allows replacing it, is false; or an I/O error.
+/// The skill exists and `replace`, which allows replacing it, is false; or an I/O error.
 pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<PathBuf> {
     store::create_dir(dir)?;
     let place = dir.join(name);

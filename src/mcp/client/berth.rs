@@ -222,7 +222,7 @@ impl Berth {
         *self.newest.lock().ignore_poison() = Some(Arc::new(offer));
     }
 
-    /// Drops the connection `live`, which is no longer usable.
+    /// Drops the `connection`, which is no longer usable.
     async fn forget(&self, live: &Arc<Live>) {
         let mut there = self.live.lock().await;
         if there.as_ref().is_some_and(|it| Arc::ptr_eq(it, live)) {
@@ -230,7 +230,7 @@ impl Berth {
         }
     }
 
-    /// Closes the connection as the protocol requires, within `limit`.
+    /// Closes the connection as the protocol requires, within `timeout`.
     pub(super) async fn end(&self, limit: Duration) {
         // A connection that is still being established is ended by its own task.
         let Ok(mut there) = self.live.try_lock() else {

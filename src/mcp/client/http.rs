@@ -165,7 +165,7 @@ impl Far {
         })
     }
 
-    /// Performs one exchange on its own thread. `more` are additional headers, which override those of the config.
+    /// Performs one exchange on its own thread. `extra_headers` are additional headers, which override those of the config.
     pub(super) async fn exchange(
         &self,
         url: &str,

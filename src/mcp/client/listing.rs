@@ -72,7 +72,7 @@ fn lenient<T>(listed: Result<(Vec<T>, usize), ServiceError>) -> Result<Vec<T>, S
     }
 }
 
-/// Returns the entries of the list at `key`, at most `most`, and the number of entries that were left out.
+/// Returns the entries of the list at `key`, at most `max_entries`, and the number of entries that were left out.
 async fn list<T: Serialize>(
     peer: &Peer<RoleClient>,
     ask: &(dyn Fn(PaginatedRequestParams) -> ClientRequest + Send + Sync),

@@ -70,7 +70,7 @@ struct Inner {
 }
 
 impl Fleet {
-    /// Creates the fleet of all `servers` that are not disabled. Nothing is started.
+    /// Creates the pool of all `servers` that are not disabled. Nothing is started.
     pub fn new(servers: &[Server], ground: ClientConfig) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
         let servers: Vec<Server> = used.cloned().collect();
@@ -122,7 +122,7 @@ impl Fleet {
     }
 
     /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::reach`] returned as
-    /// `offer`. `say` receives the server's progress messages.
+    /// `features`. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
     /// See [`Failed`]. A failure reported by the tool itself is an answer, not an error.

@@ -13,7 +13,7 @@ const PASSED: &[&str] = &[
     "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
 ];
 
-/// Builds the complete environment of a server. `listed` are the variables from the config, and `temporary` is the
+/// Builds the complete environment of a server. `listed` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
 pub(super) fn environment(
     env: &Env,

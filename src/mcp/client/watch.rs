@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Marks the connection as ended because of `why`, unless a reason is already set.
+    /// Marks the connection as ended because of `reason`, unless a reason is already set.
     pub(super) fn over(&self, why: Failed) {
         locked(&self.why).get_or_insert(why);
     }
