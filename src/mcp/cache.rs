@@ -42,7 +42,7 @@ pub struct Cache {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Known {
     Offers(Offer),
-    /// The server could not be reached, `ago` seconds ago.
+    /// The server could not be reached, `age_secs` seconds ago.
     Failed {
         words: String,
         ago: i64,
@@ -61,7 +61,7 @@ struct Written {
 }
 
 impl Cache {
-    /// Opens the cache in `folder`, our folder for MCP servers.
+    /// Opens the cache in `mcp_dir`, our directory for MCP servers.
     pub fn at(folder: &Path, clock: &Clock, env: &Env) -> Self {
         Self {
             folder: folder.join("cache"),
@@ -71,7 +71,7 @@ impl Cache {
         }
     }
 
-    /// Selects the offers that servers make when they may ask the user, if `asked` is true.
+    /// Selects the offers that servers make when they may ask the user, if `with_elicitation` is true.
     pub fn asking(self, asked: bool) -> Self {
         Self { asked, ..self }
     }
@@ -117,18 +117,18 @@ impl Cache {
         let path = self.path(server);
         let write = || -> Result<()> {
             store::create_dir(&self.folder)?;
-            let text = serde_json::to_vec(&written).context("write an offer")?;
+            let text = serde_json::to_vec(&written).context("serialize the cached features")?;
             store::replace(&path, &text)
         };
         match write() {
             Ok(()) => self.sweep(&server.name, Some(&path)),
             Err(error) => {
-                log::info!(target: "mcp", "what `{}` offers is not kept: {error:#}", server.name);
+                log::info!(target: "mcp", "cannot cache the features of `{}`: {error:#}", server.name);
             }
         }
     }
 
-    /// Removes the files of a server, except for `kept`.
+    /// Removes the files of a server, except for `except`.
     fn sweep(&self, name: &str, kept: Option<&Path>) {
         let start = start(name);
         let is_its = |file: &Path| {

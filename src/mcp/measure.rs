@@ -13,7 +13,7 @@ const OTHER: usize = 8 << 10;
 /// Maximum of characters of the server's instructions.
 const WORDS: usize = 200;
 
-/// Cuts `offer` to the limits, and returns messages about what was left out.
+/// Cuts `features` to the limits, and returns messages about what was left out.
 pub fn kept(mut offer: Offer) -> (Offer, Vec<String>) {
     let mut notes = Vec::new();
     let mut left = TOOLS;
@@ -33,7 +33,7 @@ pub fn kept(mut offer: Offer) -> (Offer, Vec<String>) {
         let some = large[..large.len().min(3)].join("`, `");
         let number = large.len();
         notes.push(format!(
-            "{number} of its {count} tools are left out, whose descriptions are too large: `{some}`{more}"
+            "{number} of its {count} tools are omitted because they are too large: `{some}`{more}"
         ));
     }
     let is_small = |it: &Resource| {
@@ -92,7 +92,7 @@ mod tests {
         assert!(small.resources.is_empty() && small.server.chars().count() == 200);
         assert_eq!(
             notes,
-            ["1 of its 3 tools are left out, whose descriptions are too large: `b`"]
+            ["1 of its 3 tools are omitted because they are too large: `b`"]
         );
         offer.tools = (0..1000).map(|n| tool(&format!("t{n}"), 60_000)).collect();
         let (small, notes) = kept(offer);

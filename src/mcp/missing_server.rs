@@ -16,7 +16,7 @@ pub(super) struct MissingServer {
 impl MissingServer {
     pub(super) fn unusable(words: &str) -> Self {
         Self {
-            words: format!("it cannot be used: {words}"),
+            words: format!("invalid config: {words}"),
             exit: Exit::Config,
             hint: "show",
         }
@@ -48,7 +48,7 @@ impl MissingServer {
 
     pub(super) fn unknown() -> Self {
         Self {
-            words: "nobody has asked it yet what it offers".into(),
+            words: "its tools are not known yet".into(),
             exit: Exit::Unavailable,
             hint: "test",
         }
@@ -63,11 +63,11 @@ impl MissingServer {
         let name = words::line(&server.name, 80);
         let hint = format!("nanobot mcp {hint} {name}");
         if server.required {
-            let cause = format!("MCP server `{name}` is required and missing: {words}");
+            let cause = format!("MCP server `{name}` is required but not available: {words}");
             return Err(fail_hint(exit, cause, hint));
         }
         notice(&format!(
-            "MCP server `{name}` is left out: {words}; `{hint}`"
+            "MCP server `{name}` is not available: {words}; `{hint}`"
         ));
         Ok(())
     }

@@ -68,15 +68,13 @@ impl Names {
         }
         let name = wrapped(server, tool);
         if name == RESOURCE || name == PROMPT {
-            return Err(format!(
-                "would be `{name}`, which is a tool of nanobot's own"
-            ));
+            return Err(format!("would be `{name}`, which is a built-in tool"));
         }
         if let Some((other, theirs)) = self.0.get(&name) {
             return Err(match other == server {
-                true if theirs == tool => "is offered twice".into(),
-                true => format!("would be `{name}`, as its `{theirs}` is already"),
-                false => format!("would be `{name}`, as `{theirs}` of `{other}` is already"),
+                true if theirs == tool => "is listed twice".into(),
+                true => format!("would be `{name}`, like its tool `{theirs}`"),
+                false => format!("would be `{name}`, like `{theirs}` of `{other}`"),
             });
         }
         let owner = (server.to_owned(), tool.to_owned());
@@ -124,25 +122,22 @@ mod tests {
         check(&[("a", "b"), ("a", "c")], &["mcp_a_b", "mcp_a_c"]);
         check(
             &[("a", "b_c"), ("a_b", "c")],
-            &[
-                "mcp_a_b_c",
-                "no: would be `mcp_a_b_c`, as `b_c` of `a` is already",
-            ],
+            &["mcp_a_b_c", "no: would be `mcp_a_b_c`, like `b_c` of `a`"],
         );
         check(
             &[("a", "b-c"), ("a", "b c"), ("a", "b/c"), ("a", "b-c")],
             &[
                 "mcp_a_b-c",
                 "mcp_a_b_c",
-                "no: would be `mcp_a_b_c`, as its `b c` is already",
-                "no: is offered twice",
+                "no: would be `mcp_a_b_c`, like its tool `b c`",
+                "no: is listed twice",
             ],
         );
         check(
             &[("read", "resource"), ("get", "prompt"), ("a", " ")],
             &[
-                "no: would be `mcp_read_resource`, which is a tool of nanobot's own",
-                "no: would be `mcp_get_prompt`, which is a tool of nanobot's own",
+                "no: would be `mcp_read_resource`, which is a built-in tool",
+                "no: would be `mcp_get_prompt`, which is a built-in tool",
                 "no: has no name",
             ],
         );

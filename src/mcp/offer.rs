@@ -157,7 +157,7 @@ pub enum Failed {
     #[error("{0}")]
     Late(String),
     /// The server no longer offers what was about to be called.
-    #[error("what it offers has changed in the meantime")]
+    #[error("its tools have changed in the meantime")]
     Altered,
     /// The server refused the request.
     #[error("{0}")]

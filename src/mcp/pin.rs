@@ -65,25 +65,26 @@ struct Written {
 #[derive(Default, Serialize, Deserialize)]
 struct Pinned {
     /// The fingerprint of the program or address, see [`mark::of_place`].
+    #[serde(rename = "place")]
     place: String,
     tools: BTreeMap<String, Offered>,
     /// The tools that a person has accepted.
     #[serde(default)]
     accepted: BTreeSet<String>,
     /// The tools that appeared after the others and that no person has accepted.
-    #[serde(default)]
+    #[serde(default, rename = "late")]
     late: BTreeSet<String>,
 }
 
 impl Pins {
-    /// Opens the pins in `folder`, our folder for MCP servers.
+    /// Opens the pins in `mcp_dir`, our directory for MCP servers.
     pub fn at(folder: &Path) -> Self {
         Self {
             path: folder.join("pins.json"),
         }
     }
 
-    /// Compares `offers` with the pins. Nothing is stored.
+    /// Compares `features` with the pins. Nothing is stored.
     ///
     /// # Errors
     /// The file cannot be read. Nothing can be trusted then.
@@ -96,7 +97,7 @@ impl Pins {
         Ok(held.collect())
     }
 
-    /// Compares `offers` with the pins, and pins what is new.
+    /// Compares `features` with the pins, and pins what is new.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -182,12 +183,12 @@ impl Pins {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         store::create_dir(folder)?;
         let lock = folder.join("pins.json.lock");
-        let what = "what servers offered first";
+        let what = "the pinned MCP tools";
         let _lock = Lock::take(&lock, what, now, WAIT, &mut |_| {})?;
         let mut written = self.read()?;
         let done = change(&mut written);
         written.v = VERSION;
-        let mut text = serde_json::to_vec_pretty(&written).context("write what was offered")?;
+        let mut text = serde_json::to_vec_pretty(&written).context("serialize the pinned tools")?;
         text.push(b'\n');
         store::replace(&self.path, &text)?;
         Ok(done)
@@ -205,8 +206,8 @@ impl Pins {
         let damaged = |why: &str| {
             fail_hint(
                 Exit::Config,
-                format!("`{}` cannot be read: {why}", self.path.display()),
-                "move it away: then all that servers offer is taken as new",
+                format!("cannot read `{}`: {why}", self.path.display()),
+                "move it away to pin all tools anew",
             )
         };
         let written: Written =
@@ -214,7 +215,7 @@ impl Pins {
         match written.v {
             VERSION => Ok(written),
             other => Err(damaged(&format!(
-                "its layout is {other}, expected {VERSION}"
+                "its format version is {other}, expected {VERSION}"
             ))),
         }
     }
@@ -234,7 +235,7 @@ impl Pinned {
         }
     }
 
-    /// Compares `offer` with the pins, and pins what is new. The second result is true if anything was pinned.
+    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
     fn hold(&mut self, server: &Server, offer: &Offer) -> (Held, bool) {
         let place = mark::of_place(server);
         if self.place != place {
@@ -304,10 +305,10 @@ pub fn text(tool: &Offered) -> String {
         open_world,
     } = hints;
     for (claim, claimed) in [
-        ("reads only", reads_only),
+        ("read-only", reads_only),
         ("destructive", destructive),
         ("idempotent", idempotent),
-        ("reaches the outside", open_world),
+        ("open world", open_world),
     ] {
         if let Some(claimed) = claimed {
             let word = if *claimed { "yes" } else { "no" };
@@ -489,7 +490,7 @@ mod tests {
         let mut tool = offer(&[("a", "Show\u{200b} it.\n")]).tools.remove(0);
         tool.hints.reads_only = Some(true);
         let expect =
-            "name: a\nreads only: yes\n\nShow\u{200b} it.\n\n{\n  \"type\": \"object\"\n}\n";
+            "name: a\nread-only: yes\n\nShow\u{200b} it.\n\n{\n  \"type\": \"object\"\n}\n";
         assert_eq!(text(&tool), expect);
     }
 }

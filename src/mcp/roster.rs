@@ -72,7 +72,7 @@ impl From<Failed> for Missed {
 }
 
 impl Roster {
-    /// Creates the roster of `servers`. Nothing is read or started yet.
+    /// Creates the catalog of `servers`. Nothing is read or started yet.
     pub fn new(servers: &[Server], clock: &Clock, ground: ClientConfig) -> Self {
         let folder = ground.paths.mcp();
         Self(Arc::new(Inner {
@@ -84,7 +84,7 @@ impl Roster {
         }))
     }
 
-    /// Calls `tool` of `server`, by the server's own name for it. `say` receives the server's progress messages.
+    /// Calls `tool` of `server`, by the server's own name for it. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
     /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
@@ -190,7 +190,7 @@ impl Roster {
                 }
                 return Err(failed);
             }
-            None => return Err(Failed::Unreachable("it is not there".into())),
+            None => return Err(Failed::Unreachable("it is not available".into())),
         };
         let (offer, notes) = measure::kept((*given).clone());
         let pairs = [(server, &offer)];
@@ -272,7 +272,7 @@ impl Roster {
     fn server(&self, name: &str) -> Result<&Server, Failed> {
         let mut servers = self.0.fleet.servers().iter();
         let server = servers.find(|server| server.name == name);
-        server.ok_or_else(|| Failed::Unusable("there is no such server in the config".into()))
+        server.ok_or_else(|| Failed::Unusable("no such server in the config".into()))
     }
 
     /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
@@ -280,7 +280,7 @@ impl Roster {
         let fleet = &self.0.fleet;
         let given = match fleet.reach(&[name]).pop() {
             Some((_, reached)) => reached?,
-            None => return Err(Failed::Unreachable("it is not there".into()).into()),
+            None => return Err(Failed::Unreachable("it is not available".into()).into()),
         };
         if let Some(held) = self.same(name, &given) {
             return Ok(held);
@@ -290,7 +290,7 @@ impl Roster {
         Ok(self.held().get(name).cloned().unwrap_or_default())
     }
 
-    /// Returns the result of the check of `given`, if it has been checked.
+    /// Returns the result of the check of `received`, if it has been checked.
     pub(super) fn same(&self, server: &str, given: &Arc<Offer>) -> Option<Held> {
         let held = self.held();
         let held = held.get(server)?;
@@ -313,8 +313,7 @@ fn explained(server: &Server, answer: &Answer) -> Option<String> {
     };
     let is_it = is_fenced && answer.is_error && answer.pieces.iter().any(tells);
     is_it.then(|| {
-        "(This server runs in a sandbox: of the user's files it reads and changes only what its entry in the config names. \
-         `read` and `write` there name more.)"
+        "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
             .to_owned()
     })
 }

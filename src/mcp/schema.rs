@@ -32,7 +32,7 @@ pub fn fit(schema: &Value) -> Value {
     let fitted = fitting.fit(schema, 0);
     let mut whole = merged(fitted);
     if fitting.bytes == 0 || fitting.nodes == 0 {
-        note(&mut whole, "some of it is too large to be shown");
+        note(&mut whole, "truncated: schema too large");
     }
     let whole = Value::Object(whole);
     match whole.to_string().len() > 2 * BYTES {
@@ -87,7 +87,7 @@ impl<'s> Fitting<'s> {
         may
     }
 
-    /// Converts the keywords of `written` itself, without its references and alternatives.
+    /// Converts the keywords of `schema` itself, without its references and alternatives.
     fn own(&mut self, written: &'s Map<String, Value>, deep: usize) -> Fitted {
         let mut fitted = Fitted::new();
         if let Some(text) = written.get("description").and_then(Value::as_str) {
@@ -218,7 +218,7 @@ impl<'s> Fitting<'s> {
         }
     }
 
-    /// Converts the schema at `place` in the same document. Recursive schemas are cut.
+    /// Converts the schema at `reference` in the same document. Recursive schemas are cut.
     fn referred(&mut self, place: &'s str, deep: usize) -> Fitted {
         let again = || {
             let name = place.rsplit('/').next().unwrap_or_default();

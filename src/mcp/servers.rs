@@ -20,7 +20,7 @@ struct Standing {
 }
 
 impl Servers {
-    /// Returns the roster for `servers` of the config. If it differs from the current one, the current servers are
+    /// Returns the catalog for `servers` of the config. If it differs from the current one, the current servers are
     /// ended.
     pub fn roster(&self, servers: &[Server], clock: &Clock, ground: ClientConfig) -> Roster {
         let mark = mark_of(servers, &ground);

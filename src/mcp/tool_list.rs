@@ -108,7 +108,7 @@ impl Roster {
     }
 
     /// Returns what `server` offers, from the cache; `None` if it must be asked, which is never the case with
-    /// `only_known`.
+    /// `cached_only`.
     fn known_offer(
         &self,
         server: &Server,
@@ -135,7 +135,7 @@ impl Roster {
         }
     }
 
-    /// Asks `servers` in parallel what they offer, and caches it. `given` collects what each one sent.
+    /// Asks `servers` in parallel what they offer, and caches it. `received` collects what each one sent.
     ///
     /// # Errors
     /// The run is ending.
@@ -179,7 +179,7 @@ impl Roster {
         Ok(found)
     }
 
-    /// Checks the offers in `there` against the pins, and adds what is wanted to the list.
+    /// Checks the offers in `available` against the pins, and adds what is wanted to the list.
     fn show(
         &self,
         there: &[(&Server, Offer)],
@@ -196,7 +196,7 @@ impl Roster {
             Ok(pinned) => pinned,
             Err(error) if there.iter().any(|(server, _)| server.required) => return Err(error),
             Err(error) => {
-                (builder.notice)(&format!("no tools of MCP servers are offered: {error:#}"));
+                (builder.notice)(&format!("MCP tools are not available: {error:#}"));
                 let beginnings = there
                     .iter()
                     .map(|(server, _)| name::beginning(&server.name));
@@ -244,7 +244,7 @@ impl ListBuilder<'_> {
         for named in server.enabled.iter().filter(is_plain) {
             if !found.contains(&**named) {
                 (self.notice)(&format!(
-                    "`tools.mcpServers.{name}.enabledTools` names `{named}`, which it does not offer"
+                    "`tools.mcpServers.{name}.enabledTools` names `{named}`, which the server does not have"
                 ));
             }
         }
@@ -261,15 +261,14 @@ impl ListBuilder<'_> {
     fn warn_of_changes(&mut self, name: &str, pinned: &pin::Held) {
         if pinned.anew {
             (self.notice)(&format!(
-                "MCP server `{name}` is reached in another way than when its tools were first seen: they are taken as new"
+                "MCP server `{name}` has another command or URL than when its tools were pinned: they are treated as new"
             ));
         }
         if !pinned.fresh.is_empty() {
             let fresh: Vec<String> = pinned.fresh.iter().map(|it| words::line(it, 80)).collect();
             let fresh = words::short(&fresh.join("`, `"), 300);
             (self.notice)(&format!(
-                "MCP server `{name}` has tools that it did not have: `{fresh}`; each call of them is asked about until \
-                 `nanobot mcp accept {name}`"
+                "MCP server `{name}` has new tools: `{fresh}`; each call needs approval until `nanobot mcp accept {name}`"
             ));
         }
     }
@@ -282,7 +281,7 @@ impl ListBuilder<'_> {
                 let tool = words::line(&tool.name, 80);
                 let words = words::line(&words, 300);
                 return (self.notice)(&format!(
-                    "MCP server `{name}`: its tool `{tool}` is left out: it {words}"
+                    "MCP server `{name}`: its tool `{tool}` is omitted: it {words}"
                 ));
             }
         };

@@ -26,14 +26,14 @@ pub fn clean(text: &str) -> String {
     strip(&plain).0.into_owned()
 }
 
-/// Does the same as [`clean`], on one line and cut to `most` characters.
+/// Does the same as [`clean`], on one line and cut to `max_chars` characters.
 pub fn line(text: &str, most: usize) -> String {
     let clean = clean(text);
     let words: Vec<&str> = clean.split_whitespace().collect();
     short(&words.join(" "), most)
 }
 
-/// Cuts `text` to `most` characters; if it is cut, the last of them is `…`.
+/// Cuts `text` to `max_chars` characters; if it is cut, the last of them is `…`.
 pub fn short(text: &str, most: usize) -> String {
     let mut ends = text.char_indices().map(|(at, _)| at);
     match ends.nth(most) {

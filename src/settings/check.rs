@@ -121,8 +121,7 @@ impl Checker<'_> {
         }
         if joined == "tools.restrictToWorkspace" {
             let words = format!(
-                "`{joined}` means here that the directory is the workspace, wherever a run is started, and that no other place \
-                 can be granted"
+                "`{joined}` makes the workspace the working directory of every run, and no other path can be granted"
             );
             self.push(Weight::Note, path, &words);
         }
@@ -131,7 +130,7 @@ impl Checker<'_> {
             Stage::Later => self.push(
                 Weight::Note,
                 path,
-                &format!("`{joined}` is understood, and not used by this release"),
+                &format!("`{joined}` is valid, but not used by this release"),
             ),
             Stage::Ignored => self.push(
                 Weight::Note,
@@ -150,7 +149,7 @@ impl Checker<'_> {
             .map(|meant| format!("; did you mean `{meant}`?"))
             .unwrap_or_default();
         let refused = match above {
-            [] => ", and nanobot 0.1.4 refuses the whole file for it",
+            [] => ", for which nanobot 0.1.4 rejects the whole file",
             _ => "",
         };
         let words = format!("unknown key `{}`{refused}{meant}", path.join("."));
@@ -165,9 +164,7 @@ impl Checker<'_> {
         let in_file = self.config.offset(path).is_some();
         let known = Branch::root().child(name).is_some();
         if in_file && known && !OLD_TOP.contains(&name.as_str()) {
-            let words = format!(
-                "nanobot 0.1.4 refuses the whole file for `{name}`, which it does not know"
-            );
+            let words = format!("nanobot 0.1.4 does not know `{name}` and rejects the whole file");
             self.push(Weight::Note, path, &words);
         }
     }
@@ -191,7 +188,7 @@ impl Checker<'_> {
                 .unwrap_or_default();
             self.found.push(Finding {
                 weight: Weight::Warning,
-                text: format!("{}: names no key of the config{meant}", stray.variable),
+                text: format!("{}: does not match any config key{meant}", stray.variable),
                 at: usize::MAX,
             });
         }
@@ -207,7 +204,7 @@ impl Checker<'_> {
             let path = self.config.path().display();
             self.found.push(Finding {
                 weight: Weight::Warning,
-                text: format!("{path}: holds a key and has mode {mode:04o}, so others can use it; chmod 600 it"),
+                text: format!("{path}: contains a key and is readable by other users (mode {mode:04o}); run `chmod 600`"),
                 at: usize::MAX,
             });
         }
@@ -294,33 +291,31 @@ mod tests {
         check(
             "{\"agent\":\n 1}",
             &[
-                "warning: c.json:2:2: unknown key `agent`, and nanobot 0.1.4 refuses the whole file for it; did you mean `agents`?",
+                "warning: c.json:2:2: unknown key `agent`, for which nanobot 0.1.4 rejects the whole file; did you mean `agents`?",
             ],
         );
         check(
             r#"{"agents": {"defaults": {"maxTokens": 0, "timezone": "UTC"}}}"#,
             &[
-                "error: c.json:1:39: `agents.defaults.maxTokens` is 0, expected a whole number from 1 to 10000000",
+                "error: c.json:1:39: `agents.defaults.maxTokens` is 0, expected an integer from 1 to 10000000",
             ],
         );
         check(
             r#"{"channels": {"telegram": {"enabled": true, "token": ""}}}"#,
             &[
-                "note: c.json:1:39: `channels.telegram.enabled` is understood, and not used by this release",
+                "note: c.json:1:39: `channels.telegram.enabled` is valid, but not used by this release",
             ],
         );
         check(
             r#"{"gateway": {"port": 1}, "tools": {"exec": [] }}"#,
             &[
-                "note: c.json:1:22: `gateway.port` has no effect: there is no gateway here",
+                "note: c.json:1:22: `gateway.port` has no effect: there is no gateway",
                 "error: c.json:1:44: `tools.exec` is a list, expected an object",
             ],
         );
         check(
             r#"{"providers": {"x": {"apiKey": "${NO}"}}}"#,
-            &[
-                "error: c.json:1:32: `providers.x.apiKey` refers to the variable `NO`, which is not set",
-            ],
+            &["error: c.json:1:32: `providers.x.apiKey` refers to `NO`, which is not set"],
         );
         check(
             r#"{"tools": {"permissions": {"exec": "sometimes"}, "allow": ["foo("], "exec": {"denyPatterns": ["("]}}}"#,
@@ -340,20 +335,20 @@ mod tests {
         check(
             r#"{"tools": {"ssrfWhitelist": ["10.0.0.0/8", "0.0.0.0/0"]}}"#,
             &[
-                "warning: c.json:1:29: `tools.ssrfWhitelist` has `0.0.0.0/0`, so a page can send the agent to nearly every machine in reach, this one and the metadata of a cloud included; name the ranges that you need",
+                "warning: c.json:1:29: `tools.ssrfWhitelist` contains `0.0.0.0/0`: a web page could direct the agent to almost any reachable host, including this machine and cloud metadata; list only the ranges that you need",
             ],
         );
         check(
             r#"{"session": {"sync": "none"}}"#,
             &[
-                "note: c.json:1:13: nanobot 0.1.4 refuses the whole file for `session`, which it does not know",
+                "note: c.json:1:13: nanobot 0.1.4 does not know `session` and rejects the whole file",
             ],
         );
         check(
             r#"{"tools": {"exec": {"restrictToWorkspace": true}}}"#,
             &[
-                "note: c.json:1:44: `tools.restrictToWorkspace` means here that the directory is the workspace, wherever a run is started, and that no other place can be granted",
-                "warning: c.json:1:44: `tools.exec.restrictToWorkspace` is an older name of `tools.restrictToWorkspace`",
+                "note: c.json:1:44: `tools.restrictToWorkspace` makes the workspace the working directory of every run, and no other path can be granted",
+                "warning: c.json:1:44: `tools.exec.restrictToWorkspace` is an old name of `tools.restrictToWorkspace`",
             ],
         );
     }
@@ -366,11 +361,11 @@ mod tests {
         };
         check(
             ("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "9"),
-            "error: NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is text, expected a number from 0 to 2",
+            "error: NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is a string, expected a number from 0 to 2",
         );
         check(
             ("NANOBOT_AGENTS__DEFAULT__MODEL", "x"),
-            "warning: NANOBOT_AGENTS__DEFAULT__MODEL: names no key of the config; did you mean `agents.defaults`?",
+            "warning: NANOBOT_AGENTS__DEFAULT__MODEL: does not match any config key; did you mean `agents.defaults`?",
         );
         check(
             ("NANOBOT_LLM_TIMEOUT_S", "x"),

@@ -71,7 +71,7 @@ impl Config {
         };
         let about = file.metadata().map_err(|error| unreadable(path, &error))?;
         if !is_opened && (about.file_type().is_fifo() || about.file_type().is_socket()) {
-            let cause = format!("config `{}` is no regular file", path.display());
+            let cause = format!("config `{}` is not a regular file", path.display());
             return Err(fail(Exit::Config, cause));
         }
         // Enough for a typical config and for the read that detects the end of the file.
@@ -80,7 +80,7 @@ impl Config {
             .read_to_end(&mut bytes)
             .map_err(|error| unreadable(path, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
-            let cause = format!("config `{}` has more than 4 MiB", path.display());
+            let cause = format!("config `{}` is larger than 4 MiB", path.display());
             return Err(fail(Exit::Config, cause));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -112,7 +112,7 @@ impl Config {
             fail_hint(
                 Exit::Config,
                 format!("{}:{line}:{column}: {words}", path.display()),
-                "correct the file by hand; it is never overwritten",
+                "correct the file by hand; nanobot never overwrites it",
             )
         };
         let root = jsonc_parser::parse_to_ast(text, &CollectOptions::default(), &strictness())
@@ -218,8 +218,8 @@ impl Config {
             text if text.trim().is_empty() => "{}\n",
             text => text,
         };
-        let root = CstRootNode::parse(text, &strictness())
-            .context("read the config a second time, to edit it")?;
+        let root =
+            CstRootNode::parse(text, &strictness()).context("parse the config for editing")?;
         let top = root.object_value_or_set();
         let joined = path.join(".");
         for (old, _) in MOVED.iter().filter(|(_, new)| *new == joined) {
@@ -245,9 +245,9 @@ impl Config {
             };
             let taken = find(&self.value, &to).is_some_and(|present| !present.is_null());
             let text = if taken {
-                format!("`{old}` is an older name of `{new}`, which is used instead")
+                format!("`{old}` is an old name of `{new}`, which is also set and takes precedence")
             } else {
-                format!("`{old}` is an older name of `{new}`")
+                format!("`{old}` is an old name of `{new}`")
             };
             self.remarks.push(Remark { at, text });
             self.places.remove(&from);
@@ -332,15 +332,15 @@ impl<F: Fn(usize, &str) -> anyhow::Error> Reader<'_, F> {
             ast::Value::BooleanLit(truth) => Value::Bool(truth.value),
             ast::Value::NullKeyword(_) => Value::Null,
             ast::Value::NumberLit(number) => serde_json::from_str(number.value)
-                .map_err(|_| (self.broken)(number.range.start, "not a number that fits"))?,
+                .map_err(|_| (self.broken)(number.range.start, "number out of range"))?,
         })
     }
 
     fn double(&mut self, at: usize, earlier: &str, later: &str, winner: &str) {
         let text = if earlier == later {
-            format!("`{later}` is written twice; the last one is used")
+            format!("duplicate key `{later}`; the last value is used")
         } else {
-            format!("`{earlier}` and `{later}` name the same key; `{winner}` is used")
+            format!("`{earlier}` and `{later}` are the same key; `{winner}` is used")
         };
         self.config.remarks.push(Remark { at, text });
     }
@@ -554,17 +554,17 @@ mod tests {
         check(
             r#"{"agents": {"defaults": {"maxTokens": 1, "max_tokens": 2}}}"#,
             1,
-            "`maxTokens` and `max_tokens` name the same key; `maxTokens` is used",
+            "`maxTokens` and `max_tokens` are the same key; `maxTokens` is used",
         );
         check(
             r#"{"agents": {"defaults": {"max_tokens": 2, "maxTokens": 1}}}"#,
             1,
-            "`max_tokens` and `maxTokens` name the same key; `maxTokens` is used",
+            "`max_tokens` and `maxTokens` are the same key; `maxTokens` is used",
         );
         check(
             r#"{"agents": {"defaults": {"maxTokens": 1, "maxTokens": 2}}}"#,
             2,
-            "`maxTokens` is written twice; the last one is used",
+            "duplicate key `maxTokens`; the last value is used",
         );
     }
 
@@ -681,7 +681,10 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
         let error = Config::load(&pipe).unwrap_err();
         assert_eq!(exit_of(&error), Exit::Config);
-        assert!(error.to_string().ends_with("is no regular file"), "{error}");
+        assert!(
+            error.to_string().ends_with("is not a regular file"),
+            "{error}"
+        );
         let device = folder.path().join("device");
         std::os::unix::fs::symlink("/dev/null", &device).unwrap();
         assert!(Config::load(&device).unwrap().exists());

@@ -69,13 +69,13 @@ impl Kind {
     /// Describes the type, to follow "expected".
     pub fn expected(self) -> String {
         match self {
-            Self::Text | Self::Secret => "text".into(),
-            Self::Whole(low, i64::MAX) => format!("a whole number from {low}"),
-            Self::Whole(low, high) => format!("a whole number from {low} to {high}"),
+            Self::Text | Self::Secret => "a string".into(),
+            Self::Whole(low, i64::MAX) => format!("an integer of at least {low}"),
+            Self::Whole(low, high) => format!("an integer from {low} to {high}"),
             Self::Number(low, high) => format!("a number from {low} to {high}"),
             Self::Bool => "true or false".into(),
-            Self::Texts => "a list of text".into(),
-            Self::Map | Self::Secrets => "an object whose values are text".into(),
+            Self::Texts => "a list of strings".into(),
+            Self::Map | Self::Secrets => "an object with string values".into(),
             Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
             Self::Any => "a value".into(),
         }
@@ -86,9 +86,9 @@ impl Kind {
         match (self, value) {
             (_, Value::Number(number)) => number.to_string(),
             (Self::OneOf(_), Value::String(text)) => format!("`{text}`"),
-            (Self::Texts, Value::Array(_)) => "a list with something else than text".into(),
+            (Self::Texts, Value::Array(_)) => "a list with values other than strings".into(),
             (Self::Map | Self::Secrets, Value::Object(_)) => {
-                "an object with something else than text".into()
+                "an object with values other than strings".into()
             }
             _ => name_of(value).into(),
         }
@@ -136,7 +136,7 @@ pub fn name_of(value: &Value) -> &'static str {
         Value::Bool(true) => "true",
         Value::Bool(false) => "false",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }

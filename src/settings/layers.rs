@@ -136,7 +136,7 @@ impl<'a> Layers<'a> {
             fail_hint(
                 Exit::Config,
                 format!(
-                    "{}`{}` refers to the variable `{variable}`, which is not set",
+                    "{}`{}` refers to `{variable}`, which is not set",
                     self.before(path),
                     path.join(".")
                 ),
@@ -411,15 +411,15 @@ mod tests {
         };
         check(
             "agents.defaults.maxTokens",
-            "c.json:2:16: `agents.defaults.maxTokens` is text, expected a whole number from 1 to 10000000",
+            "c.json:2:16: `agents.defaults.maxTokens` is a string, expected an integer from 1 to 10000000",
         );
         check(
             "agents.defaults.model",
-            "c.json:2:33: `agents.defaults.model` refers to the variable `NO_SUCH`, which is not set",
+            "c.json:2:33: `agents.defaults.model` refers to `NO_SUCH`, which is not set",
         );
         check(
             "agents.defaults.temperature",
-            "NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is text, expected a number from 0 to 2",
+            "NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is a string, expected a number from 0 to 2",
         );
         check(
             "tools.exec.timeout",

@@ -78,7 +78,7 @@ pub(super) fn chain(parts: &Parts, flags: &Flags<'_>, defaults: &Asked) -> Resul
             None if name.is_empty() => Ok((of_model(text, defaults), None)),
             None => {
                 let known: Vec<&str> = presets.keys().map(String::as_str).collect();
-                let cause = format!("`{name}` is `{text}`, and there is no such preset");
+                let cause = format!("`{name}` is `{text}`, but there is no such preset");
                 Err(match known.is_empty() {
                     true => fail(Exit::Config, cause),
                     false => fail_hint(Exit::Config, cause, format!("one of {}", known.join(", "))),
@@ -143,12 +143,12 @@ fn of_model(model: &str, defaults: &Asked) -> Asked {
 /// Parses a preset; returns it with the fallbacks that it names.
 fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Option<Value>)> {
     let Value::Object(members) = value else {
-        let cause = format!("`{place}` is no model's name and no object");
+        let cause = format!("`{place}` is neither a model name nor an object");
         return Err(fail(Exit::Config, cause));
     };
     let fields = Fields { place, members };
     let Some(model) = fields.text("model")? else {
-        return Err(fail(Exit::Config, format!("`{place}` names no model")));
+        return Err(fail(Exit::Config, format!("`{place}` has no `model`")));
     };
     let asked = Asked {
         provider: fields
@@ -179,7 +179,7 @@ fn known(models: &Value) -> Result<BTreeMap<String, Known>> {
     for (name, value) in models.as_object().into_iter().flatten() {
         let place = format!("models.{name}");
         let Value::Object(members) = value else {
-            return Err(fail(Exit::Config, format!("`{place}` is no object")));
+            return Err(fail(Exit::Config, format!("`{place}` is not an object")));
         };
         let fields = Fields {
             place: &place,
@@ -229,7 +229,7 @@ impl Fields<'_> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(not_blank(text)),
-            Some(_) => self.wrong(name, "text"),
+            Some(_) => self.wrong(name, "a string"),
         }
     }
 
@@ -237,7 +237,7 @@ impl Fields<'_> {
         match self.get(name).map(Value::as_f64) {
             None => Ok(None),
             Some(Some(number)) if number >= 0.0 => Ok(Some(number)),
-            Some(_) => self.wrong(name, "a number from 0"),
+            Some(_) => self.wrong(name, "a non-negative number"),
         }
     }
 
@@ -248,7 +248,7 @@ impl Fields<'_> {
         match number {
             None => Ok(None),
             Some(Some(number)) if number > 0 => Ok(Some(number)),
-            Some(_) => self.wrong(name, "a whole number from 1"),
+            Some(_) => self.wrong(name, "a positive integer"),
         }
     }
 
@@ -273,7 +273,7 @@ impl Fields<'_> {
                     (fields.number("input")?, fields.number("output")?)
                 else {
                     let cause = format!(
-                        "`{place}` needs `input` and `output`, in dollars for a million tokens"
+                        "`{place}` needs `input` and `output`, in US dollars per million tokens"
                     );
                     return Err(fail(Exit::Config, cause));
                 };

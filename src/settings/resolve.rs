@@ -197,9 +197,12 @@ impl Values<'_> {
         };
         let range = |text: String| {
             text.parse().map_err(|()| {
-                let cause =
-                    format!("`tools.ssrfWhitelist` has `{text}`, which is no range of addresses");
-                fail_hint(Exit::Config, cause, "as `10.0.0.0/8`, or one address")
+                let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");
+                fail_hint(
+                    Exit::Config,
+                    cause,
+                    "use a CIDR block such as `10.0.0.0/8`, or a single address",
+                )
             })
         };
         let spared = self.texts("tools.ssrfWhitelist")?;
@@ -378,7 +381,7 @@ mod tests {
         assert_eq!(exit_of(&error), Exit::Config);
         assert_eq!(
             error.to_string(),
-            "c.json:1:37: `providers.openai.apiKey` refers to the variable `NO`, which is not set"
+            "c.json:1:37: `providers.openai.apiKey` refers to `NO`, which is not set"
         );
     }
 

@@ -36,7 +36,7 @@ pub fn objection(path: &[String], value: &Value) -> Option<String> {
             let range = text.parse::<Range>();
             range
                 .map(drop)
-                .map_err(|()| "is no range of addresses, as `10.0.0.0/8`".into())
+                .map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
         }),
         _ => {
             let (tool, above) = path.split_last()?;
@@ -57,8 +57,7 @@ pub fn doubt(path: &str, value: &Value) -> Option<String> {
             let wide = |text: &&str| text.parse().is_ok_and(|range: Range| range.is_wide());
             let text = texts.into_iter().find(wide)?;
             Some(format!(
-                "`{path}` has `{text}`, so a page can send the agent to nearly every machine in reach, this one and the \
-                 metadata of a cloud included; name the ranges that you need"
+                "`{path}` contains `{text}`: a web page could direct the agent to almost any reachable host, including this machine and cloud metadata; list only the ranges that you need"
             ))
         }
         _ => None,

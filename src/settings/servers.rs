@@ -128,7 +128,7 @@ impl Values<'_> {
         let ends_as_sse = |url: &String| url.trim_end_matches('/').ends_with("/sse");
         let mut unusable = match text("auth")? {
             Some(way) if way != "none" => Some(format!(
-                "its `auth` is `{way}`: logging in to servers is not built yet; put a token into `headers`"
+                "its `auth` is `{way}`: login is not supported; put a token in `headers`"
             )),
             _ => None,
         };
@@ -252,7 +252,7 @@ mod tests {
         check(r#"{"type": "stdio"}"#, "unusable: it has no `command`");
         check(
             r#"{"url": "https://a.example", "auth": "oauth"}"#,
-            "unusable: its `auth` is `oauth`: logging in to servers is not built yet; put a token into `headers`",
+            "unusable: its `auth` is `oauth`: login is not supported; put a token in `headers`",
         );
     }
 }

@@ -3,7 +3,7 @@
 /// Returns a SKILL.md that the author completes.
 pub fn draft(name: &str, description: Option<&str>) -> String {
     let about = description.map_or_else(
-        || "what it does, and when to use it: the model decides by this line alone".to_owned(),
+        || "what it does and when to use it; the model decides by this line only".to_owned(),
         str::to_owned,
     );
     // JSON strings are valid YAML, whatever they contain.
@@ -12,9 +12,9 @@ pub fn draft(name: &str, description: Option<&str>) -> String {
     format!(
         "---\nname: {name}\ndescription: {about}\n# What it cannot do without; take away what does not apply.\n\
          # metadata:\n#   nanobot:\n#     requires:\n#       bins: [jq]\n#       env: [SOME_TOKEN]\n---\n\n# {title}\n\n\
-         Say what to do, step by step, as to a colleague who knows the trade and not this place:\n\n\
-         1. Look first: `command --that-changes-nothing`.\n2. Then do it: `command --with-the-flags-that-matter`.\n\
-         3. Check that it worked, and how to tell.\n\n## What goes wrong\n\n- The message, and what to do about it.\n"
+         Describe the steps, as for a colleague who has the skills but does not know this environment:\n\n\
+         1. Inspect: `command --that-changes-nothing`.\n2. Act: `command --with-the-flags-that-matter`.\n\
+         3. Verify the result, and say how.\n\n## Common errors\n\n- The error message, and how to fix it.\n"
     )
 }
 

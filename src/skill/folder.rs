@@ -57,7 +57,7 @@ impl Folder {
     /// The folder cannot be read, has no SKILL.md, or exceeds the limits.
     pub fn look(root: &Path) -> Result<Self> {
         let real =
-            std::fs::canonicalize(root).with_context(|| format!("look at `{}`", root.display()))?;
+            std::fs::canonicalize(root).with_context(|| format!("open `{}`", root.display()))?;
         let mut folder = Self {
             root: root.to_owned(),
             entries: Vec::new(),
@@ -65,7 +65,7 @@ impl Folder {
         };
         // Checked first, so that a folder which is not a skill is not walked.
         if real.join("SKILL.md").symlink_metadata().is_err() {
-            let cause = format!("there is no SKILL.md in `{}`", root.display());
+            let cause = format!("no SKILL.md in `{}`", root.display());
             return Err(fail(Exit::BadInput, cause));
         }
         folder.walk(&real, Path::new(""), 0)?;
@@ -78,9 +78,12 @@ impl Folder {
     fn walk(&mut self, real: &Path, below: &Path, depth: usize) -> Result<()> {
         let dir = real.join(below);
         let named = self.root.join(below);
-        let what = || format!("look into `{}`", named.display());
+        let what = || format!("read directory `{}`", named.display());
         if depth > DEPTH {
-            bail!("`{}` is more than {DEPTH} folders deep", below.display());
+            bail!(
+                "`{}` is nested more than {DEPTH} directories deep",
+                below.display()
+            );
         }
         for entry in std::fs::read_dir(&dir).with_context(what)? {
             let entry = entry.with_context(what)?;
@@ -93,12 +96,12 @@ impl Folder {
                     .any(|name| entry.file_name() == *name)
             {
                 self.left_out
-                    .push(format!("{}/, which is version control's", path.display()));
+                    .push(format!("{}/ (version control data)", path.display()));
                 continue;
             }
             if self.entries.len() >= ENTRIES {
                 bail!(
-                    "`{}` holds more than {ENTRIES} files and folders",
+                    "`{}` has more than {ENTRIES} files and directories",
                     self.root.display()
                 );
             }
@@ -158,7 +161,10 @@ impl Folder {
         };
         let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
         if self.size() > BYTES {
-            troubles.push(format!("its files have more than {} MB", BYTES >> 20));
+            troubles.push(format!(
+                "its files are larger than {} MiB in total",
+                BYTES >> 20
+            ));
         }
         troubles
     }
@@ -183,7 +189,7 @@ impl Folder {
                 .with_context(what)?;
             if bytes.len() as u64 != size {
                 bail!(
-                    "`{}` is being changed",
+                    "`{}` changed while it was read",
                     self.root.join(&entry.path).display()
                 );
             }
@@ -196,16 +202,16 @@ impl Folder {
 /// Returns the reason why the link at `path` must not be installed, if there is one.
 fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
     if target.is_absolute() {
-        return Some("leads out of the folder");
+        return Some("is outside the skill's directory");
     }
     // A path out of the folder and back in breaks when the folder is installed elsewhere.
     let Ok(below) = path.strip_prefix(root) else {
-        return Some("leads out of the folder");
+        return Some("is outside the skill's directory");
     };
     let mut depth = below.components().count().saturating_sub(1);
     for step in target.components() {
         depth = match step {
-            Component::ParentDir if depth == 0 => return Some("leads out of the folder"),
+            Component::ParentDir if depth == 0 => return Some("is outside the skill's directory"),
             Component::ParentDir => depth - 1,
             Component::Normal(_) => depth + 1,
             Component::CurDir | Component::RootDir | Component::Prefix(_) => depth,
@@ -213,7 +219,7 @@ fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
     }
     match std::fs::canonicalize(path) {
         Ok(end) if end.starts_with(root) => None,
-        Ok(_) => Some("leads out of the folder"),
-        Err(_) => Some("leads nowhere"),
+        Ok(_) => Some("is outside the skill's directory"),
+        Err(_) => Some("does not exist"),
     }
 }

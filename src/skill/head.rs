@@ -49,9 +49,8 @@ fn head_and_body(text: &str) -> Result<(Value, String), String> {
     let (head, body) = parts(text).unwrap_or(("", text));
     let head = match head.trim().is_empty() {
         true => Value::Object(Map::new()),
-        false => {
-            yaml_of(head, Words::Many).map_err(|error| format!("its head is no YAML: {error}"))?
-        }
+        false => yaml_of(head, Words::Many)
+            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?,
     };
     Ok((head, body.to_owned()))
 }
@@ -71,18 +70,17 @@ pub fn strict_head_and_body(text: &str) -> Result<(Value, String), String> {
         (0, _) => return Ok((Value::Object(Map::new()), plain.to_owned())),
         (_, false) => {
             return Err(
-                "it has a line `---` and does not begin with one; a head stands between two lines `---`, of which the first \
-                 is the first line of the file, with nothing before it or after it"
+                "it has a line `---` but does not begin with one; front matter is enclosed by two lines `---`, the first of which must be the first line of the file, without spaces"
                     .into(),
             );
         }
-        (1, true) => return Err("its head lacks the line `---` that ends it".into()),
+        (1, true) => return Err("its front matter has no closing line `---`".into()),
         _ => {}
     }
     // Complete front matter is never treated as body text.
     if parts(plain).is_none() {
         return Err(format!(
-            "its head is longer than {HEAD_LIMIT} bytes, or its last line `---` is indented"
+            "its front matter is longer than {HEAD_LIMIT} bytes, or its closing line `---` is indented"
         ));
     }
     head_and_body(plain)
@@ -93,14 +91,15 @@ pub(super) fn lenient(text: &str) -> Lenient<'_> {
     let mut warnings = Vec::new();
     let unmarked = text.trim_start_matches('\u{feff}');
     if unmarked.len() < text.len() {
-        warnings.push("it begins with a byte order mark, which other readers stumble over".into());
+        warnings
+            .push("it begins with a byte order mark, which other programs may not accept".into());
     }
     let begin = unmarked.trim_start();
     let (head, body) = match (parts(unmarked), parts(begin)) {
         (Some(found), _) => found,
         (None, Some(found)) => {
             warnings.push(
-                "the line `---` that begins its head is not the first one, or has spaces behind it"
+                "the opening line `---` of its front matter is not the first line, or has trailing spaces"
                     .into(),
             );
             found
@@ -111,8 +110,8 @@ pub(super) fn lenient(text: &str) -> Lenient<'_> {
                 .next()
                 .is_some_and(|line| line.trim_end() == "---");
             warnings.push(match is_begun {
-                true => format!("its head lacks the line `---` that ends it, or is longer than {HEAD_LIMIT} bytes"),
-                false => "it has no head: lines `name: …` and `description: …` between two lines `---`".into(),
+                true => format!("its front matter has no closing line `---`, or is longer than {HEAD_LIMIT} bytes"),
+                false => "it has no front matter: `name: …` and `description: …` between two lines `---`".into(),
             });
             return Lenient {
                 fields: Map::new(),
@@ -123,8 +122,7 @@ pub(super) fn lenient(text: &str) -> Lenient<'_> {
         }
     };
     if head.contains('\r') {
-        warnings
-            .push("its lines end in CRLF, as on Windows, which other readers stumble over".into());
+        warnings.push("its lines end in CRLF, which other programs may not accept".into());
     }
     let head = head.replace("\r\n", "\n");
     let mut lenient = Lenient {
@@ -138,7 +136,7 @@ pub(super) fn lenient(text: &str) -> Lenient<'_> {
         Ok(Value::Null) => {}
         Ok(_) => lenient
             .warnings
-            .push("its head is no list of `key: value`".into()),
+            .push("its front matter is not a list of `key: value` lines".into()),
         Err(_) => lenient.by_parts(&head),
     }
     lenient
@@ -149,8 +147,9 @@ impl Lenient<'_> {
     fn by_parts(&mut self, head: &str) {
         let head = match head.contains('\t') {
             true => {
-                self.warnings
-                    .push("its head has tabs, which YAML does not allow before a key".into());
+                self.warnings.push(
+                    "its front matter is indented with tabs, which YAML does not allow".into(),
+                );
                 head.replace('\t', "  ")
             }
             false => head.to_owned(),
@@ -164,8 +163,8 @@ impl Lenient<'_> {
             let value = known.or_else(|| {
                 let value = as_text(text);
                 self.warnings.push(match value.is_some() {
-                    true => format!("the value of `{key}` is no YAML, and was read as the text that it is: put it in quotes"),
-                    false => format!("the value of `{key}` is no YAML, and was left out"),
+                    true => format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes"),
+                    false => format!("the value of `{key}` is not valid YAML and is ignored"),
                 });
                 self.is_broken |= value.is_none();
                 value
@@ -174,7 +173,7 @@ impl Lenient<'_> {
                 && self.fields.insert(key.to_owned(), value).is_some()
             {
                 self.warnings
-                    .push(format!("`{key}` stands twice; the last one counts"));
+                    .push(format!("duplicate key `{key}`; the last value is used"));
             }
         }
     }
@@ -308,10 +307,10 @@ mod tests {
         check("--- \na: b\n---\n", Err("does not begin"));
         check(" ---\na: b\n---\n", Err("does not begin"));
         check("a: b\n---\n", Err("does not begin"));
-        check("---\na: b\n", Err("lacks"));
-        check("---", Err("lacks"));
+        check("---\na: b\n", Err("no closing line"));
+        check("---", Err("no closing line"));
         check("---\na: b\n ---\n", Err("indented"));
-        check("---\na: [\n---\n", Err("no YAML"));
+        check("---\na: [\n---\n", Err("not valid YAML"));
     }
 
     #[test]
@@ -336,7 +335,7 @@ mod tests {
         check(
             "a: Use when: asked\nb: [x]",
             json!({ "a": "Use when: asked", "b": ["x"] }),
-            "`a` is no YAML",
+            "`a` is not valid YAML",
             false,
         );
         check(
@@ -351,14 +350,14 @@ mod tests {
             "tabs",
             false,
         );
-        check("a: 1\na: 2", json!({ "a": 2 }), "twice", false);
+        check("a: 1\na: 2", json!({ "a": 2 }), "duplicate", false);
         check(
             "a: b\nc: [x",
             json!({ "a": "b" }),
-            "`c` is no YAML, and was left out",
+            "`c` is not valid YAML and is ignored",
             true,
         );
-        check("- a\n- b", json!({}), "no list of", false);
+        check("- a\n- b", json!({}), "not a list of", false);
     }
 
     #[test]
@@ -375,8 +374,8 @@ mod tests {
         check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
         check("---\r\na: b\r\n---\r\nx\r\n", "CRLF", "x\r\n");
         check("\n---\na: b\n---\nx", "not the first", "x");
-        check("---\na: b\n", "lacks", "---\na: b\n");
-        check("x\n", "no head", "x\n");
+        check("---\na: b\n", "no closing line", "---\na: b\n");
+        check("x\n", "no front matter", "x\n");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub type Piece = (Entry, Vec<u8>);
 /// executable.
 ///
 /// # Errors
-/// The skill exists and `instead`, which allows replacing it, is false; or an I/O error.
+/// The skill exists and `replace`, which allows replacing it, is false; or an I/O error.
 pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<PathBuf> {
     store::create_dir(dir)?;
     let place = dir.join(name);
@@ -29,15 +29,15 @@ pub fn put(dir: &Path, name: &str, pieces: &[Piece], instead: bool) -> Result<Pa
     if is_taken && !instead {
         return Err(fail_hint(
             Exit::Failed,
-            format!("there is a skill `{name}` in the workspace already"),
-            "`--force` to replace it",
+            format!("skill `{name}` already exists in the workspace"),
+            "use `--force` to replace it",
         ));
     }
     let made = tempfile::Builder::new()
         .prefix(&format!(".{name}.new-"))
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(dir)
-        .with_context(|| format!("make a folder in `{}`", dir.display()))?;
+        .with_context(|| format!("create a directory in `{}`", dir.display()))?;
     for (entry, bytes) in pieces {
         let path = made.path().join(&entry.path);
         write(&path, &entry.kind, bytes).with_context(|| format!("write `{}`", path.display()))?;
@@ -95,6 +95,6 @@ fn write(path: &Path, kind: &Kind, bytes: &[u8]) -> std::io::Result<()> {
             file.sync_all()
         }
         Kind::Link { target, .. } => symlink(target, path),
-        Kind::Other(_) => Err(std::io::Error::other("it is neither a file nor a folder")),
+        Kind::Other(_) => Err(std::io::Error::other("not a file or directory")),
     }
 }

@@ -67,7 +67,7 @@ impl Found {
         let broken = self.skills.iter().filter(|skill| skill.is_broken);
         let broken = broken.map(|skill| {
             let name = &skill.name;
-            format!("skill `{name}`: its head could be read in part only; `nanobot skill check {name}` says why")
+            format!("skill `{name}`: its front matter is partly invalid; see `nanobot skill check {name}`")
         });
         unreadable.chain(broken).collect()
     }

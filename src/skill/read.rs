@@ -45,14 +45,12 @@ pub fn parse(name: &str, text: &str, requirements: &Requirements<'_>) -> Skill {
         .is_some_and(|text| text.chars().count() > COMPATIBILITY)
     {
         warnings.push(format!(
-            "its `compatibility` has more than {COMPATIBILITY} letters"
+            "its `compatibility` is longer than {COMPATIBILITY} characters"
         ));
     }
     let hidden = hidden_in(head.body);
     if hidden > 0 {
-        warnings.push(format!(
-            "its text has characters that nobody sees: {hidden}"
-        ));
+        warnings.push(format!("its text has invisible characters: {hidden}"));
     }
     let needs = Needs::of(&said);
     Skill {
@@ -119,27 +117,27 @@ fn is_false(value: &Value) -> bool {
 }
 
 fn about_name(said: Option<&str>, name: &str) -> Option<String> {
-    let rule = "lower-case letters, digits and single hyphens between them, 64 at most";
+    let rule = "lower-case letters, digits and single hyphens, at most 64 characters";
     match said {
         Some(said) if said != name => Some(format!(
-            "its head says `name: {said}`, and its folder is named `{name}`, which counts"
+            "its front matter has `name: {said}`, but its directory is `{name}`, which is used"
         )),
-        _ if !is_name(name) => Some(format!("its name is not what other programs allow: {rule}")),
+        _ if !is_name(name) => Some(format!("its name is not valid in other programs: {rule}")),
         _ => None,
     }
 }
 
 fn about_description(said: Option<&str>) -> Option<String> {
     let Some(said) = said else {
-        return Some("it has no `description`, by which a model finds out when to read it".into());
+        return Some("it has no `description`, which tells the model when to use it".into());
     };
     let hidden = hidden_in(said);
     match said.chars().count() {
         _ if hidden > 0 => Some(format!(
-            "its description has characters that nobody sees: {hidden}"
+            "its description has invisible characters: {hidden}"
         )),
         letters if letters > DESCRIPTION => Some(format!(
-            "its description has {letters} letters; {DESCRIPTION} is what other programs allow"
+            "its description has {letters} characters; other programs allow {DESCRIPTION}"
         )),
         _ => None,
     }
@@ -165,7 +163,7 @@ impl Fields<'_> {
             value @ (Value::Bool(_) | Value::Number(_)) => value.to_string(),
             Value::Array(_) | Value::Object(_) => {
                 self.warnings
-                    .push(format!("`{key}` is no text, and counts as missing"));
+                    .push(format!("`{key}` is not a string and is ignored"));
                 return None;
             }
         };
@@ -179,10 +177,10 @@ impl Fields<'_> {
         }
         if !is_true(&value) && !is_false(&value) {
             self.warnings.push(format!(
-                "`{key}` is neither true nor false, and was taken for false"
+                "`{key}` is neither true nor false and is read as false"
             ));
         } else if value.is_string() && is_false(&value) {
-            self.warnings.push(format!("`{key}` is the text {value}, which was taken for false; the Python program takes it for true"));
+            self.warnings.push(format!("`{key}` is the string {value}, which is read as false; the Python program reads it as true"));
         }
         is_true(&value)
     }
@@ -192,9 +190,8 @@ impl Fields<'_> {
         let metadata = match self.get("metadata") {
             Value::String(text) if text.trim().is_empty() => Value::Null,
             Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| {
-                self.warnings.push(
-                    "`metadata` is neither a map nor one in JSON, and counts as missing".into(),
-                );
+                self.warnings
+                    .push("`metadata` is neither a map nor a JSON object and is ignored".into());
                 Value::Null
             }),
             other => other.clone(),
@@ -215,9 +212,8 @@ impl Fields<'_> {
                 .map(str::to_owned)
                 .collect(),
             _ => {
-                self.warnings.push(
-                    "`allowed-tools` is neither a text nor a list, and counts as missing".into(),
-                );
+                self.warnings
+                    .push("`allowed-tools` is neither a string nor a list and is ignored".into());
                 Vec::new()
             }
         }
@@ -338,27 +334,27 @@ mod tests {
         };
         check("name: x\ndescription: d", "");
         check("description: d", "");
-        check("name: y\ndescription: d", "its head says `name: y`");
+        check("name: y\ndescription: d", "its front matter has `name: y`");
         check("name: x", "no `description`");
-        check("description: [a, b]", "`description` is no text");
+        check("description: [a, b]", "`description` is not a string");
         check(
             &format!("description: {}", "a".repeat(1025)),
-            "1025 letters",
+            "1025 characters",
         );
-        check("description: \"a\\u200bb\"", "nobody sees: 1");
-        check("description: d\nalways: \"false\"", "taken for false");
+        check("description: \"a\\u200bb\"", "invisible characters: 1");
+        check("description: d\nalways: \"false\"", "read as false");
         check("description: d\nalways: 7", "neither true nor false");
         check(
             "description: d\nmetadata: \"{\"",
-            "neither a map nor one in JSON",
+            "neither a map nor a JSON object",
         );
         check(
             "description: d\nallowed-tools: 7",
-            "neither a text nor a list",
+            "neither a string nor a list",
         );
         check("description: d: e", "put it in quotes");
         let told = skill("---\ndescription: d\n---\npay\u{200b}pal").warnings;
-        assert_eq!(told, ["its text has characters that nobody sees: 1"]);
+        assert_eq!(told, ["its text has invisible characters: 1"]);
     }
 
     #[test]

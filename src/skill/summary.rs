@@ -187,7 +187,7 @@ fn placed(path: &Path) -> String {
     path.replace('<', "&lt;").replace('\n', "\\n")
 }
 
-/// Cuts `text` at a word boundary, to at most `letters` characters.
+/// Cuts `text` at a word boundary, to at most `max_chars` characters.
 fn clipped(text: &str, letters: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(letters) else {
         return text.to_owned();

@@ -50,10 +50,7 @@ pub(super) fn texts(dir: &Path, source: &Source, unreadable: &mut Vec<Unreadable
         }
         let Some(name) = name.to_str().filter(|name| is_fit(name)) else {
             let shown = name.to_string_lossy().escape_debug().to_string();
-            tell(
-                Some(&shown),
-                "its name has characters that nobody sees".into(),
-            );
+            tell(Some(&shown), "its name has invisible characters".into());
             continue;
         };
         let path = entry.path().join("SKILL.md");
@@ -93,11 +90,14 @@ fn text_of(
         // A link in a trusted directory may lead to files that are not trusted.
         Source::Directory(_) if leads_out => {
             return Err(Error::other(
-                "SKILL.md is a link that leads out of its folder of skills",
+                "SKILL.md is a link that points outside the skills directory",
             ));
         }
         _ if leads_out => {
-            warning = Some("it is a link that leads out of the workspace, where `read_file` does not follow it".to_owned());
+            warning = Some(
+                "it is a link that points outside the workspace, which `read_file` does not follow"
+                    .to_owned(),
+            );
         }
         _ => {}
     }
@@ -106,10 +106,10 @@ fn text_of(
         .take(TEXT_LIMIT + 1)
         .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > TEXT_LIMIT {
-        return Err(Error::other("SKILL.md has more than 1 MiB"));
+        return Err(Error::other("SKILL.md is larger than 1 MiB"));
     }
     let text = String::from_utf8(bytes).unwrap_or_else(|error| {
-        warning = Some("it is no UTF-8; what is none is shown as U+FFFD".into());
+        warning = Some("it is not valid UTF-8; invalid bytes are shown as U+FFFD".into());
         String::from_utf8_lossy(error.as_bytes()).into_owned()
     });
     Ok(Some((text, warning)))

@@ -47,7 +47,7 @@ fn a_wrong_config_says_where() {
         &[
             "config.json:2:",
             "agents.defaults.maxTokens",
-            "whole number",
+            "an integer from",
         ],
     );
     check("{\"agents\": []}", &["agents"]);
@@ -121,7 +121,7 @@ fn get_set_and_check() {
     story
         .run(["config", "set", "agents.defaults.maxTokens", "many"])
         .status(78)
-        .stderr_has("whole number");
+        .stderr_has("an integer from 1");
     story
         .run(["config", "set", "agents.defaults.modle", "x"])
         .status(78)
@@ -372,9 +372,9 @@ fn what_would_stop_every_run_is_not_written() {
     check("tools.net", "[\"a b\"]", "is not a host");
     story
         .run(["config", "set", "tools.ssrfWhitelist", "[\"0.0.0.0/0\"]"])
-        .stderr_has("nearly every machine in reach");
+        .stderr_has("could direct the agent to almost any reachable host");
     story
         .run(["config", "check"])
         .stdout_has("warning: ")
-        .stdout_has("nearly every machine in reach");
+        .stdout_has("could direct the agent to almost any reachable host");
 }

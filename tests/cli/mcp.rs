@@ -132,7 +132,7 @@ fn a_server_is_started_by_the_call_of_its_tool_and_by_no_other() {
         .set("tools.mcpServers.two.args", arguments)
         .script([says("hello")]);
     say(&story).stdout("hello\n").stderr(
-        "nanobot: MCP server `two` is reached in another way than when its tools were first seen: they are taken as new\n",
+        "nanobot: MCP server `two` has another command or URL than when its tools were pinned: they are treated as new\n",
     );
     assert_eq!(told(&story, "two"), ["start", "start"]);
 }
@@ -165,7 +165,7 @@ fn nothing_is_started_where_none_of_it_could_be_used() {
     story
         .run(["agent", "-m", "do it", "--dry-run"])
         .stdout_has("do it")
-        .stderr("nanobot: MCP server `one` is left out: nobody has asked it yet what it offers; `nanobot mcp test one`\n");
+        .stderr("nanobot: MCP server `one` is not available: its tools are not known yet; `nanobot mcp test one`\n");
     assert_eq!(told(&story, "one"), [""; 0]);
 }
 
@@ -297,7 +297,7 @@ fn tools_are_chosen_by_either_name() {
     check(
         json!(["see", "taste"]),
         &["mcp_one_see"],
-        "nanobot: `tools.mcpServers.one.enabledTools` names `taste`, which it does not offer\n",
+        "nanobot: `tools.mcpServers.one.enabledTools` names `taste`, which the server does not have\n",
     );
 }
 
@@ -322,10 +322,9 @@ fn no_tool_stands_in_the_place_of_another() {
     ]);
     let story = story.script([says("done")]);
     say(&story).stdout("done\n").stderr(
-        "nanobot: MCP server `a_b`: its tool `c` is left out: it would be `mcp_a_b_c`, as `b_c` of `a` is already\n\
-         nanobot: MCP server `a_b`: its tool `c d` is left out: it would be `mcp_a_b_c_d`, as its `c/d` is already\n\
-         nanobot: MCP server `read`: its tool `resource` is left out: it would be `mcp_read_resource`, which is a tool of \
-         nanobot's own\n",
+        "nanobot: MCP server `a_b`: its tool `c` is omitted: it would be `mcp_a_b_c`, like `b_c` of `a`\n\
+         nanobot: MCP server `a_b`: its tool `c d` is omitted: it would be `mcp_a_b_c_d`, like its tool `c/d`\n\
+         nanobot: MCP server `read`: its tool `resource` is omitted: it would be `mcp_read_resource`, which is a built-in tool\n",
     );
     let expect = ["mcp_a_b_c", "mcp_a_exec", "mcp_a_b_c_d"];
     assert_eq!(names(&story.asked()[0]), expect);
@@ -385,7 +384,7 @@ fn a_dead_server_is_a_notice_and_no_failure() {
     let story = story.script([says("done")]);
     let ran = say(&story)
         .stdout("done\n")
-        .stderr_has("nanobot: MCP server `dead` is left out: ");
+        .stderr_has("nanobot: MCP server `dead` is not available: ");
     assert!(
         ran.error_text().contains("`nanobot mcp test dead`"),
         "{}",
@@ -402,11 +401,11 @@ fn a_dead_server_is_a_notice_and_no_failure() {
     story
         .run(["agent", "-m", "x", "--tools", "mcp_dead_x,mcp_live_look"])
         .stdout("done\n")
-        .stderr_has("`dead` is left out");
+        .stderr_has("`dead` is not available");
     let story = story.set("tools.mcpServers.dead.required", json!(true));
     say(&story)
         .status(69)
-        .stderr_has("nanobot: MCP server `dead` is required and missing: ");
+        .stderr_has("nanobot: MCP server `dead` is required but not available: ");
     assert_eq!(told(&story, "dead"), ["start", "start"]);
     let story = story.set(
         "tools.mcpServers.dead.command",
@@ -627,7 +626,7 @@ fn a_tool_that_comes_later_is_asked_about_whatever_it_claims() {
     let call = || [calls("mcp_one_go2", json!({})), says("done")];
     let refused = "nanobot: refused: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
                    `--allow mcp_one_go2` would allow it\n";
-    let notice = "nanobot: MCP server `one` has tools that it did not have: `go2`; each call of them is asked about until \
+    let notice = "nanobot: MCP server `one` has new tools: `go2`; each call needs approval until \
                   `nanobot mcp accept one`\n";
     let story = story.script(call());
     say(&story)

@@ -123,7 +123,7 @@ fn what_a_server_made_of_start_up_files_is_told() {
     let text = ran.error_text();
     for name in [".envrc", ".git"] {
         assert!(project.join(name).exists());
-        let words = format!("/project/{name}` was made while MCP server `s` ran");
+        let words = format!("/project/{name}` was created while MCP server `s` was running");
         assert_eq!(text.matches(&words).count(), 1, "{text}");
     }
 }

@@ -270,7 +270,7 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
     };
     wrong(b"\n---\nextends: plan\n---\n", "does not begin with one");
     wrong(b"--- \nextends: plan\n---\n", "does not begin with one");
-    wrong(b"---\nextends: plan\n", "lacks the line `---`");
+    wrong(b"---\nextends: plan\n", "no closing line `---`");
     wrong(b"---\nextends: plan\n---\n\xff", "not UTF-8");
     wrong(b"---\nmodel: 5\n---\n", "put it in quotes");
     wrong(b"---\ndeny: exce\n---\n", "did you mean `exec`?");

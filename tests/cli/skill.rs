@@ -327,7 +327,7 @@ fn what_is_installed_is_told_first() {
         "scripts/fill.py (",
         ", executable)",
         "scripts/link -> ../notes/a.txt\n",
-        "not copied: .git/, which is version control's\n",
+        "not copied: .git/ (version control data)\n",
         "scripts   scripts/fill.py, run by /usr/bin/env python3\n",
         "addresses HTTPS://Loud.example/y\n",
         "https://evil.example/x\n",
@@ -466,16 +466,16 @@ fn what_is_no_skill_is_not_installed() {
     write(&story.home().join("secret"), b"secret");
     refused("nowhere", 66, "there is no `nowhere`");
     folder(&story.dir().join("empty"), &[("notes.md", "x")]);
-    refused("empty", 65, "there is no SKILL.md in `empty`");
+    refused("empty", 65, "no SKILL.md in `empty`");
     symlink(story.home().join("secret"), skill("out").join("key")).unwrap();
     refused("out", 65, "`key` is a link to");
     symlink("../../home/secret", skill("up").join("key")).unwrap();
-    refused("up", 65, "leads out of the folder");
+    refused("up", 65, "is outside the skill's directory");
     // Out, and by its present place in again.
     symlink("../round/SKILL.md", skill("round").join("key")).unwrap();
-    refused("round", 65, "leads out of the folder");
+    refused("round", 65, "is outside the skill's directory");
     symlink("nowhere", skill("lost").join("key")).unwrap();
-    refused("lost", 65, "leads nowhere");
+    refused("lost", 65, "does not exist");
     symlink(
         story.home().join("secret"),
         folder(&story.dir().join("linked"), &[("x", "")]).join("SKILL.md"),
@@ -503,12 +503,12 @@ fn what_is_no_skill_is_not_installed() {
     refused("fifo", 65, "no SKILL.md that is a regular file");
     refused("fifo/SKILL.md", 65, "is not a regular file or directory");
     write(&skill("big").join("blob"), &vec![b'x'; 17 << 20]);
-    refused("big", 65, "more than 16 MB");
+    refused("big", 65, "larger than 16 MiB");
     write(&story.dir().join("long/SKILL.md"), &vec![b'x'; 10 << 20]);
     refused("long", 65, "its SKILL.md is larger than 1 MiB");
     let many = skill("many");
     (0..1_001).for_each(|number| write(&many.join(number.to_string()), b""));
-    refused("many", 1, "more than 1000 files and folders");
+    refused("many", 1, "more than 1000 files and directories");
     // A name of the head's that is none is not used; the folder's is.
     folder(
         &story.dir().join("named"),
@@ -517,7 +517,7 @@ fn what_is_no_skill_is_not_installed() {
     let ran = story.run(["skill", "install", "-yq", "named"]);
     assert!(
         ran.text()
-            .contains("its front matter says `name: ../../evil`")
+            .contains("its front matter has `name: ../../evil`")
     );
     drop(ran);
     assert_eq!(kept(&story), ["named"]);
@@ -582,12 +582,12 @@ fn no_skill_spoils_a_run() {
     let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
     let told = ran.error_text();
     for words in [
-        "skill `huge`: SKILL.md has more than 1 MiB",
+        "skill `huge`: SKILL.md is larger than 1 MiB",
         "skill `fifo`: SKILL.md is not a regular file",
         "skill `dir`: SKILL.md is not a regular file",
-        "skill `bell\\u{7}`: its name has characters that nobody sees",
-        "skill `leak`: SKILL.md is a link that leads out",
-        "skill `bomb`: its head could be read in part only",
+        "skill `bell\\u{7}`: its name has invisible characters",
+        "skill `leak`: SKILL.md is a link that points outside the skills directory",
+        "skill `bomb`: its front matter is partly invalid",
     ] {
         assert!(told.contains(words), "{words}\n{told}");
     }
@@ -611,9 +611,9 @@ fn no_skill_spoils_a_run() {
     let text = ran.text();
     for words in [
         "warn  bomb",
-        "warn  latin\n  it is no UTF-8",
-        "nobody sees: 2",
-        "warn  huge\n  SKILL.md has more",
+        "warn  latin\n  it is not valid UTF-8",
+        "invisible characters: 2",
+        "warn  huge\n  SKILL.md is larger",
         "ok    fine",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
@@ -622,7 +622,7 @@ fn no_skill_spoils_a_run() {
     story
         .run(["skill", "show", "huge"])
         .status(65)
-        .stderr_has("more than 1 MiB");
+        .stderr_has("larger than 1 MiB");
     assert!(
         story
             .run(["skill", "list"])
@@ -641,8 +641,8 @@ fn a_folder_is_checked_where_it_is_written() {
     let text = ran.text();
     for words in [
         "CRLF",
-        "`description` is no YAML",
-        "its front matter says `name: coffee`, but its directory is named `tea`",
+        "`description` is not valid YAML",
+        "its front matter has `name: coffee`, but its directory is named `tea`",
     ] {
         assert!(text.contains(words), "{words}\n{text}");
     }
@@ -757,13 +757,13 @@ fn the_agent_reads_built_in_skills_and_runs_their_scripts() {
     let result = |number: usize| asked[number].last();
     assert!(result(1).contains("# Writing a skill"));
     assert!(result(2).contains("#!/bin/sh"));
-    assert!(result(3).contains("nothing is wrong"), "{}", result(3));
+    assert!(result(3).contains("no errors found"), "{}", result(3));
     let bad = result(4);
     for words in [
         "its name is Worse",
-        "may have lower-case letters",
+        "may have only lower-case letters",
         "a colon or a #",
-        "references/none.md, which is not there",
+        "references/none.md, which does not exist",
     ] {
         assert!(bad.contains(words), "{words}\n{bad}");
     }
@@ -812,7 +812,7 @@ fn a_built_in_skill_is_installed_to_be_changed() {
         .unwrap();
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(
-        ran.status.success() && text == "nothing is wrong\n",
+        ran.status.success() && text == "no errors found\n",
         "{text}{}",
         String::from_utf8_lossy(&ran.stderr)
     );

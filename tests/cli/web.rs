@@ -849,7 +849,7 @@ fn the_web_can_be_switched_off_and_is_configured_with_care() {
     story
         .run(["tool", "list"])
         .status(78)
-        .stderr_has("`tools.ssrfWhitelist` has `10.0.0.0/99`, which is no range of addresses");
+        .stderr_has("`tools.ssrfWhitelist`: `10.0.0.0/99` is not an address range");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
     if package.folder != package.skill.name {
         let (name, folder) = (&package.skill.name, &package.folder);
         verdict.wrong.push(format!(
-            "its front matter says `name: {name}`, but its directory is named `{folder}`"
+            "its front matter has `name: {name}`, but its directory is named `{folder}`"
         ));
     }
     verdict.wrong.extend(package.odd);

@@ -142,7 +142,7 @@ impl Berth {
         programs: &Arc<Programs>,
     ) -> Result<Arc<Offer>, Failed> {
         self.up(ground, programs).await?;
-        let gone = || Failed::Broken("it ended at once".into());
+        let gone = || Failed::Broken("it exited immediately".into());
         self.newest().ok_or_else(gone)
     }
 
@@ -222,7 +222,7 @@ impl Berth {
         *self.newest.lock().ignore_poison() = Some(Arc::new(offer));
     }
 
-    /// Drops the connection `live`, which is no longer usable.
+    /// Drops the `connection`, which is no longer usable.
     async fn forget(&self, live: &Arc<Live>) {
         let mut there = self.live.lock().await;
         if there.as_ref().is_some_and(|it| Arc::ptr_eq(it, live)) {
@@ -230,7 +230,7 @@ impl Berth {
         }
     }
 
-    /// Closes the connection as the protocol requires, within `limit`.
+    /// Closes the connection as the protocol requires, within `timeout`.
     pub(super) async fn end(&self, limit: Duration) {
         // A connection that is still being established is ended by its own task.
         let Ok(mut there) = self.live.try_lock() else {
@@ -303,37 +303,37 @@ fn start(
     };
     let name = file_name(&server.name);
     let root = ground.paths.mcp();
-    let state = root.join("state").join(&name);
-    let temporary = state.join("tmp");
+    let state_dir = root.join("state").join(&name);
+    let temporary = state_dir.join("tmp");
     store::create_dir(&temporary).map_err(|error| Failed::Unreachable(format!("{error:#}")))?;
     let directory = match directory {
         Some(directory) => ground.paths.expand(directory),
-        None => state.clone(),
+        None => state_dir.clone(),
     };
     if !directory.is_dir() {
-        let words = format!("its `cwd`, `{}`, is no directory", directory.display());
+        let words = format!("its `cwd` `{}` is not a directory", directory.display());
         return Err(Failed::Unusable(words));
     }
-    let mut env_of = environment(&ground.env, env, &temporary);
-    let program = program(command, &env_of, &directory, &ground.paths)?;
+    let mut server_env = environment(&ground.env, env, &temporary);
+    let program = program(command, &server_env, &directory, &ground.paths)?;
     let fence = match (&ground.walls, server.unfenced) {
         (_, true) => None,
         (None, false) => {
-            let words = "nobody puts up the sandbox that it is to run in";
+            let words = "no sandbox is available for it";
             return Err(Failed::Unusable(words.into()));
         }
         (Some(walls), false) => {
-            let grant = grants::grant(server, &program, &directory, &state, &ground.paths);
+            let grant = grants::grant(server, &program, &directory, &state_dir, &ground.paths);
             let walled = walls.around(&grant);
             let walled = walled.map_err(|error| match error.kind() {
                 ErrorKind::InvalidInput => Failed::Unusable(error.to_string()),
-                _ => Failed::Unreachable(format!("put up its sandbox: {error}")),
+                _ => Failed::Unreachable(format!("create its sandbox: {error}")),
             })?;
             let is_listed = |name: &str| env.iter().any(|(listed, _)| listed == name);
             for (name, value) in walled.env {
                 if !is_listed(&name) {
-                    env_of.retain(|(other, _)| *other != name);
-                    env_of.push((name, value));
+                    server_env.retain(|(other, _)| *other != name);
+                    server_env.push((name, value));
                 }
             }
             let mut fence = walled.fence;
@@ -347,7 +347,7 @@ fn start(
         program,
         arguments: arguments.clone(),
         directory,
-        env: env_of,
+        env: server_env,
         fence,
     };
     let log = root.join("logs").join(format!("{name}.log"));
@@ -367,15 +367,15 @@ where
             watch.why().unwrap_or_else(|| of_transport(&error))
         }
         ClientInitializeError::JsonRpcError(error) => Failed::Unreachable(format!(
-            "it does not shake hands: {}",
+            "MCP handshake failed: {}",
             one_line(&error.message)
         )),
         ClientInitializeError::ConnectionClosed(_) => match watch.why() {
             Some(Failed::Broken(words)) => Failed::Unreachable(words),
             Some(why) => why,
-            None => Failed::Unreachable("it ended before it shook hands".into()),
+            None => Failed::Unreachable("it exited before the MCP handshake".into()),
         },
-        _ => Failed::Broken("it answers the handshake with something else".into()),
+        _ => Failed::Broken("unexpected response to the MCP handshake".into()),
     })?;
     Ok(Live {
         peer: running.peer().clone(),
@@ -419,9 +419,11 @@ impl Live {
         let back = listening.map(Listening::end);
         // A signal ended the exchange before the waiting thread noticed the signal.
         if matches!(result, Err(ServiceError::TransportSend(_))) && signal::check().is_err() {
-            let told = handle.cancel(Some("the run ends".to_owned()));
+            let told = handle.cancel(Some("the run is ending".to_owned()));
             drop(tokio::time::timeout(LAST_WORD, told).await);
-            return Err(Lost::Failed(Failed::Late("nobody waits".into())));
+            return Err(Lost::Failed(Failed::Late(
+                "the request was cancelled".into(),
+            )));
         }
         match result {
             Ok(result) => {
@@ -467,9 +469,9 @@ impl Live {
         let why = match self.watch.why() {
             Some(Failed::Broken(words)) => words,
             Some(why) => return why,
-            None => "its answer broke off".into(),
+            None => "the response was incomplete".into(),
         };
-        Failed::Broken(format!("{why}; what was asked for may have been done"))
+        Failed::Broken(format!("{why}; the request may have taken effect"))
     }
 
     fn failed(&self, error: ServiceError) -> Failed {
@@ -483,8 +485,8 @@ impl Live {
                 Some(why) => why,
                 None => Failed::Broken("the connection ended".into()),
             },
-            ServiceError::Cancelled { .. } => Failed::Late("nobody waits".into()),
-            _ => Failed::Broken("it answers with something else".into()),
+            ServiceError::Cancelled { .. } => Failed::Late("the request was cancelled".into()),
+            _ => Failed::Broken("unexpected response".into()),
         }
     }
 }
@@ -493,7 +495,7 @@ impl Live {
 async fn nobody_waits(cancel: &mut Cancel) -> &'static str {
     match cancel.wait_for(Option::is_some).await {
         Ok(reason) => reason.unwrap_or_default(),
-        Err(_) => "nobody waits for the answer",
+        Err(_) => "the request was abandoned",
     }
 }
 
@@ -533,7 +535,7 @@ fn of_transport(error: &DynamicTransportError) -> Failed {
     match inner.downcast_ref::<StreamableHttpError<Failed>>() {
         Some(StreamableHttpError::Client(failed)) => failed.clone(),
         Some(StreamableHttpError::SessionExpired | StreamableHttpError::SessionRecoveryTimeout) => {
-            Failed::Broken("its session ended, and no other could be begun".into())
+            Failed::Broken("its session expired and could not be renewed".into())
         }
         _ => Failed::Broken(one_line(&inner.to_string())),
     }

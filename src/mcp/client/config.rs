@@ -24,7 +24,7 @@ pub struct ClientConfig {
 
 /// Handles elicitation: requests of a server for user input during a call.
 pub trait ElicitationHandler: Send + Sync {
-    /// Asks the user to fill in `form`, the JSON Schema of an object, and shows the message `words` of `server`.
+    /// Asks the user to fill in `schema`, the JSON Schema of an object, and shows the message `message` of `server`.
     /// Returns `None` if the user declines.
     fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
 }

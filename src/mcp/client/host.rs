@@ -88,7 +88,7 @@ impl ClientHandler for Host {
         _: CreateMessageRequestParams,
         _: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        log::debug!(target: "mcp", "{}: it asked for our model, and did not get it", self.server);
+        log::debug!(target: "mcp", "{}: sampling request denied", self.server);
         let mut error = ErrorData::method_not_found::<CreateMessageRequestMethod>();
         error.message = "servers may not use the model of this client".into();
         Err(error)
@@ -106,7 +106,7 @@ impl ClientHandler for Host {
             ..
         } = request
         else {
-            log::debug!(target: "mcp", "{}: it asked to open an address, which was declined", self.server);
+            log::debug!(target: "mcp", "{}: URL elicitation declined", self.server);
             return Ok(declined);
         };
         let form = serde_json::to_value(requested_schema)

@@ -131,13 +131,11 @@ impl Far {
         let valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !valid {
-            return Err(Failed::Unusable(format!(
-                "`{url}` is no address of the web"
-            )));
+            return Err(Failed::Unusable(format!("`{url}` is not an HTTP URL")));
         }
         if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
             return Err(Failed::Unusable(format!(
-                "`{url}` would carry the headers in the clear to another machine: use `https`"
+                "`{url}` would send the headers unencrypted to another machine: use `https`"
             )));
         }
         let mut headers = Vec::with_capacity(remote.headers.len());
@@ -146,7 +144,7 @@ impl Far {
                 name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(value.expose()).is_ok();
             if !fits {
                 return Err(Failed::Unusable(format!(
-                    "`{}` is no header, or what it is set to cannot be sent",
+                    "invalid header `{}`",
                     one_line(name)
                 )));
             }
@@ -167,7 +165,7 @@ impl Far {
         })
     }
 
-    /// Performs one exchange on its own thread. `more` are additional headers, which override those of the config.
+    /// Performs one exchange on its own thread. `extra_headers` are additional headers, which override those of the config.
     pub(super) async fn exchange(
         &self,
         url: &str,
@@ -202,7 +200,7 @@ impl Far {
             |error: std::io::Error| Failed::Unreachable(format!("start a thread: {error}"));
         let held = Held::new().map_err(no_thread)?;
         held.spawn("mcp-http", work).map_err(no_thread)?;
-        let gone = || Failed::Broken("the exchange came to nothing".into());
+        let gone = || Failed::Broken("the HTTP exchange was aborted".into());
         let (mut came, streams) = coming.await.map_err(|_| gone())??;
         if streams {
             came.body = Body::Events(Incoming {
@@ -243,7 +241,7 @@ fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Faile
     let read = body.read_to_end(&mut bytes);
     // For an error response, the status matters more than the body.
     if bytes.len() > most && is_success {
-        let words = format!("its answer is larger than {} KiB", most >> 10);
+        let words = format!("its response is larger than {} KiB", most >> 10);
         return Err(Failed::Broken(words));
     }
     match read {
@@ -335,12 +333,12 @@ pub(super) fn refused(status: u16, body: &Body) -> Failed {
     };
     match status {
         401 | 403 => Failed::Login(format!(
-            "it wants a login (status {status}): OAuth is not built yet; put a token into `headers`"
+            "it requires a login (status {status}): OAuth is not supported; put a token in `headers`"
         )),
         300..=399 => Failed::Broken(format!(
-            "it leads to another address (status {status}), which is not followed: the config's `url` has to be the right one"
+            "it redirects to another URL (status {status}), which is not followed: correct `url` in the config"
         )),
-        _ => Failed::Broken(format!("it answered with status {status}{says}")),
+        _ => Failed::Broken(format!("it responded with status {status}{says}")),
     }
 }
 
@@ -417,13 +415,12 @@ impl StreamableHttpClient for Far {
                 Ok(StreamableHttpPostResponse::Accepted)
             }
             Body::Whole(bytes) if is_success && kind == "application/json" => {
-                let message = message::read(&bytes).ok_or_else(|| {
-                    no_mcp("it answered with JSON that is no message of the protocol")
-                })?;
+                let message = message::read(&bytes)
+                    .ok_or_else(|| no_mcp("it responded with JSON that is not an MCP message"))?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
             Body::Whole(_) if is_success => Err(no_mcp(&format!(
-                "it answered with `{}`, which is no message of the protocol",
+                "it responded with `{}`, which is not an MCP message",
                 one_line(&kind)
             ))),
             body => {
@@ -495,7 +492,7 @@ pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
     match came.body {
         Body::Events(events) => Ok(events),
         Body::Whole(_) if (200..300).contains(&came.status) => Err(Failed::Broken(
-            "it did not answer with a stream of events".into(),
+            "it did not respond with an event stream".into(),
         )),
         body => Err(refused(came.status, &body)),
     }
@@ -764,7 +761,7 @@ mod tests {
         check(
             "500 Oh",
             "some\nwords",
-            "Broken(\"it answered with status 500: some words",
+            "Broken(\"it responded with status 500: some words",
         );
         check(
             "400 Oh",
@@ -774,17 +771,17 @@ mod tests {
         check(
             "200 Ok\r\ncontent-type: text/html",
             "<p>",
-            "Broken(\"it answered with `text/html`",
+            "Broken(\"it responded with `text/html`",
         );
         check(
             "200 Ok\r\ncontent-type: application/json",
             "{}",
-            "no message of the protocol",
+            "not an MCP message",
         );
         check(
             "200 Ok\r\ncontent-type: text/event-stream",
             "data: {}\n\n",
-            "may have been done",
+            "may have taken effect",
         );
     }
 
@@ -795,7 +792,7 @@ mod tests {
         let far = Far::new(Reached::Http, move |_, stream| send(stream, &head, ""));
         let failed = far.call().unwrap_err();
         assert!(
-            format!("{failed:?}").contains("leads to another address"),
+            format!("{failed:?}").contains("redirects to another URL"),
             "{failed:?}"
         );
         assert!(elsewhere.lock().unwrap().is_empty());
@@ -877,7 +874,7 @@ mod tests {
         });
         let failed = elsewhere.call().unwrap_err();
         assert!(
-            format!("{failed:?}").contains("another server"),
+            format!("{failed:?}").contains("has another origin"),
             "{failed:?}"
         );
     }

@@ -66,13 +66,13 @@ fn lenient<T>(listed: Result<(Vec<T>, usize), ServiceError>) -> Result<Vec<T>, S
         Ok((entries, _)) => Ok(entries),
         Err(error @ (ServiceError::TransportClosed | ServiceError::TransportSend(_))) => Err(error),
         Err(error) => {
-            log::debug!(target: "mcp", "a list is missing: {}", one_line(&error.to_string()));
+            log::debug!(target: "mcp", "list request failed: {}", one_line(&error.to_string()));
             Ok(Vec::new())
         }
     }
 }
 
-/// Returns the entries of the list at `key`, at most `most`, and the number of entries that were left out.
+/// Returns the entries of the list at `key`, at most `max_entries`, and the number of entries that were left out.
 async fn list<T: Serialize>(
     peer: &Peer<RoleClient>,
     ask: &(dyn Fn(PaginatedRequestParams) -> ClientRequest + Send + Sync),

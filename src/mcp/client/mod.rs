@@ -70,7 +70,7 @@ struct Inner {
 }
 
 impl Fleet {
-    /// Creates the fleet of all `servers` that are not disabled. Nothing is started.
+    /// Creates the pool of all `servers` that are not disabled. Nothing is started.
     pub fn new(servers: &[Server], ground: ClientConfig) -> Self {
         let used = servers.iter().filter(|server| !server.disabled);
         let servers: Vec<Server> = used.cloned().collect();
@@ -112,7 +112,7 @@ impl Fleet {
                 })
                 .collect();
             let joined = reaching.into_iter().map(|(name, thread)| {
-                let defect = || Failed::Broken("a defect of this program".into());
+                let defect = || Failed::Broken("internal error".into());
                 thread
                     .join()
                     .unwrap_or_else(|_| (name.to_owned(), Err(defect())))
@@ -122,7 +122,7 @@ impl Fleet {
     }
 
     /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::reach`] returned as
-    /// `offer`. `say` receives the server's progress messages.
+    /// `features`. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
     /// See [`Failed`]. A failure reported by the tool itself is an answer, not an error.
@@ -137,7 +137,11 @@ impl Fleet {
         let arguments = match arguments {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),
-            _ => return Err(Failed::Refused("its arguments are no object".into())),
+            _ => {
+                return Err(Failed::Refused(
+                    "the arguments are not a JSON object".into(),
+                ));
+            }
         };
         let wish = Wish::Call {
             tool: tool.to_owned(),
@@ -180,7 +184,7 @@ impl Inner {
     fn berth(&self, name: &str) -> Result<&Arc<Berth>, Failed> {
         let mut all = self.berths.iter();
         let found = all.find(|berth| berth.server.name == name);
-        found.ok_or_else(|| Failed::Unusable("there is no such server".into()))
+        found.ok_or_else(|| Failed::Unusable("no such server".into()))
     }
 
     fn reach(&self, name: &str) -> Result<Arc<Offer>, Failed> {
@@ -194,7 +198,7 @@ impl Inner {
         let work = move |_, _| async move { its.reach(&ground, &programs).await };
         match self.wait(berth, limit, work, &mut |_| {}) {
             Err(Failed::Late(_)) => Err(Failed::Unreachable(format!(
-                "it could not be asked within {} s{}",
+                "it did not start within {} s{}",
                 limit.as_secs(),
                 berth.last_words()
             ))),
@@ -216,7 +220,7 @@ impl Inner {
         };
         match self.wait(berth, limit, work, say) {
             Err(Failed::Late(_)) => Err(Failed::Late(format!(
-                "it did not answer within {} s, and was told that nobody waits",
+                "timed out after {} s",
                 limit.as_secs()
             ))),
             done => done,
@@ -251,9 +255,9 @@ impl Inner {
         let heard = ear.wait(Patience::unless_zero(limit), &|| berth.is_asking(), say);
         let (reason, failed) = match heard {
             Heard::Done(done) => return done,
-            Heard::Gone => return Err(Failed::Broken("the servers were ended".into())),
-            Heard::Late => ("it took too long", Failed::Late(String::new())),
-            Heard::Stopped(stop) => ("the user stopped it", Failed::Stopped(stop)),
+            Heard::Gone => return Err(Failed::Broken("the servers were shut down".into())),
+            Heard::Late => ("the request timed out", Failed::Late(String::new())),
+            Heard::Stopped(stop) => ("the user cancelled the request", Failed::Stopped(stop)),
         };
         cancel.send_replace(Some(reason));
         let last = ear.wait_shortly(LAST_WORD);
@@ -541,7 +545,7 @@ for line in sys.stdin:
         let trial = Trial::new("");
         let words = trial.call("die").unwrap_err();
         assert!(
-            matches!(&words, Failed::Broken(words) if words.contains("may have been done")),
+            matches!(&words, Failed::Broken(words) if words.contains("may have taken effect")),
             "{words:?}"
         );
         assert!(trial.call("echo").is_ok());
@@ -610,7 +614,7 @@ for line in sys.stdin:
         assert!(matches!(trial.call("sleep"), Err(Failed::Late(_))));
         // The server survives, and has received the cancellation by the time it answers again.
         assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.told(), ["start", "cancelled it took too long"]);
+        assert_eq!(trial.told(), ["start", "cancelled the request timed out"]);
         let trial = Trial::limit("dies", long, long);
         let words = trial.call("echo").unwrap_err();
         assert!(
@@ -663,10 +667,15 @@ for line in sys.stdin:
             "ftp://a.example",
             None,
             false,
-            "Unusable(\"`ftp://a.example` is no address",
+            "Unusable(\"`ftp://a.example` is not an HTTP URL",
         );
-        check("http://a.example/mcp", Some("k"), false, "in the clear");
-        check("https://a.example/mcp", Some("a\nb"), false, "is no header");
+        check("http://a.example/mcp", Some("k"), false, "unencrypted");
+        check(
+            "https://a.example/mcp",
+            Some("a\nb"),
+            false,
+            "invalid header",
+        );
         check("https://a.example/mcp", None, true, "`--offline` forbids");
         check(
             "http://127.0.0.1:1/mcp",

@@ -119,16 +119,13 @@ impl Room {
         let end = text.floor_char_boundary(self.text);
         self.text = 0;
         let rest = text.len() - end;
-        format!("{}\n[cut: {rest} more bytes]", &text[..end])
+        format!("{}\n[truncated: {rest} more bytes]", &text[..end])
     }
 
     /// Decodes Base64 `data`, or returns a description of the error.
     fn decode(&mut self, data: &str) -> Result<Vec<u8>, String> {
         if data.len() / 4 * 3 > self.bytes {
-            return Err(format!(
-                "of {} bytes, which is too much",
-                data.len() / 4 * 3
-            ));
+            return Err(format!("too large ({} bytes)", data.len() / 4 * 3));
         }
         let whole = data.bytes().any(|byte| byte.is_ascii_whitespace());
         let plain = match whole {
@@ -137,7 +134,7 @@ impl Room {
         };
         let bytes = BASE64
             .decode(plain)
-            .map_err(|_| "that cannot be decoded".to_owned())?;
+            .map_err(|_| "not valid Base64".to_owned())?;
         self.bytes = self.bytes.saturating_sub(bytes.len());
         Ok(bytes)
     }
@@ -158,10 +155,10 @@ impl Room {
         } else if let Some(data) = value.get("blob").and_then(Value::as_str) {
             match self.decode(data) {
                 Ok(bytes) => self.pieces.push(Piece::Blob { uri, kind, bytes }),
-                Err(wrong) => self.push_text(format!("[{uri}: something {wrong}]")),
+                Err(wrong) => self.push_text(format!("[{uri}: {wrong}]")),
             }
         } else {
-            self.push_text(format!("[{uri}: nothing]"));
+            self.push_text(format!("[{uri}: no content]"));
         }
     }
 
@@ -186,7 +183,7 @@ impl Room {
                     kind: media(),
                     bytes,
                 }),
-                Err(wrong) => self.push_text(format!("[an image {wrong}]")),
+                Err(wrong) => self.push_text(format!("[image omitted: {wrong}]")),
             },
             "audio" => self.pieces.push(Piece::Audio {
                 kind: media(),
@@ -205,7 +202,7 @@ impl Room {
             }
             other => {
                 let kind: String = other.chars().take(40).collect();
-                self.push_text(format!("[a part of the unknown type `{kind}`]"));
+                self.push_text(format!("[content of unknown type `{kind}` omitted]"));
             }
         }
     }
@@ -220,7 +217,7 @@ impl Room {
         while let Some(part) = parts.peek() {
             if self.pieces.len() >= PARTS || self.text == 0 {
                 let rest = parts.count();
-                let words = format!("[cut: {rest} more parts]");
+                let words = format!("[truncated: {rest} more parts]");
                 return self.pieces.push(Piece::Text(words));
             }
             take(self, part);
@@ -242,7 +239,7 @@ pub(super) fn called(value: &Value) -> Answer {
     let size = structured.map_or(0, |value| value.to_string().len());
     let fits = size <= room.text;
     if !fits {
-        room.push_text(format!("[cut: a value of {size} bytes]"));
+        room.push_text(format!("[structured content omitted: {size} bytes]"));
     }
     Answer {
         pieces: room.pieces,
@@ -342,7 +339,7 @@ mod tests {
         );
         check(
             json!({"content": [{"type": "image", "data": "?"}]}),
-            r#"[Text("[an image that cannot be decoded]")] None false"#,
+            r#"[Text("[image omitted: not valid Base64]")] None false"#,
         );
         check(
             json!({"content": [{"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]}),
@@ -362,7 +359,7 @@ mod tests {
         );
         check(
             json!({"content": [{"type": "video"}, 7, null]}),
-            r#"[Text("[a part of the unknown type `video`]"), Text("[a part of the unknown type ``]"), Text("[a part of the unknown type ``]")] None false"#,
+            r#"[Text("[content of unknown type `video` omitted]"), Text("[content of unknown type `` omitted]"), Text("[content of unknown type `` omitted]")] None false"#,
         );
         check(json!(null), "[] None false");
         check(json!([1]), "[] None false");
@@ -378,11 +375,14 @@ mod tests {
             panic!()
         };
         assert!(
-            text.ends_with("éx\n[cut: 4 more bytes]"),
+            text.ends_with("éx\n[truncated: 4 more bytes]"),
             "{}",
             &text[TEXT - 9..]
         );
-        assert_eq!(answer.pieces[1], Piece::Text("[cut: 1 more parts]".into()));
+        assert_eq!(
+            answer.pieces[1],
+            Piece::Text("[truncated: 1 more parts]".into())
+        );
         assert_eq!(answer.structured, None);
         let many: Vec<Value> = vec![json!({"type": "text", "text": "a"}); 5_000];
         assert_eq!(called(&json!({"content": many})).pieces.len(), 1_001);

@@ -21,12 +21,10 @@ pub(super) struct Stream {
 /// Resolves the address for posting. It must have the same origin as the stream, because our headers are sent to it.
 fn endpoint(base: &Url, said: &str) -> Result<Url, Failed> {
     let found = base.join(said.trim());
-    let found = found.map_err(|_| Failed::Broken("it names an address that is none".into()))?;
+    let found = found.map_err(|_| Failed::Broken("it sent an invalid endpoint URL".into()))?;
     match found.origin() == base.origin() && found.username().is_empty() {
         true => Ok(found),
-        false => Err(Failed::Broken(
-            "it wants messages to be sent to another server".into(),
-        )),
+        false => Err(Failed::Broken("its endpoint URL has another origin".into())),
     }
 }
 
@@ -37,11 +35,11 @@ impl Stream {
     /// There is no such stream at `url`.
     pub(super) async fn open(far: Far, url: &str, watch: &Arc<Watch>) -> Result<Self, Failed> {
         let base = Url::parse(url);
-        let base = base.map_err(|error| Failed::Unusable(format!("its address: {error}")))?;
+        let base = base.map_err(|error| Failed::Unusable(format!("invalid URL: {error}")))?;
         let mut events = listen(&far, url).await?;
         loop {
             let Some(Ok(event)) = events.next().await else {
-                let words = "its stream ended before it said where to send messages";
+                let words = "its event stream ended before the endpoint event";
                 return Err(Failed::Broken(words.into()));
             };
             if event.event.as_deref() == Some("endpoint") {
@@ -67,7 +65,8 @@ impl Transport<RoleClient> for Stream {
         let (far, url) = (self.far.clone(), self.post_to.clone());
         async move {
             let body = serde_json::to_vec(&item);
-            let body = body.map_err(|error| Failed::Unusable(format!("what is sent: {error}")))?;
+            let body =
+                body.map_err(|error| Failed::Unusable(format!("serialize the message: {error}")))?;
             post(&far, &url, body).await
         }
     }
@@ -76,7 +75,7 @@ impl Transport<RoleClient> for Stream {
         loop {
             let Some(Ok(event)) = self.events.as_mut()?.next().await else {
                 self.watch
-                    .over(Failed::Broken("its stream of events ended".into()));
+                    .over(Failed::Broken("its event stream ended".into()));
                 return None;
             };
             if !matches!(event.event.as_deref(), None | Some("" | "message")) {
@@ -84,7 +83,7 @@ impl Transport<RoleClient> for Stream {
             }
             match message::read(event.data.unwrap_or_default().as_bytes()) {
                 Some(message) => return Some(message),
-                None => log::debug!(target: "mcp", "an event that is no message of the protocol"),
+                None => log::debug!(target: "mcp", "ignored an event that is not an MCP message"),
             }
         }
     }

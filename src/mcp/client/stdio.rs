@@ -74,7 +74,7 @@ impl Traces {
         }
         for place in made {
             let words = format!(
-                "`{}` was made while MCP server `{}` ran: look at it, such files say what is run later",
+                "`{}` was created while MCP server `{}` was running: inspect it, because such files can run code later",
                 place.display(),
                 self.server
             );
@@ -197,7 +197,9 @@ impl Streams {
             resident.errors.take(),
         );
         let (Some(input), Some(output), Some(errors)) = streams else {
-            return Err(Failed::Unreachable("its streams are not there".into()));
+            return Err(Failed::Unreachable(
+                "its standard streams are missing".into(),
+            ));
         };
         let program = programs.keep(resident, traces);
         let (unsent, to_write) = sync_channel(UNSENT);
@@ -239,7 +241,7 @@ fn write_all(mut input: PipeWriter, to_write: &Receiver<(Vec<u8>, Written)>) {
     while let Ok((line, written)) = to_write.recv() {
         let done = input
             .write_all(&line)
-            .map_err(|_| Failed::Broken("it no longer reads what it is told".into()));
+            .map_err(|_| Failed::Broken("it closed its standard input".into()));
         drop(written.send(done));
     }
 }
@@ -257,7 +259,7 @@ fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watc
         match read {
             Ok(0) | Err(_) => return,
             Ok(_) if line.len() > LINE => {
-                let words = format!("it wrote a line of more than {} MiB", LINE >> 20);
+                let words = format!("it wrote a line longer than {} MiB", LINE >> 20);
                 return watch.over(Failed::Broken(words));
             }
             Ok(_) => {}
@@ -276,9 +278,9 @@ fn read_all(output: PipeReader, heard: &mpsc::Sender<ServerJsonRpcMessage>, watc
                 stray_bytes += line.len();
                 let start = &line[..line.len().min(LOG_LINE)];
                 let words = one_line(&String::from_utf8_lossy(start));
-                log::debug!(target: "mcp", "no message of the protocol: {words}");
+                log::debug!(target: "mcp", "not an MCP message: {words}");
                 if strays > STRAY_LINES || stray_bytes > STRAY_BYTES {
-                    let words = format!("it does not speak the protocol, but says: {words}");
+                    let words = format!("its output is not MCP: {words}");
                     return watch.over(Failed::Broken(words));
                 }
             }
@@ -368,14 +370,14 @@ impl Transport<RoleClient> for Streams {
         item: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Failed>> + Send + 'static {
         let (written, done) = oneshot::channel();
-        let gone = || Failed::Broken("it has ended".into());
+        let gone = || Failed::Broken("it has exited".into());
         let queued = serde_json::to_vec(&item)
-            .map_err(|error| Failed::Unusable(format!("what is sent: {error}")))
+            .map_err(|error| Failed::Unusable(format!("serialize the message: {error}")))
             .and_then(|mut line| {
                 line.push(b'\n');
                 let input = self.input.as_ref().ok_or_else(gone)?;
                 let queued = input.try_send((line, written));
-                queued.map_err(|_| Failed::Broken("it does not read what it is told".into()))
+                queued.map_err(|_| Failed::Broken("it does not read its standard input".into()))
             });
         let watch = Arc::clone(&self.watch);
         async move {
@@ -407,7 +409,7 @@ impl Transport<RoleClient> for Streams {
         if self.watch.why().is_none() {
             until_log_is_read(&self.watch).await;
         }
-        let how = status.map_or_else(|| "it ended".to_owned(), |ended| ended.to_string());
+        let how = status.map_or_else(|| "it exited".to_owned(), |ended| ended.to_string());
         let words = format!("{how}{}", self.watch.last_words());
         self.watch.over(Failed::Broken(words));
         None

@@ -13,7 +13,7 @@ const PASSED: &[&str] = &[
     "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
 ];
 
-/// Builds the complete environment of a server. `listed` are the variables from the config, and `temporary` is the
+/// Builds the complete environment of a server. `listed` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
 pub(super) fn environment(
     env: &Env,
@@ -61,7 +61,7 @@ pub(super) fn program(
         return match (may_run(&path), path.exists()) {
             (true, _) => Ok(path),
             (false, true) => Err(Failed::Unusable(format!(
-                "`{}` is no program",
+                "`{}` is not an executable file",
                 path.display()
             ))),
             (false, false) => Err(Failed::Unusable(format!(
@@ -159,8 +159,8 @@ mod tests {
         check("/bin/sh", "/bin/sh");
         check("npxx", "`npxx` is not on the PATH");
         check("~/x", "`/home/u/x` does not exist");
-        check("/etc/passwd", "`/etc/passwd` is no program");
-        check("/etc", "`/etc` is no program");
+        check("/etc/passwd", "`/etc/passwd` is not an executable file");
+        check("/etc", "`/etc` is not an executable file");
     }
 
     #[test]

@@ -186,7 +186,7 @@ pub(super) enum Heard<T> {
 }
 
 impl<T> Ear<T> {
-    /// Waits for the result, up to the timeout `patience`. The timeout is paused while `is_paused` returns true.
+    /// Waits for the result, for at most `timeout`. The timeout is paused while `is_paused` returns true.
     pub(super) fn wait(
         &mut self,
         mut patience: Patience,
@@ -238,7 +238,7 @@ impl<T> Ear<T> {
         Heard::Gone
     }
 
-    /// Waits for the result for at most `limit`, regardless of signals and deadlines. For shutdown and for late results
+    /// Waits for the result for at most `timeout`, regardless of signals and deadlines. For shutdown and for late results
     /// after a cancellation.
     pub(super) fn wait_shortly(&self, limit: Duration) -> Option<T> {
         let end = std::time::Instant::now() + limit;

@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// Marks the connection as ended because of `why`, unless a reason is already set.
+    /// Marks the connection as ended because of `reason`, unless a reason is already set.
     pub(super) fn over(&self, why: Failed) {
         locked(&self.why).get_or_insert(why);
     }
@@ -73,7 +73,7 @@ impl Watch {
     pub(super) fn last_words(&self) -> String {
         match locked(&self.last_line).as_str() {
             "" => String::new(),
-            line => format!("; its last words: {line}"),
+            line => format!("; last line of standard error: {line}"),
         }
     }
 
@@ -137,7 +137,7 @@ impl<T> Watched<T> {
                 open.insert(request.id.clone());
                 if open.len() > QUESTIONS {
                     return Err(format!(
-                        "it asks more than {QUESTIONS} questions without reading an answer"
+                        "it sent more than {QUESTIONS} requests without reading a response"
                     ));
                 }
             }

@@ -32,12 +32,12 @@ fn one_that_never_answers_is_late() {
 
 #[test]
 fn one_that_ends_may_have_done_it() {
-    fails("dies-in-call", "may have been done");
+    fails("dies-in-call", "may have taken effect");
 }
 
 #[test]
 fn one_that_sends_half_a_message_and_ends() {
-    fails("half-message", "may have been done");
+    fails("half-message", "may have taken effect");
 }
 
 #[test]

@@ -14,7 +14,7 @@ for place in "$@"; do
         *) file=${place%/}/SKILL.md ;;
     esac
     if [ ! -f "$file" ]; then
-        fault 'there is no such file'
+        fault 'no such file'
         continue
     fi
     folder=$(cd "$(dirname "$file")" && pwd)
@@ -27,18 +27,18 @@ for place in "$@"; do
     fi
     end=$(tr -d '\r' < "$file" | awk 'NR > 1 && /^---[ \t]*$/ { print NR; exit }')
     if [ -z "$end" ]; then
-        fault 'its head lacks the line --- that ends it'
+        fault 'its front matter has no closing line ---'
         continue
     fi
     head=$(tr -d '\r' < "$file" | sed -n "2,$((end - 1))p")
 
-    printf '%s\n' "$head" | grep -q "$(printf '\t')" && fault 'its head has a tab'
+    printf '%s\n' "$head" | grep -q "$(printf '\t')" && fault 'its front matter has a tab'
 
     name=$(printf '%s\n' "$head" | sed -n "s/^name:[ ]*//p" | sed "s/^[\"']//; s/[\"'][ ]*\$//" | head -n 1)
     [ -n "$name" ] || fault 'it has no name'
-    [ -z "$name" ] || [ "$name" = "$(basename "$folder")" ] || fault "its name is $name, and its folder's is not"
-    printf '%s\n' "$name" | grep -Eq '^[a-z0-9]+(-[a-z0-9]+)*$' || fault 'its name may have lower-case letters, digits and single hyphens'
-    [ "${#name}" -le 64 ] || fault 'its name has more than 64 letters'
+    [ -z "$name" ] || [ "$name" = "$(basename "$folder")" ] || fault "its name is $name, but its directory is not"
+    printf '%s\n' "$name" | grep -Eq '^[a-z0-9]+(-[a-z0-9]+)*$' || fault 'its name may have only lower-case letters, digits and single hyphens'
+    [ "${#name}" -le 64 ] || fault 'its name is longer than 64 characters'
 
     # With the lines below it, where it is folded.
     about=$(printf '%s\n' "$head" | awk '
@@ -47,25 +47,25 @@ for place in "$@"; do
         on { sub(/^ +/, ""); print }')
     plain=$(printf '%s' "$about" | tr '\n' ' ' | sed 's/^[|>][-+]* *//')
     [ -n "$plain" ] || fault 'it has no description'
-    [ "$(printf '%s' "$plain" | wc -m)" -le 1024 ] || fault 'its description has more than 1024 letters'
+    [ "$(printf '%s' "$plain" | wc -m)" -le 1024 ] || fault 'its description is longer than 1024 characters'
     case $about in
         \"* | \'* | \|* | \>*) ;;
-        *': '* | *' #'*) fault 'its description has a colon or a # and stands in no quotes' ;;
+        *': '* | *' #'*) fault 'its description has a colon or a # and is not quoted' ;;
     esac
 
     lines=$(($(wc -l < "$file") - end))
-    [ "$lines" -le 500 ] || fault "its text has $lines lines: put what is seldom needed into files beside it"
+    [ "$lines" -le 500 ] || fault "its text has $lines lines: move rarely needed parts to other files"
     [ "$lines" -gt 0 ] || fault 'it has no text'
 
     # The files that it names are to be there.
     for named in $(sed "1,${end}d" "$file" | grep -Eo '(scripts|references|assets)/[A-Za-z0-9_./-]*[A-Za-z0-9]' | sort -u); do
-        [ -e "$folder/$named" ] || fault "it names $named, which is not there"
+        [ -e "$folder/$named" ] || fault "it names $named, which does not exist"
     done
     for script in "$folder"/scripts/*; do
         [ -f "$script" ] || continue
-        [ "$(head -c 2 "$script")" = '#!' ] || fault "scripts/$(basename "$script") has no first line that says what runs it"
+        [ "$(head -c 2 "$script")" = '#!' ] || fault "scripts/$(basename "$script") has no shebang line"
     done
 done
 
-[ "$bad" = 0 ] && echo "nothing is wrong"
+[ "$bad" = 0 ] && echo "no errors found"
 exit "$bad"

@@ -6,11 +6,11 @@ set -eu
 folder=$1 name=$2 about=${3:-what it does, and when to use it}
 
 if ! printf '%s\n' "$name" | grep -Eq '^[a-z0-9]+(-[a-z0-9]+)*$' || [ "${#name}" -gt 64 ]; then
-    echo "$name: lower-case letters, digits and single hyphens between them, 64 at most" >&2
+    echo "$name: invalid name: lower-case letters, digits and single hyphens, at most 64 characters" >&2
     exit 2
 fi
 if [ -e "$folder/$name" ]; then
-    echo "$folder/$name is there already" >&2
+    echo "$folder/$name already exists" >&2
     exit 1
 fi
 
@@ -25,12 +25,12 @@ description: '$quoted'
 
 # $name
 
-1. Look first.
-2. Then do it.
-3. Check that it worked, and how to tell.
+1. Inspect.
+2. Act.
+3. Verify the result, and say how.
 
 ## What goes wrong
 
-- The message, and what to do about it.
+- The error message, and how to fix it.
 END
 printf '%s\n' "$folder/$name/SKILL.md"
