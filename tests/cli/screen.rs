@@ -457,14 +457,21 @@ impl<'a> Screen<'a> {
         assert!(!screen.hide_cursor(), "the cursor is hidden");
         assert!(!screen.bracketed_paste(), "bracketed paste is on");
         assert!(!screen.alternate_screen(), "the alternate screen is on");
-        assert!(!screen.application_cursor(), "application cursor keys are on");
+        assert!(
+            !screen.application_cursor(),
+            "application cursor keys are on"
+        );
         assert!(!screen.application_keypad(), "the application keypad is on");
         assert_eq!(
             screen.mouse_protocol_mode(),
             vt100::MouseProtocolMode::None,
             "mouse reporting is on"
         );
-        assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style is left on");
+        assert_eq!(
+            screen.attributes_formatted(),
+            "\u{1b}[m",
+            "a style is left on"
+        );
     }
 
     /// The process id of the program.
