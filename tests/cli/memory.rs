@@ -350,7 +350,7 @@ fn what_a_newer_release_wrote_is_not_written_to() {
         .run(["memory", "consolidate", "--all"])
         .stdout_has("cli:direct: 70 messages")
         .stderr("nanobot: `cli:new` is left as it is, since a newer nanobot wrote it\n");
-    // A session that appears during consolidation is left alone and does not block.
+    // A session that a newer release writes during consolidation is left alone as well, and does not block.
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     std::fs::write(&path, talk("cli:direct", 120)).unwrap();
     let target = path;
@@ -1246,7 +1246,7 @@ fn an_interrupt_in_the_editor_is_the_editors_and_loses_nothing() {
     };
     drop(ran.stdout(""));
     assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
-    // An editor that is killed by it leaves no handler, and the saved draft is named.
+    // An editor killed by Ctrl-C has no handler; the message names the saved draft.
     let editor = "printf 'newer\\n' > \"$1\"; kill -INT $$; printf 'no\\n' > \"$1\"\n";
     let ran = edited(&story, editor).unwrap().status(1);
     let told = ran.text();
