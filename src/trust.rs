@@ -66,7 +66,7 @@ impl Trust {
     pub fn load(path: &Path) -> Result<Self> {
         let written: Written = match store::read(path)? {
             Some(bytes) => serde_json::from_slice(&bytes)
-                .with_context(|| format!("understand `{}`", path.display()))?,
+                .with_context(|| format!("parse `{}`", path.display()))?,
             None => Written::default(),
         };
         Ok(Self {
@@ -80,13 +80,13 @@ impl Trust {
         if self.trusts(directory) {
             return Ok(false);
         }
-        let about = std::fs::metadata(directory)
-            .with_context(|| format!("look at `{}`", directory.display()))?;
+        let metadata = std::fs::metadata(directory)
+            .with_context(|| format!("stat `{}`", directory.display()))?;
         self.directories.retain(|known| known.path != directory);
         self.directories.push(Trusted {
             path: directory.to_owned(),
-            device: about.dev(),
-            inode: about.ino(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
             since: now.to_string(),
         });
         self.save()?;
@@ -144,7 +144,8 @@ impl Trust {
         let written = Written {
             trusted: self.directories.clone(),
         };
-        let mut text = serde_json::to_string_pretty(&written).context("write the list down")?;
+        let mut text =
+            serde_json::to_string_pretty(&written).context("serialize the trust list")?;
         text.push('\n');
         store::replace(&self.path, text.as_bytes())
     }
@@ -153,9 +154,9 @@ impl Trust {
 impl Trusted {
     /// True if the path still leads to the directory that was trusted.
     pub fn stands(&self) -> bool {
-        let about = std::fs::symlink_metadata(&self.path);
-        about.is_ok_and(|about| {
-            about.is_dir() && (about.dev(), about.ino()) == (self.device, self.inode)
+        let metadata = std::fs::symlink_metadata(&self.path);
+        metadata.is_ok_and(|metadata| {
+            metadata.is_dir() && (metadata.dev(), metadata.ino()) == (self.device, self.inode)
         })
     }
 }
@@ -224,24 +225,24 @@ mod tests {
         std::fs::write(sub.join("AGENTS.md"), "sub").unwrap();
         let list = temp.join("home/trust.json");
         let mut trust = Trust::load(&list).unwrap();
-        let spoken = |trust: &Trust, place: &Path| {
+        let found = |trust: &Trust, place: &Path| {
             let notes = trust.notes(place).unwrap();
             let texts: Vec<String> = notes.texts.into_iter().map(|(_, text)| text).collect();
             (texts.join(" "), notes.skills.len(), notes.ignored.len())
         };
         let deep = sub.join("deep");
-        assert_eq!(spoken(&trust, &deep), (String::new(), 0, 3));
+        assert_eq!(found(&trust, &deep), (String::new(), 0, 3));
         assert!(trust.add(&sub, Timestamp::UNIX_EPOCH).unwrap());
-        assert_eq!(spoken(&trust, &deep), ("sub".into(), 0, 2));
+        assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
         assert!(trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
         assert!(!trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
         let mut trust = Trust::load(&list).unwrap();
-        assert_eq!(spoken(&trust, &deep), ("top sub".into(), 1, 0));
+        assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
         // A different directory at the same path is not trusted.
         std::fs::rename(&repo, temp.join("old")).unwrap();
         std::fs::create_dir_all(repo.join("sub")).unwrap();
         std::fs::write(repo.join("AGENTS.md"), "evil").unwrap();
-        assert_eq!(spoken(&trust, &repo), (String::new(), 0, 1));
+        assert_eq!(found(&trust, &repo), (String::new(), 0, 1));
         assert!(trust.revoke(&repo).unwrap() && !trust.revoke(&repo).unwrap());
         std::fs::write(&list, "{").unwrap();
         assert!(Trust::load(&list).is_err());

@@ -68,7 +68,7 @@ pub fn command(parts: &Parts) -> Result<Command, String> {
     // `env` would take a program path with `=` for another variable.
     if program.as_os_str().as_encoded_bytes().contains(&b'=') {
         return Err(format!(
-            "`{}` cannot stand in a crontab: its path has a `=`",
+            "`{}` cannot be written in a crontab: the path contains `=`",
             program.display()
         ));
     }
@@ -88,9 +88,10 @@ pub fn command(parts: &Parts) -> Result<Command, String> {
             return Ok(Command { text, left_out });
         }
         let Some(at) = entries.iter().rposition(|entry| !SYSTEM.contains(entry)) else {
-            let cause = "the paths of home, program, config and workspace are too long for a line of a crontab";
+            let cause =
+                "the paths of home, program, config and workspace are too long for a crontab line";
             return Err(format!(
-                "{cause}: they make it {} bytes, and {LONGEST} is the most",
+                "{cause}: {} bytes, the limit is {LONGEST}",
                 text.len()
             ));
         };
@@ -163,14 +164,14 @@ fn entries(path: &str) -> (Vec<&str>, Vec<String>) {
 fn word(path: &Path) -> Result<String, String> {
     let cannot = |why: &str| {
         Err(format!(
-            "`{}` cannot stand in a crontab: {why}",
+            "`{}` cannot be written in a crontab: {why}",
             path.display()
         ))
     };
     match path.to_str() {
-        None => cannot("its name is no text"),
+        None => cannot("the path is not valid UTF-8"),
         Some(text) if text.contains(char::is_control) => {
-            cannot("its name holds a line's end or another control character")
+            cannot("the path contains a control character")
         }
         Some(_) if !path.is_absolute() => cannot("it is relative"),
         Some(text) => Ok(escaped(text)),
@@ -248,12 +249,12 @@ mod tests {
         let home = Path::new("/home/a\nb");
         check(
             Parts { home, ..parts() },
-            "`/home/a\nb` cannot stand in a crontab: its name holds a line's end or another control character",
+            "`/home/a\nb` cannot be written in a crontab: the path contains a control character",
         );
         let config = Some(Path::new(OsStr::from_bytes(b"/x\xff")));
         check(
             Parts { config, ..parts() },
-            "`/x\u{fffd}` cannot stand in a crontab: its name is no text",
+            "`/x\u{fffd}` cannot be written in a crontab: the path is not valid UTF-8",
         );
         let workspace = Some(Path::new("w"));
         check(
@@ -261,12 +262,12 @@ mod tests {
                 workspace,
                 ..parts()
             },
-            "`w` cannot stand in a crontab: it is relative",
+            "`w` cannot be written in a crontab: it is relative",
         );
         let program = Path::new("/a=b/nanobot");
         check(
             Parts { program, ..parts() },
-            "`/a=b/nanobot` cannot stand in a crontab: its path has a `=`",
+            "`/a=b/nanobot` cannot be written in a crontab: the path contains `=`",
         );
         let long = format!("/{}", "x".repeat(950));
         check(
@@ -274,7 +275,7 @@ mod tests {
                 home: Path::new(&long),
                 ..parts()
             },
-            "the paths of home, program, config and workspace are too long for a line of a crontab: they make it 1031 bytes, and 998 is the most",
+            "the paths of home, program, config and workspace are too long for a crontab line: 1031 bytes, the limit is 998",
         );
     }
 

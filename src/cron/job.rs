@@ -1,4 +1,4 @@
-//! A job: the data of the job file, which is shared with the Python program, and the terms that only this program
+//! A job: the data of the job file, which is shared with the Python program, and the options that only this program
 //! stores.
 
 use super::schedule::{CatchUp, Schedule, Timetable};
@@ -86,7 +86,7 @@ pub struct Terms {
     pub sink: Option<Sink>,
     /// The kind of run.
     pub kind: Kind,
-    /// The message and the session that these terms apply to, recorded when a person or a run last set them: other
+    /// The message and the session that these options apply to, recorded when a person or a run last set them: other
     /// programs write the job file too.
     pub message: Option<String>,
     pub session: Option<String>,
@@ -144,7 +144,7 @@ impl Job {
         }
     }
 
-    /// Binds the terms to the job's current message and session.
+    /// Binds the options to the job's current message and session.
     pub fn bind(&mut self) {
         if let Some(terms) = &mut self.terms {
             terms.message = Some(self.message.clone());
@@ -152,7 +152,7 @@ impl Job {
         }
     }
 
-    /// True if another program changed the message or the session after the terms were set. Other programs may change
+    /// True if another program changed the message or the session after the options were set. Other programs may change
     /// the schedule.
     pub fn is_altered(&self) -> bool {
         let terms = self.terms.iter();
@@ -169,8 +169,8 @@ impl Job {
 
     /// Maximum duration of a run in seconds; 0 for no limit.
     pub fn deadline(&self) -> u64 {
-        let said = self.terms.as_ref().and_then(|terms| terms.timeout);
-        said.unwrap_or(DEADLINE)
+        let timeout = self.terms.as_ref().and_then(|terms| terms.timeout);
+        timeout.unwrap_or(DEADLINE)
     }
 
     /// Returns the earliest time of a slot.

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 200;
 
-/// Converts `value` to a job, without the terms that only this program stores.
+/// Converts `value` to a job, without the options that only this program stores.
 pub(super) fn to_job(value: &Value) -> Job {
     let id = text(value, "id").unwrap_or_default();
     let payload = either(value, "payload", "payload");
@@ -28,7 +28,9 @@ pub(super) fn to_job(value: &Value) -> Job {
             .unwrap_or(true),
         schedule: match kind.as_str() {
             "agent_turn" => schedule_of(schedule),
-            _ => Err(format!("it is a job of the other program's own (`{kind}`)")),
+            _ => Err(format!(
+                "it is an internal job of the Python program (`{kind}`)"
+            )),
         },
         message: text(payload, "message").unwrap_or_default(),
         delivery: Delivery {
@@ -106,7 +108,7 @@ fn millis(value: &Value, key: &str) -> Option<i64> {
 pub(super) fn every(millis: i64) -> Result<Schedule, String> {
     match u64::try_from(millis) {
         Ok(millis) if millis > 0 => Ok(Schedule::Every(Duration::from_millis(millis))),
-        _ => Err("the time between its runs is not above zero".into()),
+        _ => Err("its interval is not positive".into()),
     }
 }
 
@@ -115,18 +117,18 @@ fn schedule_of(value: &Value) -> Result<Schedule, String> {
         Some("every") => every(millis(value, "everyMs").unwrap_or_default()),
         Some("at") => {
             let time = millis(value, "atMs").and_then(|at| Timestamp::from_millisecond(at).ok());
-            time.map(Schedule::At).ok_or("it names no time".into())
+            time.map(Schedule::At).ok_or("it has no time".into())
         }
         Some("cron") => {
             let expression = text(value, "expr").ok_or("it has no expression")?;
             let parsed = Expression::parse(&expression)
-                .map_err(|words| format!("the expression `{expression}` {words}"))?;
+                .map_err(|error| format!("invalid expression: {error}"))?;
             Ok(Schedule::Cron {
                 expression: parsed,
                 zone: text(value, "tz"),
             })
         }
-        Some(kind) => Err(format!("a schedule of the kind `{kind}` is not known")),
+        Some(kind) => Err(format!("unknown schedule kind `{kind}`")),
         None => Err("it has no schedule".into()),
     }
 }

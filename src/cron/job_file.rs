@@ -33,14 +33,14 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
                 return Err(fail(
                     Exit::Config,
                     format!(
-                        "`{}` is of version {version}, which this release does not know",
+                        "`{}` has format version {version}, which this release does not support",
                         path.display()
                     ),
                 ));
             }
             return Ok(file);
         }
-        Ok(_) => "it is no list of jobs".to_owned(),
+        Ok(_) => "it is not a list of jobs".to_owned(),
         Err(error) => error.to_string(),
     };
     let aside = keep_aside(path, &bytes)?;
@@ -75,7 +75,7 @@ pub(super) fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
 fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let time = std::fs::metadata(path)
         .and_then(|about| about.modified())
-        .with_context(|| format!("look at `{}`", path.display()))?;
+        .with_context(|| format!("stat `{}`", path.display()))?;
     let time = Timestamp::try_from(time).unwrap_or_default();
     let name = format!("{COPY_PREFIX}{}", time.strftime("%Y%m%dT%H%M%SZ"));
     let aside = path.with_file_name(name);
@@ -90,7 +90,7 @@ fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
 fn thin_out(newest: &Path) -> Result<()> {
     let folder = newest.parent().unwrap_or(newest);
     let entries = std::fs::read_dir(folder);
-    let entries = entries.with_context(|| format!("look into `{}`", folder.display()))?;
+    let entries = entries.with_context(|| format!("read `{}`", folder.display()))?;
     let mut copies: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| {
@@ -110,7 +110,7 @@ pub(super) fn damaged(path: &Path, wrong: &str) -> anyhow::Error {
     fail_hint(
         Exit::Config,
         format!("`{}` cannot be used: {wrong}", path.display()),
-        "mend the file by hand; nothing is changed as long as it cannot be read",
+        "fix the file by hand; it is not changed while it is invalid",
     )
 }
 
@@ -130,7 +130,7 @@ pub(super) fn change(
     }
     let is_changed = alter(&mut file)?;
     if is_changed {
-        let text = serde_json::to_vec_pretty(&file).context("write the jobs down")?;
+        let text = serde_json::to_vec_pretty(&file).context("encode the jobs")?;
         store::replace(path, &text)?;
     }
     drop(lock);

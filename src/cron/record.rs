@@ -1,7 +1,8 @@
-//! The private state of a job's runs, in the job's folder: the stamps of handled slots, and a record of each run.
+//! The private state of a job's runs, in the job's directory: the last handled slot, the started run, and a record of
+//! each run.
 //!
-//! A stamp is synced to disk before a run starts and after it ends. A stamp that says started but not ended, without
-//! a held job lock, is a run with an unknown outcome.
+//! The run state is synced to disk before a run starts and after it ends. A state that says started but not ended,
+//! while the job's lock is free, means a run with an unknown outcome.
 
 use crate::error::{Exit, fail, fail_hint};
 use crate::sys::store::{self, Lock};
@@ -14,23 +15,24 @@ use std::time::Duration;
 
 /// Maximum size of the record file in bytes before rotation; one older file is kept.
 const ROTATE: u64 = 1 << 20;
-/// Maximum bytes read from the stamp file.
+/// Maximum bytes read from the state file.
 const LONGEST: u64 = 64 << 10;
 /// Number of answers kept.
 const OUTPUTS: usize = 50;
 
-/// The folder of a job's private state.
+/// The directory of a job's private state.
 #[derive(Clone, Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
-/// The slots of a job that were handled.
+/// The state of a job's runs: its last handled slot and its started run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Stamps {
     pub v: u32,
     /// The last slot that was run or skipped, in milliseconds since 1970.
+    #[serde(rename = "handledMs")]
     pub handled_ms: Option<i64>,
     /// A run that was started and has not ended.
     pub started: Option<Started>,
@@ -69,6 +71,7 @@ pub enum Trigger {
     /// The job was due.
     Schedule,
     /// A manual start.
+    #[serde(rename = "hand")]
     Hand,
 }
 
@@ -81,6 +84,7 @@ pub enum Outcome {
     /// The run had nothing to report.
     Nothing,
     /// The `--when` command reported that there is nothing to do.
+    #[serde(rename = "no")]
     No,
     Failed,
     /// The job was already running.
@@ -170,7 +174,8 @@ impl Record {
 }
 
 impl Spent {
-    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used unchanged.
+    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used
+    /// unchanged.
     pub fn add(&mut self, before: &Self) {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);
@@ -204,12 +209,12 @@ impl Folder {
                 Exit::TryAgain => {
                     // The holder may not have written its identity yet.
                     let cause = format!("{error:#}")
-                        .replace("is in use by", "is still run by")
-                        .replace("is in use", "runs already");
+                        .replace("is in use by", "is already running in")
+                        .replace("is in use", "is already running");
                     fail_hint(
                         Exit::TryAgain,
                         cause,
-                        "`nanobot cron logs`, to see what it is at",
+                        "`nanobot cron logs`, to see its progress",
                     )
                 }
                 _ => error,
@@ -222,10 +227,10 @@ impl Folder {
         Lock::is_held(&self.path.join("lock"))
     }
 
-    /// Reads the stamps.
+    /// Reads the run state.
     ///
     /// # Errors
-    /// Status 78 if they cannot be read: without them a slot might run twice.
+    /// Status 78 if it cannot be read: without it a slot might run twice.
     pub fn stamps(&self) -> Result<Stamps> {
         let path = self.path.join("state.json");
         let Some(bytes) = store::read_at_most(&path, LONGEST)? else {
@@ -234,8 +239,8 @@ impl Folder {
         let stamps: Stamps = serde_json::from_slice(&bytes).map_err(|error| {
             fail_hint(
                 Exit::Config,
-                format!("`{}` cannot be read: {error}", path.display()),
-                "remove it, if the job may run again at once",
+                format!("`{}` is invalid: {error}", path.display()),
+                "remove the file if the job may run again immediately",
             )
         })?;
         match stamps.v > Stamps::V {
@@ -247,14 +252,14 @@ impl Folder {
         }
     }
 
-    /// Writes the stamps and syncs them to disk.
+    /// Writes the run state and syncs it to disk.
     pub fn stamp(&self, stamps: &Stamps) -> Result<()> {
         store::create_dir(&self.path)?;
         let stamps = Stamps {
             v: Stamps::V,
             ..*stamps
         };
-        let text = serde_json::to_vec(&stamps).context("write a stamp")?;
+        let text = serde_json::to_vec(&stamps).context("encode the run state")?;
         store::replace(&self.path.join("state.json"), &text)
     }
 
@@ -267,7 +272,7 @@ impl Folder {
     pub fn record(&self, record: &Record) -> Result<()> {
         store::create_dir(&self.path)?;
         let path = self.runs();
-        let mut line = serde_json::to_vec(record).context("write a record")?;
+        let mut line = serde_json::to_vec(record).context("encode the run record")?;
         line.push(b'\n');
         let file = store::open_lines(&path)?;
         store::with_lock(&file, &path, || {
@@ -276,7 +281,7 @@ impl Folder {
             store::sync(&file, &path)?;
             // A process that has the file open continues with the renamed one.
             match before > ROTATE {
-                true => std::fs::rename(&path, self.older()).context("begin a new file of records"),
+                true => std::fs::rename(&path, self.older()).context("rotate the run records"),
                 false => Ok(()),
             }
         })
@@ -304,7 +309,7 @@ impl Folder {
         let path = folder.join(name);
         store::replace(&path, text.as_bytes())?;
         let mut kept: Vec<PathBuf> = std::fs::read_dir(&folder)
-            .with_context(|| format!("look into `{}`", folder.display()))?
+            .with_context(|| format!("read `{}`", folder.display()))?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
             .filter(|path| path.extension().is_some_and(|kind| kind == "txt"))
             .collect();

@@ -42,7 +42,7 @@ pub enum Verdict {
     Due { slot: Timestamp },
     /// This slot is too old to run. Recording it makes it handled.
     Missed { slot: Timestamp },
-    /// The last handled slot is so far ahead that the clock must have been wrong. Use `handled` instead and check
+    /// The last handled slot is so far ahead that the clock must have been wrong. Use `last_slot` instead and check
     /// again: a slot at exactly the current minute is then due. From now on only the run records tell which slots
     /// were run, because a corrected clock may repeat slots.
     ClockWasWrong { handled: Timestamp },
@@ -71,7 +71,7 @@ pub struct Timetable<'a> {
 }
 
 impl Timetable<'_> {
-    /// Returns what is due at `now`. `handled` is the last slot that was run, skipped or recorded as missed.
+    /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due(&self, handled: Option<Timestamp>, now: Timestamp) -> Verdict {
         let Self {
             schedule,
@@ -81,7 +81,7 @@ impl Timetable<'_> {
             zone,
         } = *self;
         let far = |time: Timestamp| time.duration_since(now) > AHEAD;
-        // The job may also have been created under a wrong clock; then only `handled` counts.
+        // The job may also have been created under a wrong clock; then only `last_slot` counts.
         let since = (!far(since)).then_some(since);
         let baseline = match handled.into_iter().chain(since).max() {
             Some(baseline) if !far(baseline) => baseline,
@@ -174,15 +174,18 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
             Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
             Err(_) => None,
         };
-        if let Some(words) = no_such_day(text) {
-            return Err(words);
+        if let Some(error) = no_such_day(text) {
+            return Err(error);
         }
         return Err(match day {
             Some((day, time)) => {
-                format!("`{text}` has no date: `{day}T{}`", time.strftime("%H:%M"))
+                format!(
+                    "`{text}` has no date; use `{day}T{}`",
+                    time.strftime("%H:%M")
+                )
             }
             None => format!(
-                "`{text}` is no date and time, which are written as `{}T18:00`; a `Z` or `+02:00` after it names another zone",
+                "`{text}` is not a date and time such as `{}T18:00`; append `Z` or `+02:00` for another zone",
                 shown.date()
             ),
         });
@@ -190,7 +193,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
     match time > now {
         true => Ok(time),
         false => Err(format!(
-            "`{text}` is past: it is {} now",
+            "`{text}` is in the past: it is {} now",
             shown.strftime("%Y-%m-%dT%H:%M")
         )),
     }
@@ -241,10 +244,10 @@ pub fn unknown_zone(name: &str, zones: &[String]) -> String {
         .collect();
     match near.is_empty() {
         true => {
-            format!("there is no time zone `{name}`; zones are named as `Europe/Berlin` or `UTC`")
+            format!("there is no time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
         }
         false => format!(
-            "there is no time zone `{name}`; there is {}",
+            "there is no time zone `{name}`; similar names: {}",
             near.join(", ")
         ),
     }
@@ -255,7 +258,7 @@ fn length(text: &str, example: &str) -> Result<Duration, String> {
     let text = text.trim();
     let wrong = || {
         format!(
-            "`{text}` is no length of time: a number with `m`, `h` or `d`, as in `{example}`, or of seconds"
+            "`{text}` is not a duration: use a number with `m`, `h` or `d`, as in `{example}`, or a number of seconds"
         )
     };
     let (mut rest, mut seconds) = (text, 0_u64);
@@ -284,13 +287,13 @@ fn length(text: &str, example: &str) -> Result<Duration, String> {
             .checked_mul(unit)
             .and_then(|part| seconds.checked_add(part))
             .filter(|seconds| *seconds <= LONGEST)
-            .ok_or_else(|| format!("`{text}` is too long: a hundred years are the most"))?;
+            .ok_or_else(|| format!("`{text}` is too long; the maximum is 100 years"))?;
         rest = tail.trim_start();
     }
     match seconds {
         _ if text.is_empty() => Err(wrong()),
         0..60 => Err(format!(
-            "`{text}` is less than a minute, and cron fires once a minute at most: `1m`, or 60 as a bare number"
+            "`{text}` is less than a minute; the minimum is `1m`, or 60 as a bare number"
         )),
         seconds => Ok(Duration::from_secs(seconds)),
     }
@@ -633,23 +636,20 @@ mod tests {
             let error = every(text).unwrap_err();
             assert!(error.contains(expect), "{text}: {error}");
         };
-        refuse("", "is no length of time");
+        refuse("", "is not a duration");
         refuse(
             "1.5h",
-            "is no length of time: a number with `m`, `h` or `d`, as in `--every 90m`",
+            "is not a duration: use a number with `m`, `h` or `d`, as in `--every 90m`",
         );
-        refuse("-5m", "is no length of time");
-        refuse("m", "is no length of time");
-        refuse("1h30", "is no length of time");
-        refuse("5 fortnights", "is no length of time");
-        refuse(
-            "30",
-            "`30` is less than a minute, and cron fires once a minute at most",
-        );
+        refuse("-5m", "is not a duration");
+        refuse("m", "is not a duration");
+        refuse("1h30", "is not a duration");
+        refuse("5 fortnights", "is not a duration");
+        refuse("30", "`30` is less than a minute; the minimum is `1m`");
         refuse("0", "cron fires once a minute at most");
-        refuse("99999999999999999999", "is no length of time");
-        refuse("999999999999", "a hundred years are the most");
-        refuse("99999999999999999w", "a hundred years are the most");
+        refuse("99999999999999999999", "is not a duration");
+        refuse("999999999999", "the maximum is 100 years");
+        refuse("99999999999999999w", "the maximum is 100 years");
     }
 
     #[test]
@@ -672,16 +672,16 @@ mod tests {
         };
         refuse(
             "2026-03-01T13:00",
-            "`2026-03-01T13:00` is past: it is 2026-03-01T13:00 now",
+            "`2026-03-01T13:00` is in the past: it is 2026-03-01T13:00 now",
         );
         refuse(
             "2020-01-01",
-            "`2020-01-01` is past: it is 2026-03-01T13:00 now",
+            "`2020-01-01` is in the past: it is 2026-03-01T13:00 now",
         );
         refuse("2026-02-30", "`2026-02-30`: February 2026 has 28 days");
-        refuse("18:00", "`18:00` has no date: `2026-03-01T18:00`");
-        refuse("07:30", "`07:30` has no date: `2026-03-02T07:30`");
-        let form = "is no date and time, which are written as `2026-03-01T18:00`; a `Z` or `+02:00` after it names another zone";
+        refuse("18:00", "`18:00` has no date; use `2026-03-01T18:00`");
+        refuse("07:30", "`07:30` has no date; use `2026-03-02T07:30`");
+        let form = "is not a date and time such as `2026-03-01T18:00`; append `Z` or `+02:00` for another zone";
         for text in ["tomorrow", "24.12.2026", "", "2026-12-24T18:00[Asia/Tokyo]"] {
             refuse(text, &format!("`{text}` {form}"));
         }
@@ -711,19 +711,19 @@ mod tests {
         };
         check(
             "berlin",
-            "there is no time zone `berlin`; there is `Europe/Berlin`",
+            "there is no time zone `berlin`; similar names: `Europe/Berlin`",
         );
         check(
             "Europe/Berlni",
-            "there is no time zone `Europe/Berlni`; there is `Europe/Berlin`, `Europe/Bratislava`",
+            "there is no time zone `Europe/Berlni`; similar names: `Europe/Berlin`, `Europe/Bratislava`",
         );
         check(
             "new york",
-            "there is no time zone `new york`; there is `America/New_York`",
+            "there is no time zone `new york`; similar names: `America/New_York`",
         );
         check(
             "XYZ",
-            "there is no time zone `XYZ`; zones are named as `Europe/Berlin` or `UTC`",
+            "there is no time zone `XYZ`; use a name such as `Europe/Berlin` or `UTC`",
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The jobs of a workspace: the entries of the job file, combined with the terms that only this program stores. The
+//! The jobs of a workspace: the entries of the job file, combined with the options that only this program stores. The
 //! Python program writes the job file too, so keys that we do not know are preserved.
 //!
 //! Releases up to 0.1.4.post5 keep the file in the data directory, later ones in the workspace. Each job is changed
@@ -33,13 +33,13 @@ pub enum Added {
 pub struct Store {
     /// Possible paths of the job file: in the workspace, then where older releases have it.
     files: Vec<PathBuf>,
-    /// Directory with a folder per job for the data that only this program stores.
+    /// Directory with a directory per job for the data that only this program stores.
     own: PathBuf,
 }
 
 impl Store {
-    /// Opens the jobs of `workspace`; `data` is our own directory. With `older`, the job file of older releases is
-    /// included.
+    /// Opens the jobs of `workspace`; `data` is our own directory. With `with_legacy`, the job file of older releases
+    /// is included.
     pub fn new(workspace: &Path, data: &Path, older: bool) -> Self {
         let mut files = vec![workspace.join(FILE)];
         files.extend(older.then(|| data.join(FILE)));
@@ -61,10 +61,10 @@ impl Store {
         found.unwrap_or(&self.files[0])
     }
 
-    /// Returns the folder with our own data on the job `id`.
+    /// Returns the directory with our own data on the job `id`.
     ///
     /// # Errors
-    /// Status 78 if the id is not a safe folder name, since it could lead elsewhere.
+    /// Status 78 if the id is not a safe directory name, since it could lead elsewhere.
     pub fn folder(&self, id: &str) -> Result<PathBuf> {
         match is_plain(id) {
             true => Ok(self.own.join(id)),
@@ -118,12 +118,12 @@ impl Store {
 
     /// Describes anything unusual about the files.
     pub fn oddities(&self) -> Result<Vec<String>> {
-        let mut words = Vec::new();
+        let mut warnings = Vec::new();
         for path in &self.files {
             if has(&load(path)?, HEARTBEAT) {
                 let path = path.display();
-                words.push(format!(
-                    "`{path}` has a job with the id `{HEARTBEAT}`, which is passed over: that name is taken"
+                warnings.push(format!(
+                    "`{path}` has a job with the id `{HEARTBEAT}`, which is ignored: the id is reserved"
                 ));
             }
             let places = path
@@ -131,14 +131,14 @@ impl Store {
                 .then(|| [Some(path.as_path()), path.parent()]);
             for place in places.into_iter().flatten().flatten() {
                 if let Some(why) = store::changed_by_others(place) {
-                    words.push(format!(
-                        "`{}` {why}, who can so change what the jobs are told",
+                    warnings.push(format!(
+                        "`{}` {why}, so others can change the jobs' messages",
                         place.display()
                     ));
                 }
             }
         }
-        Ok(words)
+        Ok(warnings)
     }
 
     /// Returns the job `id`; `None` if there is none.
@@ -156,7 +156,7 @@ impl Store {
 
     /// Adds a job with a unique id. Our own data is written first, so a job is never in the file without its limits.
     ///
-    /// With `most`, the job is only added if runs have created fewer jobs than that.
+    /// With `limit`, the job is only added if runs have created fewer jobs than that.
     pub fn add(&self, job: &Job, now: Timestamp, most: Option<usize>) -> Result<Added> {
         let mut job = job.clone();
         job.bind();
@@ -167,10 +167,10 @@ impl Store {
         }
         let path = self.file().to_owned();
         let is_done = change(&path, |file| {
-            if let Some(most) = most {
+            if let Some(limit) = most {
                 let jobs = self.jobs()?;
                 let by_model = |job: &&Job| job.terms.as_ref().is_some_and(|terms| terms.by_model);
-                if jobs.iter().filter(by_model).count() >= most {
+                if jobs.iter().filter(by_model).count() >= limit {
                     return Ok(false);
                 }
             }
@@ -178,7 +178,7 @@ impl Store {
                 .entry("jobs")
                 .or_insert_with(|| json!([]))
                 .as_array_mut();
-            let jobs = jobs.ok_or_else(|| damaged(&path, "its `jobs` is no list"))?;
+            let jobs = jobs.ok_or_else(|| damaged(&path, "its `jobs` is not a list"))?;
             let mut value = json!({});
             fill(&mut value, job, now);
             jobs.push(value);
@@ -197,7 +197,7 @@ impl Store {
         }
     }
 
-    /// Changes the current state of the job `id` in its file; returns true if it exists. The terms are only written
+    /// Changes the current state of the job `id` in its file; returns true if it exists. The options are only written
     /// if `change` says so.
     pub fn update(
         &self,
@@ -287,7 +287,7 @@ impl Store {
         let made = Timestamp::from_millisecond(terms.since_ms).unwrap_or_default();
         let schedule = match terms.every_ms {
             Some(millis) => every(millis),
-            None => Err("its terms name no time".into()),
+            None => Err("its options have no interval".into()),
         };
         Ok(Some(Job {
             schedule,
@@ -296,7 +296,7 @@ impl Store {
         }))
     }
 
-    /// True if the job `id` has stored terms.
+    /// True if the job `id` has stored options.
     pub fn has_terms(&self, id: &str) -> Result<bool> {
         Ok(is_plain(id) && self.terms_path(id)?.exists())
     }
@@ -314,7 +314,7 @@ impl Store {
             return Ok(None);
         };
         let terms: Terms = serde_json::from_slice(&bytes)
-            .map_err(|error| damaged(&path, &format!("it cannot be read: {error}")))?;
+            .map_err(|error| damaged(&path, &format!("it is invalid: {error}")))?;
         if terms.v > Terms::V {
             return Err(fail(
                 Exit::Config,
@@ -330,7 +330,7 @@ impl Store {
         };
         let path = self.terms_path(&job.id)?;
         store::create_dir(&self.folder(&job.id)?)?;
-        let text = serde_json::to_vec_pretty(terms).context("write a job down")?;
+        let text = serde_json::to_vec_pretty(terms).context("encode the job options")?;
         store::replace(&path, &text)
     }
 
@@ -338,25 +338,23 @@ impl Store {
         let mut job = job_entry::to_job(value);
         job.terms = self.terms(&job.id)?;
         if !is_plain(&job.id) {
-            job.schedule = Err(format!("its id `{}` cannot be used", job.id));
+            job.schedule = Err(format!("its id `{}` is invalid", job.id));
         }
         Ok(job)
     }
 }
 
-/// True if `id` is safe as a folder name and as a command-line word.
+/// True if `id` is safe as a directory name and as a command-line word.
 pub fn is_plain(id: &str) -> bool {
     let letter = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     (1..=64).contains(&id.len()) && !id.starts_with('-') && id.chars().all(letter)
 }
 
-/// Builds the error for a job whose id is not a valid folder name.
+/// Builds the error for a job whose id is not a valid directory name.
 pub fn unusable(id: &str) -> anyhow::Error {
     fail_hint(
         Exit::Config,
-        format!(
-            "the job's id `{id}` cannot be used: it is no word of letters, digits, `_` and `-`"
-        ),
-        "another id in the job file, by hand",
+        format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
+        "change the id in the job file by hand",
     )
 }

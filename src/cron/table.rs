@@ -2,7 +2,7 @@
 //! bytes: other content is preserved, and removing the block restores the original table.
 //!
 //! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the
-//! user's. A line therefore only counts as ours if it looks like one that we write; all others are kept.
+//! user's. A line therefore only counts as ours if it looks like one that we write; all others are preserved.
 
 use std::fmt::Write;
 
@@ -18,8 +18,8 @@ pub const NOTE: &str = "# nanobot: ";
 /// Returns `table` with `lines` as the block of `name`, in its existing position or at the end. Without lines, the
 /// block is removed.
 ///
-/// Lines are those of [`super::command`] preceded by time fields, or comments that begin with [`NOTE`]. Others could
-/// not be told apart from the user's own lines.
+/// Lines are those of [`super::command_line`] preceded by time fields, or comments that begin with [`NOTE_PREFIX`].
+/// Others could not be told apart from the user's own lines.
 pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     if lines.is_empty() {
         return without(table, name);
@@ -74,7 +74,7 @@ pub fn block(table: &[u8], name: &str) -> Option<Vec<String>> {
     Some(lines.iter().map(text).collect())
 }
 
-/// The parts of a table. The block goes where its first piece was; other lines inside it are moved after it.
+/// The parts of a table. The block goes where its first part was; other lines inside it are moved after it.
 #[derive(Default)]
 struct Parts<'a> {
     before: Vec<&'a [u8]>,

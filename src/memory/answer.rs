@@ -43,19 +43,19 @@ const LEAD: usize = 100;
 /// Describes why the reply cannot be used.
 pub fn update(reply: &Reply) -> Result<Update, String> {
     match reply.finish {
-        Finish::Length => return Err("the answer was cut by the output limit".into()),
-        Finish::Refusal => return Err("the model would not answer".into()),
+        Finish::Length => return Err("the reply was cut off by the output limit".into()),
+        Finish::Refusal => return Err("the model refused to answer".into()),
         _ => {}
     }
     let call = reply.calls.iter().find(|call| call.name == TOOL);
     let object = match (call.or(reply.calls.first()), reply.text.trim()) {
         (Some(call), _) => object(&call.arguments, DEPTH),
-        (None, "") => return Err("the model answered nothing".into()),
+        (None, "") => return Err("the model returned an empty reply".into()),
         (None, text) => whole(text).and_then(|value| object(&value, DEPTH)),
     };
     let Some(object) = object else {
         return Err(match call {
-            Some(_) => "the call has no arguments that can be read".into(),
+            Some(_) => "the call has no readable arguments".into(),
             None => format!("the model did not call `{TOOL}`"),
         });
     };
@@ -67,7 +67,7 @@ pub fn update(reply: &Reply) -> Result<Update, String> {
     };
     let entry = first(&ENTRY).map(|entry| entry.trim().to_owned());
     let Some(entry) = entry.filter(|entry| !entry.is_empty()) else {
-        return Err("the call says nothing for the history".into());
+        return Err("the call has no history entry".into());
     };
     let memory = first(&MEMORY).map(|memory| unfenced(&memory).to_owned());
     // Secrets that were mentioned must not become part of the memory.

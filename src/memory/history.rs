@@ -41,11 +41,9 @@ impl History {
     /// The size of the file in bytes, for [`Self::append`].
     pub(super) fn size(&self) -> Result<u64> {
         match std::fs::metadata(self.path()) {
-            Ok(about) => Ok(about.len()),
+            Ok(metadata) => Ok(metadata.len()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
-            Err(error) => {
-                Err(error).with_context(|| format!("look at `{}`", self.path().display()))
-            }
+            Err(error) => Err(error).with_context(|| format!("stat `{}`", self.path().display())),
         }
     }
 
@@ -96,7 +94,7 @@ impl History {
             let torn = &since[at..];
             if !torn.is_empty() && text.as_bytes().starts_with(torn) {
                 log.set_len((start + at) as u64)
-                    .with_context(|| format!("cut `{}`", path.display()))?;
+                    .with_context(|| format!("truncate `{}`", path.display()))?;
                 at = since.len();
             }
             store::append_to(&log, &path, store::size(&log, &path)?, text.as_bytes())?;
@@ -118,8 +116,8 @@ fn followed(path: PathBuf) -> PathBuf {
     let Ok(target) = std::fs::read_link(&path) else {
         return path;
     };
-    let beside = path.parent().unwrap_or(Path::new("")).join(target);
-    std::fs::canonicalize(&path).unwrap_or(beside)
+    let resolved = path.parent().unwrap_or(Path::new("")).join(target);
+    std::fs::canonicalize(&path).unwrap_or(resolved)
 }
 
 /// True if one of the rows in `text` has this content.

@@ -39,7 +39,8 @@ impl Last {
     /// Replaces the record in directory `dir` by an atomic write.
     pub(super) fn write(&self, dir: &Path) -> Result<()> {
         store::create_dir(dir)?;
-        let text = serde_json::to_vec(self).context("write down what was made last")?;
+        let text =
+            serde_json::to_vec(self).context("encode the record of the last consolidation")?;
         store::replace(&dir.join(FILE), &text)
     }
 }

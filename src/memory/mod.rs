@@ -80,12 +80,14 @@ pub enum Done {
 struct Plan {
     v: u32,
     /// Session key, start and end.
+    #[serde(rename = "piece")]
     piece: Option<(String, usize, usize)>,
     entries: Vec<String>,
     /// Size of the history file in bytes, before the change.
+    #[serde(rename = "history")]
     history: u64,
     stamp: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     trouble: Option<String>,
     /// The version in force; below, the staged version.
     base: Option<u64>,
@@ -105,8 +107,9 @@ impl Memory {
     /// The path of the memory text.
     pub fn path(&self) -> PathBuf {
         let path = self.dir.join("MEMORY.md");
-        let is_there = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.len() > 0);
-        match !is_there(&path) && is_there(&self.old) {
+        let has_content =
+            |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+        match !has_content(&path) && has_content(&self.old) {
             true => self.old.clone(),
             false => path,
         }
@@ -261,8 +264,8 @@ impl Held {
         Ok(text)
     }
 
-    /// Like [`Self::look`], for a turn that changed `before` with untrusted content `what` in its conversation. The
-    /// text before the turn is recorded too, so that it can be restored.
+    /// Like [`Self::read_and_record`], for a turn that changed `before` with untrusted content `origin` in its
+    /// conversation. The text before the turn is recorded too, so that it can be restored.
     pub fn label(&self, before: &[u8], what: &str) -> Result<()> {
         let store = self.memory.store();
         let mut known = false;
@@ -300,7 +303,7 @@ impl Held {
         self.memory.history().check()
     }
 
-    /// Applies a change atomically. `seen` is the memory text on which the change is based.
+    /// Applies a change atomically. `base` is the memory text on which the change is based.
     pub fn apply(
         &self,
         seen: &[u8],
@@ -360,7 +363,7 @@ impl Held {
             trouble,
             version,
         };
-        let text = serde_json::to_vec(&plan).context("write the plan down")?;
+        let text = serde_json::to_vec(&plan).context("encode the memory update")?;
         store::replace(&self.plan(), &text)?;
         self.finish(advance)?;
         Ok(if meanwhile { Done::Aside } else { Done::All })
@@ -381,8 +384,8 @@ impl Held {
             let path = path.display();
             fail_hint(
                 Exit::Io,
-                format!("what was to be done to the memory cannot be read from `{path}`: {error}"),
-                "move that file away; what it was to do is in it",
+                format!("the unfinished memory update in `{path}` is invalid: {error}"),
+                "move the file elsewhere; it contains the update that was not applied",
             )
         })?;
         let session = plan.piece.as_ref().map_or("", |(session, ..)| session);
@@ -397,9 +400,9 @@ impl Held {
         }
         if let Some((session, from, to)) = &plan.piece {
             match &plan.trouble {
-                Some(words) => {
+                Some(error) => {
                     outcome = Outcome::Raw;
-                    self.memory.note_trouble(&format!("{session}: {words}"))?;
+                    self.memory.note_trouble(&format!("{session}: {error}"))?;
                 }
                 // A model has answered, so the recorded error is obsolete.
                 None if !plan.entries.is_empty() && self.memory.trouble_path().exists() => {
@@ -488,7 +491,7 @@ fn substance(text: &str) -> usize {
 }
 
 /// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
-/// request was to reduce the memory to a budget of `tidying` tokens, it may be shorter, regardless of the old size.
+/// request was to reduce the memory to at most `budget` tokens, it may be shorter, regardless of the old size.
 pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String> {
     let (before, after) = (substance(old), substance(new));
     let least = match tidying {

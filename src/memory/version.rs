@@ -46,7 +46,7 @@ pub struct Version {
     pub session: Option<String>,
     pub bytes: u64,
     /// The reason it was stored aside and was never in force.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "aside", skip_serializing_if = "Option::is_none")]
     pub aside: Option<String>,
     /// Untrusted content in the conversation that it was made from, if any: the text may originate there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct Version {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u64>,
     /// For an undo, the version that it restored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, rename = "of", skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Versions {
         if list.iter().any(|known| known.id == version.id) {
             return Ok(());
         }
-        let mut line = serde_json::to_vec(version).context("write a version down")?;
+        let mut line = serde_json::to_vec(version).context("encode a memory version")?;
         line.push(b'\n');
         let path = self.log();
         let log = store::open_lines(&path)?;
@@ -121,7 +121,7 @@ impl Versions {
         let (gone, kept) = list.split_at(list.len() - KEPT);
         let mut text = Vec::new();
         for version in kept {
-            serde_json::to_writer(&mut text, version).context("write a version down")?;
+            serde_json::to_writer(&mut text, version).context("encode a memory version")?;
             text.push(b'\n');
         }
         store::replace(&self.log(), &text)?;

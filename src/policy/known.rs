@@ -39,8 +39,8 @@ pub fn check(name: &str) -> Result<(), String> {
         .filter(|(score, _)| *score >= 0.8)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     Err(match near {
-        Some((_, tool)) => format!("names no tool; did you mean `{tool}`?"),
-        None => format!("names no tool; there are {}", TOOLS.join(", ")),
+        Some((_, tool)) => format!("is not a tool; did you mean `{tool}`?"),
+        None => format!("is not a tool; the tools are {}", TOOLS.join(", ")),
     })
 }
 
@@ -59,7 +59,7 @@ mod tests {
     fn names() {
         let check = |name: &str, expect: Result<(), &str>| match (check(name), expect) {
             (Ok(()), Ok(())) => {}
-            (Err(words), Err(part)) => assert!(words.contains(part), "{name}: {words}"),
+            (Err(message), Err(part)) => assert!(message.contains(part), "{name}: {message}"),
             (found, _) => panic!("{name}: {found:?}"),
         };
         check("exec", Ok(()));
@@ -69,8 +69,8 @@ mod tests {
         check("exce", Err("did you mean `exec`?"));
         check("Exec", Err("did you mean `exec`?"));
         check("readfile", Err("did you mean `read_file`?"));
-        check("zzz", Err("there are read_file"));
-        check("", Err("names no tool"));
+        check("zzz", Err("the tools are read_file"));
+        check("", Err("is not a tool"));
         assert_eq!(spelled("WEB_FETCH"), "web_fetch");
         assert_eq!(spelled("MCP_X"), "MCP_X");
     }

@@ -148,8 +148,8 @@ impl Policy {
             rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
         };
         if let Some(rule) = self.rules.iter().find(denied) {
-            let words = format!("`{tool}` is denied by the rule `{rule}` ({})", rule.origin);
-            return Some(Refusal::of(words));
+            let message = format!("`{tool}` is denied by the rule `{rule}` ({})", rule.origin);
+            return Some(Refusal::of(message));
         }
         if self.reads_only && CHANGING.contains(&tool) {
             return Some(self.only_reads(tool));
@@ -159,18 +159,15 @@ impl Policy {
         };
         if let Some((name, _)) = self.permissions.iter().find(is_never) {
             return Some(Refusal::of(format!(
-                "`{tool}` is never allowed: the permission of `{}` is `never`, by `tools.permissions` or the profile `{}`",
+                "`{tool}` is never allowed: the permission of `{}` is `never`, set by `tools.permissions` or the profile `{}`",
                 name.text(),
                 self.profile
             )));
         }
         let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
         (!self.offered.iter().all(is_offered)).then(|| {
-            let words = format!(
-                "`{tool}` is none of the tools of the profile `{}`",
-                self.profile
-            );
-            Refusal::of(words)
+            let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
+            Refusal::of(message)
         })
     }
 
@@ -200,10 +197,10 @@ impl Policy {
     /// it, and it is withheld from a read-only policy. The mark applies to this policy only; an intersection inherits
     /// it from either operand.
     pub fn beware(&mut self, tool: &str) {
-        let is_said = |(name, _): &(Pattern, Permission)| name.matches(tool);
+        let is_set = |(name, _): &(Pattern, Permission)| name.matches(tool);
         let permission = match self.reads_only {
             true => Permission::Never,
-            false if self.permissions.iter().any(is_said) => return,
+            false if self.permissions.iter().any(is_set) => return,
             false => Permission::Ask,
         };
         self.permissions.push((Pattern::new(tool), permission));
@@ -212,7 +209,7 @@ impl Policy {
     fn only_reads(&self, tool: &str) -> Refusal {
         Refusal {
             words: format!(
-                "`{tool}` changes {}, and the profile `{}` only reads",
+                "`{tool}` changes {}, and the profile `{}` is read-only",
                 if tool == "cron" { "jobs" } else { "files" },
                 self.profile
             ),
@@ -244,19 +241,22 @@ impl Policy {
             return Decision::Deny(refusal);
         }
         match self.permission(tool) {
-            Permission::Never => {
-                Decision::Deny(Refusal::of(format!("`{tool}` is never allowed here")))
-            }
+            Permission::Never => Decision::Deny(Refusal::of(format!(
+                "`{tool}` is never allowed in this run"
+            ))),
             Permission::Always => Decision::Allow("permission: always".into()),
             Permission::Ask => {
                 if let Some(rule) = with(Effect::Allow).find(covers) {
                     return Decision::Allow(format!("rule `{rule}` ({})", rule.origin));
                 }
                 if self.consents {
-                    return Decision::Allow(format!("profile `{}`: `ask` is yes", self.profile));
+                    return Decision::Allow(format!(
+                        "profile `{}`: approved automatically",
+                        self.profile
+                    ));
                 }
                 Decision::Ask(Refusal {
-                    words: format!("`{tool}` needs a person's consent, and nobody can be asked"),
+                    words: format!("`{tool}` requires approval, but this run cannot prompt"),
                     grant: Some(format!("--allow {}", quoted(tool))),
                 })
             }
@@ -265,11 +265,12 @@ impl Policy {
 
     /// The strictest permission set for `tool`.
     pub fn permission(&self, tool: &str) -> Permission {
-        let said = self
+        let matching = self
             .permissions
             .iter()
             .filter(|(name, _)| name.matches(tool));
-        said.map(|(_, permission)| *permission)
+        matching
+            .map(|(_, permission)| *permission)
             .min()
             .unwrap_or(Permission::Always)
     }
@@ -390,10 +391,10 @@ impl Commands {
     pub fn expression(text: &str) -> Result<Regex, String> {
         // The library's message marks the position over several lines; only the last line is the cause.
         Regex::new(text).map_err(|error| {
-            let words = error.to_string();
-            let last = words.lines().last().unwrap_or_default();
+            let message = error.to_string();
+            let last = message.lines().last().unwrap_or_default();
             let cause = last.trim_start_matches("error: ");
-            format!("is no regular expression: {cause}")
+            format!("is not a valid regular expression: {cause}")
         })
     }
 
@@ -795,12 +796,12 @@ mod tests {
     #[test]
     fn an_intersection_allows_nothing_that_either_forbids() {
         let all = policies();
-        let said: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
+        let single: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
         for ours in 0..all.len() {
             for theirs in (ours % SHARE..all.len()).step_by(SHARE) {
                 let both = answers(&all[ours].1.and(&all[theirs].1));
                 for (at, (what, is_allowed)) in both.iter().enumerate() {
-                    let either = said[ours][at].1 && said[theirs][at].1;
+                    let either = single[ours][at].1 && single[theirs][at].1;
                     let names = (&all[ours].0, &all[theirs].0);
                     assert!(!is_allowed || either, "{what}: {names:?}");
                 }

@@ -68,7 +68,8 @@ impl Net {
 /// # Errors
 /// A phrase to append to the text: it is not a host, with examples of the form.
 pub fn host(text: &str) -> Result<Pattern, String> {
-    const FORM: &str = "is no host; one is `example.org`, `*.example.org` or `example.org:8000`";
+    const FORM: &str =
+        "is not a host; expected `example.org`, `*.example.org` or `example.org:8000`";
     let text = text.trim();
     if text.is_empty() {
         return Err(FORM.into());
@@ -88,7 +89,7 @@ pub fn host(text: &str) -> Result<Pattern, String> {
         return Err(
             match name.contains(':') || name.is_empty() || text.contains('/') {
                 true => FORM.into(),
-                false => "has no port from 1 to 65535 after its `:`".into(),
+                false => "needs a port from 1 to 65535 after its `:`".into(),
             },
         );
     }
@@ -105,7 +106,9 @@ pub fn host(text: &str) -> Result<Pattern, String> {
     let is_name = labels().all(is_label) && !labels().next_back().is_some_and(numeric);
     match is_address || is_name {
         true => Ok(Pattern::new(text)),
-        false if !name.is_ascii() => Err("is no host; write its name in ASCII, as `xn--…`".into()),
+        false if !name.is_ascii() => {
+            Err("is not a host; write its name in ASCII, as `xn--…`".into())
+        }
         false => Err(FORM.into()),
     }
 }
@@ -144,7 +147,7 @@ mod tests {
     fn hosts_as_written() {
         let check = |text: &str, expect: Result<&str, &str>| match (host(text), expect) {
             (Ok(host), Ok(shown)) => assert_eq!(host.text(), shown),
-            (Err(words), Err(part)) => assert!(words.contains(part), "{text}: {words}"),
+            (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
             (found, _) => panic!("{text}: {found:?}"),
         };
         check("example.org", Ok("example.org"));
@@ -157,18 +160,18 @@ mod tests {
         check("1.2.3.4:80", Ok("1.2.3.4:80"));
         check("::1", Ok("[::1]"));
         check("[::1]:80", Ok("[::1]:80"));
-        check("", Err("is no host"));
-        check("foo bar", Err("is no host"));
-        check("http://foo/", Err("is no host"));
-        check("http://foo", Err("is no host"));
-        check("example.org/path", Err("is no host"));
+        check("", Err("is not a host"));
+        check("foo bar", Err("is not a host"));
+        check("http://foo/", Err("is not a host"));
+        check("http://foo", Err("is not a host"));
+        check("example.org/path", Err("is not a host"));
         check("1.2.3.4:99999", Err("65535"));
         check("a:0", Err("65535"));
         check("a:", Err("65535"));
-        check(":80", Err("is no host"));
-        check("1.2.3", Err("is no host"));
-        check("a..b", Err("is no host"));
-        check("user@host", Err("is no host"));
+        check(":80", Err("is not a host"));
+        check("1.2.3", Err("is not a host"));
+        check("a..b", Err("is not a host"));
+        check("user@host", Err("is not a host"));
         check("bücher.example", Err("xn--"));
     }
 }

@@ -50,17 +50,17 @@ pub const DEFAULT: &str = "default";
 pub const BUILT_IN: &[(&str, &str)] = &[
     (
         DEFAULT,
-        "reads the directory, changes nothing but the workspace",
+        "reads the working directory, changes only the workspace",
     ),
     ("plan", "reads only, and presents a plan"),
-    ("accept-edits", "may change the directory"),
+    ("accept-edits", "may change the working directory"),
     (
         "auto-approve",
-        "may change the directory; where it would be asked, the answer is yes; no network",
+        "may change the working directory; approves every request; no network",
     ),
     (
         "full",
-        "no sandbox and no limits: everything that you may do",
+        "no sandbox and no limits: may do everything that you can",
     ),
     ("explore", "a sub-agent that reads and reports"),
 ];
@@ -122,10 +122,9 @@ impl Profile {
             Some(Some("full")) => {
                 return Err("`extends` cannot be `full`, which must be typed each time".into());
             }
-            Some(Some(base)) => {
-                Self::built_in(base).ok_or(format!("`extends`: there is no built-in `{base}`"))?
-            }
-            Some(None) => return Err("`extends` is no name".into()),
+            Some(Some(base)) => Self::built_in(base)
+                .ok_or(format!("`extends`: there is no built-in profile `{base}`"))?,
+            Some(None) => return Err("`extends` is not a name".into()),
         };
         let mut profile = Self {
             name: name.into(),
@@ -136,7 +135,7 @@ impl Profile {
         let origin = format!("profile {name}");
         let fields = head
             .as_object()
-            .ok_or("its head is no list of `key: value`")?;
+            .ok_or("the front matter is not a list of `key: value`")?;
         for (key, value) in fields {
             let key = key.replace('_', "-");
             let field = Field { key: &key, value };
@@ -153,7 +152,7 @@ impl Profile {
                 "read" => profile.read.extend(field.texts()?),
                 "write" => profile.write.extend(field.places()?),
                 "net" => profile.net = field.net()?,
-                _ => return Err(format!("there is no field `{key}`")),
+                _ => return Err(format!("unknown field `{key}`")),
             }
         }
         let body = body.trim();
@@ -214,25 +213,25 @@ impl Field<'_> {
     fn tools(&self) -> Result<Vec<Pattern>, String> {
         let names = self.texts()?;
         for name in &names {
-            known::check(name).map_err(|words| self.wrong_item(name, &words))?;
+            known::check(name).map_err(|message| self.wrong_item(name, &message))?;
         }
         Ok(names.into_iter().map(Pattern::new).collect())
     }
 
     fn permissions(&self) -> Result<Vec<(Pattern, Permission)>, String> {
         let map = self.value.as_object();
-        let map = map.ok_or(self.wrong("a map from tools to words"))?;
+        let map = map.ok_or(self.wrong("a map from tools to permissions"))?;
         let permission = |(tool, word): (&String, &Value)| {
             let word = word.as_str();
             let word = word.ok_or(self.wrong("a map to `always`, `ask` or `never`"))?;
-            Permission::written(tool, word).map_err(|words| self.wrong_item(tool, &words))
+            Permission::written(tool, word).map_err(|message| self.wrong_item(tool, &message))
         };
         map.iter().map(permission).collect()
     }
 
     fn rules(&self, effect: Effect, origin: &str) -> Result<Vec<Rule>, String> {
         let rule = |text: String| {
-            Rule::parse(&text, effect, origin).map_err(|words| self.wrong_item(&text, &words))
+            Rule::parse(&text, effect, origin).map_err(|message| self.wrong_item(&text, &message))
         };
         self.texts()?.into_iter().map(rule).collect()
     }
@@ -247,7 +246,8 @@ impl Field<'_> {
     }
 
     fn net(&self) -> Result<Net, String> {
-        let host = |text: String| net::host(&text).map_err(|words| self.wrong_item(&text, &words));
+        let host =
+            |text: String| net::host(&text).map_err(|message| self.wrong_item(&text, &message));
         match self.value {
             Value::Bool(true) => Ok(Net::Any),
             Value::Bool(false) => Ok(Net::Default),
@@ -276,8 +276,8 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-const EXPLORE: &str = "You look things up for another agent: find what was asked for with as few reads as will do, change \
-                       nothing, and report what you found with the paths and lines that show it. What you did not find, say so.";
+const EXPLORE: &str = "You research for another agent: find the requested information with as few reads as possible, change \
+                       nothing, and report your findings with paths and line numbers. Say what you could not find.";
 
 #[cfg(test)]
 mod tests {
@@ -302,7 +302,7 @@ mod tests {
     fn own_profiles_are_read_or_refused_in_words() {
         let check = |head: Value, expect: &str| match Profile::parse("mine", &head, "") {
             Ok(_) => assert_eq!(expect, "", "{head}"),
-            Err(words) => assert!(!expect.is_empty() && words.contains(expect), "{words}"),
+            Err(message) => assert!(!expect.is_empty() && message.contains(expect), "{message}"),
         };
         check(json!({}), "");
         check(
@@ -310,15 +310,15 @@ mod tests {
             "",
         );
         check(json!({"extends": "full"}), "typed each time");
-        check(json!({"extends": "nobody"}), "no built-in");
+        check(json!({"extends": "nobody"}), "no built-in profile");
         check(json!({"tools": 5}), "a list of text");
         check(
             json!({"permissions": {"exec": "maybe"}}),
             "`always`, `ask` or `never`",
         );
-        check(json!({"allow": ["exec(git *)"]}), "contained");
+        check(json!({"allow": ["exec(git *)"]}), "confined");
         check(json!({"max_iterations": 0}), "from 1");
-        check(json!({"sandbox": "off"}), "no field `sandbox`");
+        check(json!({"sandbox": "off"}), "unknown field `sandbox`");
         check(json!({"model": true}), "text: put it in quotes");
         check(json!({"tools": "exce"}), "did you mean `exec`?");
         check(json!({"deny": "Exec"}), "did you mean `exec`?");
@@ -326,8 +326,8 @@ mod tests {
             json!({"permissions": {"readfile": "never"}}),
             "did you mean `read_file`?",
         );
-        check(json!({"net": ["http://x/"]}), "is no host");
-        check(json!([1]), "no list");
+        check(json!({"net": ["http://x/"]}), "is not a host");
+        check(json!([1]), "is not a list");
         assert!(Profile::parse("plan", &json!({}), "").is_err());
         let head =
             json!({"kind": "subagent", "write": true, "net": ["example.org"], "description": "d"});

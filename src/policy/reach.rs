@@ -82,7 +82,7 @@ impl Reach {
         let shown = path.display();
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(Refusal::of(format!(
-                "`{shown}` belongs to nanobot itself and is closed to tools"
+                "`{shown}` is internal to nanobot and not accessible to tools"
             )));
         }
         if let Some(denied) = self
@@ -91,14 +91,14 @@ impl Reach {
             .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
         {
             return Err(Refusal::of(format!(
-                "`{shown}` is closed by the rule `{}`",
+                "`{shown}` is denied by the rule `{}`",
                 denied.rule
             )));
         }
         let Some((index, root)) = self.root_of(&path) else {
             return Err(Refusal {
                 words: format!(
-                    "`{shown}` is outside the places of this run ({})",
+                    "`{shown}` is outside the paths of this run ({})",
                     self.places()
                 ),
                 grant: Some(flag(access, &path)),
@@ -110,22 +110,20 @@ impl Reach {
         {
             return Err(Refusal {
                 words: format!(
-                    "`{}` is where secrets are kept, and closed to tools",
+                    "`{}` holds secrets and is not accessible to tools",
                     secret.display()
                 ),
                 grant: Some(flag(access, &secret)),
             });
         }
         if access == Access::Write && self.read_only.iter().any(|place| path.starts_with(place)) {
-            return Err(Refusal::of(format!(
-                "`{shown}` may be read but not changed"
-            )));
+            return Err(Refusal::of(format!("`{shown}` is read-only")));
         }
         let allowed = |pattern: &Pattern| self.matches(pattern, &path);
         if access == Access::Write && !root.may_write && !self.allowed.iter().any(allowed) {
             return Err(Refusal {
                 words: format!(
-                    "`{shown}` may be read but not changed, as all of `{}` in this run",
+                    "`{shown}` is read-only, like all of `{}` in this run",
                     root.path.display()
                 ),
                 grant: Some(match root.path == self.directory {
@@ -142,7 +140,7 @@ impl Reach {
         if access == Access::Write && !self.is_free && is_kept {
             return Err(Refusal {
                 words: format!(
-                    "`{shown}` is run, or says what is run, the next time, and stays as it is also where files may be changed"
+                    "`{shown}` is a protected start-up file: it is run later, or decides what is run"
                 ),
                 grant: Some(flag(access, &path)),
             });
@@ -412,8 +410,9 @@ mod tests {
             match (&found, expect) {
                 (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
                 (Err(no), Err(word)) => {
-                    let told = format!("{}; {}", no.words, no.grant.as_deref().unwrap_or_default());
-                    assert!(told.contains(word), "{given}: {no:?}");
+                    let message =
+                        format!("{}; {}", no.words, no.grant.as_deref().unwrap_or_default());
+                    assert!(message.contains(word), "{given}: {no:?}");
                 }
                 _ => panic!("{given}: {found:?}"),
             }
@@ -440,7 +439,11 @@ mod tests {
         check("/home/v/.ssh/id", Read, Err("--read /home/v/.ssh"));
         check("/home/v/notes", Read, Ok("/home/v/notes"));
         check("/etc/passwd", Write, Err("--write=/etc/passwd"));
-        check("~/.nanobot/workspace/sessions/x.jsonl", Read, Err("closed"));
+        check(
+            "~/.nanobot/workspace/sessions/x.jsonl",
+            Read,
+            Err("not accessible"),
+        );
         check(
             "~/.nanobot/workspace/cron/jobs.json",
             Read,
@@ -449,9 +452,9 @@ mod tests {
         check(
             "~/.nanobot/workspace/cron/jobs.json",
             Write,
-            Err("not changed"),
+            Err("read-only"),
         );
-        check(".secret/x", Read, Err("closed"));
+        check(".secret/x", Read, Err("not accessible"));
         check("~user/x", Read, Ok("/srv/app/~user/x"));
     }
 }

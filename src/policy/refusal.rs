@@ -2,6 +2,9 @@
 
 use super::known::CHANGING;
 
+/// The start of the result of a refused call. The provenance of a conversation recognizes our own refusals by it.
+pub const DENIED: &str = "Tool call denied: ";
+
 /// A refusal by the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

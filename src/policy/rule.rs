@@ -38,7 +38,7 @@ impl Rule {
             None => (text, None),
             Some((tool, rest)) => match rest.strip_suffix(')') {
                 Some(argument) => (tool.trim_end(), Some(Pattern::new(argument.trim()))),
-                None => return Err("lacks its closing `)`".into()),
+                None => return Err("has no closing `)`".into()),
             },
         };
         let is_name = |letter: char| letter.is_alphanumeric() || "_-*?".contains(letter);
@@ -49,7 +49,7 @@ impl Rule {
         let tool = Pattern::new(tool);
         if effect == Effect::Allow && argument.is_some() && tool.matches("exec") {
             return Err(
-                "cannot be kept: commands are contained and not guessed, so `exec` is allowed as a whole or not at all"
+                "cannot be enforced: commands are confined by the sandbox, not by their text, so `exec` is allowed as a whole or not at all"
                     .into(),
             );
         }
@@ -157,7 +157,7 @@ mod tests {
             let found = Rule::parse(text, effect, "--allow");
             match (&found, expect) {
                 (Ok(rule), Ok(shown)) => assert_eq!(rule.to_string(), shown),
-                (Err(words), Err(part)) => assert!(words.contains(part), "{text}: {words}"),
+                (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
                 _ => panic!("{text}: {found:?}"),
             }
         };
@@ -170,8 +170,8 @@ mod tests {
         );
         check("mcp_*", Deny, Ok("mcp_*"));
         check("exec(git *)", Deny, Ok("exec(git *)"));
-        check("exec(git *)", Allow, Err("contained"));
-        check("*(git *)", Allow, Err("contained"));
+        check("exec(git *)", Allow, Err("confined"));
+        check("*(git *)", Allow, Err("confined"));
         check("exec(git", Deny, Err("closing"));
         check("", Deny, Err("neither"));
         check("rm -rf", Deny, Err("neither"));

@@ -9,6 +9,7 @@
 use super::Refusal;
 use super::net::Net;
 use super::reach::{Access, Reach};
+use super::refusal::DENIED;
 use crate::message::{Message, Part, Reply, ToolResult, User};
 use crate::shell_quote::quoted;
 use crate::sys::sync::IgnorePoison;
@@ -49,7 +50,12 @@ const OF_DOMAIN: usize = 8;
 const OF_RUN: usize = 40;
 
 /// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
-pub const LEADS_ON: &str = " leads on to ";
+pub const LEADS_ON: &str = " redirects to ";
+/// The same phrase in sessions of earlier releases.
+const OLD_LEADS_ON: &str = " leads on to ";
+
+/// The start of the result of a refused call, now and in sessions of earlier releases.
+const DENIALS: [&str; 2] = [DENIED, "refused: "];
 
 /// Resolves a path to its real path, following links.
 pub type Real = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
@@ -189,8 +195,8 @@ impl Seen {
                     let flag = format!("--net={host}");
                     Err(Refusal {
                         words: format!(
-                            "which of a stranger's addresses are asked for tells their hosts something too, so that no more than \
-                             {OF_DOMAIN} of a domain and {OF_RUN} in all are; the user can grant `{host}` with `{flag}`"
+                            "too many addresses from untrusted content were requested (at most {OF_DOMAIN} per domain and \
+                             {OF_RUN} per run); the user can grant `{host}` with `{flag}`"
                         ),
                         grant: Some(flag),
                     })
@@ -200,8 +206,8 @@ impl Seen {
         let flag = format!("--net={}", quoted(host));
         Err(Refusal {
             words: format!(
-                "the conversation holds text of strangers ({what}), so `{host}` is asked only for addresses that stand word \
-                 for word in search results or in what was read, and this one does not"
+                "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
+                 appear verbatim in search results or in content that was read"
             ),
             grant: Some(flag),
         })
@@ -244,7 +250,7 @@ impl State {
             let mark = user.id.rsplit('-').next().unwrap_or_default();
             let repair = mark.strip_prefix('r').is_some_and(is_number);
             if user.id == "summary" {
-                self.taint(|| "a summary of what was said before".into());
+                self.taint(|| "a summary of the earlier conversation".into());
             } else if !repair && !OUR_MARKS.contains(&mark) {
                 self.taint(|| "a report".into());
             }
@@ -319,7 +325,7 @@ impl State {
             .map(|called| folded(&called.arguments.to_string()));
         let vouches = match (name.as_str(), &called) {
             (_, Some(called)) if called.name != *name => {
-                self.taint(|| format!("what `{name}` gave"));
+                self.taint(|| format!("the result of `{name}`"));
                 false
             }
             (name, _) if OUR_TOOLS.contains(&name) => return,
@@ -327,7 +333,7 @@ impl State {
             ("web_search" | "web_fetch", _) if *failed && is_ours_alone(parts) => return,
             // Failures count too: the message may quote the server, or name the address that it redirected to.
             ("web_search" | "web_fetch", _) if *failed => {
-                self.taint(|| format!("what `{name}` gave"));
+                self.taint(|| format!("the result of `{name}`"));
                 false
             }
             ("web_search", _) => {
@@ -348,7 +354,7 @@ impl State {
                 READING.contains(&name) && !failed && !self.may_hold(&place, ground)
             }
             (name, _) => {
-                self.taint(|| format!("what `{name}` gave"));
+                self.taint(|| format!("the result of `{name}`"));
                 false
             }
         };
@@ -404,7 +410,8 @@ impl Ground {
 /// True if a result is a refusal that quotes only what the model had requested.
 fn is_ours_alone(parts: &[Part]) -> bool {
     let text = crate::message::plain_text(parts);
-    text.starts_with("refused: ") && !text.contains(LEADS_ON)
+    DENIALS.iter().any(|start| text.starts_with(start))
+        && ![LEADS_ON, OLD_LEADS_ON].iter().any(|it| text.contains(it))
 }
 
 /// The registrable part of a host, estimated from its form.
@@ -631,20 +638,26 @@ mod tests {
         let fetched =
             |text: &str, failed| called("web_fetch", json!({"url": "x"}), text, failed).to_vec();
         check(
+            &[asks(), fetched("Tool call denied: `x` is near", true)],
+            EVIL,
+            Some(Clean),
+        );
+        check(
             &[asks(), fetched("refused: `x` is near", true)],
             EVIL,
             Some(Clean),
         );
         check(
-            &[asks(), fetched("refused: `x` is near", false)],
+            &[asks(), fetched("Tool call denied: `x` is near", false)],
             EVIL,
             None,
         );
-        check(
-            &[asks(), fetched("refused: `x` leads on to `y`; no", true)],
-            EVIL,
-            None,
-        );
+        for text in [
+            "Tool call denied: `x` redirects to `y`; no",
+            "refused: `x` leads on to `y`; no",
+        ] {
+            check(&[asks(), fetched(text, true)], EVIL, None);
+        }
         check(&[vec![injected("t-plan", "Only look.")]], EVIL, Some(Clean));
         check(&[vec![injected("t-r1", "Not JSON.")]], EVIL, Some(Clean));
         // With untrusted content, only named hosts are allowed.

@@ -32,18 +32,16 @@ impl Policy {
     /// # Errors
     /// A phrase to append to the snapshot's name: a later version wrote it, or it was changed since.
     pub fn restored(snapshot: &Value) -> Result<Self, String> {
-        const CHANGED: &str = "has been changed since it was made";
+        const CHANGED: &str = "was modified after it was created";
         match snapshot["v"].as_u64() {
             Some(VERSION) => {}
             Some(version) if version > VERSION => {
                 return Err(format!(
-                    "comes from a later nanobot (version {version}, and this one knows {VERSION})"
+                    "was written by a newer nanobot (version {version}; this one supports {VERSION})"
                 ));
             }
             _ => {
-                return Err(format!(
-                    "{CHANGED}: it has no version that this nanobot knows"
-                ));
+                return Err(format!("{CHANGED}: its version is unknown"));
             }
         }
         let whole =
@@ -51,7 +49,7 @@ impl Policy {
         let policy = whole
             .policy
             .policy()
-            .map_err(|words| format!("{CHANGED}: {words}"))?;
+            .map_err(|error| format!("{CHANGED}: {error}"))?;
         // Compared with our own serialization, which allows the file to be reformatted.
         match Written::of(&policy).mark() == whole.mark {
             true => Ok(policy),
@@ -67,6 +65,7 @@ struct Snapshot {
     #[serde(rename = "v")]
     _version: u64,
     policy: Written,
+    #[serde(rename = "mark")]
     mark: String,
 }
 
@@ -100,6 +99,7 @@ struct Places {
     denied: Vec<Closed>,
     is_free: bool,
     allowed: Vec<String>,
+    #[serde(rename = "of")]
     of: Vec<Self>,
 }
 
@@ -243,7 +243,7 @@ impl Written {
         };
         let expressions = |list: Vec<String>| -> Result<Vec<Regex>, String> {
             let read = |text: String| {
-                Commands::expression(&text).map_err(|words| format!("`{text}` {words}"))
+                Commands::expression(&text).map_err(|error| format!("`{text}` {error}"))
             };
             list.into_iter().map(read).collect()
         };
@@ -276,7 +276,7 @@ impl Written {
 
     /// The checksum. It detects mistakes, not attacks: an attacker who can write the file needs no policy of ours.
     fn mark(&self) -> String {
-        let text = serde_json::to_vec(self).expect("it holds text, numbers and lists alone");
+        let text = serde_json::to_vec(self).expect("it contains only text, numbers and lists");
         let mut hasher = SipHasher13::new();
         hasher.write(&text);
         let hash = hasher.finish128();
@@ -582,22 +582,22 @@ mod tests {
         let check = |change: &dyn Fn(&mut Value), expect: &str| {
             let mut snapshot = full().snapshot();
             change(&mut snapshot);
-            let words = Policy::restored(&snapshot).unwrap_err();
-            assert!(words.contains(expect), "{words}");
+            let message = Policy::restored(&snapshot).unwrap_err();
+            assert!(message.contains(expect), "{message}");
         };
-        check(&|it| it["v"] = json!(2), "a later nanobot (version 2");
-        check(&|it| it["v"] = json!("1"), "no version");
+        check(&|it| it["v"] = json!(2), "a newer nanobot (version 2");
+        check(&|it| it["v"] = json!("1"), "its version is unknown");
         check(
             &|it| it["policy"]["sandbox"] = json!("none"),
             "unknown variant `none`",
         );
         check(
             &|it| it["policy"]["commands"]["denied"] = json!(["("]),
-            "no regular expression",
+            "is not a valid regular expression",
         );
         check(
             &|it| it["policy"]["consents"] = json!(false),
-            "has been changed since it was made",
+            "was modified after it was created",
         );
     }
 

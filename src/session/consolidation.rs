@@ -109,8 +109,8 @@ pub fn next(place: &Place, key: &str, terms: &Terms, all: bool) -> Result<Option
     }))
 }
 
-/// The boundary of a consolidation: the index of the first message to keep (`limit`), and `due`, true if a threshold is
-/// reached.
+/// The boundary of a consolidation: the index of the first message to keep (`limit`), and `is_due`, true if a threshold
+/// is reached.
 struct Border {
     limit: usize,
     due: bool,
@@ -228,7 +228,7 @@ pub fn read(
     }))
 }
 
-/// The offset at which message `wanted` begins, searched from the nearer end of the file.
+/// The offset at which message `index` begins, searched from the nearer end of the file.
 fn offset(file: &File, path: &Path, wanted: usize) -> Result<Option<u64>> {
     let size = end_of_last_line(file, path)?;
     let is_message =

@@ -35,7 +35,10 @@ pub fn fork(place: &Place, key: &str, new: &str, at: Option<usize>) -> Result<us
     }
     refuse_newer(tail.metadata.is_newer(), &source)?;
     let (home, _) = place.home_of(new)?;
-    store::create_dir(home.parent().context("a session file is in a directory")?)?;
+    store::create_dir(
+        home.parent()
+            .context("the session path has no parent directory")?,
+    )?;
     let is_free = || match place.find(new)?.exists() {
         false => Ok(()),
         true => Err(already_exists(new)),

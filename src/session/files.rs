@@ -96,7 +96,7 @@ pub(super) fn open(place: &Place, key: &str) -> Result<(PathBuf, File)> {
     }
 }
 
-/// Iterates over the messages after the first `skipped`, and the unreadable lines among them.
+/// Iterates over the messages after the first `skip`, and the unreadable lines among them.
 fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item = Result<Entry>> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let (mut at, mut number) = (0, 0);
@@ -145,7 +145,7 @@ pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
     let hint = match nearest(place, key) {
         // The key is listed, but its file is not where a lookup finds it.
         Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
-        Some(meant) => format!("`{meant}`, or what `nanobot session list` names"),
+        Some(meant) => format!("`{meant}`, or a key from `nanobot session list`"),
         None => "nanobot session list".into(),
     };
     fail_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)

@@ -51,8 +51,8 @@ struct Harvest {
     count: usize,
 }
 
-/// Passes each message of `sessions` that matches `needle` to `each`, in order, with `context` lines around each match.
-/// `each` returns false to skip the rest of that session. Returns the read errors.
+/// Passes each message of `sessions` that matches `pattern` to `on_match`, in order, with `context` lines around each
+/// match. `on_match` returns false to skip the rest of that session. Returns the read errors.
 pub fn find(
     sessions: &[Summary],
     needle: &Needle,
@@ -166,7 +166,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// Searches the lines that begin in `part` for `needle`.
+/// Searches the lines that begin in `part` for `pattern`.
 fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Harvest> {
     let mut harvest = Harvest::default();
     // A file that was removed meanwhile has no matches.
@@ -175,11 +175,11 @@ fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Har
     };
     let bytes = lines_of(&file, path, part)?;
     let mut counted = 0;
-    let mut place = 0;
-    while let Some(hit) = needle.candidate(&bytes, place) {
+    let mut position = 0;
+    while let Some(hit) = needle.candidate(&bytes, position) {
         let begin = memchr::memrchr(b'\n', &bytes[..hit]).map_or(0, |at| at + 1);
         let end = memchr::memchr(b'\n', &bytes[hit..]).map_or(bytes.len(), |at| hit + at);
-        place = (end + 1).min(bytes.len());
+        position = (end + 1).min(bytes.len());
         let text = &bytes[begin..end];
         if let Some(found) = understand(text, needle, context) {
             harvest.count += messages(&bytes[counted..begin]);
@@ -187,7 +187,7 @@ fn look(path: &Path, part: &Part, needle: &Needle, context: usize) -> Result<Har
             let number = harvest.count;
             harvest.found.push(Found { number, ..found });
         }
-        if place == bytes.len() {
+        if position == bytes.len() {
             break;
         }
     }
@@ -255,12 +255,12 @@ fn understand(text: &[u8], needle: &Needle, context: usize) -> Option<Found> {
     let Line::Message(Some(message)) = line::parse(text) else {
         return None;
     };
-    let (role, said) = match &message {
+    let (role, content) = match &message {
         Message::User(user) => ("user", plain_text(&user.parts)),
         Message::Assistant(reply) => ("assistant", reply.text.clone()),
         Message::Tool(result) => ("tool", plain_text(&result.parts)),
     };
-    let lines = needle.lines(&said, context);
+    let lines = needle.lines(&content, context);
     if lines.is_empty() {
         return None;
     }

@@ -32,17 +32,17 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
         return Ok(());
     }
     let cause = format!(
-        "a newer nanobot wrote `{}`, and this one only reads it",
+        "`{}` was written by a newer nanobot and is read-only for this one",
         path.display()
     );
-    let hint = "a newer nanobot, or another key with `-s`";
+    let hint = "a newer nanobot, or another session with `-s`";
     Err(fail_hint(Exit::Config, cause, hint))
 }
 
 /// Reads the metadata of an open file; an error names `path`.
 pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
     file.metadata()
-        .with_context(|| format!("look at `{}`", path.display()))
+        .with_context(|| format!("stat `{}`", path.display()))
 }
 
 /// The offset of the end of the last complete line.
@@ -51,7 +51,7 @@ pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     let mut block = vec![0; 64 << 10];
     while end > 0 {
         let begin = end.saturating_sub(block.len() as u64);
-        let part = &mut block[..usize::try_from(end - begin).context("read back")?];
+        let part = &mut block[..usize::try_from(end - begin).context("read backwards")?];
         file.read_exact_at(part, begin)
             .with_context(|| format!("read `{}`", path.display()))?;
         if let Some(found) = memchr::memrchr(b'\n', part) {
@@ -125,9 +125,9 @@ fn repair_end_once(
         // Sync the side file before the line is removed from the log.
         store::sync(&kept, &aside)?;
         file.set_len(end)
-            .with_context(|| format!("cut `{}`", path.display()))?;
+            .with_context(|| format!("truncate `{}`", path.display()))?;
         notice(&format!(
-            "the last line of the session was torn; it is kept in `{}`",
+            "the last line of the session was incomplete; it was moved to `{}`",
             aside.display()
         ));
         Ok(())

@@ -21,16 +21,16 @@ pub(super) struct Kept {
     #[serde(skip_serializing_if = "is_default")]
     pub(super) stats: Stats,
     /// Number of attempts to consolidate the next range; increased before an attempt is paid for.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "tries", skip_serializing_if = "is_default")]
     pub(super) tries: u32,
     /// Ranges (start, end) that `/new` has left and that are still to be consolidated.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "left", skip_serializing_if = "is_default")]
     pub(super) left: Vec<(usize, usize)>,
     /// Messages before this index are sent with long tool results shortened.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "aged", skip_serializing_if = "is_default")]
     pub(super) aged: usize,
     /// Provider-counted tokens per estimated token, as of the last reply.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
     pub(super) ratio: Option<f64>,
     #[serde(flatten)]
     other: Map<String, Value>,
@@ -49,20 +49,23 @@ pub struct Stats {
     #[serde(rename = "out", skip_serializing_if = "is_default")]
     pub output: u64,
     /// Tool calls that were allowed to run; of these, the successful and the failed ones.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "agreed", skip_serializing_if = "is_default")]
     pub agreed: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub succeeded: u64,
     #[serde(skip_serializing_if = "is_default")]
     pub failed: u64,
     /// Tool calls that were denied.
-    #[serde(skip_serializing_if = "is_default")]
+    #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub rejected: u64,
     /// Tokens of the last request and its reply: the current context size.
     #[serde(skip_serializing_if = "is_default")]
     pub context: u64,
     /// Output tokens per second in the last turn.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whole")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "serialize_rounded"
+    )]
     pub speed: Option<f64>,
     /// US dollars, as far as costs are known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +174,7 @@ impl Metadata {
 }
 
 /// Serializes without decimals: the value is written with each turn.
-fn whole<S: serde::Serializer>(number: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_rounded<S: serde::Serializer>(number: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
     number.map(|number| number.round() as u64).serialize(to)
 }
 

@@ -64,7 +64,7 @@ pub(super) const COMPACTED: &str = "compacted";
 /// Keys that this program adds to a metadata line, beyond those of the Python program.
 const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
-/// True if a line is a message, without parsing all of it. A malformed message may give false: see [`counts`].
+/// True if a line is a message, without parsing all of it. A malformed message may give false: see [`is_counted`].
 pub(super) fn is_message(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Kind<'a> {
@@ -162,8 +162,8 @@ pub(super) fn stamp(line: &[u8]) -> (String, String) {
 /// The summary in the line that begins at offset `at`, if it has one.
 pub(super) fn summary(line: &[u8], at: u64) -> Option<Compaction> {
     let value: Value = serde_json::from_slice(line).ok()?;
-    let stands = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
-    let summary = value.get("summary").filter(|_| stands)?;
+    let is_at_offset = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
+    let summary = value.get("summary").filter(|_| is_at_offset)?;
     let count = |name: &str| usize::try_from(summary[name].as_u64()?).ok();
     let words = summary["words"].as_array()?.iter();
     Some(Compaction {

@@ -115,22 +115,22 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
     let Some(file) = store::open_existing(path)? else {
         return Ok(None);
     };
-    let about = stat(&file, path)?;
+    let file_metadata = stat(&file, path)?;
     let head = Head::read(&file, path)?;
     let end = end_of_last_line(&file, path)?;
     let peeked = tail::peek(&file, path, end)?;
-    let known = peeked.is_some() || end <= COUNT_LIMIT;
+    let is_counted = peeked.is_some() || end <= COUNT_LIMIT;
     let tail = match peeked {
         Some(tail) => tail,
-        None if known => tail::read(&file, path, end, 0)?,
+        None if is_counted => tail::read(&file, path, end, 0)?,
         None => tail::Tail::default(),
     };
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
     let stats = metadata.kept().stats;
-    let modified = about
+    let modified = file_metadata
         .modified()
-        .with_context(|| format!("look at `{}`", path.display()))?;
+        .with_context(|| format!("stat `{}`", path.display()))?;
     let modified = Timestamp::try_from(modified).unwrap_or_default();
     // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
     let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
@@ -141,11 +141,11 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
             .or(metadata.key)
             .unwrap_or_else(|| key_from_name(path)),
         path: path.to_owned(),
-        messages: known.then_some(tail.count),
+        messages: is_counted.then_some(tail.count),
         created: metadata.created_at.or(head.created).unwrap_or_default(),
         updated: metadata.updated_at.unwrap_or_default(),
         used: used.unwrap_or(modified),
-        bytes: about.len(),
+        bytes: file_metadata.len(),
         stats: (stats != Stats::default()).then_some(stats),
         first_words: head.words,
         is_newer,

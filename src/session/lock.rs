@@ -37,7 +37,7 @@ pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
         return error;
     }
     match error.downcast::<Hinted>() {
-        Ok(busy) => fail_hint(busy.exit, busy.cause, "the same again later"),
+        Ok(busy) => fail_hint(busy.exit, busy.cause, "again later"),
         Err(other) => other,
     }
 }

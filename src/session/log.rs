@@ -67,7 +67,10 @@ impl Log {
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<(Self, Tail)> {
-        store::create_dir(path.parent().context("a session file is in a directory")?)?;
+        store::create_dir(
+            path.parent()
+                .context("the session path has no parent directory")?,
+        )?;
         let mut busy = |holder: Option<&store::Holder>| {
             let who = holder
                 .map(|holder| {
@@ -80,7 +83,7 @@ impl Log {
                 })
                 .unwrap_or_default();
             notice(&format!(
-                "waiting for session `{key}`, which another run is using{who}"
+                "waiting for session `{key}`, in use by another run{who}"
             ));
         };
         let lock = Lock::take(
@@ -149,7 +152,7 @@ impl Log {
             }
             let line = line(self);
             let Some(file) = &self.file else {
-                unreachable!("it was made, and nobody but us lets go of it");
+                unreachable!("the file was opened above, and only this function closes it");
             };
             let guard = self.guard.as_ref().unwrap_or(file);
             let appended = store::with_lock(guard, &self.path, || {
@@ -170,7 +173,7 @@ impl Log {
             // the reload moves it to the side file, as the next open would.
             drop(self.load(0, &mut |_| {})?);
         }
-        unreachable!("the last try appends")
+        unreachable!("the last attempt appends")
     }
 
     /// True if the file is unchanged since our last read or write.
@@ -178,7 +181,7 @@ impl Log {
         match std::fs::metadata(&self.path) {
             Ok(about) => Ok(Known::from(&about) == self.known),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error).with_context(|| format!("look at `{}`", self.path.display())),
+            Err(error) => Err(error).with_context(|| format!("stat `{}`", self.path.display())),
         }
     }
 

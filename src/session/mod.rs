@@ -173,7 +173,7 @@ impl Session {
         self.log.is_some()
     }
 
-    /// The id of the running turn; empty before [`Self::begin`].
+    /// The id of the running turn; empty before [`Self::begin_turn`].
     pub fn turn(&self) -> &str {
         &self.turn
     }
@@ -244,8 +244,8 @@ impl Session {
         any
     }
 
-    /// Replaces all messages but the last `keep`, which belong to this turn, by `summary`. The log keeps every message;
-    /// the summary is appended to it as one more line.
+    /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
+    /// message; the summary is appended to it as one more line.
     pub fn compact(&mut self, keep: usize, summary: Compaction) -> Result<()> {
         let from = self.outline().count.saturating_sub(keep);
         let summary = Compaction { from, ..summary };
@@ -296,7 +296,7 @@ impl Session {
     pub fn settle(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
         for lost in history::unanswered(&self.messages) {
             notice(&format!(
-                "a call of `{}` was interrupted; it may or may not have happened",
+                "tool call `{}` was interrupted; it may or may not have taken effect",
                 lost.name
             ));
             self.push(Message::Tool(lost))?;

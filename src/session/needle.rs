@@ -12,7 +12,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Needle {
     text: Regex,
-    /// Byte filter for a line of a session file: if it finds nothing there, `text` cannot match the message in that
+    /// Byte filter for a line of a session file: if it finds nothing there, `regex` cannot match the message in that
     /// line.
     raw: Option<bytes::Regex>,
 }
@@ -45,8 +45,8 @@ impl Needle {
             let why = error.to_string();
             let why = why.lines().last().unwrap_or_default();
             let why = why.trim_start_matches("error: ");
-            let cause = format!("`{pattern}` is no regular expression: {why}");
-            fail_hint(Exit::Usage, cause, "`-F` for a text as it stands")
+            let cause = format!("`{pattern}` is not a valid regular expression: {why}");
+            fail_hint(Exit::Usage, cause, "`-F` to search for literal text")
         })?;
         let parsed = ParserBuilder::new()
             .case_insensitive(ignores_case)
@@ -84,8 +84,9 @@ impl Needle {
                     ..near(place)
                 }),
                 Some(_) => {
-                    let held = found.iter_mut().rfind(|line| line.place == place);
-                    held.into_iter()
+                    let existing = found.iter_mut().rfind(|line| line.place == place);
+                    existing
+                        .into_iter()
                         .for_each(|line| line.matched.clone_from(&matched));
                 }
             }
@@ -227,7 +228,10 @@ mod tests {
     #[test]
     fn what_is_no_expression_is_told_in_one_line() {
         let error = Needle::new("a(b", false, false).unwrap_err().to_string();
-        assert_eq!(error, "`a(b` is no regular expression: unclosed group");
+        assert_eq!(
+            error,
+            "`a(b` is not a valid regular expression: unclosed group"
+        );
         assert!(Needle::new("a(b", true, false).is_ok());
     }
 }

@@ -75,7 +75,7 @@ impl Place {
         if key.trim().is_empty() || coded.len() > NAME_LIMIT {
             return Err(fail(
                 Exit::Usage,
-                format!("a session's key has 1 to {} bytes", NAME_LIMIT * 3 / 4 - 5),
+                format!("a session key has 1 to {} bytes", NAME_LIMIT * 3 / 4 - 5),
             ));
         }
         let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
@@ -228,7 +228,7 @@ fn free(path: PathBuf, key: &str) -> Result<PathBuf> {
         None => Ok(path),
         Some(other) => Err(fail(
             Exit::Usage,
-            format!("session `{key}` would have the file of session `{other}`: choose another key"),
+            format!("session `{key}` would use the file of session `{other}`; choose another key"),
         )),
     }
 }
@@ -260,7 +260,7 @@ pub(super) fn key_from_name(path: &Path) -> String {
 
 /// Creates the error for a key that is already in use.
 pub(super) fn already_exists(key: &str) -> anyhow::Error {
-    let cause = format!("there is a session `{key}` already");
+    let cause = format!("session `{key}` already exists");
     fail_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
 }
 

@@ -20,12 +20,12 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub what: String,
-    /// The repair, such as `kept aside`; `None` if there is nothing to do, or nothing that is safe to do.
+    /// The repair, such as `moved to a side file`; `None` if there is nothing to do, or nothing that is safe to do.
     pub cure: Option<String>,
 }
 
 /// The repair of a file mode that grants access to other users.
-const CLOSED: &str = "made 0600";
+const CLOSED: &str = "set to 0600";
 
 impl Finding {
     /// True if the problem is the file's mode, not its content.
@@ -65,23 +65,23 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
     Ok(all)
 }
 
-/// Examines the session `key` at `path`, and repairs it if `mends` is set. The findings name the repairs in either
+/// Examines the session `key` at `path`, and repairs it if `apply` is set. The findings name the repairs in either
 /// case.
 ///
 /// # Errors
 /// Status 75 if the session is in use.
 pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
     if is_newer(path)? {
-        let what = "a newer nanobot wrote it, and this one only reads it";
+        let what = "written by a newer nanobot, read-only for this one";
         return Ok(vec![Finding::told(what)]);
     }
     let used = place.find(key)?;
     if used != path {
         // Opening it as the session `key` would move the file in use over it.
         let what = match used.exists() {
-            true => format!("it is not used: `{key}` is in `{}`", used.display()),
+            true => format!("not in use: session `{key}` is in `{}`", used.display()),
             false => format!(
-                "it is not found: the file of `{key}` would be `{}`",
+                "not found by its key: the file of session `{key}` would be `{}`",
                 used.display()
             ),
         };
@@ -89,8 +89,8 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     }
     let was_locked_once = lock_path(path).exists();
     let lock = try_lock(place, key, path)?;
-    let file =
-        store::open_existing(path)?.with_context(|| format!("`{}` is gone", path.display()))?;
+    let file = store::open_existing(path)?
+        .with_context(|| format!("`{}` no longer exists", path.display()))?;
     let mut findings: Vec<Finding> = end(&file, path)?.into_iter().collect();
     let is_torn = !findings.is_empty();
     let mut examined = examine(&file, path)?;
@@ -107,11 +107,11 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     }
     let mode = stat(&file, path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        let what = format!("others than its owner may use the file ({mode:04o})");
+        let what = format!("other users can access the file (mode {mode:04o})");
         findings.push(Finding::cured(what, CLOSED));
         if mends {
             file.set_permissions(Permissions::from_mode(0o600))
-                .with_context(|| format!("change `{}`", path.display()))?;
+                .with_context(|| format!("change the mode of `{}`", path.display()))?;
         }
     }
     Ok(findings)
@@ -155,10 +155,10 @@ fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
     }
     Ok(Some(match line::parse(&last) {
         Line::Bad => {
-            let what = format!("the last line is torn, {length} bytes at byte {end}");
-            Finding::cured(what, "kept aside")
+            let what = format!("the last line is incomplete ({length} bytes at byte {end})");
+            Finding::cured(what, "moved to a side file")
         }
-        _ => Finding::cured("the last line has no end", "ended"),
+        _ => Finding::cured("the last line has no newline", "ended with one"),
     }))
 }
 
@@ -215,8 +215,8 @@ impl Met {
             }
             Line::Metadata(metadata) => {
                 self.has_first |= at == 0;
-                if let (Some(told), true) = (metadata.messages, metadata.at == Some(at)) {
-                    self.told = Some((told, self.count));
+                if let (Some(stated), true) = (metadata.messages, metadata.at == Some(at)) {
+                    self.told = Some((stated, self.count));
                 }
                 self.last = Some(metadata);
             }
@@ -251,48 +251,44 @@ impl Met {
         self.close();
         let mut findings = Vec::new();
         let mut is_miscounted = false;
-        let mut tell = |what: &str, places: &[String], then: &str| {
+        let mut add = |what: &str, places: &[String], then: &str| {
             if !places.is_empty() {
                 findings.push(Finding::told(format!("{what} {}; {then}", named(places))));
             }
         };
-        tell(
-            "what cannot be read stands at byte",
-            &self.bad,
-            "it is left out",
-        );
-        tell(
-            "results without their calls: message",
+        add("unreadable line at byte", &self.bad, "skipped");
+        add(
+            "tool result without its call: message",
             &self.orphans,
-            "they are not sent",
+            "not sent",
         );
-        tell(
-            "calls without their results: message",
+        add(
+            "tool call without its result: message",
             &self.unanswered,
-            "they are sent as interrupted",
+            "sent as interrupted",
         );
         if size > 0 && !self.has_first {
-            let what = "its first line is no metadata: other releases do not list it";
+            let what = "the first line is not metadata: other releases do not list the session";
             findings.push(Finding::told(what));
         }
-        if let Some((told, is)) = self.told.filter(|(told, is)| told != is) {
-            let what = format!("its closing line counts {told} messages where there are {is}");
-            findings.push(Finding::cured(what, "counted again"));
+        if let Some((stated, actual)) = self.told.filter(|(stated, actual)| stated != actual) {
+            let what = format!("the closing line counts {stated} messages, but there are {actual}");
+            findings.push(Finding::cured(what, "recounted"));
             is_miscounted = true;
         }
         if let Some(last) = &self.last {
             if last.last_consolidated > self.count {
                 let (pointer, count) = (last.last_consolidated, self.count);
-                let what = format!("{pointer} of its {count} messages are said to be consolidated");
-                findings.push(Finding::cured(what, "set to 0, so that all are sent"));
+                let what = format!("{pointer} of {count} messages are marked as consolidated");
+                findings.push(Finding::cured(what, "reset to 0, so that all are sent"));
                 is_miscounted = true;
             }
             let mut kept = last.kept();
             let before = kept.clone();
             kept.cut(self.count);
             if kept != before {
-                let what = "what is kept of it speaks of messages that are not there";
-                findings.push(Finding::cured(what, "cut to those that are"));
+                let what = "the metadata refers to messages that do not exist";
+                findings.push(Finding::cured(what, "limited to those that do"));
                 is_miscounted = true;
             }
         }

@@ -374,7 +374,7 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<Tail> {
     })
 }
 
-/// Reads the next line into `text`, without its newline, and returns its length. [`TOO_LONG`] replaces an overlong
+/// Reads the next line into `text`, without its newline, and returns its length. [`OVERLONG_LINE`] replaces an overlong
 /// line.
 pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<u64> {
     text.clear();
@@ -413,7 +413,7 @@ fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
 fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> usize {
     if metadata.last_consolidated > count {
         notices.push(format!(
-            "the session says that {} of its {count} messages are consolidated; all are sent",
+            "{} of the session's {count} messages are marked as consolidated; all are sent",
             metadata.last_consolidated
         ));
         metadata.last_consolidated = 0;
@@ -426,7 +426,7 @@ fn within(metadata: &mut Metadata, count: usize, notices: &mut Vec<String>) -> u
 fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
     if !text.is_empty() {
         notices.push(format!(
-            "the session's line at byte {at} cannot be read, and is left out"
+            "skipped an unreadable line of the session at byte {at}"
         ));
     }
 }
@@ -435,7 +435,7 @@ fn note_bad(text: &[u8], at: u64, notices: &mut Vec<String>) {
 pub(super) struct Backwards<'a> {
     file: &'a File,
     path: &'a Path,
-    /// File offset of the start of `held`.
+    /// File offset of the start of `buffer`.
     start: u64,
     held: Vec<u8>,
 }
@@ -477,10 +477,10 @@ impl<'a> Backwards<'a> {
         }
     }
 
-    /// Reads the bytes before `held`: one block, or `wanted` bytes if that is more.
+    /// Reads the bytes before `buffer`: one block, or `min_bytes` bytes if that is more.
     fn more(&mut self, wanted: u64) -> Result<()> {
         let begin = self.start.saturating_sub(BLOCK.max(wanted));
-        let mut block = vec![0; usize::try_from(self.start - begin).context("read back")?];
+        let mut block = vec![0; usize::try_from(self.start - begin).context("read backwards")?];
         let read = self.file.read_exact_at(&mut block, begin);
         read.with_context(|| format!("read `{}`", self.path.display()))?;
         block.append(&mut self.held);

@@ -28,7 +28,7 @@ pub struct Discarded {
     name: String,
 }
 
-/// Moves a session and its side files to the trash, if `still` confirms it once the lock is held. Returns true if it
+/// Moves a session and its side files to the trash, if `confirm` agrees once the lock is held. Returns true if it
 /// was moved.
 ///
 /// # Errors
@@ -113,7 +113,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         return Err(fail_hint(Exit::NoInput, cause, "nanobot session restore"));
     };
     let dir = found.path.parent().and_then(Path::parent);
-    let dir = dir.context("the trash is in a directory")?;
+    let dir = dir.context("the trash path has no parent directory")?;
     let mut home = dir.join(&found.name);
     if home.exists() {
         // Another key that maps to the same file name uses it now.
@@ -123,7 +123,7 @@ pub fn restore(place: &Place, key: &str) -> Result<()> {
         false => Ok(()),
         true => Err(fail_hint(
             Exit::Usage,
-            format!("there is a session `{key}` by now"),
+            format!("session `{key}` already exists"),
             format!("nanobot session rename {key} NEW"),
         )),
     };
@@ -170,7 +170,7 @@ impl Discarded {
     }
 }
 
-/// Lists the files of a trash directory: path, stamp and original name.
+/// Lists the files of a trash directory: path, deletion time and original name.
 fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
     let entries = match std::fs::read_dir(trash) {
         Ok(entries) => entries,

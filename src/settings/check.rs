@@ -326,15 +326,15 @@ mod tests {
             r#"{"tools": {"permissions": {"exec": "sometimes"}, "allow": ["foo("], "exec": {"denyPatterns": ["("]}}}"#,
             &[
                 "error: c.json:1:27: `tools.permissions.exec` is `sometimes`, expected `always`, `ask` or `never`",
-                "error: c.json:1:59: `tools.allow`: `foo(` lacks its closing `)`",
-                "error: c.json:1:94: `tools.exec.denyPatterns`: `(` is no regular expression: unclosed group",
+                "error: c.json:1:59: `tools.allow`: `foo(` has no closing `)`",
+                "error: c.json:1:94: `tools.exec.denyPatterns`: `(` is not a valid regular expression: unclosed group",
             ],
         );
         check(
             r#"{"tools": {"net": ["http://x/"], "deny": ["exce"]}}"#,
             &[
-                "error: c.json:1:19: `tools.net`: `http://x/` is no host; one is `example.org`, `*.example.org` or `example.org:8000`",
-                "error: c.json:1:42: `tools.deny`: `exce` names no tool; did you mean `exec`?",
+                "error: c.json:1:19: `tools.net`: `http://x/` is not a host; expected `example.org`, `*.example.org` or `example.org:8000`",
+                "error: c.json:1:42: `tools.deny`: `exce` is not a tool; did you mean `exec`?",
             ],
         );
         check(

@@ -15,9 +15,9 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
         Value::String(text) => {
             let why = serde_json::from_str::<Value>(&text)
                 .err()
-                .map_or_else(|| "no object".into(), |error| error.to_string());
+                .map_or_else(|| "not an object".into(), |error| error.to_string());
             return Err(format!(
-                "the arguments are no JSON object ({why}); send the call again, complete"
+                "the arguments are not a JSON object ({why}); send the complete call again"
             ));
         }
         _ => {
@@ -32,7 +32,7 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
     match problems.is_empty() {
         true => Ok(Value::Object(cast)),
         false => Err(format!(
-            "wrong arguments: {}; expected {}",
+            "invalid arguments: {}; expected {}",
             problems.join("; "),
             expected(schema)
         )),
@@ -110,7 +110,7 @@ fn object_of(
                 let near = near
                     .map(|key| format!(", did you mean `{key}`?"))
                     .unwrap_or_default();
-                problems.push(format!("there is no `{place}`{near}"));
+                problems.push(format!("unknown argument `{place}`{near}"));
                 cast.insert(name, value);
             }
             None => drop(cast.insert(name, value)),
@@ -375,7 +375,7 @@ mod tests {
         check(
             json!({ "pth": "x" }),
             &[
-                "there is no `pth`, did you mean `path`?",
+                "unknown argument `pth`, did you mean `path`?",
                 "`path` is missing",
             ],
         );
@@ -383,7 +383,7 @@ mod tests {
             json!({ "path": "x", "names": [{}] }),
             &["`names[0]` must be of type string"],
         );
-        check(json!("{\"path\": "), &["no JSON object", "EOF"]);
+        check(json!("{\"path\": "), &["not a JSON object", "EOF"]);
         check(json!([1]), &["must be a JSON object"]);
     }
 

@@ -33,12 +33,12 @@ impl AskUser {
         let spec = ToolSpec {
             name: "ask_user".into(),
             description:
-                "Ask the user one question and wait for the answer; for what only they can decide"
+                "Ask the user one question and wait for the answer; only for decisions they must make"
                     .into(),
             parameters: json!({ "type": "object", "required": ["question"], "properties": {
                 "question": { "type": "string", "minLength": 1 },
                 "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
-                             "description": "Answers to choose from; they may say something else" },
+                             "description": "Suggested answers; another answer is possible" },
             } }),
         };
         Self { spec, person }

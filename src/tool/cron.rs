@@ -120,8 +120,8 @@ pub struct Listed {
 /// The failure for a job beyond [`MOST`].
 pub fn full() -> Failure {
     format!(
-        "there are {MOST} jobs that runs have made, which is the most; remove one that is not needed any more, or let the user \
-         add this with `nanobot cron add`"
+        "runs have created {MOST} jobs, which is the maximum; remove one that is no longer needed, or ask the user to add this \
+         with `nanobot cron add`"
     )
     .into()
 }
@@ -167,8 +167,8 @@ impl Cron {
             return Ok(());
         };
         Err(Refusal::of(format!(
-            "no job is {action} while the conversation holds text of strangers ({what}); the user can do it with \
-             `{by_hand}`, or ask for it in a session of its own"
+            "jobs cannot be {action} while the conversation contains untrusted content ({what}); the user can run \
+             `{by_hand}`, or ask for it in a new session"
         )))
     }
 
@@ -177,13 +177,13 @@ impl Cron {
         let message = text(arguments, "message").ok_or("message is required for add")?;
         if message.chars().count() > MESSAGE {
             return Err(format!(
-                "`message` has more than {MESSAGE} characters; put what is long into a file and name it there"
+                "`message` has more than {MESSAGE} characters; put long text into a file and refer to it"
             )
             .into());
         }
         let when = when(arguments)?;
-        let made = self.planner.list()?;
-        if made.iter().filter(|job| job.by_model).count() >= MOST {
+        let jobs = self.planner.list()?;
+        if jobs.iter().filter(|job| job.by_model).count() >= MOST {
             return Err(full());
         }
         let name = match text(arguments, "name") {
@@ -212,7 +212,7 @@ impl Cron {
         for job in jobs {
             let name = match &job.name {
                 Some(name) => line(name, NAME),
-                None => "(another program's)".into(),
+                None => "(from another program)".into(),
             };
             let next = job.next.as_deref().unwrap_or("never");
             let Listed { id, schedule, .. } = &job;
@@ -232,8 +232,8 @@ impl Cron {
         let why = match job {
             Listed {
                 by_model: false, ..
-            } => Some("was made by the user, and not by a run"),
-            Listed { chat, .. } if *chat != self.chat => Some("was made in another chat"),
+            } => Some("was created by the user, not by a run"),
+            Listed { chat, .. } if *chat != self.chat => Some("was created in another chat"),
             Listed { .. } => None,
         };
         if let Some(why) = why {
@@ -262,12 +262,12 @@ impl Tool for Cron {
     }
 
     fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let said = match arguments["action"].as_str() {
+        let text = match arguments["action"].as_str() {
             Some("add") => self.add(arguments),
             Some("remove") => self.remove(arguments),
             _ => self.list(),
         };
-        Ok(said?.into())
+        Ok(text?.into())
     }
 
     fn foresee(&self, arguments: &Value) -> Result<(), Failure> {
@@ -284,21 +284,21 @@ impl Tool for Cron {
 pub fn spec() -> ToolSpec {
     ToolSpec {
         name: "cron".into(),
-        description: "Reminders and recurring tasks: at the time, a run of its own gets the message, and its answer goes to \
-                      the user. Remind with this: what is only written to memory reminds nobody"
+        description: "Reminders and recurring tasks: at the set time, a separate run gets the message, and its answer goes to \
+                      the user. Use this for reminders: memory alone triggers nothing"
             .into(),
         parameters: json!({ "type": "object", "required": ["action"], "properties": {
             "action": { "type": "string", "enum": ["add", "list", "remove"] },
             "message": {
                 "type": "string",
-                "description": "add: the task, with all that is needed, since its run does not know this conversation",
+                "description": "add: the complete task, since its run does not see this conversation",
             },
             "name": { "type": "string", "description": "add: a few words" },
-            "every_seconds": { "type": "integer", "description": "add: the period, from 60" },
+            "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
             "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
-            "tz": { "type": "string", "description": "the zone of cron_expr, as `Europe/Berlin`" },
+            "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`" },
             "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
-            "job_id": { "type": "string", "description": "remove: which" },
+            "job_id": { "type": "string", "description": "remove: id" },
         } }),
     }
 }
@@ -312,7 +312,7 @@ fn when(arguments: &Value) -> Result<When<'_>, String> {
             Ok(seconds) if seconds >= SHORTEST => When::Every(seconds),
             _ => {
                 return Err(format!(
-                    "every_seconds must be at least {SHORTEST}: cron looks once a minute"
+                    "every_seconds must be at least {SHORTEST}: cron checks once a minute"
                 ));
             }
         },
@@ -324,7 +324,7 @@ fn when(arguments: &Value) -> Result<When<'_>, String> {
         _ => return Err("only one of every_seconds, cron_expr and at can be used".into()),
     };
     match zone {
-        Some(_) => Err("tz can only be used with cron_expr; a time of `at` takes its offset, as `2026-12-24T18:00+01:00`"
+        Some(_) => Err("tz can only be used with cron_expr; for `at`, include the offset, as `2026-12-24T18:00+01:00`"
             .into()),
         None => Ok(when),
     }
@@ -436,8 +436,8 @@ mod tests {
         match (call(cron, &sent), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
             (Err(failure), Err(expect)) => {
-                let words = failure.words();
-                assert!(words.contains(expect), "{sent}: {words}");
+                let message = failure.words();
+                assert!(message.contains(expect), "{sent}: {message}");
             }
             (found, _) => panic!("{sent}: {found:?}"),
         }
@@ -535,7 +535,7 @@ mod tests {
         );
         wrong(
             json!({"action": "add", "message": "m".repeat(10_001), "every_seconds": 90}),
-            "put what is long into a file",
+            "put long text into a file",
         );
         wrong(json!({"action": "remove"}), "job_id is required for remove");
         wrong(
@@ -594,11 +594,11 @@ mod tests {
         let remove = |cron: &Cron, id: &str, expect: Result<&str, &str>| {
             check(cron, json!({"action": "remove", "job_id": id}), expect);
         };
-        remove(&ours, "job1", Err("was made in another chat"));
-        remove(&ours, "job2", Err("was made in another chat"));
-        remove(&here, "job0", Err("was made in another chat"));
+        remove(&ours, "job1", Err("was created in another chat"));
+        remove(&ours, "job2", Err("was created in another chat"));
+        remove(&here, "job0", Err("was created in another chat"));
         remove(&here, "hers", Err("nanobot cron remove hers"));
-        remove(&here, "its", Err("was made by the user"));
+        remove(&here, "its", Err("was created by the user, not by a run"));
         // Another session on this machine does not count as another chat.
         let (there, _) = tool(&list, "work");
         remove(&there, "job2", Ok("Removed job job2"));
@@ -608,7 +608,7 @@ mod tests {
             json!({"action": "list"}),
             Ok(
                 "Scheduled jobs:\n- m (id: job1, every 5m), next run: tomorrow\n- back up (id: hers, at 2026-12-24T18:00), next \
-                 run: never\n- (another program's) (id: its, at 2026-12-24T18:00), next run: never",
+                 run: never\n- (from another program) (id: its, at 2026-12-24T18:00), next run: never",
             ),
         );
     }
@@ -621,7 +621,7 @@ mod tests {
         for _ in 0..MOST {
             assert!(call(&cron, &add).is_ok());
         }
-        check(&cron, add.clone(), Err("which is the most"));
+        check(&cron, add.clone(), Err("which is the maximum"));
         // Jobs made by the user do not count.
         list.jobs.lock().unwrap()[0].by_model = false;
         assert!(call(&cron, &add).is_ok());

@@ -27,9 +27,9 @@ fn delete(files: &Files, arguments: &Value) -> Result<Output, Failure> {
     let given = arguments["path"].as_str().unwrap_or_default();
     let old = files.load(given).ok();
     let path = files.remove(given)?;
-    let gone = |(old, _): (Vec<u8>, _)| changes(&String::from_utf8_lossy(&old), "");
+    let diff = |(old, _): (Vec<u8>, _)| changes(&String::from_utf8_lossy(&old), "");
     Ok(Output {
-        changes: old.and_then(gone),
+        changes: old.and_then(diff),
         ..format!("deleted {}", path.display()).into()
     })
 }

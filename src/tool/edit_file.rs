@@ -73,7 +73,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
                 |place: &Range<usize>| (text[..place.start].matches('\n').count() + 1).to_string();
             let lines: Vec<String> = places.iter().take(10).map(line).collect();
             return Err(format!(
-                "old_text occurs {count} times, at lines {}; give more of the text around it, or replace_all",
+                "old_text occurs {count} times, at lines {}; include more surrounding text, or set replace_all",
                 lines.join(", ")
             ));
         }
@@ -180,7 +180,7 @@ fn nearest(text: &str, old: &str) -> String {
         .enumerate()
         .max_by(|one, other| one.1.total_cmp(&other.1));
     let Some((index, _)) = best.filter(|(_, likeness)| *likeness > 0.5) else {
-        return "old_text does not occur, and nothing is like it; read the file again".into();
+        return "old_text was not found, and nothing is similar; read the file again".into();
     };
     let start = index.saturating_sub(offset);
     let found = lines[start..(start + height).min(lines.len())].join("\n");
@@ -188,7 +188,7 @@ fn nearest(text: &str, old: &str) -> String {
     let percent = (diff.likeness() * 100.0).round();
     let changes = diff.titled(1, "old_text", "the file");
     format!(
-        "old_text does not occur. Nearest is line {} ({percent}% of the lines alike):\n{}",
+        "old_text was not found. The closest match is line {} ({percent}% similar):\n{}",
         start + 1,
         changes.trim_end().chars().take(3_000).collect::<String>()
     )
@@ -262,9 +262,13 @@ mod tests {
         check(
             "let value = 10;\n",
             "let value = 12;",
-            &["Nearest is line 1", "-let value = 12;", "+let value = 10;"],
+            &[
+                "The closest match is line 1",
+                "-let value = 12;",
+                "+let value = 10;",
+            ],
         );
-        check("something else\n", "zzz qqq", &["nothing is like it"]);
-        check("", "a", &["nothing is like it"]);
+        check("something else\n", "zzz qqq", &["nothing is similar"]);
+        check("", "a", &["nothing is similar"]);
     }
 }

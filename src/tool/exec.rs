@@ -89,7 +89,7 @@ impl Exec {
         let spec = ToolSpec {
             name: "exec".into(),
             description: format!(
-                "Run a shell command in the directory, without input, for at most {} s",
+                "Run a shell command in the working directory; no stdin; timeout {} s",
                 limits.timeout.as_secs()
             ),
             parameters: json!({ "type": "object", "required": ["command"], "properties": {
@@ -198,7 +198,7 @@ impl Exec {
                 Err(error) => lost.push(format!("`{}` ({error})", shown.display())),
             }
         }
-        let mut words = text.trim_start_matches('\n').to_owned();
+        let mut message = text.trim_start_matches('\n').to_owned();
         // Only an existing path can be granted.
         let grant = restored.iter().find(|(path, _)| path.exists());
         let grant = grant.map(|(path, _)| {
@@ -208,9 +208,9 @@ impl Exec {
         if !back.is_empty() {
             let or_granted = grant
                 .as_ref()
-                .map(|flag| format!(", or grant it with `{flag}`"));
-            words.push_str(&format!(
-                "\n(no command may change {}, so it was put back; say what should be in it, and the user can do it{})",
+                .map(|flag| format!("; the user can grant it with `{flag}`"));
+            message.push_str(&format!(
+                "\n(commands may not change {}, so it was restored; tell the user what to change in it{})",
                 back.join(", "),
                 or_granted.unwrap_or_default()
             ));
@@ -219,19 +219,21 @@ impl Exec {
                 .iter()
                 .any(|(path, done)| done.is_ok() && !of_git(path))
             {
-                words.push_str(
-                    "\n(where git has such a file in what is checked out, it now sees it as changed or deleted: do not \
-                     commit that)",
+                message.push_str(
+                    "\n(if git tracks such a file, it now shows it as changed or deleted: do not commit that)",
                 );
             }
         }
         if !lost.is_empty() {
-            words.push_str(&format!(
-                "\n(no command may change {}, and it could not be put back: tell the user)",
+            message.push_str(&format!(
+                "\n(commands may not change {}, and it could not be restored: tell the user)",
                 lost.join(", ")
             ));
         }
-        Refusal { words, grant }
+        Refusal {
+            words: message,
+            grant,
+        }
     }
 
     /// Explains why `command` failed, if the sandbox was the cause. A command that `timed_out` may have printed
@@ -252,40 +254,40 @@ impl Exec {
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
         if !self.containment.net && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
-            let words =
+            let message =
                 "(commands have no network in this run; the user can grant it with `--net`)";
-            return Some((words.into(), Some("--net")));
+            return Some((message.into(), Some("--net")));
         }
         if has(BUSY_SIGNS) && !self.writes().is_empty() {
-            let words = "(in this run `.git/config`, git's hooks and start-up files stay as they are, and what holds them stays where \
-                 it is; the user can grant one of them beside the rest, as with `--write --write=.git/config`)";
-            return Some((words.into(), None));
+            let message = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
+                 contain them moved or removed; the user can also grant one of them, as with `--write --write=.git/config`)";
+            return Some((message.into(), None));
         }
         if !has(FILE_SIGNS) {
             return None;
         }
         if has(LIST_SIGNS)
-            && let Some(words) = self.unlisted()
+            && let Some(message) = self.unlisted()
         {
-            return Some((words, None));
+            return Some((message, None));
         }
         let may_write = self.writes().contains(&self.files.reach.directory);
         let writes = self.writes().into_iter();
         let mut places: Vec<String> = writes
             .map(|path| {
                 format!(
-                    "{} (but start-up files, and git's config and hooks)",
+                    "{} (except start-up files and git's config and hooks)",
                     path.display()
                 )
             })
             .collect();
         places.push("$TMPDIR".into());
-        let words = format!(
-            "(in this run commands read the system, the directory and little else, and change files only in {}; the user \
+        let message = format!(
+            "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
              can grant more with `--read PATH` or `--write`)",
             places.join(", ")
         );
-        Some((words, (!may_write).then_some("--write")))
+        Some((message, (!may_write).then_some("--write")))
     }
 }
 
@@ -302,8 +304,8 @@ impl Exec {
     fn unlisted(&self) -> Option<String> {
         let fence = self.fence.get()?;
         self.holds_closed(&fence.closed).then(|| {
-            "(commands cannot list the directory itself, since what is closed to them lies in it; `list_dir` can, and they \
-             reach what is in it by name)"
+            "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
+             name)"
                 .to_owned()
         })
     }
@@ -367,7 +369,7 @@ impl Tool for Exec {
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
-        let (held, _) = self.files.open_directory(given)?;
+        let (directory, _) = self.files.open_directory(given)?;
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
@@ -376,7 +378,7 @@ impl Tool for Exec {
         let spec = Spec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],
-            directory: format!("/proc/self/fd/{}", held.as_raw_fd()).into(),
+            directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
             env: private.map_or_else(|| self.env.clone(), |path| self.fenced_environment(path)),
             timeout,
             keep: self.keep,
@@ -387,10 +389,10 @@ impl Tool for Exec {
         let finished = process::run(&spec, &mut |bytes| say(&letters.pass(bytes)))
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::ResourceBusy => format!(
-                    "not run: another command that may change the same files was not done after {} seconds; try it again",
+                    "not run: timed out after {} s waiting for another command that may change the same files; try again",
                     timeout.as_secs()
                 ),
-                _ => format!("the shell cannot be started: {error}"),
+                _ => format!("cannot start the shell: {error}"),
             })?;
         say(&letters.rest());
         self.outcome(command, &finished, timeout)
@@ -402,15 +404,15 @@ impl Exec {
     fn check(&self, command: &str) -> Result<(), Refusal> {
         if let Some(accident) = accident(command) {
             return Err(Refusal::of(format!(
-                "not run: this {accident}; if that is really wanted, the user must do it"
+                "not run: this {accident}; if that is intended, the user must do it"
             )));
         }
         if self.containment.fenced
-            && let Err(lack) = sandbox::available()
+            && let Err(reason) = sandbox::available()
         {
             return Err(Refusal {
                 words: format!(
-                    "not run: commands run in a sandbox only, and here is none ({lack}); the user can run them without one \
+                    "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one \
                      with `--sandbox off`"
                 ),
                 grant: Some("--sandbox off".into()),
@@ -422,13 +424,13 @@ impl Exec {
     /// The sandbox of this run's commands; `None` if it is turned off.
     fn sandbox_fence(&self) -> Result<Option<Fence>, String> {
         if !self.containment.fenced {
-            log::info!(target: "sandbox", "the command is not fenced: `--sandbox off`");
+            log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
             return Ok(None);
         }
         let fence = self.fence();
-        let fence = fence.map_err(|error| format!("the sandbox cannot be set up: {error}"))?;
+        let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
         let (net, count) = (self.containment.net, fence.writes.len());
-        log::info!(target: "sandbox", "the command is fenced: {count} places to write, {} network", if net { "the" } else { "no" });
+        log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
         Ok(Some(fence))
     }
 
@@ -440,40 +442,42 @@ impl Exec {
         timeout: Duration,
     ) -> Result<Output, Failure> {
         let mut text = shown(finished, self.keep);
-        let line = |words: String| format!("\n{words}");
+        let line = |text: String| format!("\n{text}");
         match (
             finished.status.and_then(|status| status.code()),
             finished.signal(),
         ) {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
-            (None, Some(signal)) => text.push_str(&line(format!("Ended by signal {signal}"))),
+            (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
             (None, None) if finished.stopped.is_some() => {
-                text.push_str("\nInterrupted, since the run was ended; all of it was ended");
+                text.push_str(
+                    "\nInterrupted because the run was ended; all its processes were killed",
+                );
                 return Err(text.trim_start().into());
             }
             (None, None) => {
                 text.push_str(&line(format!(
-                    "Timed out after {} seconds; all of it was ended",
+                    "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
-                if let Some((words, _)) = self.explanation(command, &text, true) {
-                    text.push_str(&line(words));
+                if let Some((message, _)) = self.explanation(command, &text, true) {
+                    text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
             }
         }
         if finished.leftovers {
-            text.push_str("\n(what it left running was ended with it)");
+            text.push_str("\n(its background processes were killed)");
         }
         let unsuccessful = finished.status.is_none_or(|status| !status.success());
         let mut lacking = None;
-        if unsuccessful && let Some((words, grant)) = self.explanation(command, &text, false) {
+        if unsuccessful && let Some((message, grant)) = self.explanation(command, &text, false) {
             lacking = grant.map(|flag| Refusal {
-                words: words.trim_matches(['(', ')']).to_owned(),
+                words: message.trim_matches(['(', ')']).to_owned(),
                 grant: Some(flag.into()),
             });
-            text.push_str(&line(words));
+            text.push_str(&line(message));
         }
         if !finished.restored.is_empty() {
             return Err(self.put_back(&text, &finished.restored).into());
@@ -585,10 +589,8 @@ fn accident(command: &str) -> Option<&'static str> {
                 .iter()
                 .any(|word| word.starts_with("of=/dev/") && !word.ends_with("null"))
                 .then_some("overwrites a disk"),
-            "shutdown" | "reboot" | "poweroff" | "halt" => Some("stops the machine"),
-            _ if program == "mkfs" || program.starts_with("mkfs.") => {
-                Some("makes a new file system")
-            }
+            "shutdown" | "reboot" | "poweroff" | "halt" => Some("shuts down the machine"),
+            _ if program == "mkfs" || program.starts_with("mkfs.") => Some("creates a file system"),
             _ => None,
         }
     })
@@ -678,17 +680,17 @@ mod tests {
         check("echo out; echo err >&2", Ok("out\nerr"));
         check("true", Ok("(no output)"));
         check("echo no; exit 3", Ok("no\nExit code: 3"));
-        check("kill -9 $$", Ok("(no output)\nEnded by signal 9"));
+        check("kill -9 $$", Ok("(no output)\nKilled by signal 9"));
         check("printf 'a\\377b'", Ok("a\u{fffd}b"));
         check("pwd", Ok(dir.to_str().unwrap()));
         check("cat", Ok("(no output)"));
         check(
             "echo on; sleep 9",
-            Err("on\nTimed out after 1 seconds; all of it was ended"),
+            Err("on\nTimed out after 1 seconds; all its processes were killed"),
         );
         check(
             "sleep 30 & echo on",
-            Ok("on\n(what it left running was ended with it)"),
+            Ok("on\n(its background processes were killed)"),
         );
         let long = exec
             .run(&json!({ "command": "seq 1 100000" }), &mut |_| {})
@@ -710,8 +712,8 @@ mod tests {
         check(
             "echo x > here",
             Ok(
-                "/bin/sh: 1: cannot create here: Permission denied\nExit code: 2\n(in this run commands read the system, \
-                the directory and little else, and change files only in $TMPDIR; the user can grant more with `--read PATH` \
+                "/bin/sh: 1: cannot create here: Permission denied\nExit code: 2\n(in this run commands can read the \
+                system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read PATH` \
                 or `--write`)",
             ),
         );

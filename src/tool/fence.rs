@@ -140,12 +140,12 @@ pub struct Station {
 pub fn of_server(station: &Station, tools: &Tools) -> io::Result<Fence> {
     let mut changed = station.writes.iter();
     if let Some(place) = changed.find(|place| is_ours(place, station)) {
-        let words = format!(
-            "it is to change `{}` (its `write`, `cwd` or `args`), which is nanobot's own and says what later runs do: \
-             no server in a sandbox may; `sandbox: \"off\"` in its entry runs it without one",
+        let message = format!(
+            "it requests write access to `{}` (by its `write`, `cwd` or `args`), which belongs to nanobot and controls later \
+             runs: no sandboxed server may have it; `sandbox: \"off\"` in its entry runs it without a sandbox",
             place.display()
         );
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let root = |may_write: bool| {
         move |path: &PathBuf| Root {

@@ -122,17 +122,17 @@ impl Files {
 
     /// As [`Self::read`], for internal use: the content is not recorded as seen.
     pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
-        let (file, about, path) = self.open(given)?;
-        if about.is_dir() {
-            return Err(format!("`{given}` is a directory; list_dir shows what is in it").into());
+        let (file, metadata, path) = self.open(given)?;
+        if metadata.is_dir() {
+            return Err(format!("`{given}` is a directory; use list_dir").into());
         }
-        if !about.is_file() {
-            return Err(format!("`{given}` is no regular file").into());
+        if !metadata.is_file() {
+            return Err(format!("`{given}` is not a regular file").into());
         }
-        if about.len() > READ_LIMIT {
+        if metadata.len() > READ_LIMIT {
             return Err(format!(
-                "`{given}` has {} bytes, which is too much; use exec with head, tail or grep",
-                about.len()
+                "`{given}` is too large ({} bytes); use exec with head, tail or grep",
+                metadata.len()
             )
             .into());
         }
@@ -153,7 +153,7 @@ impl Files {
         .map_err(|error| match error {
             Trouble::Tool(failure) => failure,
             Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
-                format!("`{given}` is no directory").into()
+                format!("`{given}` is not a directory").into()
             }
             Trouble::Io(error) => self.missing(given, &error).into(),
         })
@@ -162,8 +162,8 @@ impl Files {
     /// The path of `given`, a regular file that may be read.
     pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
         match self.open(given)? {
-            (_, about, path) if about.is_file() => Ok(path),
-            _ => Err(format!("`{given}` is no regular file").into()),
+            (_, metadata, path) if metadata.is_file() => Ok(path),
+            _ => Err(format!("`{given}` is not a regular file").into()),
         }
     }
 
@@ -178,8 +178,8 @@ impl Files {
     pub fn open_found(&self, path: &Path, hidden: &Hidden<'_>) -> Option<(File, Metadata)> {
         let (root, relative) = self.spot(path)?;
         let file = root.read(&relative).ok()?;
-        let about = file.metadata().ok()?;
-        (about.is_file() && !hidden.holds(&file, &about, path)).then_some((file, about))
+        let metadata = file.metadata().ok()?;
+        (metadata.is_file() && !hidden.holds(&file, &metadata, path)).then_some((file, metadata))
     }
 
     fn spot(&self, path: &Path) -> Option<(&Root, PathBuf)> {
@@ -208,7 +208,7 @@ impl Files {
             return Err(changed(given));
         }
         let before = String::from_utf8(bytes)
-            .map_err(|_| format!("`{given}` is not UTF-8 text and is not edited"))?;
+            .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))?;
         let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
         let written = self.change(given, Some(after.as_bytes()), Some(&mark))?;
         Ok((written.path, before, after))
@@ -255,9 +255,9 @@ impl Files {
                     Old::Link(target) => Was::Link(target),
                     Old::Directory(mode) => Was::Directory { mode: *mode },
                     Old::File(file) => {
-                        let about = file.metadata()?;
-                        if about.len() > READ_LIMIT {
-                            return Err(Trouble::Tool(too_large(given, about.len())));
+                        let metadata = file.metadata()?;
+                        if metadata.len() > READ_LIMIT {
+                            return Err(Trouble::Tool(too_large(given, metadata.len())));
                         }
                         bytes = content(file)?;
                         let mark = digest(&bytes);
@@ -273,7 +273,7 @@ impl Files {
                         before = Some(bytes.len() as u64);
                         Was::File {
                             bytes: &bytes,
-                            mode: about.permissions().mode() & 0o7777,
+                            mode: metadata.permissions().mode() & 0o7777,
                         }
                     }
                 };
@@ -302,7 +302,7 @@ impl Files {
         match error {
             Trouble::Tool(failure) => failure,
             Trouble::Io(error) if beneath::is_race(&error) => format!(
-                "somebody else changed `{given}` at the same time, and nothing was done; read it again and then \
+                "`{given}` was changed at the same time by another process, and nothing was done; read it again, then \
                  repeat the change"
             )
             .into(),
@@ -310,7 +310,7 @@ impl Files {
                 self.missing(given, &error).into()
             }
             Trouble::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
-                "`{given}` is a directory that is not empty; delete what is in it first"
+                "`{given}` is a directory that is not empty; delete its contents first"
             )
             .into(),
             Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
@@ -326,15 +326,16 @@ impl Files {
                 Trouble::Tool(failure) => failure,
                 Trouble::Io(error) => self.missing(given, &error).into(),
             })?;
-        let about = file
+        let metadata = file
             .metadata()
-            .map_err(|error| format!("`{given}` cannot be looked at: {error}"))?;
-        if self.hidden().holds(&file, &about, &path) {
-            return Err(
-                format!("`{given}` is another name of a file that is closed to tools").into(),
-            );
+            .map_err(|error| format!("cannot stat `{given}`: {error}"))?;
+        if self.hidden().holds(&file, &metadata, &path) {
+            return Err(format!(
+                "`{given}` is another name of a file that is not accessible to tools"
+            )
+            .into());
         }
-        Ok((file, about, path))
+        Ok((file, metadata, path))
     }
 
     /// The hidden files, identified by inode.
@@ -355,9 +356,9 @@ impl Files {
         last: Last,
         mut work: impl FnMut(&Root, &Path, &Path) -> Result<T, Trouble>,
     ) -> Result<(T, PathBuf), Trouble> {
-        let tool = |words: String| Trouble::Tool(words.into());
+        let tool = |message: String| Trouble::Tool(message.into());
         if given.contains('\0') {
-            return Err(tool("a path has no NUL in it".into()));
+            return Err(tool("the path contains a NUL character".into()));
         }
         let mut name = given.to_owned();
         for _ in 0..LINKS {
@@ -390,7 +391,9 @@ impl Files {
                 Err(error) => return Err(error),
             }
         }
-        Err(tool(format!("`{given}` is a link without an end")))
+        Err(tool(format!(
+            "`{given}`: too many levels of symbolic links"
+        )))
     }
 
     /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could
@@ -398,12 +401,12 @@ impl Files {
     fn mind(&self, path: &Path) -> Result<(), Trouble> {
         let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
         let Some(what) = untrusted else { return Ok(()) };
-        let words = format!(
-            "`{}` tells later runs what to do, and is not changed while the conversation holds text of strangers ({what}); \
+        let message = format!(
+            "`{}` instructs later runs and cannot be changed while the conversation contains untrusted content ({what}); \
              show the user the change instead",
             path.display()
         );
-        Err(Trouble::Tool(Refusal::of(words).into()))
+        Err(Trouble::Tool(Refusal::of(message).into()))
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.
@@ -434,7 +437,7 @@ impl Files {
             .map(|(_, name)| format!("`{name}`"))
             .collect();
         let hint = match names.is_empty() {
-            false => format!("; there is {}", names.join(", ")),
+            false => format!("; did you mean {}?", names.join(", ")),
             true => self.elsewhere(given).unwrap_or_default(),
         };
         format!("there is no `{given}` in {}{hint}", parent.display())
@@ -450,7 +453,7 @@ impl Files {
         let found = others
             .map(|root| root.path.join(given))
             .find(|path| path.exists() && self.reach.shows(path))?;
-        Some(format!("; there is {}", found.display()))
+        Some(format!("; did you mean `{}`?", found.display()))
     }
 }
 
@@ -479,17 +482,17 @@ pub struct Hidden<'a> {
 impl Hidden<'_> {
     /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
     /// place.
-    pub fn holds(&self, file: &File, about: &Metadata, path: &Path) -> bool {
+    pub fn holds(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
         if secrets::is_of_process(path) && !path.starts_with("/proc") && beneath::is_of_kernel(file)
         {
             return true;
         }
-        about.is_file()
-            && about.nlink() > 1
+        metadata.is_file()
+            && metadata.nlink() > 1
             && self
                 .found
                 .get_or_init(|| self.find())
-                .contains(&(about.dev(), about.ino()))
+                .contains(&(metadata.dev(), metadata.ino()))
     }
 
     /// Finds the hidden files with more than one hard link. There are usually none.
@@ -507,13 +510,13 @@ impl Hidden<'_> {
             .collect();
         let mut looked_at = 0;
         while let Some((path, depth)) = left.pop() {
-            let Ok(about) = std::fs::symlink_metadata(&path) else {
+            let Ok(metadata) = std::fs::symlink_metadata(&path) else {
                 continue;
             };
             looked_at += 1;
-            if about.is_file() && about.nlink() > 1 {
-                found.insert((about.dev(), about.ino()));
-            } else if about.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
+            if metadata.is_file() && metadata.nlink() > 1 {
+                found.insert((metadata.dev(), metadata.ino()));
+            } else if metadata.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
                 let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
                 left.extend(inner.map(|entry| (entry.path(), depth + 1)));
             }
@@ -550,25 +553,24 @@ fn content(file: &File) -> io::Result<Vec<u8>> {
 
 fn changed(given: &str) -> Failure {
     format!(
-        "`{given}` was changed by somebody else, or by a command, since it was last read, and nothing was done; read it \
-         again with read_file, then repeat the change as it fits"
+        "`{given}` was changed by a command or another process since it was last read, and nothing was done; read it again \
+         with read_file, then adapt and repeat the change"
     )
     .into()
 }
 
 fn too_large(given: &str, size: u64) -> Failure {
     format!(
-        "`{given}` has {}, more than can be kept aside for undo, and nothing was done; write to another name, or use exec",
+        "`{given}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
         size_in_words(size)
     )
     .into()
 }
 
 fn unkept(error: &anyhow::Error) -> Trouble {
-    let words = format!(
-        "nothing was done, since what is there could not be kept aside for undo: {error:#}"
-    );
-    Trouble::Tool(words.into())
+    let message =
+        format!("nothing was done because the old content could not be saved for undo: {error:#}");
+    Trouble::Tool(message.into())
 }
 
 #[cfg(test)]
@@ -650,9 +652,9 @@ pub(super) mod tests {
         let files = files(&dir, true);
         let theirs = |text: &str| std::fs::write(dir.join("a"), text).unwrap();
         let edit = |files: &Files| files.edit("a", |text| Ok(format!("{text}!"))).map(|_| ());
-        let told = |result: Result<(), crate::tool::Failure>| {
-            let words = result.unwrap_err().words().to_owned();
-            assert!(words.contains("read_file"), "{words}");
+        let assert_stale = |result: Result<(), crate::tool::Failure>| {
+            let message = result.unwrap_err().words().to_owned();
+            assert!(message.contains("read_file"), "{message}");
         };
         theirs("one");
         // The file was never read: an edit knows what it replaces, and a replaced file is kept.
@@ -660,10 +662,10 @@ pub(super) mod tests {
         edit(&files).unwrap();
         theirs("two");
         // The error repeats on every attempt: the tool having read the file does not mean that the model has.
-        told(edit(&files));
-        told(edit(&files));
-        told(files.write("a", b"x").map(drop));
-        told(files.remove("a").map(drop));
+        assert_stale(edit(&files));
+        assert_stale(edit(&files));
+        assert_stale(files.write("a", b"x").map(drop));
+        assert_stale(files.remove("a").map(drop));
         assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two");
         files.read("a").unwrap();
         edit(&files).unwrap();
@@ -676,7 +678,7 @@ pub(super) mod tests {
         assert_eq!(written.before, None);
         files.remove("a").unwrap();
         theirs("five");
-        told(files.write("a", b"x").map(drop));
+        assert_stale(files.write("a", b"x").map(drop));
     }
 
     #[test]
@@ -729,7 +731,7 @@ pub(super) mod tests {
                 .read("fifo")
                 .unwrap_err()
                 .words()
-                .contains("no regular file")
+                .contains("is not a regular file")
         );
         assert!(files.write("fifo", b"x").is_err());
         assert!(files.read(".").unwrap_err().words().contains("list_dir"));
@@ -745,7 +747,7 @@ pub(super) mod tests {
                 .directory("notes.md")
                 .unwrap_err()
                 .words()
-                .contains("no directory")
+                .contains("is not a directory")
         );
     }
 }

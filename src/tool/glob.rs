@@ -30,7 +30,7 @@ impl Glob {
             description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
             parameters: json!({ "type": "object", "required": ["pattern"], "properties": {
                 "pattern": { "type": "string", "minLength": 1 },
-                "path": { "type": "string", "description": "default: the directory" },
+                "path": { "type": "string", "description": "default: working directory" },
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": { "type": "integer" },
                 "offset": { "type": "integer" },
@@ -67,10 +67,10 @@ impl Tool for Glob {
             if !matcher.is_match(relative) {
                 continue;
             }
-            if let Some(about) = self.files.look(entry.path())
-                && !about.is_dir()
+            if let Some(metadata) = self.files.look(entry.path())
+                && !metadata.is_dir()
             {
-                let time = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 found.push((time, entry.into_path()));
             }
         }
@@ -88,7 +88,7 @@ impl Tool for Glob {
         let mut text = page(&names, arguments, SHOWN, "files")?;
         if looked_at >= LOOKED_AT {
             text.push_str(&format!(
-                "\n(only the first {LOOKED_AT} entries beneath {} were looked at)",
+                "\n(only the first {LOOKED_AT} entries below {} were searched)",
                 dir.display()
             ));
         }
@@ -128,7 +128,7 @@ pub(super) fn page(
     let mut text = lines[offset..end].join("\n");
     if end < total {
         text.push_str(&format!(
-            "\n({} to {end} of {total} {what}; offset {end} goes on)",
+            "\n({} to {end} of {total} {what}; continue at offset {end})",
             offset + 1
         ));
     }
@@ -166,7 +166,8 @@ pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, String> {
         .literal_separator(true)
         .empty_alternates(true)
         .build();
-    let glob = glob.map_err(|error| format!("`{pattern}` is no pattern: {}", error.kind()))?;
+    let glob =
+        glob.map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.kind()))?;
     Ok(glob.compile_matcher())
 }
 
@@ -195,7 +196,7 @@ mod tests {
         check("[ab].c", "b.c", true);
         check("Makefile", "sub/Makefile", true);
         check("", "anything/at/all", true);
-        assert!(matcher("[").unwrap_err().contains("no pattern"));
+        assert!(matcher("[").unwrap_err().contains("is not a valid pattern"));
     }
 
     #[test]
@@ -263,15 +264,15 @@ mod tests {
         check(json!({ "pattern": ".git/*" }), Ok(".git/a.rs"));
         check(
             json!({ "pattern": "*.rs", "head_limit": 1, "offset": 1 }),
-            Ok("src/mid.rs\n(2 to 2 of 3 files; offset 2 goes on)"),
+            Ok("src/mid.rs\n(2 to 2 of 3 files; continue at offset 2)"),
         );
         check(
             json!({ "pattern": "*.rs", "offset": 9 }),
             Err("beyond the end"),
         );
-        check(json!({ "pattern": "/etc/*" }), Err("outside the places"));
+        check(json!({ "pattern": "/etc/*" }), Err("outside the paths"));
         check(json!({ "pattern": "../*" }), Err("outside"));
-        check(json!({ "pattern": "link/*" }), Err("outside the places"));
+        check(json!({ "pattern": "link/*" }), Err("outside the paths"));
         check(json!({ "pattern": "none/*" }), Err("there is no"));
     }
 }

@@ -73,7 +73,7 @@ impl Grep {
     fn places(&self, given: &str, arguments: &Value) -> Result<(Vec<PathBuf>, bool), Failure> {
         let dir = match self.files.directory(given) {
             Ok(dir) => dir,
-            Err(Failure::Failed(words)) if words.ends_with("is no directory") => {
+            Err(Failure::Failed(message)) if message.ends_with("is not a directory") => {
                 // `given` may be a link to the file; `read` resolves it.
                 return Ok((vec![self.files.file(given)?], false));
             }
@@ -122,7 +122,7 @@ impl Tool for Grep {
         let mut found = Found::default();
         let mut names = Vec::new();
         for path in &paths {
-            signal::check().map_err(|_| "the run is to end")?;
+            signal::check().map_err(|_| "interrupted: the run is ending")?;
             let Some((file, _)) = self.files.open_found(path, &hidden) else {
                 continue;
             };
@@ -135,7 +135,9 @@ impl Tool for Grep {
             let room = CHARACTERS.saturating_sub(found.text.len());
             let mut sink = Lines::new(&matcher, found.window(&window), found.matches, room);
             match searcher.search_reader(&matcher, Patient(file), &mut sink) {
-                Err(_) if signal::check().is_err() => return Err("the run is to end".into()),
+                Err(_) if signal::check().is_err() => {
+                    return Err("interrupted: the run is ending".into());
+                }
                 Err(_) => found.unread += 1,
                 Ok(()) if sink.is_binary => found.binary += 1,
                 Ok(()) => {
@@ -195,7 +197,7 @@ fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
         notes.push(format!("{} files could not be read", found.unread));
     }
     if cut {
-        notes.push(format!("only the first {LOOKED_AT} entries were looked at"));
+        notes.push(format!("only the first {LOOKED_AT} entries were searched"));
     }
     match notes.is_empty() {
         true => String::new(),
@@ -217,7 +219,7 @@ fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
         .build(pattern);
     matcher.map_err(|error| {
         format!(
-            "the pattern cannot be used: {error}; it is matched within one line, and fixed_strings takes it literally"
+            "invalid pattern: {error}; it is matched within one line, and fixed_strings takes it literally"
         )
     })
 }
@@ -227,7 +229,7 @@ struct Patient(File);
 
 impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        signal::check().map_err(|_| io::Error::other("the run is to end"))?;
+        signal::check().map_err(|_| io::Error::other("interrupted: the run is ending"))?;
         self.0.read(buffer)
     }
 }
@@ -288,7 +290,7 @@ impl Found {
         if shown < matches {
             let end = window.start + shown;
             let more = match end < matches {
-                true => format!("; offset {end} goes on"),
+                true => format!("; continue at offset {end}"),
                 false => String::new(),
             };
             text.push_str(&format!(
@@ -499,7 +501,7 @@ mod tests {
         );
         check(
             json!({ "pattern": "fn", "path": "a.rs", "head_limit": 1, "offset": 1 }),
-            "a.rs\n3: fn two() {}\n(2 to 2 of 3 matches in 1 files; offset 2 goes on)",
+            "a.rs\n3: fn two() {}\n(2 to 2 of 3 matches in 1 files; continue at offset 2)",
         );
         check(
             json!({ "pattern": "nowhere", "path": "a.rs" }),
@@ -515,17 +517,23 @@ mod tests {
             let error = run(arguments).unwrap_err();
             assert!(error.contains(words), "{error}");
         };
-        fails(json!({ "pattern": "(" }), "cannot be used");
+        fails(json!({ "pattern": "(" }), "invalid pattern");
         fails(json!({ "pattern": "a\\nb" }), "within one line");
-        fails(json!({ "pattern": "a", "type": "nosuch" }), "no file type");
-        fails(json!({ "pattern": "a", "glob": "[" }), "no pattern");
+        fails(
+            json!({ "pattern": "a", "type": "nosuch" }),
+            "unknown file type",
+        );
+        fails(
+            json!({ "pattern": "a", "glob": "[" }),
+            "is not a valid pattern",
+        );
         fails(
             json!({ "pattern": "root", "path": "/etc/passwd" }),
-            "outside the places",
+            "outside the paths",
         );
         fails(
             json!({ "pattern": "root", "path": "link" }),
-            "outside the places",
+            "outside the paths",
         );
         fails(
             json!({ "pattern": "fn", "path": "a.rs", "offset": 9 }),
@@ -547,7 +555,7 @@ mod tests {
             plain_text(&output.parts)
         };
         let text = run(json!({ "pattern": "line" }));
-        assert!(text.ends_with("\n(1 to 100 of 4000 matches in 2 files; offset 100 goes on)"));
+        assert!(text.ends_with("\n(1 to 100 of 4000 matches in 2 files; continue at offset 100)"));
         let text = run(json!({ "pattern": "line", "head_limit": 1000 }));
         assert!(
             text.len() < 15_200 && text.contains(" of 4000 matches"),

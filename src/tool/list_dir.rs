@@ -26,8 +26,8 @@ impl ListDir {
             name: "list_dir".into(),
             description: "List a directory: names and sizes, directories ending in /".into(),
             parameters: json!({ "type": "object", "properties": {
-                "path": { "type": "string", "description": "default: the directory" },
-                "recursive": { "type": "boolean", "description": "all beneath it but what .gitignore names" },
+                "path": { "type": "string", "description": "default: working directory" },
+                "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
                 "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 },
             } }),
         };
@@ -60,7 +60,7 @@ impl Tool for ListDir {
         if names.len() < total {
             let least = if total >= LOOKED_AT { "at least " } else { "" };
             text.push_str(&format!(
-                "\n({} of {least}{total} entries; a larger max_entries shows more)",
+                "\n({} of {least}{total} entries; increase max_entries for more)",
                 names.len()
             ));
         }
@@ -93,19 +93,19 @@ impl ListDir {
         // A walk works with names, which can be made to lead elsewhere in the meantime, so each entry is examined again
         // by descriptor.
         let line = |entry: ignore::DirEntry| {
-            let about = self.files.look(entry.path())?;
+            let metadata = self.files.look(entry.path())?;
             let name = entry
                 .path()
                 .strip_prefix(dir)
                 .unwrap_or(entry.path())
                 .to_string_lossy()
                 .into_owned();
-            Some(if about.is_dir() {
+            Some(if metadata.is_dir() {
                 format!("{name}/")
-            } else if about.is_symlink() {
+            } else if metadata.is_symlink() {
                 format!("{name}  link")
             } else {
-                format!("{name}  {}", size_in_words(about.len()))
+                format!("{name}  {}", size_in_words(metadata.len()))
             })
         };
         entries.take(LOOKED_AT).filter_map(line).collect()
@@ -148,13 +148,13 @@ mod tests {
         let few = run(json!({ "max_entries": 2 })).unwrap();
         assert_eq!(
             few,
-            ".git/\n.gitignore  6 B\n(2 of 6 entries; a larger max_entries shows more)"
+            ".git/\n.gitignore  6 B\n(2 of 6 entries; increase max_entries for more)"
         );
         assert!(
             run(json!({ "path": "/etc" }))
                 .unwrap_err()
                 .words()
-                .contains("outside the places")
+                .contains("outside the paths")
         );
         assert!(run(json!({ "path": "link" })).is_err());
     }

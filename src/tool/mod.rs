@@ -9,6 +9,7 @@ use crate::event::{Event, Outcome};
 use crate::message::ToolSpec;
 use crate::message::{Message, Part, ToolCall, ToolResult};
 use crate::policy::reach::Reach;
+use crate::policy::refusal::DENIED;
 use crate::policy::seen::{Heeded, Seen};
 use crate::policy::{Decision, Policy, Refusal};
 use crate::sys::secret::{self, hide};
@@ -42,7 +43,7 @@ pub mod web_search;
 pub mod write_file;
 
 /// The end of every refusal, so that the model does not try another way.
-const FINAL: &str = "This is policy and final; go on without it.";
+const FINAL: &str = "This is final; continue without it.";
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -95,7 +96,7 @@ impl Failure {
     /// The text for the model.
     pub fn words(&self) -> &str {
         match self {
-            Self::Failed(words) | Self::Declined(words) => words,
+            Self::Failed(message) | Self::Declined(message) => message,
             Self::Denied(refusal) => &refusal.words,
         }
     }
@@ -287,13 +288,13 @@ impl Toolbox {
         say: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
     ) -> (Vec<Done>, anyhow::Result<()>) {
         if let [call] = batch {
-            let mut told = Ok(());
+            let mut reported = Ok(());
             let done = self.run_one(call, cut, &mut |text| {
-                if told.is_ok() {
-                    told = say(call, text);
+                if reported.is_ok() {
+                    reported = say(call, text);
                 }
             });
-            return (vec![done], told);
+            return (vec![done], reported);
         }
         std::thread::scope(|scope| {
             let (send, receive) = mpsc::channel::<(usize, String)>();
@@ -309,14 +310,14 @@ impl Toolbox {
                 })
                 .collect();
             drop(send);
-            let mut told = Ok(());
+            let mut reported = Ok(());
             for (number, text) in &receive {
-                told = told.and_then(|()| say(&batch[number], &text));
+                reported = reported.and_then(|()| say(&batch[number], &text));
             }
             let done = running
                 .into_iter()
                 .map(|thread| thread.join().expect("a panic in a tool is caught in it"));
-            (done.collect(), told)
+            (done.collect(), reported)
         })
     }
 
@@ -334,7 +335,7 @@ impl Toolbox {
         };
         let hiding = &mut |text: &str| pass(&stream.pass(text));
         let (outcome, parts) = match self.prepare(call, cut) {
-            Err(words) => (Outcome::Skipped, vec![Part::Text(words)]),
+            Err(message) => (Outcome::Skipped, vec![Part::Text(message)]),
             Ok((tool, arguments)) => {
                 let run = || self.make(call, tool, &arguments, hiding);
                 match defect::caught(run) {
@@ -343,20 +344,27 @@ impl Toolbox {
                         changes = output.changes.map(|diff| hide(&diff).into_owned());
                         (Outcome::Ok, output.parts)
                     }
-                    Ok(Err(Failure::Failed(words))) => (Outcome::Failed, vec![Part::Text(words)]),
+                    Ok(Err(Failure::Failed(message))) => {
+                        (Outcome::Failed, vec![Part::Text(message)])
+                    }
                     Ok(Err(Failure::Denied(refusal))) => {
-                        let told = refusal.for_model(&call.name);
-                        let told = format!("refused: {}. {FINAL}", hide(&told));
-                        let words = hide(&refusal.words).into_owned();
-                        refused = Some(Refusal { words, ..refusal });
-                        (Outcome::Denied, vec![Part::Text(told)])
+                        let message = refusal.for_model(&call.name);
+                        let text = format!("{DENIED}{}. {FINAL}", hide(&message));
+                        let message = hide(&refusal.words).into_owned();
+                        refused = Some(Refusal {
+                            words: message,
+                            ..refusal
+                        });
+                        (Outcome::Denied, vec![Part::Text(text)])
                     }
                     // The user who declined does not need a report of it.
-                    Ok(Err(Failure::Declined(words))) => (Outcome::Denied, vec![Part::Text(words)]),
+                    Ok(Err(Failure::Declined(message))) => {
+                        (Outcome::Denied, vec![Part::Text(message)])
+                    }
                     Err(_) => (
                         Outcome::Failed,
                         vec![Part::Text(format!(
-                            "`{}` broke down; try another way",
+                            "`{}` crashed; try another way",
                             call.name
                         ))],
                     ),
@@ -449,7 +457,7 @@ impl Toolbox {
     ) -> Result<Output, Failure> {
         match self.find(&call.name) {
             Some(tool) => tool.run_as(&call.id, arguments, say),
-            None => Err(format!("`{}` is not to be had any more", call.name).into()),
+            None => Err(format!("`{}` is no longer available", call.name).into()),
         }
     }
 
@@ -459,7 +467,7 @@ impl Toolbox {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             return Err(match names.is_empty() {
                 true => format!(
-                    "there is no tool `{}`; this run has no tools, so answer without",
+                    "there is no tool `{}`; this run has no tools, so answer without them",
                     call.name
                 ),
                 false => format!(
@@ -471,7 +479,7 @@ impl Toolbox {
         };
         if cut && !call.arguments.is_object() {
             return Err(
-                "the output limit cut this call before it was complete; do it in smaller pieces"
+                "the output limit cut this call before it was complete; split it into smaller parts"
                     .into(),
             );
         }
@@ -490,10 +498,10 @@ fn changes(old: &str, new: &str) -> Option<String> {
 
 /// Explains redacted keys to the model, so that it does not write the mask over them.
 const HIDDEN: &str =
-    "(*** stands for a key that is hidden from you: never write *** over it, and edit around it)";
+    "(*** replaces a hidden key: never overwrite the key with ***; edit around it)";
 
 /// The refusal to write a text that contains the mask where the file contains the key.
-const MASKED: &str = "nothing was written: `***` is only shown to you in the place of a key, and would overwrite it; \
+const MASKED: &str = "nothing was written: `***` replaces a hidden key and would overwrite it; \
      change the lines around it with edit_file";
 
 /// Redacts the keys in `parts`, and adds a note if there were any.

@@ -31,7 +31,7 @@ impl ReadFile {
     pub fn new(files: Arc<Files>) -> Self {
         let spec = ToolSpec {
             name: "read_file".into(),
-            description: "Read a text file with line numbers, or look at an image".into(),
+            description: "Read a text file with line numbers, or view an image".into(),
             parameters: json!({ "type": "object", "required": ["path"], "properties": {
                 "path": { "type": "string", "minLength": 1 },
                 "offset": { "type": "integer", "minimum": 1, "description": "first line" },
@@ -69,7 +69,7 @@ impl Tool for ReadFile {
         };
         if let Some(media_type) = image_type(&bytes) {
             if bytes.len() > IMAGE {
-                return Err(format!("`{path}` is an image above {} MiB", IMAGE >> 20).into());
+                return Err(format!("`{path}` is an image larger than {} MiB", IMAGE >> 20).into());
             }
             let name = Path::new(path)
                 .file_name()
@@ -90,8 +90,8 @@ impl Tool for ReadFile {
         if bytes.is_empty() {
             return Ok(format!("({path} is empty)").into());
         }
-        let (text, encoding) =
-            decode(&bytes).ok_or_else(|| format!("`{path}` is binary ({} bytes)", bytes.len()))?;
+        let (text, encoding) = decode(&bytes)
+            .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
         Ok(page(&text, offset, limit, encoding)?.into())
     }
 }
@@ -145,7 +145,7 @@ fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Resu
         write!(out, "(lines {offset} to {last} of {total}")
             .expect("writing to a string cannot fail");
         out.push_str(&if last < total {
-            format!("; offset {} goes on)\n", last + 1)
+            format!("; continue at offset {})\n", last + 1)
         } else {
             ")\n".into()
         });
@@ -175,14 +175,14 @@ mod tests {
             "a\n\nb\n",
             2,
             1,
-            "2| \n(lines 2 to 2 of 3; offset 3 goes on)",
+            "2| \n(lines 2 to 2 of 3; continue at offset 3)",
         );
         check("a\nb\n", 2, 9, "2| b\n(lines 2 to 2 of 2)");
         check("a\n", 2, 9, "line 2 is beyond the end: there are 1 lines");
         let long = page(&"é".repeat(2_010), 1, 9, None).unwrap();
         assert!(long.ends_with("é… (20 more bytes)"));
         let many = page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
-        assert!(many.len() < 15_100 && many.contains("of 5000; offset "));
+        assert!(many.len() < 15_100 && many.contains("of 5000; continue at offset "));
     }
 
     #[test]

@@ -34,20 +34,20 @@ pub struct Spawn<S> {
 impl<S: Starts> Spawn<S> {
     /// Creates the tool. `profiles` are the names and descriptions of the user's own profiles for sub-agents.
     pub fn new(starts: S, profiles: &[(String, String)]) -> Self {
-        let mut kinds = "`explore`: looks up, changes nothing".to_owned();
+        let mut kinds = "`explore`: read-only research".to_owned();
         for (name, about) in profiles {
             let colon = if about.is_empty() { "" } else { ": " };
             kinds.push_str(&format!("; `{name}`{colon}{about}"));
         }
-        kinds.push_str("; default: all that you may");
+        kinds.push_str("; default: your permissions");
         let spec = ToolSpec {
             name: "spawn".into(),
-            description: "Start a sub-agent on a part of the work; several work side by side. It knows its task alone, and its \
-                          report comes as a message"
+            description: "Start a sub-agent on part of the work; several run in parallel. It sees only its task, and its \
+                          report arrives as a message"
                 .into(),
             parameters: json!({ "type": "object", "required": ["task"], "properties": {
                 "task": { "type": "string", "description": "all it needs to know, and what to report" },
-                "label": { "type": "string", "description": "a few words to know it by" },
+                "label": { "type": "string", "description": "a short name for it" },
                 "profile": { "type": "string", "description": kinds },
             } }),
         };
@@ -80,8 +80,8 @@ impl<S: Starts> Tool for Spawn<S> {
             let text = arguments[key].as_str().map(str::trim);
             text.filter(|text| !text.is_empty())
         };
-        let task =
-            text("task").ok_or("`task` is empty; say all that the sub-agent needs to know")?;
+        let task = text("task")
+            .ok_or("`task` is empty; include everything that the sub-agent needs to know")?;
         let order = Order {
             call,
             task,
@@ -89,7 +89,7 @@ impl<S: Starts> Tool for Spawn<S> {
             profile: text("profile"),
         };
         let name = self.starts.start(&order)?;
-        Ok(format!("started as `{name}`; its report comes as a message").into())
+        Ok(format!("started as `{name}`; its report arrives as a message").into())
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
             spec.parameters["properties"]["profile"]["description"].to_string()
         };
         assert!(!about(&[]).contains("critic"));
-        let told = about(&[("critic".into(), "finds faults".into())]);
-        assert!(told.contains("`critic`: finds faults; default"), "{told}");
+        let text = about(&[("critic".into(), "finds faults".into())]);
+        assert!(text.contains("`critic`: finds faults; default"), "{text}");
     }
 }

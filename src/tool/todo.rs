@@ -62,7 +62,7 @@ impl Todo {
         let spec = ToolSpec {
             name: "todo".into(),
             description:
-                "Your task list, for work of several steps: todos replaces it, without it is read"
+                "Your task list for multi-step work: todos replaces it; omit todos to read it"
                     .into(),
             parameters: json!({ "type": "object", "properties": {
                 "todos": { "type": "array", "items": {
@@ -108,7 +108,7 @@ impl Tool for Todo {
 fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
     if todos.len() > ENTRIES {
         return Err(format!(
-            "{} todos are too many; at most {ENTRIES}, so sum some up",
+            "{} todos are too many; at most {ENTRIES}: merge some",
             todos.len()
         ));
     }
@@ -154,7 +154,7 @@ mod tests {
         let todo = Todo::new();
         let check = |sent: Value, expect: Result<&str, &str>| {
             let found = match cast_and_check(&todo.spec().parameters, &sent) {
-                Err(words) => Err(words),
+                Err(message) => Err(message),
                 Ok(arguments) => match todo.run(&arguments, &mut |_| {}) {
                     Ok(output) => Ok(plain_text(&output.parts)),
                     Err(failure) => Err(failure.words().to_owned()),
@@ -162,7 +162,7 @@ mod tests {
             };
             match (&found, expect) {
                 (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
-                (Err(words), Err(expect)) => assert!(words.contains(expect), "{words}"),
+                (Err(message), Err(expect)) => assert!(message.contains(expect), "{message}"),
                 _ => panic!("{sent}: {found:?}"),
             }
         };

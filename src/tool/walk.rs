@@ -77,5 +77,5 @@ pub(super) fn types(name: &str) -> Result<Types, String> {
     types.select(name);
     types
         .build()
-        .map_err(|_| format!("there is no file type `{name}`; use glob instead, as in `*.{name}`"))
+        .map_err(|_| format!("unknown file type `{name}`; use glob instead, as in `*.{name}`"))
 }

@@ -48,7 +48,7 @@ impl WebSearch {
     pub fn new(web: Arc<Web>, engines: Engines) -> Self {
         let spec = ToolSpec {
             name: "web_search".into(),
-            description: "Search the web: titles, addresses, a few words of each".into(),
+            description: "Search the web: titles, addresses, short excerpts".into(),
             parameters: json!({ "type": "object", "required": ["query"], "properties": {
                 "query": { "type": "string", "minLength": 1 },
                 "count": { "type": "integer", "minimum": 1, "maximum": MOST },
@@ -65,7 +65,7 @@ impl WebSearch {
         let name = engine.name();
         let Some(base) = base.as_deref().or(engine.home()) else {
             return Err(format!(
-                "{name} needs its address in `tools.web.search.baseUrl`; tell the user"
+                "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
             )
             .into());
         };
@@ -79,8 +79,8 @@ impl WebSearch {
         let http = self.web.own_client(*timeout)?;
         let answer = http.send(&engine.question(base, query, count), &headers, None);
         let mut answer = answer.map_err(|error| match error.is::<Stop>() {
-            true => "interrupted, since the run is to end".to_owned(),
-            false => format!("{name} cannot be asked: {error:#}"),
+            true => "interrupted: the run is ending".to_owned(),
+            false => format!("the request to {name} failed: {error:#}"),
         })?;
         match answer.status {
             200 => {}
@@ -95,14 +95,15 @@ impl WebSearch {
             }
             202 | 429 => {
                 return Err(format!(
-                    "{name} is asked too often; go on without, or search again later"
+                    "{name}: rate limit exceeded; continue without it, or search again later"
                 )
                 .into());
             }
             status => {
-                return Err(
-                    format!("{name} says {status}; go on without, or try other words").into(),
-                );
+                return Err(format!(
+                    "{name} returned {status}; continue without it, or try other words"
+                )
+                .into());
             }
         }
         let mut bytes = Vec::new();
@@ -129,7 +130,7 @@ impl Tool for WebSearch {
         let provider = &self.engines.provider;
         let Some(engine) = Engine::named(provider) else {
             return Err(format!(
-                "`tools.web.search.provider` is `{provider}`; brave, searxng and duckduckgo are known; tell the user"
+                "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
             )
             .into());
         };
@@ -143,13 +144,13 @@ impl Tool for WebSearch {
         let mut found = self.ask(engine, query, count)?;
         found.truncate(count.clamp(1, MOST as usize));
         if found.is_empty() {
-            return Ok("Nothing was found; other words may find more."
-                .to_owned()
-                .into());
+            return Ok("No results; try other words.".to_owned().into());
         }
         let mut text = format!("{STRANGERS}\n{}", block("results", None, &listed(&found)));
         if cut.is_some() {
-            text.push_str(&format!("\n(the question was cut at {QUERY} characters)"));
+            text.push_str(&format!(
+                "\n(the query was truncated to {QUERY} characters)"
+            ));
         }
         Ok(text.into())
     }

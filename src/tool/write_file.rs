@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "write_file".into(),
-        description: "Write a whole file; missing directories are made".into(),
+        description: "Write a whole file; creates missing directories".into(),
         parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "content": { "type": "string" },
@@ -48,7 +48,9 @@ fn write(files: &Files, arguments: &Value) -> Result<Output, Failure> {
     // The model must be able to report that it replaced content it did not know.
     let unread = match before {
         Some(before) if before > 0 && !was_seen => {
-            format!("; the {before} bytes it had were not read in this run, and are kept for undo")
+            format!(
+                "; its previous {before} bytes were not read in this run, and are saved for undo"
+            )
         }
         _ => String::new(),
     };

@@ -25,7 +25,7 @@ pub struct About {
     #[serde(with = "path_text")]
     pub directory: PathBuf,
     /// The directory in which the program was started.
-    #[serde(with = "path_text")]
+    #[serde(rename = "from", with = "path_text")]
     pub from: PathBuf,
     /// Local time of the turn.
     pub time: String,
@@ -76,14 +76,16 @@ pub fn digest(bytes: &[u8]) -> String {
 pub(super) enum Line {
     Turn(About),
     /// This directory is about to be created.
+    #[serde(rename = "made")]
     Made(#[serde(with = "path_text")] PathBuf),
     Change {
         #[serde(with = "path_text")]
         path: PathBuf,
         /// The state of the path before this turn's first change of it; present only in the first line about the path.
-        #[serde(skip_serializing_if = "Option::is_none")]
+        #[serde(rename = "was", skip_serializing_if = "Option::is_none")]
         was: Option<State>,
         /// The digest of the new content; `None` if the path is removed.
+        #[serde(rename = "becomes")]
         becomes: Option<String>,
         /// The temporary file beside it, through which the content is written.
         temp: String,

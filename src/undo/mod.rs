@@ -99,10 +99,10 @@ impl Undo {
         let changed = |folder: &Path| {
             std::fs::metadata(folder.join(journal::NAME))
                 .or_else(|_| std::fs::metadata(folder))
-                .and_then(|about| about.modified())
+                .and_then(|metadata| metadata.modified())
         };
         // The folder was created just now, so its time is the current one.
-        let now = changed(&self.folder(newest)).context("look at the time of a folder")?;
+        let now = changed(&self.folder(newest)).context("stat the new undo folder")?;
         let mut bytes = 0;
         for (number, id) in self
             .ids()?
@@ -128,7 +128,7 @@ fn weight(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     files
         .filter_map(|file| file.metadata().ok())
-        .map(|about| about.len())
+        .map(|metadata| metadata.len())
         .sum()
 }
 
@@ -258,7 +258,7 @@ impl Open {
                 let size = bytes.len() as u64;
                 if self.kept + size > OF_A_TURN {
                     return Err(anyhow!(
-                        "this turn has changed files of {} already, and no more can be kept for `nanobot undo`",
+                        "this turn has already saved {} for `nanobot undo`, and this file would exceed the limit",
                         store::size_in_words(self.kept)
                     ));
                 }
@@ -284,7 +284,7 @@ impl Open {
 }
 
 fn note(journal: &File, path: &Path, line: &Line) -> Result<()> {
-    let mut text = serde_json::to_vec(line).context("write a line of the journal")?;
+    let mut text = serde_json::to_vec(line).context("serialize a line of the journal")?;
     text.push(b'\n');
     store::append_to(journal, path, store::size(journal, path)?, &text)
 }

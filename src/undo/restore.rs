@@ -61,8 +61,8 @@ impl<'a> Plan<'a> {
         if let Err(TryLockError::WouldBlock) = journal.try_lock() {
             return Err(fail_hint(
                 Exit::TryAgain,
-                format!("turn {} is under way", turn.id),
-                "the same again when it has ended",
+                format!("turn {} is still running", turn.id),
+                "again when it has ended",
             ));
         }
         let mut plan = Self {
@@ -87,9 +87,9 @@ impl<'a> Plan<'a> {
                 Err(error) if is_link(&error) && plan.is_below_ours(&entry.path) => State::Nothing,
                 Err(error) => {
                     let there = if is_link(&error) {
-                        "a link is on the way"
+                        "its path contains a link"
                     } else if error.kind() == ErrorKind::InvalidData {
-                        "something else is there"
+                        "another type of file is there"
                     } else {
                         return Err(error)
                             .with_context(|| format!("read `{}`", entry.path.display()));
@@ -212,13 +212,13 @@ impl<'a> Plan<'a> {
     /// Directories that hold other files stay.
     fn tidy(&self) {
         for temp in &self.turn.temps {
-            let is_file = |about: std::fs::Metadata| about.is_file();
+            let is_file = |metadata: std::fs::Metadata| metadata.is_file();
             if self.root.look(below(temp)).is_ok_and(is_file) {
                 drop(self.root.remove(below(temp), &mut nobody));
             }
         }
         for dir in self.turn.made.iter().rev() {
-            let is_dir = |about: std::fs::Metadata| about.is_dir();
+            let is_dir = |metadata: std::fs::Metadata| metadata.is_dir();
             if self.root.look(below(dir)).is_ok_and(is_dir) {
                 drop(self.root.remove(below(dir), &mut nobody));
             }
@@ -275,8 +275,8 @@ fn below(path: &Path) -> &Path {
 fn look(root: &Root, path: &Path) -> io::Result<State> {
     use std::os::unix::fs::PermissionsExt;
     let path = below(path);
-    let about = match root.look(path) {
-        Ok(about) => about,
+    let metadata = match root.look(path) {
+        Ok(metadata) => metadata,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return match is_link(&error) {
                 true => Err(error),
@@ -285,13 +285,13 @@ fn look(root: &Root, path: &Path) -> io::Result<State> {
         }
         Err(error) => return Err(error),
     };
-    let mode = about.permissions().mode() & 0o7777;
-    if about.is_symlink() {
+    let mode = metadata.permissions().mode() & 0o7777;
+    if metadata.is_symlink() {
         let target = root.link(path)?;
         Ok(State::Link { target })
-    } else if about.is_dir() {
+    } else if metadata.is_dir() {
         Ok(State::Directory { mode })
-    } else if about.is_file() && about.len() <= LARGEST {
+    } else if metadata.is_file() && metadata.len() <= LARGEST {
         let hash = digest(&read(root, path)?);
         Ok(State::File { hash, mode })
     } else {

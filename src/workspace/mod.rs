@@ -25,10 +25,10 @@ const TEMPLATES: [(&str, &str); 8] = [
 /// Templates that are forms. They are left out of the prompt until they have been filled in.
 const FORMS: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
 
-/// The agent's workspace folder.
+/// The agent's workspace directory.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// The folder of the workspace.
+    /// Its path.
     pub root: PathBuf,
 }
 
@@ -86,7 +86,7 @@ impl Workspace {
         for dir in ["memory", "skills", "sessions"] {
             store::create_dir(&self.root.join(dir))?;
         }
-        let mut made = Vec::new();
+        let mut created = Vec::new();
         for (name, text) in TEMPLATES {
             // A memory file at the root counts as well.
             if name == "memory/MEMORY.md" && self.root.join("MEMORY.md").exists() {
@@ -102,7 +102,7 @@ impl Workspace {
                 Ok(mut file) => {
                     file.write_all(text.as_bytes())
                         .with_context(|| format!("write `{}`", path.display()))?;
-                    made.push(name);
+                    created.push(name);
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -110,7 +110,7 @@ impl Workspace {
                 }
             }
         }
-        Ok(made)
+        Ok(created)
     }
 }
 

@@ -253,7 +253,7 @@ fn another_programs_jobs_are_told_and_no_failure() {
     );
     let schedules = found(&story, &[], "schedules");
     assert!(
-        schedules[0].starts_with("warn: `odd` (ffffffff) never runs: the expression"),
+        schedules[0].starts_with("warn: `odd` (ffffffff) never runs: invalid expression"),
         "{schedules:?}"
     );
     cron(&story, &["sync"])

@@ -367,9 +367,9 @@ fn what_would_stop_every_run_is_not_written() {
     check(
         "tools.exec.denyPatterns",
         "[\"(\"]",
-        "no regular expression",
+        "is not a valid regular expression",
     );
-    check("tools.net", "[\"a b\"]", "is no host");
+    check("tools.net", "[\"a b\"]", "is not a host");
     story
         .run(["config", "set", "tools.ssrfWhitelist", "[\"0.0.0.0/0\"]"])
         .stderr_has("nearly every machine in reach");

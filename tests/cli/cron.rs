@@ -237,7 +237,7 @@ fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
     check(
         &m(&["--at", "2025-01-01T00:00"]),
         2,
-        "is past: it is 2026-01-02T03:04 now",
+        "is in the past: it is 2026-01-02T03:04 now",
     );
     check(&m(&["--at", "18:00"]), 2, "2026-01-02T18:00");
     check(&m(&["--at", "tomorrow"]), 2, "T18:00");
@@ -973,8 +973,8 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         "{text}"
     );
     fn left_out(ran: Ran<'_>) {
-        ran.stderr_has("`dream` is not in the crontab: it is a job of the other program's own (`system_event`)")
-            .stderr_has("`broken` is not in the crontab: the expression `every day`")
+        ran.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
+            .stderr_has("`broken` is not in the crontab: invalid expression: `every day`")
             .stderr_has("`odd` is not in the crontab: its id is no word of letters, digits, `_` and `-`")
             .stderr_has("`nowhere` is not in the crontab: there is no time zone `Mars/Olympus` on this machine")
             .stderr_has("`past` is not in the crontab: its time has passed");

@@ -70,7 +70,7 @@ fn of_a_hundred_starts_at_once_one_runs() {
         let is_scheduled = arguments.len() == SCHEDULED.len();
         for (status, words) in at_once(&story, 100, arguments) {
             assert_eq!(status, 75, "{words}");
-            let starts = ["is still run by process ", "runs already\n"]
+            let starts = ["is already running in process ", "is already running\n"]
                 .map(|end| format!("nanobot: the job `digest` {end}"));
             let is_told = starts.iter().any(|start| words.starts_with(start));
             assert!(is_told, "{words}");
@@ -104,7 +104,7 @@ fn of_a_hundred_starts_at_once_one_runs() {
     drop(story.wait(at("2026-01-02T03:05:59Z")));
     // The next slot is independent.
     let ran = story.wait(at("2026-01-02T03:06:00Z")).status(75);
-    assert!(ran.error_text().contains("still run by"));
+    assert!(ran.error_text().contains("is already running in process"));
     release.send(()).unwrap();
     story.wait(long).stdout("Late.\n");
 }

@@ -66,10 +66,7 @@ fn an_id_that_leads_elsewhere_is_never_followed() {
             vec!["cron", "run", "digest", "--as-cron"],
             vec!["cron", "edit", "digest", "-m", "y"],
         ] {
-            story
-                .run(&arguments)
-                .status(78)
-                .stderr_has("cannot be used");
+            story.run(&arguments).status(78).stderr_has("is invalid");
         }
         story
             .run(["cron", "list"])
@@ -178,7 +175,7 @@ fn a_job_of_another_program_is_a_strangers_word() {
         .error_text();
     let told = &story.asked()[1].raw;
     assert!(
-        told.contains("text of strangers (a job of another program)"),
+        told.contains("untrusted content (a job of another program)"),
         "{told}"
     );
 }
@@ -280,7 +277,7 @@ fn the_heartbeat_stands_in_no_file() {
     story
         .run(["cron", "sync"])
         .stdout("The crontab is as the jobs are.\n")
-        .stderr_has("that name is taken");
+        .stderr_has("the id is reserved");
 }
 
 #[test]

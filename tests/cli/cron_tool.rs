@@ -193,7 +193,7 @@ fn jobs_of_people_are_not_a_models_to_remove() {
     story
         .run(["agent", "-m", "clean up"])
         .stdout("it is yours\n")
-        .stderr_has("was made by the user");
+        .stderr_has("was created by the user, not by a run");
     assert_eq!(kept(&story).len(), 1);
     assert!(
         told(&story, 1).contains(&format!("- backup (id: {id}")),
@@ -318,7 +318,7 @@ fn no_tool_sees_what_other_jobs_said() {
         .stdout("no\n")
         .stderr_has("refused: read_file");
     assert!(
-        told(&story, 2).contains("belongs to nanobot itself"),
+        told(&story, 2).contains("is internal to nanobot"),
         "{}",
         told(&story, 2)
     );

@@ -178,7 +178,7 @@ fn what_was_mistyped_is_told_with_the_right_form() {
     );
     check(
         &["-c", "61 * * * *"],
-        "nanobot: `--cron`: `61 * * * *`: `61` is no minute: 0 to 59",
+        "nanobot: `--cron`: `61 * * * *`: `61` is not a valid minute: 0 to 59",
     );
     check(
         &["-e", "1h", "--channel", "fiel", "--to", "x"],

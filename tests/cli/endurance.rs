@@ -48,7 +48,7 @@ fn model(requests: Requests) -> Turn {
 /// The arguments of `save_memory`: the old memory plus every new fact.
 fn remembered(question: &str) -> Value {
     let (memory, lines) = question
-        .split_once("# The part of the conversation")
+        .split_once("# Part of the conversation")
         .expect("both are there");
     let (_, memory) = memory.split_once("<memory>\n").expect("it begins");
     let (memory, _) = memory.rsplit_once("</memory>").expect("it ends");

@@ -131,7 +131,7 @@ fn units_are_what_systemd_takes() {
         [Timer]
         # at 02:30 each day, Europe/Berlin time
         OnCalendar=*-*-* 02:30:00 Europe/Berlin
-        # For the days on which the clock is changed.
+        # For the days of clock changes.
         OnCalendar=*-03-25..31 01:00:00 UTC
         Persistent=true
         AccuracySec=1s
@@ -291,7 +291,7 @@ fn manifests_are_what_kubernetes_takes() {
     let text = ran.text();
     assert!(
         text.contains(
-            "# It was given '/srv/my $notes %h', which the container has only where you mount it.\n"
+            "# The job is granted '/srv/my $notes %h', which the container has only if you mount it.\n"
         ),
         "{text}"
     );
@@ -365,15 +365,15 @@ fn a_container_has_no_clock_of_its_own() {
         .status(1)
         .stdout_has("name: nanobot-once\n")
         .stderr_has(
-            "nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin` names one",
+            "set one with `nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin`",
         );
     let ran = story.run(export("systemd", &["odd"]));
     let text = ran.text();
-    let expect = ", by the clock of this system, which was that of Europe/Berlin
+    let expect = ", in the system's time zone, Europe/Berlin at the time of export
 OnCalendar=*-01..11~01 08..17:00..40/20:00
 OnCalendar=Mon..Fri *-01..11-13..17 08..17:00..40/20:00
 OnCalendar=Sun *-01..11-* 08..17:00..40/20:00
-# For the days on which the clock is changed.
+# For the days of clock changes.
 OnCalendar=*-03-25..31 01:00:00 UTC
 Persistent=false
 ";

@@ -423,11 +423,7 @@ fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
     let found = results(&story);
     assert!(found[0].contains(CANARY), "{}", found[0]);
     assert!(found[1].contains(NAME), "{}", found[1]);
-    assert!(
-        found[4].contains("may be read but not changed"),
-        "{}",
-        found[4]
-    );
+    assert!(found[4].contains("is read-only"), "{}", found[4]);
 }
 
 #[test]
@@ -548,7 +544,7 @@ fn odd_files_neither_hang_nor_break() {
     assert_eq!(found.len(), count);
     let odd_ones = &found[fixtures.len()..fixtures.len() + 3 * odd.len()];
     for result in &found[fixtures.len() + 3 * odd.len()..][..devices.len()] {
-        assert!(result.contains("outside the places"), "{result}");
+        assert!(result.contains("outside the paths"), "{result}");
     }
     for result in odd_ones {
         assert!(
@@ -556,8 +552,16 @@ fn odd_files_neither_hang_nor_break() {
             "{result}"
         );
     }
-    assert!(odd_ones[0].contains("no regular file"), "{}", odd_ones[0]);
-    assert!(odd_ones[2].contains("no regular file"), "{}", odd_ones[2]);
+    assert!(
+        odd_ones[0].contains("is not a regular file"),
+        "{}",
+        odd_ones[0]
+    );
+    assert!(
+        odd_ones[2].contains("is not a regular file"),
+        "{}",
+        odd_ones[2]
+    );
     assert!(
         found[count - 5].contains("read-only (mode 444)"),
         "{}",
@@ -589,7 +593,7 @@ fn a_file_that_a_command_changed_is_read_again() {
     let found = results(&story);
     assert!(found[1].starts_with("edited"), "{}", found[1]);
     assert!(
-        found[3].contains("was changed by somebody else, or by a command"),
+        found[3].contains("was changed by a command or another process"),
         "{}",
         found[3]
     );

@@ -431,7 +431,7 @@ fn while_it_looks_nobody_else_does() {
     lock.lock().unwrap();
     heartbeat(&story, &[])
         .status(75)
-        .stderr_has("the job `heartbeat` runs already");
+        .stderr_has("the job `heartbeat` is already running");
     assert_eq!(story.asked().len(), 0);
     lock.unlock().unwrap();
     heartbeat(&story, &[]).stdout("done\n");

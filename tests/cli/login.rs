@@ -250,7 +250,7 @@ fn a_login_is_its_owners_alone_and_no_agents() {
     let story = story.script([calls("read_file", json!({ "path": path })), says("no")]);
     let arguments = ["agent", "-m", "x", "--read", home.to_str().unwrap()];
     let ran = story.run(arguments).stdout("no\n");
-    ran.stderr_has("closed to tools");
+    ran.stderr_has("not accessible to tools");
     let result = story.asked().last().unwrap().last();
     assert!(!result.contains("of-the-story"), "{result}");
 }

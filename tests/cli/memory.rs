@@ -342,7 +342,7 @@ fn what_a_newer_release_wrote_is_not_written_to() {
     story
         .run(["memory", "consolidate", "-s", "cli:new"])
         .status(78)
-        .stderr_has("a newer nanobot wrote");
+        .stderr_has("was written by a newer nanobot and is read-only");
     story
         .server()
         .script([save("[2026-01-01 10:00] Words.", "m")]);

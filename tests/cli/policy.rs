@@ -18,7 +18,7 @@ fn a_refusal_is_final_is_told_once_and_names_its_flag() {
     assert!(told.contains("--write"), "{told}");
     let result = story.asked()[1].last();
     assert!(
-        result.contains("refused: ") && result.contains("final"),
+        result.contains("Tool call denied: ") && result.contains("final"),
         "{result}"
     );
 }
@@ -87,7 +87,10 @@ fn rules_are_kept_and_mistakes_in_them_are_named() {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();
         story.run(all).status(2).stderr_has(words);
     };
-    check(&["--allow", "exec(git *)"], "contained and not guessed");
+    check(
+        &["--allow", "exec(git *)"],
+        "confined by the sandbox, not by their text",
+    );
     check(&["--deny", "exec("], "closing");
     check(&["--deny", "exce"], "did you mean `exec`?");
     check(&["--allow", "Exec"], "did you mean `exec`?");
@@ -152,12 +155,12 @@ fn names_and_hosts_of_the_config_are_checked() {
     );
     check(
         json!({ "permissions": { "read": "never" } }),
-        "names no tool",
+        "is not a tool",
     );
-    check(json!({ "net": ["http://x/"] }), "is no host");
+    check(json!({ "net": ["http://x/"] }), "is not a host");
     check(
         json!({ "exec": { "denyPatterns": ["("] } }),
-        "no regular expression",
+        "is not a valid regular expression",
     );
     // Variables are written in capitals.
     let story = Story::new()
@@ -257,7 +260,7 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
     story
         .run(["agent", "-m", "x", "--profile", "reviewer"])
         .status(78)
-        .stderr_has("there is no field `sandbox`");
+        .stderr_has("unknown field `sandbox`");
     let wrong = |text: &[u8], words: &str| {
         crate::story::write(&path, text);
         story
@@ -271,7 +274,7 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
     wrong(b"---\nextends: plan\n---\n\xff", "not UTF-8");
     wrong(b"---\nmodel: 5\n---\n", "put it in quotes");
     wrong(b"---\ndeny: exce\n---\n", "did you mean `exec`?");
-    wrong(b"---\nnet: ['a b']\n---\n", "is no host");
+    wrong(b"---\nnet: ['a b']\n---\n", "is not a host");
     let named = story.home().join(".nanobot/profiles/plan.md");
     crate::story::write(&named, b"---\nnet: true\n---\n");
     story
@@ -437,7 +440,7 @@ fn what_tells_later_runs_what_to_do_is_not_changed_by_what_was_read() {
         says("done"),
     ]);
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert_eq!(ran.error_text().matches("tells later runs").count(), 5);
+    assert_eq!(ran.error_text().matches("instructs later runs").count(), 5);
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(text("AGENTS.md"), "mine");
     assert!(
@@ -474,7 +477,7 @@ fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
     story
         .run(["agent", "-m", "x", "-s", "two"])
         .stdout("day two\n")
-        .stderr_has("tells later runs");
+        .stderr_has("instructs later runs");
     assert!(!soul.exists());
     // The user has restored an earlier version.
     story.run(["memory", "undo"]).stderr_has("");
@@ -512,7 +515,7 @@ fn a_refusal_names_its_file_and_a_flag_that_can_be_copied() {
     ]);
     let told = story.run(["agent", "-m", "x"]).stdout("no\n").error_text();
     assert!(
-        told.contains("refused: write_file: `$DIR/a.txt` may be read but not changed"),
+        told.contains("refused: write_file: `$DIR/a.txt` is read-only"),
         "{told}"
     );
     assert!(told.ends_with("; `--write` would allow it\n"), "{told}");
@@ -575,7 +578,7 @@ fn an_explanation_is_what_a_run_would_do() {
         "`path` must not be empty",
     );
     explain(&["read_file", "{\"pth\": 1}"], 2, "path");
-    explain(&["fly", "x"], 2, "`fly` names no tool");
+    explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");
     // The decision for the web tools.
     for (url, words) in [
@@ -601,9 +604,9 @@ fn an_explanation_is_what_a_run_would_do() {
     explain(
         &["exec", "ls"],
         0,
-        "in the sandbox: writes nothing but a private $TMPDIR, no network",
+        "in the sandbox: writes only a private $TMPDIR, no network",
     );
-    explain(&["exec", "ls", "--sandbox", "off"], 0, "not contained");
+    explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
     // The reason why a tool is missing.
     let absent = |arguments: &[&str], words: &str| {
         explain(arguments, 77, words);
@@ -618,7 +621,7 @@ fn an_explanation_is_what_a_run_would_do() {
         "`--tools` leaves it out",
     );
     absent(&["exec", "ls", "--no-tools"], "`--no-tools` offers none");
-    absent(&["write_file", "a", "--profile", "plan"], "only reads");
+    absent(&["write_file", "a", "--profile", "plan"], "is read-only");
     absent(
         &["web_fetch", "https://a/", "--profile", "auto-approve"],
         "never allowed: the permission of `web_fetch`",
@@ -633,11 +636,11 @@ fn an_explanation_is_what_a_run_would_do() {
     );
     explain(&["cron", "edit"], 2, "must be one of");
     // The overview.
-    explain(&["--sandbox", "off"], 0, "commands: all that you have");
+    explain(&["--sandbox", "off"], 0, "commands: unrestricted");
     explain(
         &["--deny", "exec(git *)"],
         0,
-        "exec(git *) (--deny): a tripwire",
+        "exec(git *) (--deny): not a security boundary",
     );
     let story = config(
         story,

@@ -146,7 +146,7 @@ fn only_write_changes_the_directory() {
     );
     let session = story.workspace().join("sessions/cli_direct.jsonl");
     let (story, words) = told(story, &["--write"], "read_file", json!({ "path": session }));
-    assert!(words.contains("closed to tools"), "{words}");
+    assert!(words.contains("not accessible to tools"), "{words}");
     let config = story.home().join(".nanobot/config.json");
     let (_, words) = told(
         story,
@@ -154,7 +154,7 @@ fn only_write_changes_the_directory() {
         "read_file",
         json!({ "path": config }),
     );
-    assert!(words.contains("closed to tools"), "{words}");
+    assert!(words.contains("not accessible to tools"), "{words}");
 }
 
 #[test]

@@ -302,7 +302,7 @@ fn what_looks_like_a_key_is_hidden_from_the_model_and_stays_in_the_file() {
     );
     assert!(told[2].contains("nothing was written"), "{}", told[2]);
     assert!(
-        told[3].contains("does not occur") && told[3].contains("hidden"),
+        told[3].contains("was not found") && told[3].contains("hidden"),
         "{}",
         told[3]
     );

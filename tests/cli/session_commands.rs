@@ -369,7 +369,7 @@ fn a_search_ends_as_grep_does() {
     story
         .run(["session", "search", "a(b"])
         .status(2)
-        .stderr("nanobot: `a(b` is no regular expression: unclosed group\n  try: `-F` for a text as it stands\n");
+        .stderr("nanobot: `a(b` is not a valid regular expression: unclosed group\n  try: `-F` to search for literal text\n");
     story
         .run(["session", "search", "x", "-s", "nwe"])
         .status(66)
@@ -486,7 +486,7 @@ fn what_is_removed_can_be_brought_back() {
     story
         .run(["session", "restore", "work:1"])
         .status(2)
-        .stderr_has("there is a session `work:1` by now");
+        .stderr_has("session `work:1` already exists");
     story
         .run(["session", "rm", "--for-good", "work:1"])
         .stderr("");
@@ -506,7 +506,7 @@ fn a_session_in_use_is_not_removed() {
     story
         .run(["session", "rm", "work:1"])
         .status(75)
-        .stderr("nanobot: session `work:1` is in use\n  try: the same again later\n");
+        .stderr("nanobot: session `work:1` is in use\n  try: again later\n");
     story
         .run(["session", "rename", "work:1", "x"])
         .status(75)
@@ -606,7 +606,7 @@ fn a_copy_goes_on_by_itself() {
     story
         .run(["session", "fork", "cli:direct", "whole"])
         .status(2)
-        .stderr_has("there is a session `whole` already");
+        .stderr_has("session `whole` already exists");
     story
         .run(["session", "fork", "cli:direct", "x", "--at", "9"])
         .status(2)
@@ -684,7 +684,7 @@ fn a_session_gets_another_key_and_keeps_every_byte() {
     story
         .run(["session", "rename", "a/new one", "old:key"])
         .status(2)
-        .stderr_has("there is a session `old:key` already");
+        .stderr_has("session `old:key` already exists");
 }
 
 #[test]
@@ -757,14 +757,14 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
     };
     mode(0o644);
     let told = format!(
-        "a: the last line is torn, 12 bytes at byte {torn}; would be kept aside\n\
-         a: what cannot be read stands at byte {bad}; it is left out\n\
-         a: results without their calls: message 2; they are not sent\n\
-         a: calls without their results: message 3; they are sent as interrupted\n\
-         a: its closing line counts 7 messages where there are 3; would be counted again\n\
-         a: 9 of its 3 messages are said to be consolidated; would be set to 0, so that all are sent\n\
-         a: what is kept of it speaks of messages that are not there; would be cut to those that are\n\
-         a: others than its owner may use the file (0644); would be made 0600\n"
+        "a: the last line is incomplete (12 bytes at byte {torn}); would be moved to a side file\n\
+         a: unreadable line at byte {bad}; skipped\n\
+         a: tool result without its call: message 2; not sent\n\
+         a: tool call without its result: message 3; sent as interrupted\n\
+         a: the closing line counts 7 messages, but there are 3; would be recounted\n\
+         a: 9 of 3 messages are marked as consolidated; would be reset to 0, so that all are sent\n\
+         a: the metadata refers to messages that do not exist; would be limited to those that do\n\
+         a: other users can access the file (mode 0644); would be set to 0600\n"
     );
     let counted = "nanobot: sessions looked at: 1, in order: 0\n";
     story
@@ -812,9 +812,9 @@ fn repair_names_files_that_nobody_looks_for() {
         .run(["session", "repair", "--all", "--dry-run", "-q"])
         .text();
     for words in [
-        "a:b: it is not found: the file of `a:b` would be `$HOME/.nanobot/workspace/sessions/a_b.jsonl`",
-        "bare: its first line is no metadata: other releases do not list it",
-        "bare: it is not used: `bare` is in `$HOME/.nanobot/workspace/sessions/bare.jsonl`",
+        "a:b: not found by its key: the file of session `a:b` would be `$HOME/.nanobot/workspace/sessions/a_b.jsonl`",
+        "bare: the first line is not metadata: other releases do not list the session",
+        "bare: not in use: session `bare` is in `$HOME/.nanobot/workspace/sessions/bare.jsonl`",
     ] {
         assert!(told.contains(words), "{told}");
     }
@@ -866,7 +866,7 @@ fn what_a_newer_release_wrote_is_read_and_never_written() {
             .stderr_has("`a` stays: a newer nanobot wrote it");
         story
             .run(["session", "repair", "a", "-q"])
-            .stdout("a: a newer nanobot wrote it, and this one only reads it\n");
+            .stdout("a: written by a newer nanobot, read-only for this one\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     }
 }

@@ -140,7 +140,7 @@ fn fork_copies_first() {
     story
         .run(["agent", "-m", "x", "--fork", "cli:direct", "-s", "branch"])
         .status(2)
-        .stderr_has("there is a session `branch` already");
+        .stderr_has("session `branch` already exists");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn a_call_without_a_result_may_have_happened() {
     story
         .run(["agent", "--resume"])
         .stdout("Checked.\n")
-        .stderr("nanobot: a call of `exec` was interrupted; it may or may not have happened\n");
+        .stderr("nanobot: tool call `exec` was interrupted; it may or may not have taken effect\n");
     assert!(
         story.asked()[0].last().contains("may"),
         "{}",
@@ -198,7 +198,7 @@ fn a_torn_line_is_kept_aside() {
     story
         .run(["agent", "-m", "two"])
         .stdout("2\n")
-        .stderr_has("torn");
+        .stderr_has("the last line of the session was incomplete");
     assert_eq!(story.asked()[1].messages().len(), 4);
     let aside = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
     let aside = aside

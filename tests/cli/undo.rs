@@ -355,7 +355,7 @@ fn no_link_leads_the_undo_elsewhere() {
         story
             .run(arguments)
             .status(1)
-            .stderr_has("`sub/a`: a link is on the way");
+            .stderr_has("`sub/a`: its path contains a link");
     }
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     std::fs::remove_file(&sub).unwrap();
@@ -420,7 +420,7 @@ fn a_turn_under_way_is_left_alone() {
     story
         .run(["undo"])
         .status(75)
-        .stderr_has("turn 1 is under way");
+        .stderr_has("turn 1 is still running");
     child.kill().unwrap();
     child.wait().unwrap();
     story
@@ -561,7 +561,7 @@ fn what_cannot_be_kept_is_not_changed() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let told = story.asked()[1].last();
     assert!(
-        told.contains("nothing was done, since what is there could not be kept"),
+        told.contains("nothing was done, because the old content could not be saved"),
         "{told}"
     );
     assert_eq!(text_of(&story, "a"), "one");
@@ -579,7 +579,7 @@ fn what_cannot_be_kept_is_not_changed() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     for asked in &story.asked()[1..] {
         assert!(
-            asked.last().contains("more than can be kept aside"),
+            asked.last().contains("too large to be saved for undo"),
             "{}",
             asked.last()
         );
@@ -625,10 +625,10 @@ fn the_copies_are_closed_to_the_tools() {
         .iter()
         .map(|message| message["content"].as_str().unwrap())
         .collect();
-    assert!(results[0].contains("belongs to nanobot itself"));
+    assert!(results[0].contains("is internal to nanobot"));
     assert_eq!(results[1], "no matches found");
     assert!(!results[2].contains("undo"), "{}", results[2]);
-    assert!(results[3].contains("belongs to nanobot itself"));
+    assert!(results[3].contains("is internal to nanobot"));
     story
         .run(["undo"])
         .stderr_has("what commands changed")

@@ -2,8 +2,8 @@
 //!
 //! A container has neither a time zone of its own nor this machine's directories. A job that depends on either is
 //! rejected at export instead of failing in the cluster. The cluster's scheduler skips times that no clock shows, and
-//! a `CronJob` has one expression only. A job that needs several becomes several CronJobs, which the job's lock and
-//! stamps keep apart.
+//! a `CronJob` has one expression only. A job that needs several becomes several CronJobs, whose runs are separated by
+//! the job's lock and run state.
 
 use super::{
     File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
@@ -55,7 +55,7 @@ pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String>
     for (path, _) in planned.places() {
         if !path.starts_with(site.workspace) && !path.starts_with(site.root) {
             out.push_str(&format!(
-                "# It was given {}, which the container has only where you mount it.\n",
+                "# The job is granted {}, which the container has only if you mount it.\n",
                 shown(text(&path)?)
             ));
         }
@@ -81,16 +81,16 @@ pub fn shared(site: &Site) -> File {
     let first = site.keys.first().copied().unwrap_or("OPENAI_API_KEY");
     let mut out = MARK.to_owned();
     out.push_str(&format!(
-        "# The image has nanobot on its PATH, /bin/sh, the certificates of the authorities, and the zones (tzdata).\n\
+        "# The image needs nanobot on its PATH, /bin/sh, CA certificates, and time zone data (tzdata).\n\
          #\n\
-         # The volume is what ~/.nanobot is elsewhere: config.json, workspace/ and cron/ are to be copied to it, so that user\n\
-         # {USER} can write them. One that nodes share (ReadWriteMany) has to have locks that hold between them.\n\
+         # The volume replaces ~/.nanobot: copy config.json, workspace/ and cron/ to it, writable by user {USER}. If nodes\n\
+         # share it (ReadWriteMany), its file locks must work across nodes.\n\
          #\n\
-         # Keys that are not in the config are a secret; each is called as its variable is elsewhere:\n\
+         # API keys that are not in the config come from a secret, under the names of their environment variables:\n\
          #   kubectl create secret generic {SECRET} --from-file={first}=/dev/stdin\n"
     ));
     for key in site.keys.iter().skip(1) {
-        out.push_str(&format!("# It may hold {key} too.\n"));
+        out.push_str(&format!("# The secret may also contain {key}.\n"));
     }
     out.push_str("---\n");
     out.push_str(&yaml::document(&json!({
@@ -153,7 +153,7 @@ fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
     if let Some(config) = planned.config {
         let inside = config.strip_prefix(site.root).map_err(|_| {
             format!(
-                "its config is `{}`, which is not on the volume: that has what is in `{}`",
+                "its config `{}` is not on the volume, which has only files of `{}`",
                 config.display(),
                 site.root.display()
             )
@@ -168,7 +168,7 @@ fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
 fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
     let mut spec = json!({
         "backoffLimit": 0,
-        // The job is busy: try again. A slot that was started has its stamp, so a replacement pod starts nothing
+        // The job is busy: try again. A slot that was started is recorded, so a replacement pod starts nothing
         // twice.
         "podFailurePolicy": { "rules": [
             {
@@ -284,7 +284,7 @@ fn cron_lines(
         None => {
             let name = site.system_name.unwrap_or("ZONE");
             return Err(format!(
-                "it goes by this system's clock, and a container has none of its own; `nanobot cron edit {} --cron {} --tz {name}` names one",
+                "its schedule uses the system's time zone, which a container lacks; set one with `nanobot cron edit {} --cron {} --tz {name}`",
                 planned.job.id,
                 shown(expression.text())
             ));

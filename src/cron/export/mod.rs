@@ -130,16 +130,11 @@ fn shown(text: &str) -> String {
 /// # Errors
 /// A message that names what cannot be written.
 fn text(path: &Path) -> Result<&str, String> {
-    let cannot = |why: &str| {
-        Err(format!(
-            "`{}` cannot be written there: {why}",
-            path.display()
-        ))
-    };
+    let cannot = |why: &str| Err(format!("`{}` cannot be exported: {why}", path.display()));
     match path.to_str() {
-        None => cannot("its name is no text"),
+        None => cannot("the path is not valid UTF-8"),
         Some(text) if text.contains(char::is_control) => {
-            cannot("its name holds a line's end or another control character")
+            cannot("the path contains a control character")
         }
         Some(_) if !path.is_absolute() => cannot("it is relative"),
         Some(text) => Ok(text),
@@ -316,7 +311,7 @@ fn once(planned: &Planned, time: Timestamp, now: Timestamp) -> Result<Timestamp,
     let is_over = planned.job.state.last_run.is_some_and(|last| last >= time);
     match minute_of(time) {
         Some(minute) if minute > now => Ok(minute),
-        _ if is_over => Err("it has run".into()),
+        _ if is_over => Err("it has already run".into()),
         _ => Err(format!(
             "its time has passed; `nanobot cron run {}` runs it now",
             planned.job.id

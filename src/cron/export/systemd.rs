@@ -41,7 +41,7 @@ fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
     );
     let clock = match (planned.schedule, site.system_name) {
         (Schedule::Cron { zone: None, .. }, Some(name)) => {
-            format!(", by the clock of this system, which was that of {name}")
+            format!(", in the system's time zone, {name} at the time of export")
         }
         _ => String::new(),
     };
@@ -51,7 +51,7 @@ fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
     if !more.is_empty() {
-        out.push_str("# For the days on which the clock is changed.\n");
+        out.push_str("# For the days of clock changes.\n");
     }
     for line in more {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
@@ -122,15 +122,15 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
     let mut out = MARK.to_owned();
     write!(
         out,
-        "# A unit of the user's: in ~/.config/systemd/user, with `loginctl enable-linger` so that it runs while nobody is logged in.\n\
-         # As one of the system's, in /etc/systemd/system, it needs User= below, and in [Unit]:\n\
+        "# As a user unit: in ~/.config/systemd/user, with `loginctl enable-linger` to run without a login session.\n\
+         # As a system unit: in /etc/systemd/system, with User= set below, and in [Unit]:\n\
          #After=network-online.target\n\
          #Wants=network-online.target\n\
          [Unit]\n\
          Description={}\n\
          \n\
          [Service]\n\
-         # Not oneshot, which may not be started again when it was busy.\n\
+         # Not oneshot: that type may not be restarted when the job was busy.\n\
          Type=exec\n\
          #User=NAME\n",
         description(planned)
@@ -139,7 +139,7 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
     writeln!(out, "ExecStart={}", command(site, planned)?).expect(INFALLIBLE);
     let path = site.path.unwrap_or(PATH);
     if path.contains(char::is_control) {
-        return Err("its PATH holds a line's end or another control character".into());
+        return Err("its PATH contains a control character".into());
     }
     writeln!(out, "Environment={}", word(&format!("PATH={path}"))).expect(INFALLIBLE);
     if site.root_is_named {
@@ -147,7 +147,7 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
         writeln!(out, "Environment={}", word(&format!("NANOBOT_HOME={root}"))).expect(INFALLIBLE);
     }
     out.push_str(
-        "# A key that is not in the config: the file holds nothing else. `man systemd-creds` tells how to encrypt it.\n",
+        "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
     );
     let keys: &[&str] = match site.keys {
         [] => &["OPENAI_API_KEY"],
@@ -159,8 +159,8 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
     let again = Exit::TryAgain.code();
     write!(
         out,
-        "# {again}: the job or its conversation is busy. That is no failure; it is tried again, for a time that had no run yet.\n\
-         # Every other status but 0 is a failure: `nanobot agent --help` lists them, `nanobot cron logs {id}` tells more.\n\
+        "# {again}: the job or its session is busy. This is not a failure; it is retried for a slot that has not run yet.\n\
+         # Any other status but 0 is a failure: see `nanobot agent --help` for the list, `nanobot cron logs {id}` for details.\n\
          SuccessExitStatus={again}\n\
          RestartForceExitStatus={again}\n\
          RestartSec=60\n"
@@ -181,7 +181,7 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
 fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
     if planned.runs_commands() || site.asks_command {
         return Ok(
-            "# Not hardened: it runs commands of yours, which may need all that you may. Those of the agent are in a sandbox.\n"
+            "# Not hardened: the job runs your own commands with all your permissions. The agent's commands are sandboxed.\n"
                 .into(),
         );
     }
@@ -192,8 +192,8 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
          RestrictSUIDSGID=yes\n\
          RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n\
          SystemCallArchitectures=native\n\
-         # The rest takes a manager that can make namespaces: the system's, or a user's where users may. Where they may not, the\n\
-         # status is 217, 218 or 226: then take these lines out.\n\
+         # The rest needs a manager that can create namespaces: the system's, or a user's if users may. Otherwise the status\n\
+         # is 217, 218 or 226: then remove these lines.\n\
          CapabilityBoundingSet=\n\
          ProtectSystem=strict\n",
     );
@@ -220,7 +220,7 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
     let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
     let private = match used.next() {
         None => "PrivateTmp=yes".into(),
-        Some(path) => format!("# No PrivateTmp: {} is there.", shown(text(path)?)),
+        Some(path) => format!("# No PrivateTmp: the job uses {}.", shown(text(path)?)),
     };
     writeln!(out, "{private}").expect(INFALLIBLE);
     out.push_str(

@@ -23,7 +23,7 @@ pub struct Expression {
     text: String,
     /// The five fields in a form that every cron understands; they match at least the minutes of the expression.
     spelling: Box<[String; 5]>,
-    /// True if the spelling matches no other minutes.
+    /// True if `plain_cron` matches no other minutes.
     exact: bool,
     minutes: u64,
     hours: u64,
@@ -67,13 +67,13 @@ impl Expression {
         &self.text
     }
 
-    /// Returns the five fields in a spelling that every cron accepts, unchanged where possible. A field that begins
+    /// Returns the five fields in a form that every cron accepts, unchanged where possible. A field that begins
     /// with `*` still does, because cron gives the `*` a meaning.
     pub fn spelling(&self) -> &[String; 5] {
         &self.spelling
     }
 
-    /// True if the spelling matches exactly these minutes; otherwise it matches others too.
+    /// True if the plain form matches exactly these minutes; otherwise it matches others too.
     pub fn exact(&self) -> bool {
         self.exact
     }
@@ -104,8 +104,8 @@ impl Expression {
         }
     }
 
-    // Times of day run at the instant given by `moment`. A later time never has an earlier instant, so the first one
-    // past the limit decides. Several times may share an instant, at the end of a gap.
+    // Times of day run at the instant given by `to_instant`. A later time never has an earlier instant, so the first
+    // one past the limit decides. Several times may share an instant, at the end of a gap.
 
     fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut time = zone.to_datetime(after);

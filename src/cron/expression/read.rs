@@ -1,4 +1,4 @@
-//! Parses cron expressions: items, their portable spelling, and error messages.
+//! Parses cron expressions: items, their portable form, and error messages.
 
 use super::{Days, Expression, Weekdays, bits};
 use jiff::civil::Date;
@@ -57,7 +57,7 @@ const ALIASES: &[(&str, &str)] = &[
 
 /// The last part of every error message.
 const FORM: &str = "minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`";
-/// Maximum characters of a field's spelling before it is rewritten; cron limits the length of lines.
+/// Maximum characters of a field's plain form before it is rewritten; cron limits the length of lines.
 const MUCH: usize = 100;
 /// Maximum length of an expression.
 const LONGEST: usize = 200;
@@ -74,14 +74,14 @@ impl Expression {
         }
         if text.len() > LONGEST {
             return Err(format!(
-                "a cron expression has {LONGEST} characters at most: {FORM}"
+                "a cron expression has at most {LONGEST} characters: {FORM}"
             ));
         }
         if !text.is_ascii()
             || text.contains(|letter: char| letter.is_ascii_control() && letter != '\t')
         {
             return Err(format!(
-                "`{}` has letters that no cron expression has: {FORM}",
+                "`{}` has characters that are invalid in a cron expression: {FORM}",
                 text.escape_debug()
             ));
         }
@@ -121,7 +121,7 @@ impl Expression {
         match expression.first_from(some_day) {
             Some(_) => Ok(expression),
             None => Err(format!(
-                "`{text}` never comes: no month it names has such a day"
+                "`{text}` never matches: none of its months has such a day"
             )),
         }
     }
@@ -134,7 +134,7 @@ struct Read {
     days: Days,
     weekdays: Weekdays,
     spelling: String,
-    /// The values that the spelling covers.
+    /// The values that the plain form covers.
     spelled: u64,
     exact: bool,
 }
@@ -173,7 +173,7 @@ impl Read {
         Ok(whole)
     }
 
-    /// Parses one item of a list; `alone` if the list has no other items.
+    /// Parses one item of a list; `is_only` if the list has no other items.
     fn item(at: usize, text: &str, alone: bool) -> Result<Self, String> {
         let field = &FIELDS[at];
         let upper = text.to_ascii_uppercase();
@@ -181,7 +181,7 @@ impl Read {
         if text == "?" {
             return match alone && (at == DAY || at == WEEKDAY) {
                 true => Ok(Self::of(low..=high, "*".into())),
-                false => Err("`?` stands alone, as the day of the month or the weekday".into()),
+                false => Err("`?` must stand alone, as the day of the month or the weekday".into()),
             };
         }
         if let Some(special) = match at {
@@ -193,7 +193,7 @@ impl Read {
         }
         if matches!(upper.split(['(', '/']).next(), Some("H" | "R")) {
             return Err(format!(
-                "`{text}` leaves the {} to chance; name one from {low} to {high}",
+                "`{text}` is a random {}, which is not supported; give one from {low} to {high}",
                 field.name
             ));
         }
@@ -249,7 +249,7 @@ impl Read {
         }
     }
 
-    /// Describes days that a crontab cannot express; its spelling is the range `among` that contains them.
+    /// Describes days that a crontab cannot express; its plain form is the range `range` that contains them.
     fn among(among: RangeInclusive<u32>, days: Days, weekdays: Weekdays) -> Self {
         Self {
             spelling: format!("{}-{}", among.start(), among.end()),
@@ -300,7 +300,7 @@ impl Read {
                 Ok(number @ 1..=5) => weekdays.numbered[number] = 1 << day,
                 _ => {
                     return Err(format!(
-                        "`{text}` names no day: after `#` stands a number from 1 to 5, as in `5#2`, the second Friday"
+                        "`{text}` is invalid: `#` is followed by a number from 1 to 5, as in `5#2`, the second Friday"
                     ));
                 }
             }
@@ -338,7 +338,7 @@ impl Field {
         match text.parse() {
             Ok(value) if digits && (low..=high).contains(&value) => Ok(value),
             _ => Err(format!(
-                "`{text}` is no {}: {low} to {high}{names}",
+                "`{text}` is not a valid {}: {low} to {high}{names}",
                 self.name
             )),
         }
@@ -353,12 +353,12 @@ impl Field {
             Ok(step) if digits && step > most && range == "*" && low == 0 && most > 7 => {
                 let unit = if most == 60 { "m" } else { "h" };
                 Err(format!(
-                    "`*/{step}` begins anew each time the {} is 0; `--every {step}{unit}` does not, and is no cron expression",
+                    "`*/{step}` restarts whenever the {} is 0; use `--every {step}{unit}` instead of a cron expression",
                     self.name
                 ))
             }
             _ => Err(format!(
-                "`{text}` is no step for a {}: 1 to {most}, as in `*/{}`",
+                "`{text}` is not a valid step for a {}: 1 to {most}, as in `*/{}`",
                 self.name,
                 most.min(5)
             )),
@@ -398,15 +398,15 @@ fn alias(text: &str) -> Result<&'static str, String> {
     let word = text.split_ascii_whitespace().next().unwrap_or_default();
     Err(match &*word.to_ascii_lowercase() {
         "@reboot" => {
-            "`@reboot` is no time: a job runs by the clock; what is to run when the machine starts is a line of your own crontab".into()
+            "`@reboot` is not supported: jobs run at set times; to run a command at boot, add a line to your own crontab".into()
         }
         "@every" => format!(
-            "`{text}` is no cron expression: `--every {}` says it",
+            "`{text}` is not a cron expression: use `--every {}`",
             text[word.len()..].trim()
         ),
         _ => {
             let names: Vec<&str> = ALIASES.iter().map(|(name, _)| *name).collect();
-            format!("`{text}` is unknown: {}", names.join(", "))
+            format!("`{text}` is not a known alias: {}", names.join(", "))
         }
     })
 }
@@ -513,53 +513,65 @@ mod tests {
             "",
             "a cron expression has five fields: minute, hour, day of the month, month and weekday, as in `0 8 * * 1-5`",
         );
-        check("60 * * * *", "`60 * * * *`: `60` is no minute: 0 to 59");
-        check("0 24 * * *", "`0 24 * * *`: `24` is no hour: 0 to 23");
+        check(
+            "60 * * * *",
+            "`60 * * * *`: `60` is not a valid minute: 0 to 59",
+        );
+        check(
+            "0 24 * * *",
+            "`0 24 * * *`: `24` is not a valid hour: 0 to 23",
+        );
         check(
             "0 0 0 * *",
-            "`0 0 0 * *`: `0` is no day of the month: 1 to 31",
+            "`0 0 0 * *`: `0` is not a valid day of the month: 1 to 31",
         );
         check(
             "0 0 * 13 *",
-            "`0 0 * 13 *`: `13` is no month: 1 to 12, or `JAN` to `DEC`",
+            "`0 0 * 13 *`: `13` is not a valid month: 1 to 12, or `JAN` to `DEC`",
         );
         check(
             "0 0 * * 8",
-            "`0 0 * * 8`: `8` is no weekday: 0 to 7, or `SUN` to `SAT`",
+            "`0 0 * * 8`: `8` is not a valid weekday: 0 to 7, or `SUN` to `SAT`",
         );
         check(
             "0 0 * * monday",
-            "`0 0 * * monday`: `MONDAY` is no weekday: 0 to 7, or `SUN` to `SAT`",
+            "`0 0 * * monday`: `MONDAY` is not a valid weekday: 0 to 7, or `SUN` to `SAT`",
         );
-        check("+1 * * * *", "`+1 * * * *`: `+1` is no minute: 0 to 59");
-        check("1,,2 * * * *", "`1,,2 * * * *`: `` is no minute: 0 to 59");
+        check(
+            "+1 * * * *",
+            "`+1 * * * *`: `+1` is not a valid minute: 0 to 59",
+        );
+        check(
+            "1,,2 * * * *",
+            "`1,,2 * * * *`: `` is not a valid minute: 0 to 59",
+        );
         check(
             "*/0 * * * *",
-            "`*/0 * * * *`: `0` is no step for a minute: 1 to 60, as in `*/5`",
+            "`*/0 * * * *`: `0` is not a valid step for a minute: 1 to 60, as in `*/5`",
         );
         check(
             "*/90 * * * *",
-            "`*/90 * * * *`: `*/90` begins anew each time the minute is 0; `--every 90m` does not, and is no cron expression",
+            "`*/90 * * * *`: `*/90` restarts whenever the minute is 0; use `--every 90m` instead of a cron expression",
         );
         check(
             "0 0 31 2 *",
-            "`0 0 31 2 *` never comes: no month it names has such a day",
+            "`0 0 31 2 *` never matches: none of its months has such a day",
         );
         check(
             "0 0 30,31 2 */2",
-            "`0 0 30,31 2 */2` never comes: no month it names has such a day",
+            "`0 0 30,31 2 */2` never matches: none of its months has such a day",
         );
         check(
             "R * * * *",
-            "`R * * * *`: `R` leaves the minute to chance; name one from 0 to 59",
+            "`R * * * *`: `R` is a random minute, which is not supported; give one from 0 to 59",
         );
         check(
             "0 H(1-3) * * *",
-            "`0 H(1-3) * * *`: `H(1-3)` leaves the hour to chance; name one from 0 to 23",
+            "`0 H(1-3) * * *`: `H(1-3)` is a random hour, which is not supported; give one from 0 to 23",
         );
         check(
             "? * * * *",
-            "`? * * * *`: `?` stands alone, as the day of the month or the weekday",
+            "`? * * * *`: `?` must stand alone, as the day of the month or the weekday",
         );
         check(
             "0 0 * * L",
@@ -567,19 +579,19 @@ mod tests {
         );
         check(
             "0 0 * * 5#6",
-            "`0 0 * * 5#6`: `5#6` names no day: after `#` stands a number from 1 to 5, as in `5#2`, the second Friday",
+            "`0 0 * * 5#6`: `5#6` is invalid: `#` is followed by a number from 1 to 5, as in `5#2`, the second Friday",
         );
         check(
             "@reboot",
-            "`@reboot` is no time: a job runs by the clock; what is to run when the machine starts is a line of your own crontab",
+            "`@reboot` is not supported: jobs run at set times; to run a command at boot, add a line to your own crontab",
         );
         check(
             "@every 90m",
-            "`@every 90m` is no cron expression: `--every 90m` says it",
+            "`@every 90m` is not a cron expression: use `--every 90m`",
         );
         check(
             "@noon",
-            "`@noon` is unknown: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
+            "`@noon` is not a known alias: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
         );
     }
 }

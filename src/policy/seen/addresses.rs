@@ -48,8 +48,11 @@ pub(super) fn folded(text: &str) -> String {
     let bare = text
         .strip_prefix("https://")
         .or(text.strip_prefix("http://"));
-    let is_said = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
-    bare.unwrap_or(&text).chars().filter(is_said).collect()
+    let is_significant = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
+    bare.unwrap_or(&text)
+        .chars()
+        .filter(is_significant)
+        .collect()
 }
 
 /// The form in which addresses are compared: as the URL parser writes them, without the fragment, which is never sent.

@@ -34,17 +34,19 @@ pub(super) fn given(
         Ok(answer) => return result::output(&name, answer, means.limits, &means.env),
         Err(Missed::Changed) => return Err(changed(server, tool.unwrap_or_default()).into()),
         Err(Missed::Gone) => {
-            return Err(format!("server `{name}` has this tool no more; go on without it").into());
+            return Err(
+                format!("server `{name}` no longer has this tool; continue without it").into(),
+            );
         }
         Err(Missed::Failed(failed)) => failed,
     };
-    let words = words::line(&failed.to_string(), 1_000);
+    let message = words::line(&failed.to_string(), 1_000);
     let next = match failed {
-        Failed::Late(_) => "; what it was to do may have happened",
-        Failed::Unusable(_) | Failed::Unreachable(_) | Failed::Login(_) => "; go on without it",
+        Failed::Late(_) => "; the call may have taken effect",
+        Failed::Unusable(_) | Failed::Unreachable(_) | Failed::Login(_) => "; continue without it",
         _ => "",
     };
-    Err(format!("server `{name}`: {words}{next}").into())
+    Err(format!("server `{name}`: {message}{next}").into())
 }
 
 /// The refusal to call a tool whose description has changed.
@@ -53,7 +55,7 @@ pub(super) fn changed(server: &str, tool: &str) -> Refusal {
     let accept = format!("nanobot mcp accept {}", quoted(server));
     Refusal {
         words: format!(
-            "what MCP server `{}` says of its tool `{tool}` is not what it said at first; `{accept}` shows the difference",
+            "MCP server `{}` changed the description of its tool `{tool}`; `{accept}` shows the difference",
             words::line(server, 64)
         ),
         grant: Some(accept),

@@ -16,9 +16,9 @@ use std::sync::Arc;
 pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
     let properties = json!({
         "server": { "type": "string", "enum": servers },
-        "uri": { "type": "string", "description": "its address; without one, those that there are" },
+        "uri": { "type": "string", "description": "omit to list the resources" },
     });
-    let description = "Read what an MCP server has to read, or list it";
+    let description = "Read a resource of an MCP server, or list them";
     let spec = spec(RESOURCE, description, &properties);
     for_servers(spec, means, servers, read_resource)
 }
@@ -27,10 +27,10 @@ pub(super) fn resources(means: &Arc<Means>, servers: &[String]) -> FunctionTool 
 pub(super) fn prompts(means: &Arc<Means>, servers: &[String]) -> FunctionTool {
     let properties = json!({
         "server": { "type": "string", "enum": servers },
-        "name": { "type": "string", "description": "without one, those that there are" },
-        "arguments": { "type": "object", "description": "what to fill in: texts by name" },
+        "name": { "type": "string", "description": "omit to list the prompts" },
+        "arguments": { "type": "object", "description": "texts by argument name" },
     });
-    let description = "Get a prompt of an MCP server, filled in, or list its prompts";
+    let description = "Get a filled-in prompt of an MCP server, or list them";
     let spec = spec(PROMPT, description, &properties);
     for_servers(spec, means, servers, get_prompt)
 }
@@ -111,7 +111,7 @@ fn allowed(means: &Means, server: &str, uri: &str) -> Result<(), Refusal> {
         return means.seen.allows_sent(&json!(uri), &means.free);
     }
     Err(Refusal::of(format!(
-        "the conversation holds text of strangers ({what}), so only what `{}` lists is read of it, and this is not listed",
+        "the conversation contains untrusted content ({what}), so only resources that `{}` lists may be read",
         line(server, 64)
     )))
 }

@@ -71,17 +71,12 @@ impl Engine {
     /// # Errors
     /// The answer has another format; text for the model.
     pub(crate) fn read(self, answer: &str) -> Result<Vec<Found>, String> {
-        let odd = || {
-            format!(
-                "{} answered something that is no list of results",
-                self.name()
-            )
-        };
+        let odd = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
             return duckduckgo(answer).ok_or_else(odd);
         }
         let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
-        let (list, about) = match self {
+        let (list, snippet_key) = match self {
             // Brave leaves out the whole branch if nothing was found.
             Self::Brave if answer["web"].is_null() && answer.is_object() => return Ok(Vec::new()),
             Self::Brave => (&answer["web"]["results"], "description"),
@@ -93,7 +88,7 @@ impl Engine {
             found(
                 &text(result, "title"),
                 &text(result, "url"),
-                &text(result, about),
+                &text(result, snippet_key),
             )
         });
         Ok(found.collect())
@@ -197,7 +192,7 @@ mod tests {
             });
             match (&found, expect) {
                 (Ok(found), Ok(expect)) => assert_eq!(found, expect),
-                (Err(words), Err(word)) => assert!(words.contains(word), "{words}"),
+                (Err(message), Err(word)) => assert!(message.contains(word), "{message}"),
                 _ => panic!("{answer}: {found:?}"),
             }
         };
@@ -208,15 +203,15 @@ mod tests {
             Ok("A & B|https://a.example/|x y\n|http://b.example/%E2%80%8B|"),
         );
         check(Brave, r#"{"query": {}}"#, Ok(""));
-        check(Brave, r#"[]"#, Err("Brave answered"));
-        check(Brave, "<html>", Err("no list"));
+        check(Brave, r#"[]"#, Err("Brave did not return a list"));
+        check(Brave, "<html>", Err("not return a list"));
         check(
             Searxng,
             r#"{"results": [{"title": "t", "url": "https://a.example/", "content": "c"}]}"#,
             Ok("t|https://a.example/|c"),
         );
         check(Searxng, r#"{"results": []}"#, Ok(""));
-        check(Searxng, "{}", Err("SearXNG answered"));
+        check(Searxng, "{}", Err("SearXNG did not return a list"));
         let page = r#"<div class="result results_links"><h2><a class="result__a"
             href="//duckduckgo.com/l/?uddg=https%3A%2F%2Fa.example%2Fx%3Fy%3D1&amp;rut=0">A <b>t</b></a></h2>
             <a class="result__snippet" href="x">About <b>it</b></a></div>
@@ -236,7 +231,7 @@ mod tests {
         check(
             DuckDuckGo,
             "<form>Select all squares containing a duck</form>",
-            Err("DuckDuckGo answered"),
+            Err("DuckDuckGo did not return a list"),
         );
     }
 

@@ -84,8 +84,12 @@ impl Web {
             // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
             // cannot be taken for our own text.
             Failure::Denied(refusal) if url != first && !refusal.words.contains(LEADS_ON) => {
-                let words = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
-                Refusal { words, ..refusal }.into()
+                let message = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
+                Refusal {
+                    words: message,
+                    ..refusal
+                }
+                .into()
             }
             other => other,
         })
@@ -99,7 +103,7 @@ impl Web {
             let left = end.saturating_sub(signal::now());
             if left.is_zero() {
                 return Err(
-                    format!("`{url}` took longer than {} s", TIMEOUTS.total.as_secs()).into(),
+                    format!("`{url}`: timed out after {} s", TIMEOUTS.total.as_secs()).into(),
                 );
             }
             let http = self.client(url, left)?;
@@ -120,13 +124,13 @@ impl Web {
                 None => return taken(url.clone(), answer),
             }
         }
-        Err(format!("`{url}` leads on more than {REDIRECTS} times").into())
+        Err(format!("`{url}` redirects more than {REDIRECTS} times").into())
     }
 
     /// Checks the address that the model wrote, without requesting it.
     pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
         let url = web_url::parse(addresses::bare(given))
-            .map_err(|words| Failure::Denied(Refusal::of(words)))?;
+            .map_err(|message| Failure::Denied(Refusal::of(message)))?;
         self.judge(&url)?;
         let judged = self.ssrf_guard(&url).check_url(&url);
         judged.map_err(|error| failed(&url, &error))
@@ -136,7 +140,7 @@ impl Web {
     pub(super) fn keeps_secrets(text: &str) -> Result<(), Refusal> {
         match leaks(text) {
             true => Err(Refusal::of(
-                "it holds a key that must not leave this machine",
+                "it contains an API key, which must not leave this machine",
             )),
             false => Ok(()),
         }
@@ -219,13 +223,13 @@ fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
     // A `location` header that is not ASCII counts as missing.
     let place = answer.header("location");
     let Some(whole) = place.and_then(|place| url.join(place).ok()) else {
-        return Err(format!("`{url}` leads on to nowhere").into());
+        return Err(format!("`{url}` redirects without a valid address").into());
     };
     let next = web_url::parse(whole.as_str())
-        .map_err(|words| format!("`{url}` leads on to what is not fetched: {words}"))?;
+        .map_err(|error| format!("`{url}` redirects to an unsupported address: {error}"))?;
     if url.scheme() == "https" && next.scheme() == "http" {
         return Err(format!(
-            "`{url}` leads on to `{next}`, without encryption, which is not followed"
+            "`{url}` redirects to `{next}` without encryption, which is not followed"
         )
         .into());
     }
@@ -235,7 +239,7 @@ fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
 /// Reads the body of `answer`.
 fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
     if !(200..300).contains(&answer.status) {
-        return Err(format!("the server says {} for `{url}`", answer.status).into());
+        return Err(format!("the server returned {} for `{url}`", answer.status).into());
     }
     let mut bytes = Vec::new();
     let mut read = |bytes: &mut Vec<u8>, limit: usize| {
@@ -267,18 +271,18 @@ fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
 /// The failure of a request, as text for the model.
 fn failed(url: &Url, error: &anyhow::Error) -> Failure {
     if error.is::<Stop>() {
-        return "interrupted, since the run is to end".into();
+        return "interrupted: the run is ending".into();
     }
     if exit_of(error) != Exit::Refused {
         return format!("`{url}` cannot be fetched: {error:#}").into();
     }
-    let words = format!("`{url}` is not fetched: {error:#}");
+    let message = format!("`{url}` is not fetched: {error:#}");
     Failure::Denied(match hint_of(error) {
         Some(SSRF_ALLOWLIST_KEY) => Refusal::of(format!(
-            "{words}; where it is meant to be reached, the user lists its address in `{SSRF_ALLOWLIST_KEY}` of the config"
+            "{message}; to allow it, the user adds its address to `{SSRF_ALLOWLIST_KEY}` in the config file"
         )),
         flag => Refusal {
-            words,
+            words: message,
             grant: flag.map(|flag| match flag.split_once('=') {
                 Some((name, host)) => format!("{name}={}", quoted(host)),
                 None => flag.to_owned(),

@@ -297,7 +297,7 @@ fn nothing_outlives_a_command() {
             ],
         );
         assert!(
-            told[0].contains("what it left running was ended"),
+            told[0].contains("its background processes were killed"),
             "{}",
             told[0]
         );

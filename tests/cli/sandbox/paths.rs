@@ -196,7 +196,7 @@ fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
             .into_iter()
             .enumerate()
         {
-            let found = told[number].contains("no command may change");
+            let found = told[number].contains("commands may not change");
             assert_eq!(found, put_back, "{number}: {}", told[number]);
         }
         let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
@@ -455,7 +455,7 @@ fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
         );
         let is_listed = told[0].contains("notes.txt") && told[0].contains("open");
         assert!(
-            is_listed || told[0].contains("`list_dir` can"),
+            is_listed || told[0].contains("use `list_dir`"),
             "{}",
             told[0]
         );

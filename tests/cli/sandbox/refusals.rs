@@ -116,7 +116,7 @@ fn what_may_not_change_is_put_back_and_said() {
     let told = yard.story.asked()[1].last();
     // With mounts, existing files cannot be opened at all, and new ones have to be removed.
     assert!(
-        told.contains("`.envrc`") && told.contains("no command may change"),
+        told.contains("`.envrc`") && told.contains("commands may not change"),
         "{told}"
     );
     let read = |name: &str| std::fs::read_to_string(yard.story.dir().join(name)).ok();
@@ -146,7 +146,7 @@ fn what_is_refused_says_which_flag_would_do() {
         ],
     );
     assert!(
-        told[0].contains("--write=.git/config") || told[0].contains("put back"),
+        told[0].contains("--write=.git/config") || told[0].contains("was restored"),
         "{}",
         told[0]
     );
@@ -172,7 +172,7 @@ fn the_status_of_a_command_by_hand_tells_how_it_went() {
         .stdout("on\nExit code: 3\n");
     run("echo on; sleep 30")
         .status(1)
-        .stderr("nanobot: Timed out after 3 seconds; all of it was ended\n")
+        .stderr("nanobot: Timed out after 3 seconds; all its processes were killed\n")
         .stdout("on\n");
     // Commands that use the network without an error message are recognized.
     run("echo on; sleep 30; curl x")

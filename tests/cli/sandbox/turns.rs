@@ -45,7 +45,7 @@ fn what_two_runs_may_change_one_changes_at_a_time() {
     let last = start(story, "cat .bashrc; touch ran", 60, &["--write"]);
     std::fs::write(dir.join("go"), "").unwrap();
     let planted = story.wait(first).status(77);
-    planted.stdout("").stderr_has("put back");
+    planted.stdout("").stderr_has("was restored");
     let ran = story.wait(last);
     assert!(!(ran.text() + &ran.error_text()).contains("evil"));
     ran.stdout_has("No such file");
