@@ -300,7 +300,7 @@ impl<'a> Screen<'a> {
     #[track_caller]
     pub(crate) fn until_some<T>(&self, look: impl Fn() -> Option<T>) -> T {
         let mut found = None;
-        wait::until("the condition holds", || {
+        wait::until("nothing was found", || {
             found = look();
             found.is_some()
         });
