@@ -1,4 +1,4 @@
-//! `--schema`: an answer that a program can read, or none.
+//! `--schema`: structured output that a program can parse, or an error.
 
 use crate::server::{calls, replies, says};
 use crate::story::Story;

@@ -1,11 +1,11 @@
-//! What only Anthropic's format has: thinking that is signed, and prices of a cache.
+//! Features specific to the Anthropic format: signed thinking and prompt cache prices.
 
 use crate::formats::{Format, events};
 use crate::server::{Answer, Ending, Turn, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-/// One of the vendor's models, at the scripted server.
+/// A story with an Anthropic model on the scripted server.
 fn claude(model: &str) -> Story {
     Story::of("anthropic", model)
 }
@@ -33,7 +33,7 @@ fn end(reason: &str, usage: &Value) -> [Value; 2] {
     ]
 }
 
-/// A reply with these blocks, as a stream or in one piece, as asked for.
+/// A reply with these content blocks, streamed or not as the request asks.
 fn blocks(content: &[Value]) -> Turn {
     let content = content.to_vec();
     Box::new(move |asked| {
@@ -224,7 +224,7 @@ fn what_the_cache_read_and_kept_is_counted() {
     };
     for (answer, input, cached) in [
         (told(&first, json!({ "output_tokens": 50 })), 1110, 1000),
-        // The proxy of LiteLLM knows it at the end only.
+        // LiteLLM's proxy reports it only at the end.
         (
             told(&late, json!({ "input_tokens": 1110, "output_tokens": 50 })),
             1110,
@@ -252,7 +252,7 @@ fn how_a_server_is_addressed() {
         (Some("key-of-the-story"), None)
     );
     assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
-    // A header of the user's own takes the place of ours.
+    // A header set by the user replaces ours.
     let story = story
         .set(
             "providers.custom.extraHeaders",

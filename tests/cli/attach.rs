@@ -1,4 +1,4 @@
-//! What `--attach` takes, and what the model gets of it.
+//! `--attach`: which inputs it accepts and what the model receives.
 
 use crate::needs::need;
 use crate::server::{Answer, says, sends};
@@ -17,7 +17,7 @@ fn content(story: &Story) -> Value {
     messages.last().unwrap()["content"].clone()
 }
 
-/// The text of it, without the facts of the moment.
+/// The text of the last content, without the runtime facts.
 fn text(story: &Story) -> String {
     let content = content(story);
     let text = content.as_str().unwrap_or_else(|| {
@@ -42,7 +42,7 @@ fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     bytes.into_inner()
 }
 
-/// The beginning of a PNG that promises so many pixels, and has none.
+/// The start of a PNG that declares these dimensions but contains no pixels.
 fn promise(width: u32, height: u32, depth: u8) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut chunk = |kind: &[u8], data: &[u8]| {
@@ -68,7 +68,7 @@ fn what_fits_is_sent_byte_for_byte() {
         (ImageFormat::WebP, "image/webp"),
     ];
     for (format, kind) in formats {
-        // Its name says nothing.
+        // The file name has no useful extension.
         let bytes = encoded(RgbImage::new(30, 20), format);
         let story = Story::new().file("a.txt", &bytes).script([says("ok")]);
         story
@@ -91,7 +91,7 @@ fn what_is_too_large_is_made_smaller() {
     let small = image::load_from_memory(&bytes).unwrap();
     assert_eq!(small.dimensions(), (1568, 16));
 
-    // One sees through it, and so it stays what it is; and it is only the bytes that are too many.
+    // An image with transparency stays a PNG; only its byte size exceeds the limit.
     let mut heavy = encoded(RgbaImage::new(40, 30), ImageFormat::Png);
     heavy.resize(6 << 20, 0);
     let story = Story::new().stdin(heavy).script([says("ok")]);
@@ -148,7 +148,7 @@ fn images_that_cannot_be_used() {
         promise(u32::MAX, u32::MAX, 8),
         "above the limit of 100 million",
     );
-    // Few enough pixels, but each of eight bytes.
+    // The pixel count is within the limit, but each pixel has eight bytes.
     check(
         promise(9999, 9999, 16),
         "`a.png` is an image that cannot be read",
@@ -238,7 +238,7 @@ fn a_large_directory_is_cut_and_that_is_said() {
     assert!(text(&story).contains("1999  0 B") && !text(&story).contains("2000  0 B"));
 }
 
-/// A story whose `pdftotext` is this script.
+/// A story with this script as `pdftotext`.
 fn with_pdftotext(script: &str) -> Story {
     let story = Story::new();
     let program = story.home().join("bin/pdftotext");
@@ -255,7 +255,7 @@ fn the_text_of_a_pdf() {
     story.run(["agent", "-m", "x", "-a", "a"]).stdout("ok\n");
     assert!(text(&story).starts_with("x\n\n<file name=\"a\">\n%PDF-1.4\n"));
     assert!(!story.asked()[0].raw.contains("SECRET"));
-    // Piped in, it is one too.
+    // Piped input can be a PDF, too.
     let story = with_pdftotext("echo words").stdin(pdf).script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert_eq!(text(&story), "x\n\n<stdin>\nwords\n</stdin>");
@@ -325,7 +325,7 @@ fn standard_input_can_be_an_attachment() {
     check(&["-m", "x", "-a", "-", "-a", "-"], "once");
 }
 
-/// A story that may fetch from its own server, and the address of that.
+/// A story that may fetch from its own server, and the server's URL.
 fn with_pages() -> (Story, String) {
     let story = Story::new().env("NANOBOT_TEST_FETCH", "loopback");
     let base = format!("http://127.0.0.1:{}", story.server().port);
@@ -422,7 +422,7 @@ fn a_page_that_leads_on_is_followed_for_a_while() {
 fn what_is_not_public_is_not_reached() {
     let story = Story::new();
     let port = story.server().port;
-    // A proxy would reach it for us.
+    // A proxy would reach the private address on our behalf.
     let proxy = format!("http://127.0.0.1:{port}");
     let story = story.env("HTTPS_PROXY", &proxy).env("ALL_PROXY", &proxy);
     let check = |url: &str, words: &str| {

@@ -1,4 +1,4 @@
-//! `status --check`: what it finds where all is well, and where it is not; and that it leaves nothing behind.
+//! `status --check`: its findings for healthy and broken setups. The check itself leaves nothing behind.
 
 use crate::cron::{added, cron};
 use crate::cron_run::{self, ID, MADE, job, minutely};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// `status --check`, in a shell that cron's environment lacks nothing of; nobody is asked.
+/// `status --check` in a shell with the same environment as cron; sends no request to a provider.
 fn command(story: &Story, arguments: &[&str]) -> Command {
     let mut command = story.command(["status", "--check", "--offline"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
@@ -25,7 +25,7 @@ fn check<'a>(story: &'a Story, variables: &[(&str, &str)]) -> Ran<'a> {
     story.wait(command.spawn().unwrap())
 }
 
-/// All that the check named `name` found, as `LEVEL: WORDS`; `variables` are the shell's.
+/// All findings of the check `name`, as `LEVEL: MESSAGE`; `variables` are those of the shell.
 #[track_caller]
 fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
     let mut command = command(story, &["--json"]);
@@ -43,7 +43,7 @@ fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Nobody else can look into the home.
+/// Makes the home inaccessible to other users.
 fn closed(story: &Story) {
     let mode = |path: &Path, mode: u32| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
@@ -53,7 +53,7 @@ fn closed(story: &Story) {
     mode(&story.home().join(".nanobot/config.json"), 0o600);
 }
 
-/// A story with a job of ours, each hour.
+/// A story with one hourly job.
 fn with_job() -> (Story, String) {
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();
@@ -61,7 +61,7 @@ fn with_job() -> (Story, String) {
     (story, id)
 }
 
-/// All files below `path`, with what is in them.
+/// All files below `path`, with their contents.
 fn tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
     let mut files = BTreeSet::new();
     let mut folders = vec![path.to_owned()];
@@ -112,7 +112,7 @@ ok    probe        a demo job ran in cron's environment in less than 1 s; real j
 ok    runs         no job failed in its last run
 "
     ));
-    // Nothing was asked, and nothing is left.
+    // No request was sent, and no file is left.
     assert_eq!(tree(&story.home()), before);
     assert_eq!(story.crontab().table(), table);
     assert_eq!(story.asked().len(), 0);
@@ -131,7 +131,7 @@ ok    runs         no job failed in its last run
     let names = ["name", "ok", "level", "detail", "try", "jobs", "status"];
     assert_eq!(keys, names);
     drop(jobs);
-    // A PATH of another shell is no news.
+    // A different PATH in the shell is not reported.
     let path = format!("/opt/x:{}", story.path());
     assert_eq!(
         found(&story, &[("PATH", &path)], "lines"),
@@ -154,7 +154,7 @@ fn without_jobs_the_probe_is_run_all_the_same() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // What is wrong with cron harms nobody yet.
+    // Problems with cron are not errors while there are no jobs.
     story.crontab().behave("forbidden");
     let variables = [("NANOBOT_TEST_DAEMON", "no")];
     for name in ["crontab", "cron"] {
@@ -191,7 +191,7 @@ fn a_crontab_that_cannot_be_had_is_told() {
     check(&story, &[("PATH", "/nowhere")])
         .status(74)
         .stdout_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
-    // Another program's table says nothing of ours.
+    // The crontab of another program does not affect our result.
     story.crontab().set("0 5 * * * backup\n");
     assert_eq!(
         found(&story, &[], "lines"),
@@ -269,12 +269,12 @@ fn a_job_file_that_cannot_be_read_is_told_and_kept() {
         "{jobs:?}"
     );
     assert!(jobs[0].contains("jobs.json.corrupt-"), "{jobs:?}");
-    // Of its lines nobody can say anything, and the rest is looked at all the same.
+    // The lines cannot be checked, but the other checks still run.
     assert_eq!(found(&story, &[], "lines"), [""; 0]);
     assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
     let kept = fs::read_to_string(folder.join("jobs.json")).unwrap();
     assert_eq!(kept, "{\"jobs\": [");
-    // A glance is no reason to fail.
+    // The summary in `status` does not fail.
     story.run(["status"]).stdout_has("cannot be used: EOF");
 }
 
@@ -341,7 +341,7 @@ fn a_program_that_is_gone_or_another_release() {
             "warn: the lines start `$DIR/an old nanobot`, which is nanobot 0.0.9; this is nanobot {own}"
         )]
     );
-    // It is not the lines that are wrong.
+    // The lines themselves are correct.
     assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
     cron(&story, &["sync"]).stdout_has(NANOBOT);
     check(&story, &[]).stdout_has("ok    program");
@@ -355,7 +355,7 @@ fn a_key_that_cron_does_not_have() {
     fs::create_dir_all(story.workspace()).unwrap();
     let variables = [("OPENROUTER_API_KEY", "key-of-the-shell")];
     let words = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
-    // As long as there is no job, nobody is worse for it.
+    // Without jobs it is only a notice.
     assert_eq!(
         found(&story, &variables, "probe"),
         [format!("warn: {words}")]
@@ -372,7 +372,7 @@ fn a_key_that_cron_does_not_have() {
     check(&story, &variables).status(78).stdout_has(words);
     let keys = found(&story, &variables, "keys");
     assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
-    // A command that gives it is run as cron would run it.
+    // A key command is run as cron would run it.
     let story = story.set(
         "providers",
         json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }),
@@ -431,7 +431,7 @@ fn runs_that_went_wrong() {
     check(&story, &[])
         .status(1)
         .stdout_has(&format!("try: `nanobot cron logs {ID}`"));
-    // That somebody else ran it, or that it was running, says nothing of how it went.
+    // Runs by another process and overlapping runs do not count as failures.
     assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
     assert_eq!(runs(&["failed", "ok"]), "ok: no job failed in its last run");
     assert_eq!(
@@ -449,7 +449,7 @@ fn runs_that_went_wrong() {
         began(4_000_000),
         format!("{of_job} was interrupted: its run began Fri 2 Jan 02:59 and left no result")
     );
-    // One that runs is no news.
+    // A running job is not reported.
     assert_eq!(
         began(std::process::id()),
         "ok: no job failed in its last run"
@@ -508,7 +508,7 @@ fn places_that_are_not_there_or_no_places() {
 #[test]
 fn a_home_that_nobody_can_write() {
     let (story, _) = with_job();
-    // The file system itself refuses, so that it refuses root too.
+    // The file system itself refuses, so that root is refused too.
     let script = "mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && exec \"$0\" \"$@\"";
     let within = |program: &str, arguments: &[&str]| {
         let mut command = story.program("unshare");
@@ -532,14 +532,14 @@ fn a_home_that_nobody_can_write() {
         text.contains("no    places       cannot write the usage ledger: write in `$HOME/.nanobot`: Read-only file system"),
         "{text}"
     );
-    // The probe needs nothing there.
+    // The probe needs no files there.
     assert!(text.contains("ok    probe"), "{text}");
 }
 
 #[test]
 fn the_probe_is_what_a_line_starts() {
     let (story, _) = with_job();
-    // What lies at home by the name of the demo is not taken for a recording.
+    // A directory in the home with the name of the demo is not taken for a recording.
     write(&story.home().join("demo"), b"x");
     assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
     let story = story.set("agents.defaults.profile", json!("careful"));
@@ -622,7 +622,7 @@ fn somebody_answers_or_it_is_told_why_not() {
         "ok    provider     `scripted` of custom, key from providers.custom.apiKey: answered in 0.0 s, ",
     );
     assert_eq!(story.asked().len(), 1);
-    // One try, which counts as any other.
+    // One attempt, which is counted like any other request.
     for (turn, status, words) in [
         (fails(401, "no such key"), 77, "no such key"),
         (fails(404, "no such model"), 78, "no such model"),
@@ -638,12 +638,12 @@ fn somebody_answers_or_it_is_told_why_not() {
     assert_eq!(story.asked().len(), 5);
     let ledger = fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
     assert!(ledger.contains("\"cause\":\"test\""), "{ledger}");
-    // The first cause is the status.
+    // The exit status is that of the first failure.
     story.server().script([fails(401, "no such key")]);
     write(&story.home().join(".nanobot/cron"), b"in the way");
     run(&[]).status(74).stdout_has("no such key");
     fs::remove_file(story.home().join(".nanobot/cron")).unwrap();
-    // A price that a budget needs.
+    // A budget needs a price.
     let story = story.set("budget", json!({ "daily": 1.0 }));
     let mut command = story.command(["status", "--check", "--offline"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
@@ -678,7 +678,7 @@ fn without_a_crontab_it_can_be_well() {
     story.wait(command.spawn().unwrap()).stdout_has(
         "ok    crontab      skipped, with the checks that depend on it (--no-crontab)\n",
     );
-    // Nor is one needed without jobs.
+    // Without jobs it is not needed.
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();
     closed(&story);
@@ -734,7 +734,7 @@ fn who_else_can_look() {
     assert_eq!(found(&story, &[], "others"), [""; 0]);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(story.home().join(".nanobot"), open).unwrap();
-    // Only if all that leads there is open too.
+    // Only if all parent directories are accessible as well.
     let others = found(&story, &[], "others");
     let is_open = story.home().ancestors().all(|path| {
         let about = path.metadata().unwrap();
@@ -777,7 +777,7 @@ fn completions_are_looked_for_where_the_shell_does() {
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");
     assert_eq!(found(&story, &shell, "completions"), ["ok: fish has them"]);
-    // In bash a package of its own loads them, which is not everywhere.
+    // In bash, completions are loaded by a separate package, which is not installed everywhere.
     let place = ".local/share/bash-completion/completions/nanobot";
     write(&story.home().join(place), b"x");
     let loads = std::path::Path::new("/usr/share/bash-completion/bash_completion").exists();
@@ -793,7 +793,7 @@ fn completions_are_looked_for_where_the_shell_does() {
 fn both_fit_a_screen() {
     let (story, _) = with_job();
     closed(&story);
-    // Elsewhere the paths of this machine would stand in a row.
+    // On other machines the paths would have different lengths.
     let place = ("NANOBOT_AGENTS__DEFAULTS__DIRECTORY", "workspace");
     let screen = story.screen(24, 80).env(place.0, place.1);
     let mut screen = screen.args(["status"]);

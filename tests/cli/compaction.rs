@@ -1,22 +1,22 @@
-//! Conversations that grow too long: old results shortened, a summary in the place of what was said, and what fails.
+//! Sessions that outgrow the context window: truncation of old results, summaries, and failures of both.
 
 use crate::server::{Asked, Ending, Turn, calls, fails, replies, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-/// Some `tokens` tokens of text that begins with `words`.
+/// About `tokens` tokens of text, starting with `start`.
 fn long(words: &str, tokens: usize) -> String {
     format!("{words} {}", "lorem ipsum\n".repeat(tokens / 3))
 }
 
-/// A story whose conversations are compacted at so many tokens. A request without history has some 1,000.
+/// A story that compacts its sessions at this token count. A request without history has about 1,000 tokens.
 fn story(threshold: u64) -> Story {
     Story::new()
         .set("compaction.threshold", json!(threshold))
         .set("compaction.warning", json!(false))
 }
 
-/// The texts of what was sent, one a message.
+/// The texts of the messages in the request, one per message.
 fn sent(asked: &Asked) -> Vec<String> {
     let text = |message: Value| match &message["content"] {
         Value::String(text) => text.clone(),
@@ -25,7 +25,7 @@ fn sent(asked: &Asked) -> Vec<String> {
     asked.messages().into_iter().map(text).collect()
 }
 
-/// Two turns whose second passes the threshold of 3,000 tokens, with the summary in between.
+/// Two turns; the second one passes the threshold of 3,000 tokens and triggers a summary.
 fn compacted() -> Story {
     let story = story(3000).script([says("Noted."), says("- the user likes Mia"), says("Done.")]);
     let first = long("My cat is Mia.", 2400);
@@ -41,7 +41,7 @@ fn compacted() -> Story {
 fn a_long_conversation_goes_on_from_a_summary_and_the_users_words() {
     let story = compacted();
     let asked = story.asked();
-    // The request for the summary begins as the one before it, and no tool may be called.
+    // The summary request starts with the bytes of the request before it and forbids tool calls.
     let first = sent(&asked[0]);
     assert_eq!(sent(&asked[1])[..first.len()], first);
     assert_eq!(asked[1].body["tool_choice"], "none");
@@ -53,7 +53,7 @@ fn a_long_conversation_goes_on_from_a_summary_and_the_users_words() {
     );
     assert!(last[1].contains("And now?"));
     assert!(asked[2].raw.len() < asked[1].raw.len() / 4 * 3);
-    // The log has all of it, and in forms that the Python program reads.
+    // The session file has all messages, in a format that the Python program can read.
     let lines = story.session("cli_direct.jsonl");
     let roles: Vec<&str> = lines
         .iter()
@@ -89,7 +89,7 @@ fn the_users_words_outlive_the_second_compaction() {
             .stdout("Nice.\n")
             .error_text(),
     );
-    // It was not answered yet, so that no word of it was cut.
+    // The message is unanswered, so it is not truncated.
     assert!(story.asked()[4].last().contains(&more));
     story.server().script([says("- two"), says("Mia and Rex.")]);
     drop(
@@ -139,7 +139,7 @@ fn old_results_are_shortened_before_anything_is_paid_for() {
     };
     assert_eq!(shortened(&asked[2]), [false, false]);
     assert_eq!(shortened(&asked[3]), [true, true, false]);
-    // It stays so: for the rest of the turn, and in the next run.
+    // The results stay truncated for the rest of the turn and in the next run.
     assert_eq!(shortened(&asked[4]), [true, true, false, false]);
     story.server().script([says("yes")]);
     story.run(["agent", "-m", "sure?"]).stdout("yes\n");
@@ -171,7 +171,7 @@ fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
 
 #[test]
 fn a_message_that_is_not_answered_yet_is_never_cut() {
-    // The warning stands between it and its answer.
+    // The warning is between the failed call and the answer.
     let story = Story::new()
         .set("compaction.threshold", json!(9000))
         .script([
@@ -283,11 +283,11 @@ fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
         half.len() < whole.len() && half[1].contains("do not fit"),
         "{half:?}"
     );
-    // The user's words are kept all the same, as far as there is room.
+    // The user's messages are preserved as far as they fit.
     assert!(sent(&asked[7])[1].contains("fact 3"));
 }
 
-/// A conversation whose second turn is to be compacted, and in which this happens instead of the summary.
+/// A story whose second turn needs compaction; the server answers the summary request with `responses`.
 fn failing(trouble: impl IntoIterator<Item = Turn>) -> Story {
     let story = story(3000).script([says("Noted.")]);
     let first = long("My cat is Mia.", 2400);
@@ -321,7 +321,7 @@ fn a_failed_compaction_leaves_the_conversation_as_it_was() {
     }
 }
 
-/// There is no turn to resume, and `--new` would throw away what was to be kept.
+/// There is no turn to resume, and `--new` would discard the messages that must be preserved.
 #[test]
 fn a_compaction_that_nobody_makes_has_no_turn_to_go_on_with() {
     let half = "data: {\"choices\": [{\"delta\": {\"content\": \"- the\"}}]}\n\n";
@@ -405,7 +405,7 @@ fn compact_is_a_message_and_takes_instructions() {
         last[1].contains("- Mia") && last[1].contains("Who?"),
         "{last:?}"
     );
-    // A word that only begins so is a message like any other.
+    // A message that only starts with the command is an ordinary message.
     story.server().script([says("?")]);
     story.run(["agent", "-m", "/compactly"]).stdout("?\n");
 }
@@ -440,7 +440,7 @@ fn a_copy_and_a_renamed_one_begin_with_the_same_summary() {
         "cli:direct",
         "a much longer key than before",
     ]);
-    // One that ends before the compaction has nothing of it.
+    // A session forked before the compaction has no summary.
     quiet(&["session", "fork", "copy", "early", "--at", "1"]);
     for (key, summed_up) in [
         ("copy", true),

@@ -1,4 +1,4 @@
-//! Completion in real shells: each loads its script, somebody presses TAB, and what the shell then reads is what was meant.
+//! Completion in real shells: each shell loads its script, TAB is pressed, and the resulting command line is checked.
 
 use crate::needs::need;
 use crate::screen::{Key, Screen};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// A name that every shell has to quote.
 const QUOTED: &str = "my talk's end";
 
-/// A story with names to complete, and the program where shells look for it.
+/// A story with names to complete and the program in the shells' PATH.
 fn story() -> Story {
     let story = Story::new()
         .file("notes.txt", "x")
@@ -39,7 +39,7 @@ fn story() -> Story {
     story
 }
 
-/// What is typed before TAB, and the words that the shell reads after it.
+/// The text before TAB, and the words that the shell passes after completion.
 const CASES: &[(&str, &str)] = &[
     ("ag", "[agent]"),
     ("session show tele", "[session][show][telegram:42]"),
@@ -70,12 +70,12 @@ const CASES: &[(&str, &str)] = &[
         "[model][show][claude-sonnet-4-5]",
     ),
     ("agent --attach no", "[agent][--attach][notes.txt]"),
-    // zsh takes the slash away again.
+    // zsh removes the trailing slash.
     ("agent -C de", "[agent][-C][deep"),
     ("agent --record=no", "[agent][--record=notes.txt]"),
 ];
 
-/// Press TAB behind each of the cases, and read what comes of it.
+/// Presses TAB after each case and checks the completed words.
 fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
     for (at, (typed, expect)) in CASES.iter().chain(more).enumerate() {
         screen.type_(&format!("nanobot {typed}"));
@@ -86,7 +86,7 @@ fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
     assert_eq!(screen.code(), 0);
 }
 
-/// Where the script of a shell is committed.
+/// The committed completion script of a shell.
 fn script(name: &str) -> String {
     format!("{}/completions/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -167,7 +167,7 @@ fn elvish_completes() {
         script("nanobot.elv")
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    // It shows candidates below the line, so that the line is not typed ahead of them.
+    // elvish shows candidates below the line, so the next line is not typed ahead.
     for (at, (typed, shown, expect)) in [
         ("ag", "nanobot agent", "[agent]"),
         (
@@ -186,7 +186,7 @@ fn elvish_completes() {
     .enumerate()
     {
         screen.type_(&format!("nanobot {typed}")).press(Key::Tab);
-        // What has to be quoted is chosen first.
+        // Names that need quoting are completed first.
         screen.until(shown).press(Key::Enter).press(Key::Enter);
         screen.until(&format!("{}{expect}", at + 1));
     }
@@ -216,7 +216,7 @@ fn the_scripts_are_printed_whatever_the_config_is() {
         .stderr_has("powershell");
 }
 
-/// What the program answers a script of `zsh`, which hands words over as they are.
+/// The candidates for `words`. `zsh` passes the words unchanged.
 fn answers(story: &Story, words: &[&str]) -> Vec<String> {
     let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
     let text = story.run(asked).text();
@@ -272,7 +272,7 @@ fn names_are_those_of_the_files() {
     check(&["usage", "--by", ""], &["values", "model", "job"]);
     check(&["agent", "-w", ""], &["dirs"]);
     check(&["agent", "--no-str"], &["values", "--no-stream"]);
-    // What a model or another person wrote is shown, and does nothing.
+    // Text by a model or another person is printed without executing its control characters.
     let shown = answers(&story, &["session", "show", "cli"]);
     assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");
     assert!(
@@ -280,7 +280,7 @@ fn names_are_those_of_the_files() {
             .concat()
             .contains("explore")
     );
-    // A flag where one was begun, and not in between.
+    // Flags are offered only where one was started.
     assert!(
         !answers(&story, &["session", "show", ""])
             .concat()
@@ -322,7 +322,7 @@ fn what_cannot_be_read_is_no_words_on_the_line() {
         let ran = story.run(asked);
         ran.text();
     }
-    // Nor is anything waited for.
+    // Completion does not wait for locks.
     let pipe = story.home().join("pipe.json");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
     for words in [["--model", ""], ["-s", ""]] {

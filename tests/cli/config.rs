@@ -1,4 +1,4 @@
-//! The config, where it comes from and what it says when it is wrong; and `onboard`.
+//! The config file: its sources and precedence, error messages, and `onboard`.
 
 use crate::server::says;
 use crate::story::Story;

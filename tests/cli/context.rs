@@ -1,10 +1,10 @@
-//! What is sent, as a table: each part, what it weighs, and why.
+//! `context`: a table of the parts of a request, their token counts, and their sources.
 
 use crate::server::says;
 use crate::story::Story;
 use serde_json::{Value, json};
 
-/// The named cells of a table: part, tokens.
+/// The named cells of the table: part, tokens.
 fn cells(table: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
         let mut words = line
@@ -54,14 +54,14 @@ fn the_parts_of_a_request_add_up() {
         table.contains("2 messages, starting at number 1")
             && table.contains("from the provider's last count")
     );
-    // Nothing was sent, and nothing kept.
+    // No request was sent and nothing was stored.
     assert_eq!(story.asked().len(), 1);
     let first = story.run(["session", "context"]).text();
     assert!(
         !first.contains("\nmessage ") && first.contains("\nhistory "),
         "{first}"
     );
-    // What is printed is what is sent: within a tenth of what the server counts next.
+    // The estimate is within a tenth of the server's count for the next request.
     story.server().script([says("two")]);
     story.run(["agent", "-m", "second"]).stdout("two\n");
     let counted = story.asked()[1].raw.len() as u64 / 4;

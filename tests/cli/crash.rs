@@ -1,4 +1,4 @@
-//! `kill -9` at any point, and what other ends leave of a file.
+//! `kill -9` at any point, and session files damaged in other ways.
 
 use crate::server::{Asked, Turn, calls, says};
 use crate::story::Story;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 
-/// Requests of the long turn, the last one for its answer.
+/// Number of requests in the long turn, including the one for its answer.
 const ITERATIONS: usize = 40;
 
-/// Numbers that are the same in every run.
+/// A deterministic pseudo-random generator.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -23,8 +23,8 @@ impl Random {
     }
 }
 
-/// A model that has a number written down in each request, until there are enough. It sees from the conversation how far
-/// it is, so that it can be asked again at any point.
+/// A model that writes down one number per request until there are enough. It reads its progress from the messages, so it
+/// can be resumed at any point.
 fn counts() -> Turn {
     Box::new(|asked: &Asked| {
         let messages = asked.messages();
@@ -47,14 +47,14 @@ fn counts() -> Turn {
     })
 }
 
-/// What a run has told to be on disk: the ids of messages and the calls that have results.
+/// What a run has reported as stored: message ids, and calls with results.
 #[derive(Default)]
 struct Acknowledged {
     messages: BTreeSet<String>,
     results: BTreeSet<String>,
 }
 
-/// Start the long turn and kill it after so many lines of its output, and a moment more.
+/// Starts the long turn and kills it after `lines` lines of output plus a short delay.
 fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
     let mut command = story.command([
         "agent",
@@ -91,7 +91,7 @@ fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
     child.wait().unwrap();
     loop {
         line.clear();
-        // The last line may be cut: it was not told.
+        // The last line may be incomplete; it was not reported.
         match reader.read_line(&mut line).unwrap() {
             0 => break,
             _ if line.ends_with('\n') => take(&line),
@@ -101,7 +101,7 @@ fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
     told
 }
 
-/// The messages on disk by id, and the results by call.
+/// The stored messages by id, and the results by call.
 fn on_disk(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -118,7 +118,7 @@ fn on_disk(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
 
 fn survives_kills(home: &Path, points: usize, seed: u64) {
     let mut random = Random(seed);
-    // Lines that the whole turn prints: a user's, and for each iteration a reply, its usage, a call and its result.
+    // The turn prints a line for the user message, and four lines per iteration: reply, usage, call and result.
     let all = 4 * ITERATIONS + 2;
     let mut unfinished = 0;
     for point in 0..points {
@@ -136,7 +136,7 @@ fn survives_kills(home: &Path, points: usize, seed: u64) {
             "{point}: {:?}",
             told.results
         );
-        // Whatever was written is there, and it goes on where it stopped.
+        // All stored messages remain, and the turn continues where it stopped.
         let ran = story.run(["agent", "--resume"]);
         match ran.code() {
             0 => {
@@ -144,7 +144,7 @@ fn survives_kills(home: &Path, points: usize, seed: u64) {
                 assert_eq!(ran.text(), "Done.\n");
                 ran.error_text();
             }
-            // It had not begun, or it had ended.
+            // The turn had not started or was already complete.
             66 => assert!(ran.error_text().contains("no interrupted turn")),
             other => panic!("{point}: {other}: {}", ran.error_text()),
         }
@@ -193,7 +193,7 @@ fn a_turn_survives_a_thousand_kills_in_memory() {
     survives_kills(Path::new("/dev/shm"), 1000, 4);
 }
 
-/// A session of two turns.
+/// A session with two turns.
 fn two_turns() -> Story {
     let story = Story::new().script([calls("list_dir", json!({})), says("one"), says("two")]);
     story.run(["agent", "-m", "first"]).stdout("one\n");
@@ -206,7 +206,7 @@ fn a_log_cut_anywhere_goes_on() {
     let story = two_turns();
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let whole = std::fs::read(&path).unwrap();
-    // A prime, so that in time every place of a line is met.
+    // A prime step, so that every position in a line is reached eventually.
     for cut in (0..whole.len()).rev().step_by(13) {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
@@ -227,7 +227,7 @@ fn a_log_cut_anywhere_goes_on() {
             .filter(|line| !line.is_empty())
             .filter(|line| serde_json::from_slice::<Value>(line).is_err());
         assert_eq!(bad.count(), 0, "{cut}");
-        // What was torn is kept aside, unless it was whole but for its newline.
+        // An incomplete line is saved aside, unless only its newline is missing.
         let torn = &whole[kept.len()..cut];
         let aside: Vec<Vec<u8>> = std::fs::read_dir(path.parent().unwrap())
             .unwrap()
@@ -252,7 +252,7 @@ fn odd_sessions_go_on() {
     let user = "{\"role\": \"user\", \"content\": \"known\"}";
     let reply = "{\"role\": \"assistant\", \"content\": \"yes\"}";
     let both = format!("{user}\n{reply}\n");
-    // The file, whether the model hears of what is in it, and whether something is said about it.
+    // The file content, whether its messages are sent to the model, and whether a notice is printed.
     let check = |text: &[u8], heard: bool, noticed: bool| {
         let story = Story::new().script([says("ok")]);
         let story = story.workspace_file("sessions/cli_direct.jsonl", text);
@@ -265,7 +265,7 @@ fn odd_sessions_go_on() {
             ran.error_text()
         );
         assert_eq!(story.asked()[0].raw.contains("known"), heard, "{shown}");
-        // Nothing that was there is gone.
+        // Existing content is preserved.
         let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
         let end = text
             .iter()
@@ -324,7 +324,7 @@ fn odd_sessions_go_on() {
         true,
         false,
     );
-    // Results without a call, twice the same one, and a call whose arguments are of the wrong type.
+    // Results without a call, a duplicate result, and a call with arguments of the wrong type.
     let result = "{\"role\": \"tool\", \"tool_call_id\": \"c\", \"content\": \"out\"}\n";
     let call = "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"function\": {\"name\": \"f\", \"arguments\": 3}}, 7]}\n";
     check(format!("{result}{both}{result}").as_bytes(), true, false);

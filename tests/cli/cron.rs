@@ -1,4 +1,4 @@
-//! Jobs from the command line: made, listed, changed, removed, and the crontab that follows them.
+//! `nanobot cron`: adding, listing, editing and removing jobs, and the crontab lines they produce.
 
 use crate::server::says;
 use crate::story::{Ran, Story, write};
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A `cron` command in a shell that cron's own environment lacks nothing of.
+/// A `cron` command in a shell whose variables cron's environment has as well.
 fn command(story: &Story, arguments: &[&str]) -> Command {
     let mut command = story.command(["cron"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
@@ -18,7 +18,7 @@ pub(crate) fn cron<'a>(story: &'a Story, arguments: &[&str]) -> Ran<'a> {
     story.wait(command(story, arguments).spawn().unwrap())
 }
 
-/// As [`cron`], with other variables.
+/// Like [`run_cron`], with additional variables.
 fn cron_with<'a>(story: &'a Story, variables: &[(&str, &str)], arguments: &[&str]) -> Ran<'a> {
     let mut command = command(story, arguments);
     command.envs(variables.iter().copied());
@@ -39,12 +39,12 @@ fn read(path: &PathBuf) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The jobs of the workspace's file.
+/// The jobs in the workspace's job file.
 pub(crate) fn jobs(story: &Story) -> Vec<Value> {
     read(&file(story))["jobs"].as_array().unwrap().clone()
 }
 
-/// Add a job in silence; its id.
+/// Adds a job without output; returns its id.
 #[track_caller]
 pub(crate) fn added(story: &Story, arguments: &[&str]) -> String {
     let ran = cron(story, &[&["add", "-m", "do it"], arguments].concat());
@@ -54,7 +54,7 @@ pub(crate) fn added(story: &Story, arguments: &[&str]) -> String {
     id.trim_end_matches(')').to_owned()
 }
 
-/// What only this program keeps of a job.
+/// The job options that only this program stores.
 fn terms(story: &Story, id: &str) -> Value {
     read(&folder(story, id).join("job.json"))
 }
@@ -63,7 +63,7 @@ pub(crate) fn folder(story: &Story, id: &str) -> PathBuf {
     story.home().join(".nanobot/cron").join(id)
 }
 
-/// The lines of our block, without what they share.
+/// The lines of our crontab block, without the shared header.
 fn lines(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
     let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
@@ -75,7 +75,7 @@ fn lines(story: &Story) -> Vec<String> {
     ours.map(short).collect()
 }
 
-/// A job file of the Python program.
+/// A job file as written by the Python program.
 fn python(jobs: &Value) -> Vec<u8> {
     let file = json!({ "version": 1, "jobs": jobs });
     serde_json::to_vec_pretty(&file).unwrap()
@@ -136,7 +136,7 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
             crate::story::NANOBOT
         )
     );
-    // Nobody else reads what a job says.
+    // Job messages are not readable by other users.
     for path in [file(&story), folder(&story, &id).join("job.json")] {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
@@ -307,7 +307,7 @@ fn a_message_survives_whatever_is_in_it() {
         .stdout_has("✓ Added job '100 % of \"it\" 'quoted' \\ $HOME' (");
     let job = &jobs(&story)[0];
     assert_eq!(job["payload"]["message"], text.trim_end());
-    // The table holds its id and none of it.
+    // The crontab has only the id of the job, not its message.
     let table = story.crontab().table().unwrap();
     assert!(!table.contains('%') && !table.contains("quoted"), "{table}");
     let id = job["id"].as_str().unwrap();
@@ -323,17 +323,17 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
     let zone = || jobs(&story).pop().unwrap()["schedule"]["tz"].clone();
     let add = ["add", "-m", "x", "-c", "0 8 * * *"];
     let berlin = ("NANOBOT_TEST_ZONE", "Europe/Berlin");
-    // The system's, whatever that is.
+    // The system's time zone.
     cron_with(&story, &[berlin], &add).stdout_has(
         "at 08:00 each day\nnext: Fri 2 Jan 08:00 (in 3 h 55 min), Sat 3 Jan 08:00, Sun 4 Jan 08:00\n",
     );
     assert_eq!(zone(), Value::Null);
-    // A shell in another zone means its own clock.
+    // In a shell with another zone, times are in that zone.
     cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &add)
         .stdout_has("at 08:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 08:00 (in 19 h 55 min)")
         .stderr("nanobot: the job uses this shell's time zone Asia/Tokyo; `--tz Europe/Berlin` selects the system's\n");
     assert_eq!(zone(), "Asia/Tokyo");
-    // Another name of the same zone is none.
+    // Another name for the same zone is not a different zone.
     cron_with(&story, &[berlin, ("TZ", ":Europe/Paris")], &add).stdout_has("at 08:00 each day\n");
     assert_eq!(zone(), Value::Null);
     cron_with(
@@ -344,12 +344,12 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
     .stdout_has("at 08:00 each day\n")
     .stderr_has("TZ=`CET-1CEST,M3.5.0,M10.5.0/3` is not a time zone name; `--tz` sets another");
     assert_eq!(zone(), Value::Null);
-    // What is said holds, and is not said again.
+    // The time zone is stored and not repeated in output.
     let named = [&add[..], &["--tz", "America/New_York"]].concat();
     cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &named)
         .stdout_has("at 08:00 each day, America/New_York time\nnext: Fri 2 Jan 22:00");
     assert_eq!(zone(), "America/New_York");
-    // A moment is by the clock of whoever types it.
+    // A time is read in the time zone of the user's shell.
     cron_with(
         &story,
         &[("TZ", "Asia/Tokyo")],
@@ -423,7 +423,7 @@ fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
     cron(&story, &["show", &id]).stdout_has(
         "flags        --write=$DIR/out --read=$DIR/in --net=example.org --deny='exec(rm *)'",
     );
-    // The directory is the workspace, wherever this is typed.
+    // The directory is the workspace, independent of the current directory.
     cron(&story, &["add", "-m", "x", "-e", "1h", "--write"])
         .stdout_has("✓ Added")
         .stderr("nanobot: `--write` applies to `~/.nanobot/workspace`, the working directory of jobs; `-C DIR` sets another\n");
@@ -483,7 +483,7 @@ fn answers_go_to_files_and_commands_and_other_channels_wait() {
         terms(&story, &id)["sink"],
         json!({ "command": "mail 'me'" })
     );
-    // As the Python program has it: kept, and delivered where it is said so.
+    // As in the Python program: stored, and delivered where configured.
     let id = added(
         &story,
         &["-e", "1h", "--to", "123", "--channel", "telegram"],
@@ -540,7 +540,7 @@ fn what_cron_lacks_is_told() {
     cron_with(&story, &[], &add)
         .stdout_has("✓ Added")
         .stderr_has("runs will fail: ");
-    // Another provider than here is asked where its key is the one that is left.
+    // The provider selected by the remaining key differs from the one in this shell.
     check(
         &config(json!({ "providers": { "deepseek": { "apiKey": "key-of-the-story" } } })),
         &[
@@ -550,7 +550,7 @@ fn what_cron_lacks_is_told() {
         "nanobot: jobs will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL under cron: put settings for jobs in the config file (`nanobot config set`)\n\
          nanobot: under cron the job uses `deepseek-flash` of deepseek, not `deepseek-chat` of deepseek as in this shell\n",
     );
-    // All is there; and who wants to hear nothing hears nothing.
+    // Nothing is missing; and with `--quiet` nothing is printed.
     check(&Story::new(), &[], "");
     let story = Story::bare();
     let id = added(&story, &["-e", "1h", "-q"]);
@@ -598,7 +598,7 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
         let ran = cron(&story, &["list"]).stdout_has("every hour");
         ran.error_text();
         drop(ran);
-        // Once it is mended, one command makes up for it.
+        // Once the crontab works again, one command updates it.
         story.crontab().behave("");
         cron(&story, &["list"])
             .stdout_has("every hour")
@@ -622,7 +622,7 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
     cron_with(&story, &[("PATH", "/nowhere")], &["list"])
         .stdout_has("every hour")
         .stderr("nanobot: cannot read the crontab: `crontab` is not installed\n");
-    // What is removed is removed.
+    // A removal takes effect in the job file.
     story.crontab().behave("forbidden");
     cron(&story, &["remove", "x"])
         .status(1)
@@ -708,12 +708,12 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     cron(&story, &["show", "late"])
         .stdout_has("took         30 s, 1010 tokens, $0.0123\n")
         .stdout_has("runs         1, $0.0123 in total\n");
-    // What is due and was not run yet is due now.
+    // A job that is due and has not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
     let ran = cron_with(&story, &[later], &["list"])
         .stdout_has(&format!("{soon}  soon  every hour         now\n"));
     ran.error_text();
-    // A line that somebody took away, or that is nobody's, is told.
+    // Missing and unexpected lines are reported.
     drop(ran);
     let table = story.crontab().table().unwrap();
     story.crontab().set(table.replace("0 9 * * *", "1 9 * * *"));
@@ -786,11 +786,11 @@ fn what_is_edited_changes_and_all_else_stays() {
     assert_eq!(terms()["when"], "true");
     assert_eq!(terms()["maxCost"], 1.0);
     assert_eq!(terms()["grants"]["write"], json!(["."]));
-    // A time before it was said to count is none that was missed.
+    // Slots before the job was enabled do not count as missed.
     assert_eq!(terms()["sinceMs"], 1_767_344_400_000_u64);
     assert_eq!(lines(&story), [format!("30 9 * * * {id}")]);
     assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
-    // Empty texts take away; grants are given as one.
+    // Empty values unset options; grants are replaced as a whole.
     cron(
         &story,
         &["edit", &id, "--when", "", "--session", "", "--read", "."],
@@ -823,7 +823,7 @@ fn what_is_edited_changes_and_all_else_stays() {
     cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours");
     assert_eq!(terms()["catchUp"], "none");
     assert_eq!(jobs(&story)[0]["deleteAfterRun"], false);
-    // Delivery on, off, and away.
+    // Delivery enabled, disabled and removed.
     cron(&story, &["edit", &id, "--channel", "file", "--to", "f"]).stdout_has("✓ Changed");
     assert!(terms()["sink"].is_object());
     cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
@@ -847,7 +847,7 @@ fn what_is_edited_changes_and_all_else_stays() {
             "kind": "agent_turn", "message": "once", "deliver": false, "channel": null, "to": null, "sessionKey": null
         })
     );
-    // What makes no sense changes nothing.
+    // Invalid edits change nothing.
     let before = read(&file(&story));
     for (flags, status) in [
         (["-m", ""], 2),
@@ -871,7 +871,7 @@ fn jobs_are_switched_off_and_on() {
         .status(66)
         .stdout("✓ Job 'one' disabled\n✓ Job 'two' disabled\n")
         .stderr_has("there is no job `nobody`");
-    // Nothing of ours is left in the crontab, and none of a crontab.
+    // The crontab has no line of ours; an empty crontab is removed.
     assert_eq!(story.crontab().table(), None);
     assert_eq!(jobs(&story)[0]["enabled"], false);
     assert_eq!(jobs(&story)[0]["state"]["nextRunAtMs"], Value::Null);
@@ -881,7 +881,7 @@ fn jobs_are_switched_off_and_on() {
     let ran = cron_with(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
     ran.stderr_has("1 job is disabled");
     cron(&story, &["enable", "--disable", "one"]).stdout("✓ Job 'one' disabled\n");
-    // One whose time is over does not come back to it.
+    // A one-time job in the past is not added again.
     let past = added(&story, &["-n", "past", "--at", "2026-01-03T00:00"]);
     cron(&story, &["disable", &past]).stdout("✓ Job 'past' disabled\n");
     cron_with(&story, &[later], &["enable", &past])
@@ -985,7 +985,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         lines(&story),
         ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {ours}")]
     );
-    // Nothing is granted to it, and it stays in the crontab as others come and go.
+    // The job has no grants and stays in the crontab when other jobs change.
     assert!(!folder(&story, "aaaaaaaa").join("job.json").exists());
     cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
     assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
@@ -994,7 +994,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         .stdout("✓ Job 'theirs' disabled\n")
         .error_text();
     assert_eq!(lines(&story), [""; 0]);
-    // It stays taken over; edited, it is ours.
+    // The job stays adopted; after an edit it is our own.
     cron(&story, &["enable", "theirs"])
         .stdout("✓ Job 'theirs' enabled\n")
         .error_text();
@@ -1047,7 +1047,7 @@ fn sync_mends_what_others_did_to_the_crontab() {
     cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
     story.crontab().set(foreign);
     cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
-    // What is no job's goes.
+    // Directories without a job are removed.
     write(&file(&story), &python(&json!([])));
     cron(&story, &["sync"]).stdout_has("- 0 8 * * * ");
     assert_eq!(story.crontab().table().unwrap(), foreign);
@@ -1058,7 +1058,7 @@ fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
     let story = Story::new();
     let older = story.home().join(".nanobot/cron/jobs.json");
     write(&older, &python(&json!([foreign("aaaaaaaa", "older")])));
-    // As long as there is no other, new ones go there too.
+    // While there is no second file, new jobs are added to this one, too.
     let ours = added(&story, &["-n", "ours", "-e", "1h"]);
     assert!(!file(&story).exists());
     assert_eq!(read(&older)["jobs"][1]["id"], json!(ours));
@@ -1076,7 +1076,7 @@ fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
     }
     cron(&story, &["disable", "older"]).stdout("✓ Job 'older' disabled\n");
     assert_eq!(read(&older)["jobs"][0]["enabled"], false);
-    // They belong to the workspace of the config, however that is named.
+    // The jobs belong to the workspace of the config, however it is named.
     let workspace = story.workspace();
     let workspace = workspace.to_str().unwrap();
     cron(&story, &["list", "-w", workspace])
@@ -1092,7 +1092,7 @@ fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
     let table = story.crontab().table().unwrap();
     assert_eq!(table.matches("# >>> nanobot cron: ").count(), 1, "{table}");
     assert!(!table.contains(" -w "), "{table}");
-    // And to no other.
+    // They belong to no other workspace.
     let other = story.dir().join("other");
     cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("No scheduled jobs.\n");
 }
@@ -1249,7 +1249,7 @@ fn c_is_an_expression_after_add_and_the_config_elsewhere() {
         "other.json",
         "{\"agents\": {\"defaults\": {\"profile\": \"plan\"}}}",
     );
-    // The config that is named is the one that is used: this one cannot be.
+    // The program uses the config given on the command line; this one is invalid.
     let broken = Story::new().file("broken.json", "{");
     for command in [
         &[
@@ -1281,7 +1281,7 @@ fn c_is_an_expression_after_add_and_the_config_elsewhere() {
         ],
     );
     ran.stdout_has("at 08:00 each day").error_text();
-    // Each job keeps its own, whoever writes the block next.
+    // Each job keeps its own value, whichever command rewrites the block.
     added(&story, &["-n", "b", "-c", "0 9 * * *"]);
     let table = story.generalise(&story.crontab().table().unwrap());
     let of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
@@ -1335,7 +1335,7 @@ fn the_crontab_names_the_program_as_it_was_called() {
     check(&format!("nanobot {add}"), "$DIR/bin/nanobot");
     check(&format!("bin/nanobot {add}"), "$DIR/bin/nanobot");
     check(&format!("cd bin && ./nanobot {add}"), "$DIR/bin/nanobot");
-    // Who goes by another's name is named by its file.
+    // A program that runs under another name is written with its real file name.
     let program = crate::story::NANOBOT;
     check(&format!("bash -c 'exec -a sh {program} {add}'"), program);
 }
@@ -1352,7 +1352,7 @@ fn what_a_line_has_no_room_for_is_told() {
         .stderr_has("the PATH in the crontab omits, for lack of space: /opt/some/long/directory/")
         .stderr_has(" more\n");
     let table = story.crontab().table().unwrap();
-    // Cron reads so much of what is after the five fields.
+    // Limit of cron for the command after the five fields.
     let lines = table.lines().filter(|line| !line.starts_with('#'));
     let commands: Vec<&str> = lines
         .filter_map(|line| line.splitn(6, ' ').nth(5))
@@ -1469,7 +1469,7 @@ fn many_at_once_leave_what_each_of_them_said() {
     cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
 }
 
-/// Calls that change something outside of the program, or wait for others.
+/// System calls that change something outside of the program or wait for other processes.
 const CALLS: &[&str] = &[
     "write",
     "fsync",
@@ -1486,8 +1486,8 @@ const CALLS: &[&str] = &[
     "vfork",
 ];
 
-/// Kill `cron add` at the `n`-th such call. Whether there was one; and whether the job was in the file and not in the
-/// crontab then.
+/// Kills `cron add` at the `n`-th such call. Returns whether there was one, and whether the job was in the job file but not
+/// yet in the crontab.
 fn killed_at(call: &str, n: usize) -> (bool, bool) {
     let foreign = "# mine\n1 2 3 4 5 other\n";
     let story = Story::new();
@@ -1496,7 +1496,7 @@ fn killed_at(call: &str, n: usize) -> (bool, bool) {
     let before = story.crontab().table().unwrap();
     let trace = story.home().join("trace");
     let mut command = story.program("strace");
-    // All that it starts is traced too, and so has ended when this has.
+    // Child processes are traced as well, so they have ended when strace ends.
     command.args(["-f", "-qq", "-o", trace.to_str().unwrap()]);
     command.args(["-e", &format!("trace={call}")]);
     command.args(["-e", &format!("inject={call}:signal=SIGKILL:when={n}")]);

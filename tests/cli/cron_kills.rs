@@ -1,5 +1,5 @@
-//! Jobs that are killed, that find a disk full, and that are started many times at once: nothing is paid for twice, and
-//! whoever comes next finds what was left.
+//! Jobs that are killed, hit a full disk, or are started many times at once. No run is paid twice, and the next command
+//! recovers the state.
 
 use crate::cron::added;
 use crate::cron_run::{ID, job, jobs, kept, minutely, outcomes, records};
@@ -13,17 +13,17 @@ use std::sync::mpsc::channel;
 
 const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
 
-/// A table that is not ours.
+/// A crontab with lines of another program.
 const FOREIGN: &str = "# mine\n1 2 3 4 5 other\n";
 
-/// Due a minute before the stories' time, and never again.
+/// Due one minute before the stories' time, and never again.
 fn once() -> Value {
     let mut once = job(&json!({ "kind": "at", "atMs": crate::cron_run::MADE + 240_000 }));
     once["deleteAfterRun"] = json!(true);
     once
 }
 
-/// A story with this job, whose line is in the crontab.
+/// A story with this job and its crontab line.
 fn with(job: Value) -> Story {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
@@ -36,7 +36,8 @@ fn with(job: Value) -> Story {
     story
 }
 
-/// Start a job so many times, with its answer held back until all others have ended; the statuses and words of these.
+/// Starts a job `count` times while its answer is held back until all others have ended; returns their statuses and
+/// messages.
 fn at_once(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
     let (release, held) = channel::<()>();
     let held = Mutex::new(held);
@@ -77,7 +78,7 @@ fn of_a_hundred_starts_at_once_one_runs() {
         let mut expect = vec!["busy"; 99];
         expect.push("ok");
         if !is_scheduled {
-            // Whoever asks by hand is told, and that is all.
+            // A manual run prints a notice and does nothing else.
             expect.push("ok");
         }
         let mut outcomes = outcomes(&story);
@@ -85,7 +86,7 @@ fn of_a_hundred_starts_at_once_one_runs() {
         assert_eq!(outcomes, expect);
     }
     assert_eq!(story.asked().len(), 2);
-    // A later look that finds it running, and no further time to run it for, has nothing to say.
+    // A later check finds the job running and no further slot, and prints nothing.
     let (release, held) = channel::<()>();
     let held = Mutex::new(held);
     let (asked, is_asked) = channel::<()>();
@@ -101,14 +102,14 @@ fn of_a_hundred_starts_at_once_one_runs() {
     let long = at("2026-01-02T03:05:00Z");
     is_asked.recv().unwrap();
     drop(story.wait(at("2026-01-02T03:05:59Z")));
-    // The next time is another matter.
+    // The next slot is independent.
     let ran = story.wait(at("2026-01-02T03:06:00Z")).status(75);
     assert!(ran.error_text().contains("is already running in process"));
     release.send(()).unwrap();
     story.wait(long).stdout("Late.\n");
 }
 
-/// Kill a scheduled run at the `n`-th of its calls of this kind. Whether there was one.
+/// Kills a scheduled run at the `n`-th system call of this kind. Returns whether there was one.
 fn killed_run(kind: &str, n: usize, job: Value) -> bool {
     let is_once = job["schedule"]["kind"] == "at";
     let story = with(job);
@@ -119,7 +120,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
     drop(ran);
     let paid = story.asked().len();
     assert!(is_killed || paid == 1, "{about}");
-    // The same minute again, and again.
+    // The same minute, twice more.
     for _ in 0..2 {
         let ran = story.run(SCHEDULED);
         let words = ran.error_text();
@@ -130,7 +131,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
         ran.text();
         ran.code();
     }
-    // Never twice; and never at all only where its record says that nobody knows.
+    // Never twice, and skipped only if its record has an unknown outcome.
     let asked = story.asked().len();
     assert!(asked <= 1 && asked >= paid, "{about}: {asked}");
     let outcomes = outcomes(&story);
@@ -141,7 +142,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
     }
     let record = &records(&story)[0];
     assert!(!record["slot"].is_null(), "{about}: {record}");
-    // What runs once is not there for ever, and has no line then.
+    // A one-time job is removed in the end, together with its crontab line.
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with(FOREIGN), "{about}: {table}");
     assert_eq!(table.contains(ID), !is_once, "{about}: {table}");
@@ -151,7 +152,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
             _ => assert_eq!(kept(&story)["enabled"], false, "{about}"),
         }
     } else {
-        // The next minute is as if nothing had been.
+        // The next minute runs normally.
         let mut command = story.command(SCHEDULED);
         command.env("NANOBOT_TEST_TIME", "2026-01-02T03:05:00Z");
         story.wait(command.spawn().unwrap()).stdout("Done.\n");
@@ -159,7 +160,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
     is_killed
 }
 
-/// Calls that change something outside of the program, or wait for others; each kind is counted for itself.
+/// System calls that change something outside of the program or wait for other processes; each kind is counted separately.
 const CHANGES: [&str; 9] = [
     "write",
     "fsync",
@@ -172,7 +173,7 @@ const CHANGES: [&str; 9] = [
     "clone3",
 ];
 
-/// Kill a run at each of these calls, one after the other.
+/// Kills a run at each of these calls, one after another.
 fn kill_runs<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
     let kill = |call| {
         (1..)
@@ -205,7 +206,7 @@ fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
         return;
     }
     for job in [job(&minutely()), once()] {
-        // Which calls there are.
+        // Records which calls the run makes.
         let story = with(job.clone());
         let trace = story.dir().join("all");
         let mut command = story.program("strace");
@@ -216,7 +217,7 @@ fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
         let names = text
             .lines()
             .filter_map(|line| Some(line.split_once('(')?.0));
-        // The first is not the program's own, and nothing comes after the last ones.
+        // The first call is not made by the program itself, and nothing follows the last ones.
         let names: BTreeSet<&str> = names
             .filter(|name| *name != "execve" && !name.contains("exit"))
             .collect();
@@ -225,7 +226,7 @@ fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
     }
 }
 
-/// A story with two jobs, of which the second has a conversation; its id.
+/// A story with two jobs, the second of which has a session; returns the id of the second.
 fn two() -> (Story, String) {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
@@ -238,7 +239,7 @@ fn two() -> (Story, String) {
     (story, id)
 }
 
-/// The names of the jobs, and the hours of their lines.
+/// The job names, and the hours of their crontab lines.
 fn both(story: &Story) -> (Vec<String>, Vec<String>) {
     let names = crate::cron::jobs(story);
     let names = names
@@ -251,7 +252,7 @@ fn both(story: &Story) -> (Vec<String>, Vec<String>) {
     (names.collect(), hours.collect())
 }
 
-/// `cron remove` with the `n`-th call of this kind failing so, or killed at it; whether there was one.
+/// Runs `cron remove` with the `n`-th call of this kind failing or killed. Returns whether there was one.
 fn removed(kind: &str, error: &str, n: usize) -> bool {
     let (story, id) = two();
     let before = story.crontab().table().unwrap();
@@ -273,7 +274,7 @@ fn removed(kind: &str, error: &str, n: usize) -> bool {
         "{about}"
     );
     assert!(names == old.0 || hours == ["7"] || !is_done, "{about}");
-    // The next command of whatever kind brings both together.
+    // The next `cron` command makes both consistent.
     added(&story, &["-n", "third", "-c", "0 9 * * *"]);
     let (names, hours) = both(&story);
     match names.len() {
@@ -283,7 +284,7 @@ fn removed(kind: &str, error: &str, n: usize) -> bool {
     story
         .run(["cron", "sync"])
         .stdout("The crontab is up to date.\n");
-    // And removing it again removes what is left.
+    // A second removal removes the rest.
     let again = story.run(["cron", "remove", &id]);
     assert!(
         [0, 66].contains(&again.code()),
@@ -312,7 +313,7 @@ fn a_removal_that_is_killed_or_fails_leaves_old_or_new() {
     assert!(count > 30, "only {count}");
 }
 
-/// `cron add` with the `n`-th call of this kind failing so; whether there was one.
+/// Runs `cron add` with the `n`-th call of this kind failing. Returns whether there was one.
 fn not_added(kind: &str, error: &str, n: usize) -> bool {
     let (story, _) = two();
     let before = story.crontab().table().unwrap();
@@ -331,11 +332,11 @@ fn not_added(kind: &str, error: &str, n: usize) -> bool {
     );
     match code {
         0 => assert!(is_new && hours == ["7", "8", "9"], "{about}"),
-        // Kept, and not in the crontab; or it is not known what is.
+        // The job is stored but not in the crontab, or the state of the crontab is unknown.
         1 | 74 => assert!(is_told, "{about}"),
         _ => panic!("{about}"),
     }
-    // A job never stands in the file without its limits.
+    // A job is never in the file without its limits.
     for job in crate::cron::jobs(&story) {
         let folder = crate::cron::folder(&story, job["id"].as_str().unwrap());
         assert!(folder.join("job.json").exists(), "{about}: {job}");

@@ -1,5 +1,5 @@
-//! Debian's own cron and `crontab`, in a place of their own: with the story's files over those that they read and write,
-//! nothing of the machine's cron is seen or changed.
+//! Debian's own cron and `crontab`, in a separate namespace with the story's files mounted over the system's. The machine's
+//! cron is neither seen nor changed.
 
 use crate::cron::{folder, jobs};
 use crate::needs::{need, skip};
@@ -12,17 +12,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-/// A mount and a process namespace. All that runs in it ends with it, and it ends with the test.
+/// A mount and PID namespace. All its processes end with it, and it ends with the test.
 struct Place {
-    /// It lives until its standard input is closed.
+    /// The namespace exists until this process's standard input is closed.
     shell: Child,
     _alive: ChildStdin,
-    /// What cron mails, each a file.
+    /// A directory with one file for each mail from cron.
     mail: PathBuf,
 }
 
 impl Place {
-    /// A place for `story`, in which `start` has been run; `None`, which is said, where there can be none.
+    /// Creates the namespace for `story` and runs `setup_script` in it. `None`, with a skip notice, where namespaces are
+    /// unavailable.
     fn of(story: &Story, start: &str) -> Option<Self> {
         if !need("cron") || !need("crontab") {
             return None;
@@ -82,7 +83,7 @@ end
         })
     }
 
-    /// A program in this place, with the environment of somebody who logs in there.
+    /// A program in the namespace, with the environment of a login shell.
     fn program(&self, story: &Story, program: &str) -> Command {
         let mut command = story.program("nsenter");
         for (kind, file) in [("mount", "mnt"), ("pid", "pid_for_children")] {
@@ -102,11 +103,11 @@ end
         story.wait(command.arg("cron").args(arguments).spawn().unwrap())
     }
 
-    /// Add a job; its id.
+    /// Adds a job; returns its id.
     fn add(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
         let ran = self.cron(story, &[&["add", "--name", name], arguments].concat());
         let text = ran.text();
-        // Where no cron runs, that is said.
+        // A missing cron daemon is reported.
         let words = ran.error_text();
         assert!(
             words.is_empty() || words.contains("no cron daemon is running"),
@@ -121,7 +122,7 @@ end
         id.unwrap_or_else(|| panic!("{text}")).to_owned()
     }
 
-    /// The crontab, as the program for it lists it.
+    /// The crontab as listed by the `crontab` program.
     fn table(&self, story: &Story) -> String {
         let output = self.program(story, "crontab").arg("-l").output().unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -139,20 +140,20 @@ end
         drop(story.wait(child));
     }
 
-    /// Let cron see that the table has changed: it goes by the second in which its folder was changed last, and read that in
-    /// the very second in which it was started.
+    /// Makes cron notice a changed crontab: it compares the modification time of the spool directory in whole seconds, and
+    /// may have read it in the second in which it was started.
     fn poke(&self) {
         let spool = std::fs::File::open(self.mail.with_file_name("spool")).unwrap();
         let later = std::time::SystemTime::now() + Duration::from_secs(2);
         spool.set_modified(later).unwrap();
     }
 
-    /// Wait for what cron is to do; `what` says what that is.
+    /// Waits for an effect of cron; `event` names it in the failure message.
     fn until(&self, what: &str, is: impl Fn() -> bool) {
         until(&format!("no {what}"), is);
     }
 
-    /// What cron has mailed of the lines that have `word`, without the mails' heads.
+    /// The bodies of mails about lines that contain `word`.
     fn mails(&self, word: &str) -> Vec<String> {
         let entries = std::fs::read_dir(&self.mail).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -190,7 +191,7 @@ fn outcomes(story: &Story, id: &str) -> Vec<String> {
     records(story, id).iter().map(outcome).collect()
 }
 
-/// Whatever a shell or cron would make something else of.
+/// All characters that a shell or cron would interpret.
 const MESSAGE: &str =
     "50% of 'it' and \"that\", 100\\% of `date`, $HOME and \\;\n% second line\t# 🐈 é\nlast";
 
@@ -216,7 +217,7 @@ fn jobs_are_started_by_the_real_cron() {
     };
     let path = |name: &str| story.dir().join(name);
     let word = |name: &str| path(name).display().to_string();
-    // What a user has there, with variables that hold for all lines below them.
+    // An existing user crontab, with variables that apply to all lines below them.
     let theirs = format!(
         "# mine\nSHELL=/bin/bash\nPATH=/nowhere\nHOME=/\nWORD='a b'\n\n* * * * * [[ $WORD = 'a b' ]] && echo \"$HOME\" >> {}\n# last\n",
         word("theirs")
@@ -253,7 +254,7 @@ fn jobs_are_started_by_the_real_cron() {
     let quiet = add("quiet", "x", &[&always[..], &["--quiet"]].concat());
     let silent = add("silent", "say nothing", &always);
     let refused = add("refused", "be refused", &always);
-    // Not in the hour that it is there, so that what cron starts each minute finds nothing due.
+    // Not in the current hour, so that cron finds nothing due each minute.
     let shown = Command::new("date")
         .env("TZ", "Asia/Kathmandu")
         .arg("+%-H")
@@ -294,7 +295,7 @@ fn jobs_are_started_by_the_real_cron() {
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
         .stderr_has("moved the session of `printed` to the trash");
-    // The second.
+    // The second minute.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         place.until("second run", || ended(id, 2));
     }
@@ -308,7 +309,7 @@ fn jobs_are_started_by_the_real_cron() {
     let now = place.table(&story);
     assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
 
-    // Each slot once, in its minute.
+    // Each slot runs once, in its minute.
     for (id, outcome) in [
         (&filed, "ok"),
         (&piped, "ok"),
@@ -334,7 +335,7 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(text(&path("once.txt")), "Done % 🐈.\n");
     assert!(!folder(&story, &zoned).join("runs.jsonl").exists());
 
-    // The environment is cron's, but for what the line brings and what is told of the job.
+    // The environment is that of cron, plus the variables of the crontab line and of the job.
     let env = text(&path("env"));
     let value = |name: &str| {
         let start = format!("{name}=");
@@ -347,7 +348,7 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(value("LOGNAME"), Some("root"));
     assert_eq!(value("NANOBOT_TEST_TIME"), None, "{env}");
 
-    // What was said arrived as it was said, each time, and the answers went where they should.
+    // The message arrived unchanged in each run, and the answers were delivered.
     let asked = story.asked();
     let heard = asked.iter().filter(|asked| asked.last().contains(MESSAGE));
     assert_eq!(heard.count(), outcomes(&story, &filed).len());
@@ -360,7 +361,7 @@ fn jobs_are_started_by_the_real_cron() {
         assert!(log.iter().any(|line| line["role"] == "user"), "{log:?}");
     }
 
-    // Mail comes of failures, and of answers that went nowhere else.
+    // Cron mails failures and answers without another delivery.
     assert_eq!(place.mails(&printed), ["Printed % 🐈.\n"]);
     for mail in place.mails(&refused) {
         let start = format!("nanobot: the job `refused` ({refused}): ");
@@ -379,9 +380,9 @@ fn jobs_are_started_by_the_real_cron() {
     }
     assert_eq!(place.mails("mine"), [""; 0]);
 
-    // And all of it goes.
+    // The removal removes everything.
     let all = [&filed, &piped, &quiet, &silent, &refused, &zoned].map(String::as_str);
-    // A third minute may begin meanwhile.
+    // A third minute may start meanwhile.
     let ran = place.cron(&story, &[&["remove"][..], &all].concat());
     ran.text();
     ran.error_text();
@@ -389,7 +390,7 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(place.table(&story), theirs);
     assert_eq!(jobs(&story), [Value::Null; 0]);
     for id in all {
-        // One that runs at this moment clears up itself.
+        // A running job cleans up after itself.
         place.until("end", || !folder(&story, id).exists());
         assert!(
             !story
@@ -436,7 +437,7 @@ fn many_at_once_share_the_real_crontab() {
     for child in children {
         let ran = story.wait(child);
         ran.text();
-        // No cron runs in this place, which is said.
+        // No cron runs in this namespace, which is reported.
         ran.error_text();
     }
     let jobs = jobs(&story);

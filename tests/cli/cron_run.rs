@@ -1,4 +1,4 @@
-//! A job's run: when it happens, what it sends, where its answer goes, and what stays of it.
+//! A job's run: when it starts, what it sends, where its answer is delivered, and what is recorded.
 
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// When the jobs of these stories were made, in milliseconds: five minutes before the stories' time.
+/// Creation time of the jobs in these stories, in milliseconds: five minutes before the stories' time.
 pub(crate) const MADE: i64 = 1_767_322_745_000;
 pub(crate) const ID: &str = "0a1b2c3d";
 
-/// A job as the Python program has it.
+/// A job as stored by the Python program.
 pub(crate) fn job(schedule: &Value) -> Value {
     json!({
         "id": ID, "name": "digest", "enabled": true, "schedule": schedule,
@@ -20,7 +20,7 @@ pub(crate) fn job(schedule: &Value) -> Value {
     })
 }
 
-/// Each minute.
+/// A schedule that is due every minute.
 pub(crate) fn minutely() -> Value {
     json!({ "kind": "cron", "atMs": null, "everyMs": null, "expr": "* * * * *", "tz": null })
 }
@@ -37,8 +37,8 @@ pub(crate) fn folder(story: &Story) -> PathBuf {
     story.home().join(".nanobot/cron").join(ID)
 }
 
-/// What only this program knows of the job: `terms`, for what the job is told now, with the policy that the program itself
-/// writes down. It is ours from its beginning.
+/// Writes the options that only this program stores: `terms`, for the current job definition, with the policy that the
+/// program itself would store. The job is our own from the start.
 pub(crate) fn terms(story: &Story, terms: &Value) {
     let path = folder(story).join("job.json");
     let file = story.workspace().join("cron/jobs.json");
@@ -71,7 +71,7 @@ pub(crate) fn outcomes(story: &Story) -> Vec<String> {
     records(story).iter().map(outcome).collect()
 }
 
-/// The job as the job file has it by now; null where it is gone.
+/// The job as it is now in the job file; null if it was removed.
 pub(crate) fn kept(story: &Story) -> Value {
     let text = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
     let file: Value = serde_json::from_slice(&text).unwrap();
@@ -130,7 +130,7 @@ fn of_its_own_conversation_a_job_sends_the_last_run_alone() {
     assert_eq!(sent(2), ["user", "assistant", "user"]);
     assert!(story.asked()[2].raw.contains("two"));
     assert!(!story.asked()[2].raw.contains("\"one\""));
-    // The log has all of it.
+    // The session file has all runs.
     let log = story.session(&format!("cron_{ID}.jsonl"));
     let answers = log
         .iter()
@@ -210,7 +210,7 @@ fn what_cannot_be_delivered_is_printed_and_a_failure() {
 
 #[test]
 fn a_delivery_that_only_the_job_file_names_is_not_made() {
-    // Whoever writes the job file would have a shell.
+    // Otherwise anyone who can write the job file would get a shell.
     let story = Story::new().script([says("x")]);
     let mut job = job(&minutely());
     let to = format!("touch {}", story.dir().join("owned").display());
@@ -250,7 +250,8 @@ fn a_condition_decides_whether_anything_is_spent() {
     assert_eq!(outcomes(&story), ["no", "ok", "failed", "failed", "failed"]);
 }
 
-/// What a run left where it works is not run: neither a program nor what an interpreter finds beside itself.
+/// Files that a run left in its working directory are not executed: neither programs nor files that an interpreter loads
+/// from there.
 #[test]
 fn commands_run_at_home_and_not_where_runs_write() {
     let story = Story::new().script([says("one"), fails(401, "no such key")]);
@@ -300,10 +301,10 @@ fn commands_run_at_home_and_not_where_runs_write() {
         .stderr_has("`--when` runs in `");
 }
 
-/// Puts a link to the second place where the first is, or was reached by.
+/// Replaces the first path, or the directory on its way, by a link to the second one.
 type Replace = fn(&Path, &Path);
 
-/// A run may change what lies where it works, and must not lead its answer elsewhere by that.
+/// A run may change its working directory, but this must not redirect its answer.
 #[test]
 fn an_answer_follows_no_link_that_was_made_since() {
     let place = |story: &Story| story.dir().join("work/in");
@@ -329,7 +330,7 @@ fn an_answer_follows_no_link_that_was_made_since() {
         let (place, victim) = (place(&story), victim(&story));
         std::fs::create_dir_all(&place).unwrap();
         std::fs::create_dir(&victim).unwrap();
-        // By a link, which is followed when the job is made.
+        // A link that exists when the job is added is followed.
         symlink(&place, story.dir().join("by")).unwrap();
         let to = story.dir().join("by/out");
         let flags = ["--channel", "file", "--to", to.to_str().unwrap()];
@@ -349,7 +350,7 @@ fn an_answer_follows_no_link_that_was_made_since() {
     }
 }
 
-/// What commands hold and print is kept and shown without keys.
+/// Commands are stored and printed without keys.
 #[test]
 fn keys_in_commands_stay_with_the_job() {
     const KEY: &str = "sk-ant-api03-Q1w2E3r4T5y6U7i8O9p0A1s2D3f4G5h6J7k8L9z0";
@@ -409,7 +410,7 @@ fn keys_in_commands_stay_with_the_job() {
             at.map(|at| &told[at.saturating_sub(300)..at])
         );
     }
-    // The command itself is whole, and still the job's after an edit of something else.
+    // The command itself is unchanged and stays with the job after an edit of another option.
     let ran = story.run([
         "cron",
         "edit",
@@ -483,7 +484,7 @@ fn missed_times_are_caught_up_once_or_not_at_all() {
     job["createdAtMs"] = json!(MADE - 5 * 86_400_000);
     let story = Story::new().script([says("late")]);
     jobs(&story, &[job]);
-    // An hour late, and five times missed.
+    // An hour late, with five missed slots.
     story.run(SCHEDULED);
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["missed"]);
@@ -513,7 +514,7 @@ fn a_clock_that_was_set_back_repeats_nothing() {
     let story = at(story, "2026-01-02T03:01:00Z");
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["ok"]);
-    // A year ahead was no time at all.
+    // A slot recorded a year in the future is ignored.
     let state = json!({ "v": 1, "handledMs": MADE + 365 * 86_400_000_i64, "started": null });
     write(
         &folder(&story).join("state.json"),
@@ -548,7 +549,7 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
     assert_eq!(outcomes(&story), ["unknown"]);
     assert!(told.exists());
     story.run(SCHEDULED);
-    // Where the job says so, it is run again.
+    // Where the job allows it, the slot is run again.
     std::fs::remove_file(folder(&story).join("runs.jsonl")).unwrap();
     cut_off(2000);
     terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
@@ -573,7 +574,7 @@ fn jobs_that_run_once_go_when_they_have() {
     story
         .run(["cron", "logs", ID])
         .stdout_has("digest (0a1b2c3d)");
-    // One that failed is kept, and not run again.
+    // A failed job is kept and not run again.
     std::fs::remove_dir_all(folder(&story)).unwrap();
     jobs(&story, &[first]);
     let ran = story.run(SCHEDULED).status(77);
@@ -637,7 +638,7 @@ fn a_reminder_is_tried_again_where_the_cause_may_pass() {
     story.run(SCHEDULED).stdout("at last\n");
     assert_eq!(kept(&story), Value::Null);
     assert_eq!(outcomes(&story), ["failed", "ok"]);
-    // Not for ever.
+    // The number of retries is limited.
     std::fs::remove_dir_all(folder(&story)).unwrap();
     once["schedule"]["atMs"] = json!(MADE - 3_600_000);
     once["createdAtMs"] = json!(MADE - 7_200_000);
@@ -690,7 +691,7 @@ fn what_dies_each_time_is_not_begun_for_ever() {
 fn an_answer_is_given_also_where_the_disk_keeps_nothing() {
     let story = Story::new().script([says("precious")]);
     jobs(&story, &[job(&minutely())]);
-    // In the way of the folder of answers.
+    // A file blocks the directory of answers.
     write(&folder(&story).join("output"), b"");
     story
         .run(SCHEDULED)
@@ -715,7 +716,7 @@ fn a_job_that_was_changed_while_it_ran_is_not_taken_for_done() {
     jobs(&story, &[once]);
     story.run(SCHEDULED).stdout("done\n");
     assert_eq!(kept(&story)["enabled"], true);
-    // Cron looks at whole minutes.
+    // Cron works in whole minutes.
     assert_eq!(
         kept(&story)["state"]["nextRunAtMs"],
         MADE + 86_400_000 + 55_000
@@ -743,7 +744,7 @@ fn the_end_of_the_time_leaves_time_to_tell() {
     let story = Story::new();
     jobs(&story, &[job(&minutely())]);
     let told = story.dir().join("told");
-    // Three seconds are more than a run's last words may take.
+    // Three seconds are more than the end of a run may take.
     let command = format!("sleep 3; cat > {}", told.display());
     terms(
         &story,

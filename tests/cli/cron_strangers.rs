@@ -1,4 +1,5 @@
-//! The job file is written by others too: what they put into it harms nothing, and has nothing of what our jobs were granted.
+//! The job file can be written by other programs. Their changes cannot harm, and get none of the permissions that were
+//! granted to our jobs.
 
 use crate::cron_run::{ID, MADE, folder, job, jobs, minutely, outcomes, records, terms};
 use crate::server::{calls, says};
@@ -13,7 +14,7 @@ fn file(story: &Story) -> PathBuf {
     story.workspace().join("cron/jobs.json")
 }
 
-/// Change the first job of the file, as another program does.
+/// Changes the first job of the file, as another program would.
 fn change(story: &Story, alter: impl FnOnce(&mut Value)) {
     let mut file: Value =
         serde_json::from_slice(&std::fs::read(self::file(story)).unwrap()).unwrap();
@@ -21,7 +22,7 @@ fn change(story: &Story, alter: impl FnOnce(&mut Value)) {
     write(&self::file(story), file.to_string().as_bytes());
 }
 
-/// All that lies below `path`.
+/// All paths below `path`.
 fn below(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(path).unwrap() {
@@ -35,7 +36,7 @@ fn below(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Like [`Story::run`], where it matters only that it ends.
+/// Like [`Story::run`], for runs that only have to end.
 fn output<const N: usize>(story: &Story, arguments: [&str; N]) -> std::process::Output {
     story.command(arguments).output().unwrap()
 }
@@ -112,7 +113,7 @@ fn what_was_granted_is_for_what_was_said() {
         let before = std::fs::read(file(&story)).unwrap();
         change(&story, swap);
         story.run(SCHEDULED).status(78).stderr_has(words);
-        // The same time again.
+        // The same slot again.
         story.run(SCHEDULED);
         output(&story, ["cron", "enable", ID]);
         story.run(["cron", "run", ID]).status(78).stderr_has(words);
@@ -130,7 +131,7 @@ fn what_was_granted_is_for_what_was_said() {
         std::fs::remove_file(folder(&story).join("runs.jsonl")).unwrap();
         std::fs::remove_file(folder(&story).join("state.json")).unwrap();
     }
-    // When it runs is anybody's to say.
+    // Other programs may change the schedule.
     change(&story, |job| {
         job["schedule"]["expr"] = json!("*/2 * * * *");
     });
@@ -198,7 +199,7 @@ fn a_name_says_nothing_to_the_model_or_a_shell() {
     let system = story.asked()[0].messages()[0]["content"].to_string();
     assert!(!system.contains(&"x".repeat(80)), "{system}");
     assert!(system.contains("`one # New rules [2J xxx"), "{system}");
-    // It is not ours to change.
+    // Files of other users are not changed.
     let kept: Value = serde_json::from_slice(&std::fs::read(file(&story)).unwrap()).unwrap();
     assert_eq!(kept["jobs"][0]["name"], json!(long));
 }
@@ -231,7 +232,7 @@ fn a_job_that_is_taken_over_stays_so_without_a_crontab() {
     assert_ne!(ran.code(), 0);
     drop(ran);
     bare(&["cron", "run", "--due"]).stdout("x\n");
-    // The next change of any job brings it into the crontab.
+    // The next change of any job adds it to the crontab.
     let mut other = job(&minutely());
     other["id"] = json!("other");
     jobs(&story, &[job(&minutely()), other]);

@@ -1,4 +1,4 @@
-//! The model's `cron` tool, from the call to the crontab and the job's run.
+//! The model's `cron` tool, from the tool call to the crontab and the job's run.
 
 use crate::server::{calls, says};
 use crate::story::{Story, write};
@@ -21,7 +21,7 @@ fn plan(more: &Value) -> Value {
     plan
 }
 
-/// What the model was told of its call, in the request that followed it.
+/// The tool result of the call, in the request at `index`.
 fn told(story: &Story, request: usize) -> String {
     story.asked()[request].last()
 }
@@ -75,7 +75,7 @@ fn a_job_of_a_model_may_do_no_more_than_its_run() {
         .run(["cron", "run", &id])
         .status(0)
         .stdout("no shell\n");
-    // Without the run's limits it would have had all tools.
+    // Without the limits of the run it would have all tools.
     let tools: Vec<Value> = story.asked()[2].body["tools"].as_array().unwrap().clone();
     let names: Vec<&str> = tools
         .iter()
@@ -119,7 +119,7 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
         .stdout_has("created by a model");
     story.run(["cron", "run", &id]).stdout("one\n");
     assert_eq!(tools(2), 1);
-    // Whoever says what it may do has it for himself.
+    // An edit of the permissions by the user overrides the limits.
     story
         .run(["cron", "edit", &id, "--profile", "default"])
         .stdout_has("Changed")
@@ -169,7 +169,7 @@ fn what_strangers_said_makes_no_job() {
         told(&story, 2)
     );
     assert_eq!(told(&story, 3), "No scheduled jobs.");
-    // Nor does text that was piped in.
+    // Nor can piped text.
     let story = Story::new().stdin("schedule a job").script([
         calls("cron", plan(&json!({ "every_seconds": 60 }))),
         says("no"),

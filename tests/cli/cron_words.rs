@@ -1,4 +1,4 @@
-//! What a person who has never seen these commands types, and what they are told.
+//! Typical input of a first-time user of `nanobot cron`, and the messages they get.
 
 use crate::cron::{added, cron, folder, jobs};
 use crate::server::says;
@@ -44,7 +44,7 @@ fn a_zone_stays_until_another_is_said() {
         .stderr_has("the job has no schedule");
 }
 
-/// A record of a run of the job `id`.
+/// Writes a record of a run of the job `id`.
 fn record(story: &Story, id: &str, name: &str, more: &Value) {
     let mut record = json!({
         "version": 1, "job": id, "name": name, "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
@@ -155,7 +155,7 @@ fn jobs_whose_file_is_gone_stay_in_the_crontab() {
         .stdout_has(&format!("no    jobs         {words}\n"));
     assert!(!file.exists());
     assert_eq!(story.crontab().table(), table);
-    // It comes back, or is let go.
+    // The job can be added again or discarded.
     write(&file, &text);
     cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
     fs::remove_file(&file).unwrap();
@@ -264,7 +264,7 @@ fn another_path_is_told_in_a_word() {
         .stderr("nanobot: this shell's PATH now applies to 1 other job too\n");
 }
 
-/// What a terminal of 60 columns shows.
+/// The output on a terminal of 60 columns.
 fn on_terminal(story: &Story, arguments: &str) -> String {
     let mut command = story.program("script");
     let shell = format!("stty cols 60; {NANOBOT} {arguments}");
@@ -302,6 +302,6 @@ fn whoever_asks_for_a_run_is_told_why_it_is_silent() {
         said.ends_with("nanobot: the `--when` condition is not met\n"),
         "{said:?}"
     );
-    // Cron, which is no terminal, has nothing to mail.
+    // Cron has no terminal, and there is nothing to mail.
     cron(&story, &["run", &id]);
 }

@@ -1,4 +1,4 @@
-//! Many runs at once.
+//! Many concurrent runs.
 
 use crate::server::{Answer, Asked, Ending, Turn, says};
 use crate::story::{NANOBOT, Story};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// A model that repeats the last line that it was told by the user.
+/// A model that repeats the last line of the user's message.
 fn echoes() -> Turn {
     Box::new(|asked: &Asked| {
         let text = asked.last();
@@ -15,7 +15,7 @@ fn echoes() -> Turn {
     })
 }
 
-/// Every turn of a session whole, in its place, and once; how many times each message was said.
+/// Checks that every turn of a session is complete, contiguous and unique; returns how often each message occurs.
 fn turns(lines: &[Value]) -> BTreeMap<String, usize> {
     let mut turns = BTreeMap::new();
     let mut messages = lines.iter().filter(|line| line["role"].is_string());
@@ -37,7 +37,7 @@ fn turns(lines: &[Value]) -> BTreeMap<String, usize> {
 fn all_get_through(processes: usize, each: usize) {
     let story = Story::new();
     story.server().always(echoes());
-    // The story itself cannot be shared between threads, its commands can.
+    // A story cannot be shared between threads, but its commands can.
     let commands: Vec<Vec<(String, Command)>> = (0..processes)
         .map(|process| {
             let text = |number: usize| format!("{process}-{number}");
@@ -106,7 +106,7 @@ fn xargs_on_one_session_and_on_many() {
             1
         );
     }
-    // As filters: each has a session of its own, and none waits.
+    // As filters: each run has its own session, and none waits.
     let pipes = run("seq 1 32 | xargs -P16 -I{} sh -c 'echo n {} | \"$0\" agent' \"$0\"");
     assert_eq!(pipes, expect);
 }
@@ -129,7 +129,7 @@ fn the_holder_is_named_and_its_death_frees_the_session() {
         "{told}"
     );
     assert!(told.contains("--wait"), "{told}");
-    // One that waits is let in by the kernel, however the holder dies.
+    // The kernel releases the lock, however its holder dies.
     story.server().script([says("second")]);
     let mut waiting = story.command(["agent", "-m", "second"]).spawn().unwrap();
     let mut line = String::new();

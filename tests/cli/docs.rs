@@ -1,4 +1,5 @@
-//! What is printed from the code: help, man page, and the tables of the README. `UPDATE_EXPECT=1 cargo test` renews them.
+//! Documentation that is generated from the code: help, man pages, and the tables of the README. `UPDATE_EXPECT=1 cargo
+//! test` updates it.
 
 use crate::screen::Key;
 use crate::server::{Answer, calls, says, sends};
@@ -111,11 +112,11 @@ fn the_files_are_where_the_readme_says() {
     crate::story::write(&session, b"{\"role\": \"user\", \"cont");
     let arguments = ["agent", "-m", "x", "-s", "KEY", "--replay", "demo"];
     let ran = story.run(arguments);
-    // The demo knows no such session; what is torn is kept aside before that.
+    // The demo has no such session; an incomplete line is saved aside before that.
     ran.code();
     ran.text();
     ran.error_text();
-    // What there is of a memory is seen before anything is done to it.
+    // The memory files are shown before anything changes them.
     let ran = story.run(["memory", "undo"]).status(66);
     ran.error_text();
     drop(ran);
@@ -127,7 +128,7 @@ fn the_files_are_where_the_readme_says() {
         let ran = story.run(arguments).stdout_has("✓");
         ran.error_text();
     }
-    // One call that changes a file, and one that is to come later.
+    // One call that changes a file, and one that is scheduled.
     let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
     let put = serde_json::json!({ "path": "made", "content": "x" });
     let put = calls("write_file", put);
@@ -139,7 +140,7 @@ fn the_files_are_where_the_readme_says() {
         command.env("NANOBOT_BUDGET__DAILY", "1");
         assert_eq!(command.output().unwrap().status.code(), Some(status));
     }
-    // A server is asked what it offers.
+    // The server is asked for its tools.
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/plain.py");
     let plan = story.dir().join("plan.json");
     let tool = json!({ "name": "a", "inputSchema": { "type": "object" } });
@@ -157,11 +158,11 @@ fn the_files_are_where_the_readme_says() {
         log.to_str().unwrap(),
     ];
     story.run(added).stdout_has("1 tool");
-    // A defect leaves a report.
+    // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");
     assert_eq!(command.output().unwrap().status.code(), Some(70));
-    // What is typed in a conversation is remembered.
+    // Input of the REPL is saved in its history.
     let mut screen = story.screen(24, 80).args(["repl"]);
     screen
         .until("/help")
@@ -210,7 +211,7 @@ fn the_readme_tells_of_models_and_money_as_it_is() {
         .env("MY_KEY", "key-of-the-story")
         .file("bill.txt", "Tea, 3 euros");
     for example in examples {
-        // Nothing is sent: what would be is printed.
+        // Nothing is sent; the request is only printed.
         let example = example.replace("agent ", "agent --dry-run ");
         let mut shell = story.program("/bin/sh");
         shell.args(["-c", &format!("{NANOBOT} {example}")]);
@@ -234,7 +235,7 @@ fn the_readme_tells_of_jobs_as_they_are() {
     let (section, _) = section.split_once("\n## ").unwrap();
     let shown = section.lines().filter_map(|line| line.strip_prefix("    "));
     let shown: Vec<&str> = shown.collect();
-    // What is printed below a command is what it prints, but for ids.
+    // The text below a command is its actual output, except for ids.
     let story = Story::new().env("NANOBOT_TEST_TIME", "2026-11-21T20:00:00Z");
     std::fs::create_dir_all(story.home().join("inbox")).unwrap();
     let mut id = String::new();

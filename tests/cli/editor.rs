@@ -1,4 +1,4 @@
-//! The line of the repl: what is typed, pasted, remembered and completed; and the terminal, whatever ends the program.
+//! The line editor of the REPL: typing, pasting, history and completion; and the terminal's state however the program ends.
 
 use crate::screen::{Key, Screen};
 use crate::server::{Turn, says};
@@ -13,7 +13,7 @@ fn repl(story: &Story) -> Screen<'_> {
     screen
 }
 
-/// Wait for a prompt with nothing after it.
+/// Waits for a prompt with nothing after it.
 #[track_caller]
 fn ready(screen: &Screen<'_>) {
     until("there is a prompt", || {
@@ -21,14 +21,14 @@ fn ready(screen: &Screen<'_>) {
     });
 }
 
-/// A story whose model always answers the same.
+/// A story whose model always gives the same answer.
 fn story() -> Story {
     let story = Story::new();
     story.server().always(says("Fine."));
     story
 }
 
-/// What was asked in the request of this number, once it was.
+/// The last content of the request with this number; waits until it has arrived.
 #[track_caller]
 fn asked(story: &Story, number: usize) -> String {
     story.server().until_asked(number + 1);
@@ -39,7 +39,7 @@ fn history(story: &Story) -> PathBuf {
     story.home().join(".nanobot/history/repl_history")
 }
 
-/// An answer that waits for a file in the story's directory.
+/// An answer that waits until a file in the story's directory exists.
 fn gated(story: &Story, text: &str) -> (PathBuf, Turn) {
     let gate = story.dir().join("gate");
     let (wait, answer) = (gate.clone(), says(text));
@@ -94,7 +94,7 @@ fn a_paste_is_one_entry() {
         .collect();
     screen.paste(&text).until("line 499").press(Key::Enter);
     let said = asked(&story, 0);
-    // Not drawn anew for each line.
+    // The screen is not redrawn for each line.
     let drawn = screen.raw().len();
     assert!(drawn < 10 * text.len(), "{drawn} for {}", text.len());
     assert!(said.contains(text.trim()), "{said}");
@@ -122,7 +122,7 @@ fn what_was_typed_is_remembered_and_found() {
         "/context",
     ] {
         screen.type_(line);
-        // Without it the prompt before the line would do for the one after it.
+        // Otherwise the previous prompt would satisfy the next wait.
         until("the line stands there", || screen.text().ends_with(line));
         screen.press(Key::Enter);
         let remembered = !line.contains(&key);
@@ -208,7 +208,7 @@ fn words_are_completed_and_hinted() {
     screen.is_restored();
 }
 
-/// The settings are back, and pastes are no longer marked once all that was written has been read.
+/// The settings are restored, and bracketed paste is off once all output was read.
 #[track_caller]
 fn restored(screen: &Screen<'_>, before: &crate::screen::Settings) {
     assert_eq!(screen.settings(), *before, "the terminal's settings");
@@ -263,7 +263,7 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
                 .signal(signal);
         });
     }
-    // A signal that another process sent is a Ctrl-C all the same.
+    // SIGINT from another process counts as Ctrl-C.
     check(0, &|screen| {
         screen
             .type_("abc")
@@ -330,7 +330,7 @@ fn a_stop_by_somebody_else_is_gone_on_from() {
     let mut screen = repl(&story);
     screen.type_("abc").until("> abc").signal(Signal::STOP);
     let before = screen.settings();
-    // As a shell would have set it.
+    // As a shell would set it.
     screen.make_usual();
     assert_ne!(screen.settings(), before);
     screen.signal(Signal::CONT);

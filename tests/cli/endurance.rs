@@ -1,4 +1,4 @@
-//! A conversation of many months: what was said once is still known, and what is sent does not grow.
+//! A session of many months: old facts stay available, and requests do not grow.
 
 use crate::server::{Asked, Turn, calls, says};
 use crate::story::Story;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 const TURNS: usize = 500;
 const FACT: &str = "My cat is called Mia.";
 
-/// What the model was asked: for an answer, for a summary, for memory; how many tokens; whether the fact was in it.
+/// Per request: its purpose, its token count, and whether it contains the fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum For {
     Answer,
@@ -18,8 +18,8 @@ enum For {
 
 type Requests = Arc<Mutex<Vec<(For, usize, bool)>>>;
 
-/// A model that answers at some length, looks into a file now and then, sums up without the fact, and remembers by adding
-/// what is new to what it knew.
+/// A model with long answers that reads a file now and then, summarizes without the fact, and consolidates by adding new
+/// facts to the memory.
 fn model(requests: Requests) -> Turn {
     Box::new(move |asked: &Asked| {
         let last = asked.last();
@@ -45,7 +45,7 @@ fn model(requests: Requests) -> Turn {
     })
 }
 
-/// The arguments of `save_memory`: the memory as it was, and every fact that is new.
+/// The arguments of `save_memory`: the old memory plus every new fact.
 fn remembered(question: &str) -> Value {
     let (memory, lines) = question
         .split_once("# Part of the conversation")
@@ -83,7 +83,7 @@ fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_fla
         let ran = story.run(["agent", "-m", &said]);
         assert!(ran.text().starts_with("As you say."), "turn {turn}");
         drop(ran.error_text());
-        // The last request for the answer itself; what comes after it makes memory.
+        // The last request for the answer itself; the later ones are consolidation.
         let of_turn = requests.lock().unwrap()[before..].to_vec();
         let (_, tokens, known) = of_turn
             .into_iter()
@@ -106,7 +106,7 @@ fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_fla
         "{sent:?}"
     );
     assert!(most(&sent) < 7500);
-    // Nothing of what was said is gone from the log.
+    // The session file still has all messages.
     let lines = story.session("cli_direct.jsonl");
     let is_said = |line: &&Value| line["role"] == "user" && line["injected"].is_null();
     assert_eq!(lines.iter().filter(is_said).count(), TURNS);

@@ -1,4 +1,4 @@
-//! Jobs for other schedulers, held against what those schedulers say of them.
+//! Jobs exported for other schedulers, checked with the schedulers' own tools.
 
 use crate::needs::need;
 use crate::story::{Story, write};
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const ANALYZE: &str = "/usr/bin/systemd-analyze";
-/// How each file begins.
+/// The first line of each exported file.
 const MARK: &str = "# Made by `nanobot cron export`";
 
 fn job(id: &str, name: &str, schedule: &Value) -> Value {
@@ -28,7 +28,7 @@ fn job(id: &str, name: &str, schedule: &Value) -> Value {
     })
 }
 
-/// A story with jobs of all kinds; those with terms are ours.
+/// A story with jobs of all kinds; those with terms are our own.
 fn story() -> Story {
     let story = Story::new().set(
         "providers.anthropic",
@@ -157,7 +157,7 @@ fn units_are_what_systemd_takes() {
         text("nanobot-odd.timer")
             .contains(r#"Description=nanobot: $'100%% "odd" $HOME [Service]\u202e\\' (job odd)"#)
     );
-    // What runs commands of the user's is not confined.
+    // Commands of the user run without the sandbox.
     let service = text("nanobot-Every_90.service");
     assert!(
         !service.contains("Protect") && !service.contains("NoNewPrivileges"),
@@ -171,7 +171,7 @@ fn units_are_what_systemd_takes() {
     verify(&directory);
 }
 
-/// That `systemd-analyze verify` has nothing to say of the units.
+/// Checks that `systemd-analyze verify` reports nothing about the units.
 fn verify(directory: &Path) {
     if !need("systemd-analyze") {
         return;
@@ -213,7 +213,7 @@ fn odd_paths_stay_what_they_are() {
         "a `$` is none of systemd's: {service}"
     );
     verify(&directory);
-    // A pod has no such directory, and needs none.
+    // A pod has no such directory and needs none.
     let ran = story.run(export("kubernetes", &["-w", workspace, "digest"]));
     assert!(!ran.text().contains("w %h"));
 }
@@ -305,7 +305,7 @@ fn manifests_are_what_kubernetes_takes() {
     );
 }
 
-/// The documents of a YAML text that are not comments alone.
+/// The documents of a YAML text, without those that only have comments.
 fn documents(text: &str) -> Vec<Value> {
     let parts = text
         .split("---\n")
@@ -313,7 +313,7 @@ fn documents(text: &str) -> Vec<Value> {
     parts.filter(|value: &Value| !value.is_null()).collect()
 }
 
-/// What Kubernetes' own schema has against a manifest.
+/// Validates a manifest against the Kubernetes schema.
 fn judge(manifest: &Value) -> Result<(), String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -411,7 +411,7 @@ fn files_of_others_stay() {
         b"[Timer]\nOnCalendar=hourly\n"
     );
     std::fs::remove_file(place.join("nanobot-once.timer")).unwrap();
-    // Made again, with a job less.
+    // Exported again, with one job less.
     story
         .run(["cron", "disable", "once"])
         .stdout("✓ Job 'once' disabled\n");
@@ -473,7 +473,7 @@ fn what_cannot_be_exported_is_told() {
         .stderr_has("--format");
 }
 
-/// Numbers that look like chance and are the same in every run.
+/// A deterministic pseudo-random generator.
 struct Dice(u64);
 
 impl Dice {
@@ -504,7 +504,7 @@ impl Dice {
 
     fn expression(&mut self) -> String {
         let minute = self.field(0, 59);
-        // Many where clocks are changed.
+        // Often at hours in which clocks change.
         let hour = match self.below(3) {
             0 => self.field(0, 23),
             _ => self
@@ -531,7 +531,7 @@ impl Dice {
     }
 }
 
-/// The first `count` times after `base` at which systemd would start `line`, and whether its search failed then.
+/// The first `count` start times of `line` after `base` according to systemd, and whether its search failed then.
 fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
     let output = Command::new(ANALYZE)
         .env("TZ", "UTC")
@@ -542,7 +542,7 @@ fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // A defect of its own, near changes of the clock.
+    // A bug in systemd near clock changes.
     let failed = said.contains("Resource deadlock avoided");
     assert!(output.status.success() || failed, "{line}: {said}");
     let mut times = Vec::new();
@@ -562,8 +562,8 @@ fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
     (times, failed)
 }
 
-/// The first times after `base` of a timer with this line. Where systemd's search fails, it searches again when another line
-/// has started the job: one of those in `more` does right after the change of the clock.
+/// The first start times after `base` of a timer with this line. If systemd's search fails, it is repeated after another
+/// line has started the job: one of `more` does so right after the clock change.
 fn elapses(
     line: &str,
     more: &[String],
@@ -590,8 +590,8 @@ fn elapses(
     times
 }
 
-/// That a timer elapses at each slot of `schedule` after `base`, and, but around changes of the clock, at no other time
-/// where it `is_exact`.
+/// Checks that a timer elapses at each slot of `schedule` after `base` and, if it `is_exact`, at no other time except around
+/// clock changes.
 fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool) {
     const COUNT: usize = 24;
     let job = Job {
@@ -633,7 +633,7 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
     let of = |line: &String| elapses(line, &more, zone, base, COUNT);
     let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();
-    // As far as all of them are known.
+    // Up to the last one that both know.
     let ends = times
         .iter()
         .filter(|times| times.len() == COUNT)
@@ -689,7 +689,7 @@ fn timers_elapse_at_the_slots() {
         "Africa/Casablanca",
         "Pacific/Chatham",
     ];
-    // `NANOBOT_FUZZ=5000` tries as many.
+    // `NANOBOT_FUZZ=5000` tries that many.
     let asked = std::env::var("NANOBOT_FUZZ").ok();
     let count = asked.and_then(|count| count.parse().ok()).unwrap_or(240);
     let mut tried = 0;
@@ -702,7 +702,7 @@ fn timers_elapse_at_the_slots() {
         let zone = TimeZone::get(name).unwrap();
         let start: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
         let mut base = start + SignedDuration::from_mins(dice.below(1_500_000) as i64);
-        // Often in the hours before a clock is changed.
+        // Often in the hours before a clock change.
         if let Some(change) = zone.following(base).next().filter(|_| dice.below(3) > 0) {
             base = change.timestamp() - SignedDuration::from_mins(dice.below(300) as i64);
         }

@@ -1,4 +1,4 @@
-//! A `crontab` for stories, so that none of them touches that of whoever runs the tests. What it can do is at the top of
+//! A fake `crontab` for stories, so that no test touches the real crontab of the user. Its features are listed at the top of
 //! `fake_crontab.sh`.
 
 use crate::story::Story;
@@ -11,14 +11,14 @@ pub(crate) struct FakeCrontab {
 }
 
 impl FakeCrontab {
-    /// Put the program into the directory `dir`, which is made.
+    /// Creates the directory `dir` with the program in it.
     pub(crate) fn install(dir: &Path) {
         std::fs::create_dir(dir).unwrap();
-        // No copy: see `write_program`.
+        // A link, not a copy: see `write_program`.
         std::os::unix::fs::symlink(PROGRAM, dir.join("crontab")).unwrap();
     }
 
-    /// The one in the directory `dir`.
+    /// The instance in the directory `dir`.
     pub(crate) fn at(dir: &Path) -> Self {
         Self { dir: dir.into() }
     }
@@ -27,22 +27,22 @@ impl FakeCrontab {
         self.dir.join(format!("crontab.{name}"))
     }
 
-    /// Let it behave as this kind from now on.
+    /// Selects the behavior for all following calls.
     pub(crate) fn behave(&self, kind: &str) {
         std::fs::write(self.file("kind"), format!("{kind}\n")).unwrap();
     }
 
-    /// Give it this table.
+    /// Replaces the crontab.
     pub(crate) fn set(&self, table: impl AsRef<[u8]>) {
         std::fs::write(self.file("table"), table).unwrap();
     }
 
-    /// Let somebody else add this to the table once it has been listed.
+    /// Appends these lines after the next listing, like a concurrent change by another process.
     pub(crate) fn interfere(&self, lines: &str) {
         std::fs::write(self.file("next"), lines).unwrap();
     }
 
-    /// The table; `None` where there is none.
+    /// The crontab; `None` if there is none.
     pub(crate) fn table(&self) -> Option<String> {
         let bytes = std::fs::read(self.file("table")).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
@@ -55,7 +55,7 @@ impl FakeCrontab {
     }
 }
 
-/// What a shell of the story prints, and how it ends.
+/// The output and exit status of a shell command in the story.
 fn shell(story: &Story, command: &str) -> (String, i32) {
     let child = story.program("/bin/sh").args(["-c", command]).spawn();
     let ran = story.wait(child.unwrap());

@@ -1,10 +1,10 @@
 #!/bin/sh
-# A `crontab` for tests. The table, and all else it knows, are files beside it:
+# A fake `crontab` for tests. The table and its settings are files next to it:
 #
-#   crontab.table   the table, as Debian's spool has it
-#   crontab.kind    how it behaves; the cases below
+#   crontab.table   the table, as in Debian's spool
+#   crontab.kind    the kind of behavior; see the cases below
 #   crontab.calls   the first argument of each call, without its directory
-#   crontab.next    what somebody else adds to the table once it has been listed
+#   crontab.next    lines of another program, appended after the next listing
 #   crontab.gate    a named pipe that a slow one reads before it does anything
 
 here=${0%/*}

@@ -1,4 +1,5 @@
-//! System calls that fail: the n-th of its kind, for every n until a run passes untouched. `strace` makes them fail.
+//! Fault injection: the n-th system call of a kind fails, for every n until a run finishes without a fault. `strace` injects
+//! the faults.
 
 use crate::needs::skip;
 use crate::server::{Asked, Turn, calls, says};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// A model that looks around once, and then answers.
+/// A model that lists the directory once and then answers.
 fn looks_and_answers() -> Turn {
     Box::new(|asked: &Asked| match asked.messages().last() {
         Some(last) if last["role"] == "tool" => says("The answer.")(asked),
@@ -15,7 +16,7 @@ fn looks_and_answers() -> Turn {
     })
 }
 
-/// Whether `strace` is there to make calls fail. `.ci/run` installs it.
+/// True if `strace` is available to inject faults. `.ci/run` installs it.
 pub(crate) fn can_inject() -> bool {
     let story = Story::bare();
     let found = story
@@ -29,19 +30,20 @@ pub(crate) fn can_inject() -> bool {
     found
 }
 
-/// The calls of a kind.
+/// The system calls of a kind.
 fn calls_of(kind: &str) -> &str {
     match kind {
         "write" => "write,pwrite64,writev",
         "fsync" => "fsync,fdatasync",
         "rename" => "rename,renameat,renameat2",
         "open" => "open,openat,openat2",
-        // By its own name.
+        // Kinds without an alias are system call names.
         other => other,
     }
 }
 
-/// A run in which the `n`-th call of `kind` on one of `paths` fails with `error`; whether there was such a call.
+/// A run in which the `n`-th call of `kind` on one of `paths` fails with `error`; also returns whether there was such a
+/// call.
 pub(crate) fn run<'a>(
     story: &'a Story,
     arguments: &[&str],
@@ -54,7 +56,7 @@ pub(crate) fn run<'a>(
     command.args(["-e", &format!("trace={}", calls_of(kind))]);
     command.args([
         "-e",
-        // A signal that comes instead of a failure ends the program in the middle of its work.
+        // An injected signal, instead of a failure, ends the program in the middle of its work.
         &match error.strip_prefix("SIG") {
             Some(_) => format!("inject={}:signal={error}:when={n}", calls_of(kind)),
             None => format!("inject={}:error={error}:when={n}", calls_of(kind)),
@@ -74,7 +76,7 @@ pub(crate) fn run<'a>(
     (ran, injected)
 }
 
-/// A story with a turn behind it, and the files that a turn touches.
+/// A story after one turn, and the files that a turn touches.
 fn begun() -> (Story, Vec<PathBuf>) {
     let story = Story::new().workspace_file("SOUL.md", "You are calm.");
     let story = story.workspace_file("memory/MEMORY.md", "The user likes tea.");
@@ -103,7 +105,8 @@ fn lines(story: &Story, name: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Fail every call of `kind` in a turn, one after the other. `fresh` begins a session, else one goes on.
+/// Lets every call of `kind` in a turn fail, one after another. `is_new_session` starts a session, otherwise the turn
+/// continues one.
 fn every_call_of_a_turn(kind: &str, error: &str, fresh: bool) {
     let (key, name) = if fresh {
         ("new", "new.jsonl")
@@ -144,11 +147,11 @@ fn every_call_of_a_turn(kind: &str, error: &str, fresh: bool) {
         assert_eq!(ran.code(), 74, "{about}");
         assert!(!ran.error_text().is_empty(), "{about}");
         assert_eq!(result["error"]["cause"], "io", "{about}");
-        // The second request of the turn is for its answer: once that was given, it is out.
+        // The second request of the turn is for its answer; after it the answer has been printed.
         let paid = story.asked().len() == asked + 2;
         assert_eq!(result["text"] == "The answer.", paid, "{about}: {result}");
         drop(ran);
-        // Nothing that was told to be on disk is gone, and nothing that was there before.
+        // Everything that was reported as stored exists, and so does all earlier content.
         let after = lines(&story, "cli_direct.jsonl");
         assert_eq!(after[..before.len().min(after.len())], before, "{about}");
         let after = lines(&story, name);
@@ -165,7 +168,7 @@ fn every_call_of_a_turn(kind: &str, error: &str, fresh: bool) {
             acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())),
             "{about}"
         );
-        // And the next run works.
+        // The next run works.
         let ran = story
             .run(["agent", "-m", "third", "-s", key])
             .stdout("The answer.\n");
@@ -216,7 +219,7 @@ fn every_call_of_a_change_to_the_config() {
             let path = story.home().join(".nanobot/config.json");
             let before = std::fs::read(&path).unwrap();
             let arguments = ["config", "set", "agents.defaults.model", "other"];
-            // Its temporary file has a name of its own each time: all of the program's calls but those before it runs.
+            // The name of the temporary file changes each time, so all calls after the program's start-up are counted.
             let paths = [];
             let first = match kind {
                 "open" => opens_before_ours(&story, &arguments),
@@ -230,7 +233,7 @@ fn every_call_of_a_change_to_the_config() {
             }
             let about = format!("{kind} {n} {error}: {}", ran.error_text());
             let after = std::fs::read(&path).unwrap();
-            // A word to standard error or output may be what failed; it was about a change that was made.
+            // The failed call may be a write to standard output or error about a change that was made.
             let whole = after == before
                 || after
                     == String::from_utf8_lossy(&before)
@@ -249,7 +252,7 @@ fn every_call_of_a_change_to_the_config() {
     }
 }
 
-/// How many files the system opens before the program's own code runs.
+/// Number of files that the system opens before the program's own code runs.
 fn opens_before_ours(story: &Story, arguments: &[&str]) -> usize {
     let trace = story.dir().join("opens");
     let mut command = story.program("strace");
@@ -261,7 +264,7 @@ fn opens_before_ours(story: &Story, arguments: &[&str]) -> usize {
         "-e",
         "trace=open,openat,openat2",
     ]);
-    // With a config that is no file nothing of ours follows.
+    // With a config that is not a regular file the program stops early.
     let child = command
         .arg(NANOBOT)
         .arg("--version")
@@ -297,8 +300,8 @@ fn a_file_system_without_locks_is_told() {
     }
 }
 
-/// Every call of `kind` in a consolidation fails, or is its last, one after the other: the memory is old or new, and the
-/// next consolidation makes it new, once.
+/// Every call of `kind` in a consolidation fails, or kills the run, one after another: the memory is old or new, and the
+/// next consolidation updates it once.
 fn every_call_of_a_consolidation(kind: &str, error: &str) {
     let entry = "[2026-01-01 10:00] They spoke of words.";
     for n in 1.. {
@@ -344,7 +347,7 @@ fn every_call_of_a_consolidation(kind: &str, error: &str) {
         let left = std::fs::read_dir(story.workspace().join("memory")).unwrap();
         let mut left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert!(!left.any(|name| name.starts_with(".tmp")), "{about}");
-        // And the way back leads to what was there before.
+        // Undo restores the previous content.
         story.run(["memory", "undo"]).error_text();
         assert_eq!(text("memory/MEMORY.md"), "old", "{about}");
     }
@@ -374,7 +377,7 @@ fn every_rename_of_a_consolidation() {
     }
 }
 
-/// Whatever fails while a session is copied, renamed or removed: it is there, whole, under one key or the other.
+/// Whatever fails during fork, rename or remove: the session exists, complete, under one key or the other.
 #[test]
 fn a_session_that_is_handled_is_never_lost() {
     if !can_inject() {
@@ -400,7 +403,7 @@ fn a_session_that_is_handled_is_never_lost() {
                 let (ran, injected) = run(&story, &arguments, &[], (kind, error, n));
                 let (code, _) = (ran.code(), ran.error_text());
                 assert!(injected || code == 0, "{kind} {arguments:?} {n}: {code}");
-                // What failed without being said was a courtesy, as the note in a lock.
+                // Failures without a message are of optional steps, such as the note in a lock file.
                 let other = said(&story, "other");
                 let kept = said(&story, "cli:direct");
                 match arguments[1] {

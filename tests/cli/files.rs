@@ -1,4 +1,4 @@
-//! The file tools against hostile paths, odd files, and somebody who swaps what is there.
+//! The file tools against hostile paths, special files, and concurrent swaps of files, links and directories.
 
 use crate::server::{calls, calls_all, says};
 use crate::story::{Story, write};
@@ -25,16 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What no tool may ever show.
+/// Text that no tool may ever return.
 const CANARY: &str = "CANARY";
-/// The name of a file that no listing may show.
+/// The name of a file that no listing may contain.
 const NAME: &str = "canary-name";
 
-/// A story with secrets around its directory, and with links that lead to them.
+/// A story with secrets around its directory, and with links to them.
 fn besieged() -> (Story, PathBuf) {
     let story = Story::new_in(&quick()).file("sub/inside", "inside\n");
     let (dir, home) = (story.dir(), story.home());
-    // Its name begins as the directory's does.
+    // Its name starts with the name of the directory.
     let outside = dir.with_file_name("dir-evil");
     write(
         &outside.join("secret"),
@@ -70,14 +70,14 @@ fn besieged() -> (Story, PathBuf) {
     }
     link(&outside, "l-chain12");
     link(Path::new("../../dir-evil"), "sub/l-deep");
-    // A second name of what is closed, and of what lies outside.
+    // Hard links to a denied file and to an outside file.
     std::fs::hard_link(home.join(".ssh/id_rsa"), dir.join("h-key")).unwrap();
     std::fs::hard_link(outside.join("linked"), dir.join("h-linked")).unwrap();
     (story, outside)
 }
 
-/// Ways to write a path that leads, or might lead, out of the directory. All lead to files of the story: should what is
-/// tested here be broken, it must not cost the machine one of its own.
+/// Path forms that lead, or might lead, out of the directory. All lead to files of the story, so that a bug does not damage
+/// the machine.
 fn forms(story: &Story, outside: &Path) -> Vec<String> {
     let dir = story.dir();
     let (dir, outside) = (dir.to_str().unwrap(), outside.to_str().unwrap());
@@ -226,7 +226,7 @@ fn forms(story: &Story, outside: &Path) -> Vec<String> {
     forms.into_iter().collect()
 }
 
-/// The same to what belongs to the system, for tools that only read.
+/// Path forms to system files, for tools that only read.
 fn forms_of_the_system() -> Vec<String> {
     let mut forms: Vec<String> = Vec::new();
     for before in [
@@ -253,7 +253,7 @@ fn forms_of_the_system() -> Vec<String> {
     forms
 }
 
-/// What the results of the last request say.
+/// The tool results in the last request.
 fn results(story: &Story) -> Vec<String> {
     let asked = story.asked();
     let messages = asked.last().unwrap().messages();
@@ -338,7 +338,7 @@ fn no_form_of_a_path_leads_out() {
             assert_eq!(results.len(), forms.len());
             tried += results.len();
             for (form, result) in forms.iter().zip(&results) {
-                // The tree itself has the names of its links, and nothing else.
+                // The tree has the names of the links and nothing behind them.
                 let told = [CANARY, NAME, "root:x:0", "key-of-the-story", "HOME="];
                 if told.iter().any(|word| result.contains(word)) {
                     escapes.push(format!("{name} {form:?}: {result}"));
@@ -484,7 +484,7 @@ fn odd_files_neither_hang_nor_break() {
     symlink("/dev/zero", dir.join("zero")).unwrap();
     symlink("/dev/tty", dir.join("tty")).unwrap();
     std::fs::create_dir(dir.join("folder")).unwrap();
-    /// A name, what the file holds, and what an edit makes of it.
+    /// A name, the content of the file, and its content after an edit.
     type Fixture = (&'static str, &'static [u8], Option<&'static [u8]>);
     let fixtures: [Fixture; 11] = [
         ("plain", b"a old b\n", Some(b"a new b\n")),
@@ -520,7 +520,7 @@ fn odd_files_neither_hang_nor_break() {
         list.push(("read_file", json!({ "path": name })));
         list.push(("write_file", json!({ "path": name, "content": "x" })));
     }
-    // A device is the machine's: it is only read, or rather not.
+    // Devices belong to the machine; they are at most read.
     for name in devices {
         list.push(("read_file", json!({ "path": name })));
     }
@@ -624,7 +624,7 @@ fn a_list_of_tasks_goes_along() {
     assert_eq!(results(&story), ["[>] look\n[ ] tell"; 2]);
 }
 
-/// The file tools on a directory, and who keeps things swapped in it.
+/// The file tools on a directory while another thread swaps its entries.
 struct Siege {
     _temp: tempfile::TempDir,
     dir: PathBuf,
@@ -673,13 +673,13 @@ impl Siege {
         }
     }
 
-    /// Put a directory, a link and a file in each other's places until told to stop.
+    /// Swaps a directory, a link and a file until `stop` is set.
     fn swap(&self, stop: &AtomicBool) {
         let at = |name: &str| self.dir.join(name);
         let (real, spot, aside, file) = (at("real"), at("spot"), at("aside"), at("file"));
         while !stop.load(Ordering::Relaxed) {
             drop(std::fs::rename(&real, &spot));
-            // Where a tool has made a directory meanwhile, that goes.
+            // A directory that a tool created meanwhile is removed.
             if std::fs::rename(&spot, &real).is_err() {
                 drop(std::fs::remove_dir_all(&real));
                 drop(std::fs::rename(&spot, &real));
@@ -699,7 +699,7 @@ impl Siege {
     }
 }
 
-/// A place in memory, where there is one: what is safe on a disk is not what these tests are about, and takes its time.
+/// A directory in memory, if available: these tests do not depend on a disk, which would be slow.
 fn quick() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let is_ours = tempfile::tempdir_in(&memory).is_ok();
@@ -710,7 +710,7 @@ fn quick() -> PathBuf {
     }
 }
 
-/// Swap for so long; whatever the tools do meanwhile, they do it inside.
+/// Swaps entries for this time; no tool call may leave the directory meanwhile.
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
 fn besiege(time: Duration) {
     for steps in [false, true] {
@@ -768,8 +768,8 @@ fn swapped_links_lead_nowhere() {
     besiege(Duration::from_secs(2));
 }
 
-/// `cargo test --features test-hooks --test cli swapped_links_lead_nowhere_for_long -- --ignored --nocapture`: takes two minutes, one for each
-/// way of opening.
+/// `cargo test --features test-hooks --test cli swapped_links_never_escape_for_two_minutes -- --ignored --nocapture`: takes
+/// one minute for each way of opening files.
 #[test]
 #[ignore = "takes minutes"]
 fn swapped_links_lead_nowhere_for_long() {

@@ -1,11 +1,11 @@
-//! The wire formats as a server has them: what a reply looks like in each, and whether a request is one.
+//! The wire formats from the server's side: builds replies in each format, and validates requests.
 
 use crate::server::{Answer, Asked};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
-/// A wire format, which the path of a request tells.
+/// A wire format, which follows from the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Chat,
@@ -29,7 +29,7 @@ impl Format {
         }
     }
 
-    /// As the config names it.
+    /// The name in the config.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat_completions",
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// The reply to `asked` with this message and finish reason, both in the words of chat completions.
+/// The response to a request, with this message and finish reason in the terms of chat completions.
 pub(crate) fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
     let input = asked.raw.len() / 4;
     let stream = asked.body["stream"] == json!(true);
@@ -53,7 +53,7 @@ pub(crate) fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
     }
 }
 
-/// Events that say their kind twice, as both Anthropic and OpenAI do.
+/// Events that carry their type twice, as Anthropic and OpenAI send them.
 pub(crate) fn events(list: &[Value]) -> Answer {
     let event = |event: &Value| {
         let kind = event["type"].as_str().unwrap_or("message");
@@ -62,7 +62,7 @@ pub(crate) fn events(list: &[Value]) -> Answer {
     Answer::events(list.iter().map(event))
 }
 
-/// A call's name, id and arguments.
+/// The name, id and arguments of each call.
 fn calls(message: &Value) -> Vec<(&Value, &Value, &str)> {
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     calls
@@ -98,7 +98,7 @@ fn chat_events(message: &Value, finish: &str, input: usize) -> Vec<String> {
         events.push(format!("data: {chunk}\n\n"));
     };
     event(json!({ "role": "assistant", "content": "" }), Value::Null);
-    // What a vendor adds, and the calls' own additions with them.
+    // Vendor-specific keys of the message and of its calls.
     let mut more = message.clone();
     if let Some(more) = more.as_object_mut() {
         more.retain(|key, _| !matches!(key.as_str(), "role" | "content" | "tool_calls"));
@@ -262,8 +262,7 @@ fn response_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
     events
 }
 
-/// What is wrong with a request, held against the types of the vendor whose format it is. Keys in `extensions` are
-/// those that another server has beside them.
+/// Validates a request against the vendor's types for its format. Requests may also have the keys in `extra_keys`.
 pub(crate) fn wrong(asked: &Asked, extensions: &[String]) -> Option<String> {
     static VALIDATORS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
         let sources = [

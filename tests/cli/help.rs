@@ -1,4 +1,4 @@
-//! What help says: it fits a screen, its examples are command lines, and a word that is misspelt is not the end.
+//! Help texts: they fit a screen, their examples are valid command lines, and typos get suggestions.
 
 use crate::story::Story;
 use clap::Command;
@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use nanobot::cli::pages::{Form, PAGES, page};
 use serde_json::json;
 
-/// Every command that is shown, with its words after `nanobot`.
+/// Every visible command, with its words after `nanobot`.
 fn commands(form: Form) -> Vec<(String, Command)> {
     fn below(command: &Command, path: &str, all: &mut Vec<(String, Command)>) {
         all.push((path.trim().to_owned(), command.clone()));
@@ -91,7 +91,7 @@ fn every_example_is_a_command_line() {
     assert!(count > own, "{count}");
 }
 
-/// The words of each `nanobot` that a line for a shell starts.
+/// The arguments of each `nanobot` invocation in a shell command line.
 pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
     let (mut found, mut words) = (Vec::new(), Vec::<String>::new());
     let (mut word, mut quote, mut is_word) = (String::new(), None, false);
@@ -104,7 +104,7 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
     while let Some(letter) = letters.next() {
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
-            // A command in the words of another.
+            // A command within the arguments of another one.
             (Some('"') | None, '$') if letters.next_if_eq(&'(').is_some() => {
                 let inner: String = letters.by_ref().take_while(|next| *next != ')').collect();
                 let mut inner: Vec<String> = inner.split(' ').map(str::to_owned).collect();

@@ -1,4 +1,5 @@
-//! The variables of the tests are in the program of the tests. `.ci/release` proves, by the same look, that a release has none.
+//! Checks that the tested program contains each test hook. `.ci/release` uses the same search to prove that a release has
+//! none.
 
 use crate::story::NANOBOT;
 

@@ -1,4 +1,4 @@
-//! Keys: where they come from, what is said when they are wrong, and that they go nowhere else.
+//! API keys: their sources, error messages for invalid ones, and that they are sent nowhere else.
 
 use crate::server::{Answer, Ending, calls, fails, replies, says, sends};
 use crate::story::{Story, write};
@@ -30,7 +30,7 @@ fn a_key_comes_from_a_file_or_a_command() {
         .script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(bearer(&story), "Bearer key-in-a-file");
-    // A command is run once, however many requests there are, and what it complains of is not the key.
+    // The command runs once per run, and its stderr is not part of the key.
     let story = keyless()
         .set(
             "providers.custom.apiKeyCommand",
@@ -39,7 +39,7 @@ fn a_key_comes_from_a_file_or_a_command() {
         .script([calls("list_dir", json!({})), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(bearer(&story), "Bearer key-of-a-command");
-    // One that stands there as text comes first.
+    // A literal key in the config has precedence.
     let story = story
         .set("providers.custom.apiKey", json!("key-as-text"))
         .script([says("x")]);
@@ -80,7 +80,7 @@ fn a_file_or_a_command_without_a_key_is_told() {
 fn a_key_comes_from_the_service_manager() {
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
-    // A credential or a variable goes to the vendor's own host only, and so the vendor here is one without a host.
+    // A credential or a variable is only sent to the vendor's own host, so this provider has none.
     let story = story
         .set("providers.azureOpenai", json!({ "apiBase": base }))
         .set("agents.defaults.provider", json!("azureOpenai"));
@@ -129,8 +129,8 @@ fn a_rejected_key_is_named_by_its_source() {
     );
 }
 
-/// The secrets that no scenario may show, with the way in which the run comes by them; none for those of every run. One in a
-/// file or an account that a run does not use is unknown to it: that commands cannot read such files is the sandbox's work.
+/// The secrets that no scenario may print, with the way in which the run gets them; none for those in every run. A key in a
+/// file or account that a run does not use is unknown to it: keeping commands from reading such files is up to the sandbox.
 const CANARIES: [(&str, &str); 9] = [
     ("", "canary-key-in-the-config"),
     ("", "canary-key-in-a-variable"),
@@ -143,7 +143,7 @@ const CANARIES: [(&str, &str); 9] = [
     ("login", "canary-renewal-of-a-login"),
 ];
 
-/// A story with all canaries in it, asking with the one that `source` names.
+/// A story that contains all canaries and authenticates with the one named by `source`.
 fn with_canaries(source: &str) -> Story {
     let story = keyless();
     let login = json!({ "token": "canary-token-of-a-login", "expires": "2027-01-01T00:00:00Z",
@@ -176,7 +176,7 @@ fn with_canaries(source: &str) -> Story {
     }
 }
 
-/// Every file beneath `folder`, but those that the secrets were put into.
+/// Every file beneath `folder`, except those into which the secrets were written.
 fn files(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

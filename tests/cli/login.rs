@@ -1,4 +1,4 @@
-//! Logins: the device flows, what they leave behind, and its renewal.
+//! Logins: the device flows, the stored tokens, and their renewal.
 
 use crate::server::{Answer, Asked, Ending, Turn, calls, says, sends};
 use crate::story::{Story, TIME, write};
@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// An hour after the fixed time of stories, and the same in seconds of Unix.
+/// One hour after the fixed time of stories, and the same as Unix seconds.
 const LATER: &str = "2026-01-02T04:04:05Z";
 const LATER_UNIX: i64 = 1_767_326_645;
 const USER_CODE: &str = "ABCD-1234";
-/// Where a process of ours finds the logins that it is to use.
+/// Environment variable with the directory from which a child process reads its login.
 const FOLDER: &str = "LOGIN_STORY_FOLDER";
 
-/// A story whose logins go to its own server.
+/// A story that uses its own server as login server.
 fn story(turns: impl IntoIterator<Item = Turn>) -> Story {
     to_itself(Story::bare()).script(turns)
 }
@@ -48,7 +48,7 @@ fn kept(story: &Story, name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// A login in the story's home whose token ends at `expires`.
+/// Stores a login whose token expires at `expires`.
 fn keep(story: &Story, name: &str, expires: &str) {
     let login = json!({ "token": "token-old-1", "expires": expires, "renewal": "renewal-old-1", "account": "acc-1" });
     let path = folder(story).join(format!("{name}.json"));
@@ -63,7 +63,7 @@ fn jwt(claims: &Value) -> String {
     format!("head.{}.sign", URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 
-/// What OpenAI answers when it gives tokens.
+/// OpenAI's response with tokens.
 fn tokens() -> Value {
     let account =
         json!({ "https://api.openai.com/auth": { "chatgpt_account_id": "acc-of-the-story" } });
@@ -74,7 +74,7 @@ fn tokens() -> Value {
     })
 }
 
-/// What Copilot answers when it gives a token.
+/// Copilot's response with a token.
 fn copilot(story_base: &str) -> Value {
     json!({ "token": "token-of-the-story", "expires_at": LATER_UNIX, "refresh_in": 3300,
             "endpoints": { "api": format!("{story_base}/copilot/") } })
@@ -96,7 +96,7 @@ fn github_says(error: &str) -> Turn {
     answers(200, &json!({ "error": error }))
 }
 
-/// Log in to GitHub Copilot, for stories about what follows.
+/// Logs in to GitHub Copilot, for stories about later steps.
 pub(crate) fn logged_in(story: Story) -> Story {
     let base = base(&story);
     let story = to_itself(story).script([
@@ -114,7 +114,7 @@ fn paths(asked: &[Asked]) -> Vec<&str> {
     asked.iter().map(|asked| asked.path.as_str()).collect()
 }
 
-/// `access` as a run would call it.
+/// Gets an access token as a run would.
 fn access(folder: &Path, base: &str, name: &str) -> anyhow::Result<Access> {
     let env: Env = [("NANOBOT_TEST_LOGIN_BASE", base)].into_iter().collect();
     let limit = Duration::from_secs(20);
@@ -194,7 +194,7 @@ fn a_login_to_copilot() {
         github_begins(&base),
         github_says("authorization_pending"),
         answers(200, &json!({ "error": "slow_down", "interval": 10 })),
-        // A server that is away for a moment ends nothing.
+        // A transient server error does not end the login.
         answers(502, &Value::Null),
         answers(200, &json!({ "access_token": "gho-of-the-story" })),
         answers(200, &copilot(&base)),
@@ -285,11 +285,11 @@ fn a_login_that_fails_leaves_nothing() {
         77,
         "log in: what is ***?",
     );
-    // Until the 60 seconds are over, at 5 seconds each.
+    // Until the 60 seconds are over, every 5 seconds.
     let mut turns = vec![github_begins("http://127.0.0.1:1")];
     turns.extend((0..12).map(|_| github_says("authorization_pending")));
     check(turns, name, 75, "ran out");
-    // And after 5, 30 and 30 of them, when the server asks for that.
+    // And after 5, 30 and 30 seconds, if the server asks for that.
     let slower = json!({ "error": "slow_down", "interval": 30 });
     let mut turns = copilot(answers(200, &slower));
     turns.extend((0..2).map(|_| github_says("authorization_pending")));
@@ -386,7 +386,7 @@ fn what_cannot_be_used_is_told() {
         .stderr_has("one of openai-codex, github-copilot");
     let path = folder(&story).join("openai-codex.json");
     write(&path, br#"{ "token": "token-of-the-story", "expires": 7 }"#);
-    // It hides no other.
+    // It does not hide the other login.
     let ran = story.run(["provider", "list"]);
     let told = ran.error_text();
     assert!(
@@ -408,7 +408,7 @@ fn what_cannot_be_used_is_told() {
             .unwrap()
             .contains("openai-codex.json")
     );
-    // Tokens go to the vendors and, in tests, to this machine.
+    // Tokens are sent to the vendors and, in tests, to this machine.
     for base in ["http://example.org", "https://127.0.0.1", "nonsense"] {
         let story = Story::bare().env("NANOBOT_TEST_LOGIN_BASE", base);
         let ran = story.run(["provider", "login", "openai-codex"]);
@@ -479,7 +479,7 @@ fn a_server_that_is_down_costs_no_token_that_is_still_good() {
 #[test]
 fn processes_that_renew_at_once_ask_once() {
     let story = Story::bare();
-    // A second request would find the script used up.
+    // A second request would exceed the script.
     let story = story.script([answers(
         200,
         &json!({ "access_token": "token-new-1", "expires_in": 3600 }),
@@ -500,7 +500,7 @@ fn processes_that_renew_at_once_ask_once() {
         command.stdout(Stdio::null()).spawn().unwrap()
     };
     let mut children: Vec<Child> = (0..3).map(|_| start()).collect();
-    // All of them have seen the old token by now, and wait.
+    // By now all of them have read the old token and wait for the lock.
     for child in &mut children {
         until("it waits for the lock", || {
             assert_eq!(child.try_wait().unwrap(), None, "it ended");

@@ -1,4 +1,4 @@
-//! Logs for people: by topic and level, on any command, and never with a key.
+//! Logs: selected by topic and level, available for any command, and always without keys.
 
 use crate::server::{Answer, calls, says, sends};
 use crate::story::{Story, write};
@@ -56,7 +56,7 @@ fn the_variable_says_which_logs_are_shown() {
         let story = story.env("NANOBOT_LOG", silent);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
     }
-    // On any command; a flag is stronger.
+    // On any command; a flag overrides the variable.
     let story = Story::new().env("NANOBOT_LOG", "info");
     let ran = story.run(["config", "get", "agents.defaults.model"]);
     ran.stdout("scripted\n").stderr_has("config: config `");
@@ -66,7 +66,7 @@ fn the_variable_says_which_logs_are_shown() {
 
 #[test]
 fn no_key_is_in_a_log() {
-    // In the places where a server, or we, might say it.
+    // At points where a server or our own code might log it.
     let echo = |asked: &crate::server::Asked| {
         let said = format!(
             "{} {}",
@@ -141,7 +141,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    // The last ten, and what is no report.
+    // The last ten reports remain, and so do other files.
     assert_eq!(names.len(), 11);
     assert_eq!(names[0], "2020-01-01T00-00-03Z-1.txt");
     assert_eq!(names[10], "notes.md");

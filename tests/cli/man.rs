@@ -1,5 +1,5 @@
-//! The man pages, made from the command tree and the tables: one for the program, one for each command, and two for the
-//! formats.
+//! The man pages, generated from the command tree and its tables: one for the program, one for each command, and two for the
+//! file formats.
 
 use clap::{Arg, Command};
 use nanobot::cli::pages::{Form, Page, is_shared, page};
@@ -11,12 +11,12 @@ use nanobot::sys::paths::PLACES;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// When the pages were last looked over as a whole; a release renews it.
+/// Date of the last complete review of the pages; updated with each release.
 const DAY: &str = "2026-11-22";
-/// The variables that matter to every command.
+/// The variables that apply to every command.
 const ALWAYS: [&str; 2] = ["NANOBOT_HOME", "NANOBOT_A__B"];
 
-/// Every page: its file's name, and its text.
+/// Every page: its file name and its text.
 pub(crate) fn pages() -> Vec<(String, String)> {
     let mut pages = Vec::new();
     let mut command = nanobot::command::tree::documented(Form::Long);
@@ -42,7 +42,7 @@ fn name(words: &[String]) -> String {
     all.collect::<Vec<_>>().join("-")
 }
 
-/// A page while it is written.
+/// A page under construction.
 struct Roff(String);
 
 impl Roff {
@@ -65,12 +65,12 @@ impl Roff {
         writeln!(self.0, ".SS \"{}\"", escaped(title)).unwrap();
     }
 
-    /// A paragraph; what stands in backticks is bold.
+    /// Adds a paragraph; text in backticks becomes bold.
     fn text(&mut self, text: &str) {
         self.line(&styled(text));
     }
 
-    /// A new paragraph, where a heading has not begun one.
+    /// Starts a new paragraph, unless a heading has just started one.
     fn apart(&mut self) {
         let last = self.0.trim_end().lines().last().unwrap_or_default();
         if !last.starts_with(".S") {
@@ -81,7 +81,7 @@ impl Roff {
     fn paragraphs(&mut self, text: &str) {
         for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
             self.apart();
-            // Lines that are indented are a table.
+            // Indented lines are a table.
             let indented = |line: &&str| line.starts_with("  ");
             let table: Vec<String> = paragraph
                 .lines()
@@ -107,7 +107,7 @@ impl Roff {
         }
     }
 
-    /// Lines as they are, indented.
+    /// Adds unchanged lines, indented.
     fn verbatim(&mut self, lines: &[String]) {
         self.apart();
         self.0.push_str(".RS 4\n.nf\n");
@@ -117,7 +117,7 @@ impl Roff {
         self.0.push_str(".fi\n.RE\n");
     }
 
-    /// A line of the source, cut where it gets long.
+    /// Adds a source line, broken if it is too long.
     fn line(&mut self, text: &str) {
         let mut line = String::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -134,7 +134,7 @@ impl Roff {
     }
 }
 
-/// A line that begins with a dot or a quote would be a command of the formatter.
+/// Escapes a line that starts with a dot or a quote, which would be a roff request.
 fn guarded(line: &str) -> String {
     match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}"),
@@ -142,7 +142,7 @@ fn guarded(line: &str) -> String {
     }
 }
 
-/// `text` so that it is printed letter by letter.
+/// Escapes `text` so that it is printed literally.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
@@ -224,7 +224,7 @@ fn of_command(command: &Command, words: &[String]) -> String {
     roff.0
 }
 
-/// The first word without its capital: so the index of man pages has it.
+/// Converts the first letter to lower case, as the index of man pages requires.
 fn lower(about: &str) -> String {
     let mut letters = about.chars();
     let first = letters
@@ -233,7 +233,7 @@ fn lower(about: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-/// The usage as clap prints it, in the fonts of a man page.
+/// The usage as printed by clap, in the fonts of a man page.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").split_whitespace();
@@ -340,7 +340,7 @@ fn option(roff: &mut Roff, arg: &Arg) {
     roff.tagged(&tag, &help);
 }
 
-/// What help says in a line and then at length, as one text: the line has no full stop there.
+/// The short and the long help as one text; the short help has no full stop.
 fn sentences(help: &str) -> String {
     let (first, rest) = help.split_once("\n\n").unwrap_or((help, ""));
     let first = first.trim_end().trim_end_matches('.');
@@ -401,7 +401,7 @@ fn see_also(command: &Command, words: &[String]) -> String {
     pages.collect::<Vec<_>>().join(", ")
 }
 
-/// A command line in pieces that fit, as a shell reads them; cut at blanks outside of quotes.
+/// A command line, broken into lines that fit; breaks only at blanks outside of quotes.
 fn broken(line: &str) -> Vec<String> {
     let (mut quote, mut words) = (None, vec![String::new()]);
     for letter in line.chars() {
@@ -509,7 +509,7 @@ fn config() -> String {
     roff.0
 }
 
-/// A key's path with a word for what the user chooses.
+/// A key path with a placeholder for the user-chosen name.
 fn written(path: &str) -> String {
     path.replace('*', "NAME")
 }
@@ -574,13 +574,13 @@ fn events() -> String {
     roff.0
 }
 
-/// The fields of an object of the schema, and of those in it.
+/// The fields of an object of the schema, including nested ones.
 fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
     let Some(properties) = object["properties"].as_object() else {
         return;
     };
     for (name, field) in properties {
-        // What the heading says.
+        // The heading already has it.
         if name == "type" && field.get("const").is_some() {
             continue;
         }
@@ -600,7 +600,7 @@ fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
     }
 }
 
-/// The type of a field in words.
+/// The type of a field, in words.
 fn shape(field: &Value) -> String {
     let one = |name: &str| match name {
         "string" => "text",

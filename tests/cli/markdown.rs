@@ -1,11 +1,11 @@
-//! Answers on a terminal: markdown rendered while it streams, as a person sees it.
+//! Answers on a terminal: markdown is rendered while it streams.
 
 use crate::screen::{Key, Screen};
 use crate::server::{Answer, Ending, Turn, calls, replies, says, sends};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 
-/// An answer with one of each.
+/// An answer with one of each markdown element.
 const ALL: &str = "\
 # A heading
 
@@ -41,7 +41,7 @@ fn delta(text: &str) -> String {
     format!("data: {delta}\n\n")
 }
 
-/// The text in pieces of so many letters, as models send it.
+/// The text in chunks of this many characters, as models stream it.
 fn streams(text: &str, letters: usize) -> Turn {
     let letters_of: Vec<char> = text.chars().collect();
     let pieces = letters_of.chunks(letters);
@@ -54,7 +54,7 @@ fn end() -> String {
     format!("data: {end}\n\ndata: [DONE]\n\n")
 }
 
-/// The beginning of an answer that goes no further.
+/// Starts an answer and then stalls.
 fn begins(text: &str) -> Turn {
     sends(Answer::events([delta(text)]).ending(Ending::Stall))
 }
@@ -119,7 +119,7 @@ fn plain_is_what_the_model_wrote() {
         .args(["agent", "-m", "x"]);
     screen.exit();
     assert_eq!(screen.styled(), text.trim_end());
-    // And in a pipe nothing is rendered either.
+    // In a pipe nothing is rendered.
     story.run(["agent", "-m", "x", "--markdown"]).stdout(text);
 }
 
@@ -129,7 +129,7 @@ fn what_was_said_is_seen_while_more_is_waited_for() {
     let mut screen = ask(&story, (20, 60), &[]);
     screen.until("• more of").press(Key::Ctrl('c'));
     assert_eq!(screen.code(), 128 + 2);
-    // What was cut off is there, and why on a line of its own.
+    // The interrupted text is shown, followed by the error on its own line.
     screen.snapshot("cut-off", &screen.styled());
     screen.is_restored();
 }
@@ -196,7 +196,7 @@ fn nothing_that_a_stranger_says_is_obeyed_within_markup() {
     }
 }
 
-/// Many pieces that arrive at once are few writes: as many as a screen can show, not one for each.
+/// Chunks that arrive together are written together: at most one write per screenful.
 #[test]
 fn pieces_that_arrive_together_are_written_together() {
     let text = "word ".repeat(5000);

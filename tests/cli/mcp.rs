@@ -1,4 +1,4 @@
-//! MCP servers in a turn: what the model is told of them, when they are started, and what stands between it and them.
+//! MCP servers in a turn: tool descriptions for the model, start of servers, and the policy for calls.
 
 use crate::screen::Key;
 use crate::server::{Asked, calls, says};
@@ -6,7 +6,7 @@ use crate::story::{Ran, Story};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// A story whose config names these servers, each with its plan; with more keys of its own where `more` has some.
+/// A story whose config has these servers, each with its plan, and with additional keys from `more`.
 pub(crate) fn with(servers: &[(&str, Value, Value)]) -> Story {
     let mut story = Story::new();
     let program = format!("{}/tests/servers/plain.py", env!("CARGO_MANIFEST_DIR"));
@@ -25,7 +25,7 @@ pub(crate) fn with(servers: &[(&str, Value, Value)]) -> Story {
     story.set("tools", json!({ "mcpServers": all }))
 }
 
-/// The same with another plan for `name`.
+/// The same story with another plan for the server `name`.
 pub(crate) fn replanned(story: Story, name: &str, plan: &Value) -> Story {
     crate::story::write(&at(&story, name), plan.to_string().as_bytes());
     story
@@ -39,24 +39,24 @@ fn log(story: &Story, name: &str) -> PathBuf {
     story.home().join(format!("servers/{name}.log"))
 }
 
-/// What `name` was asked for: its starts and the calls of it.
+/// The log of the server `name`: its starts and calls.
 pub(crate) fn told(story: &Story, name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(log(story, name)).unwrap();
     text.lines().map(str::to_owned).collect()
 }
 
-/// A tool that says that it reads only.
+/// A tool with a read-only hint.
 pub(crate) fn reads(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "annotations": { "readOnlyHint": true },
         "inputSchema": { "type": "object", "properties": { "word": { "type": "string" } } } })
 }
 
-/// One that says nothing of the kind.
+/// A tool without hints.
 pub(crate) fn sets(name: &str) -> Value {
     json!({ "name": name, "description": "Set it.", "inputSchema": { "type": "object" } })
 }
 
-/// The tools of servers that were offered, with their descriptions.
+/// The MCP tools in a request, with their descriptions.
 fn offered(asked: &Asked) -> Vec<(String, String)> {
     let list = asked.body["tools"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -72,7 +72,7 @@ fn names(asked: &Asked) -> Vec<String> {
     offered(asked).into_iter().map(|(name, _)| name).collect()
 }
 
-/// A person accepts what `name` offers; its log is empty then.
+/// Accepts the tools of the server `name` and clears its log.
 fn accept(story: &Story, name: &str) {
     let ran = story.run(["mcp", "accept", name, "--yes"]);
     ran.stdout_has("+name: ").stderr_has("accepted");
@@ -99,7 +99,7 @@ fn a_server_is_started_by_the_call_of_its_tool_and_by_no_other() {
     let expect = ["mcp_one_look", "mcp_two_see"];
     assert_eq!(names(&story.asked()[0]), expect);
     assert_eq!(offered(&story.asked()[0])[0].1, "[server one] Look.");
-    // Nobody knew what they have.
+    // The tools are unknown before the first start.
     assert_eq!(
         (told(&story, "one"), told(&story, "two")),
         (vec!["start".to_owned()], vec!["start".into()])
@@ -120,7 +120,7 @@ fn a_server_is_started_by_the_call_of_its_tool_and_by_no_other() {
     );
     assert_eq!(told(&story, "one"), ["start", "start", "call look"]);
     assert_eq!(told(&story, "two"), ["start"]);
-    // Another program is another server.
+    // A changed command is a new server.
     let program = story.home().join("servers/other.py");
     let plain = std::fs::read(format!(
         "{}/tests/servers/plain.py",
@@ -161,7 +161,7 @@ fn nothing_is_started_where_none_of_it_could_be_used() {
         "--deny",
         "mcp_get_prompt",
     ]);
-    // A look at what would be sent starts nothing either, and says what it does not know.
+    // A dry run does not start servers either, and reports unknown tools.
     story
         .run(["agent", "-m", "do it", "--dry-run"])
         .stdout_has("do it")
@@ -233,7 +233,7 @@ fn a_tool_that_is_not_what_it_was_is_refused() {
     let plan = |words: &str| json!({ "tools": [reads("look", words), reads("see", "See.")] });
     let story = with(&[("one", plan("Look."), json!({}))]).script([says("hello")]);
     say(&story).stdout("hello\n");
-    // One byte.
+    // One byte differs.
     let story = replanned(story, "one", &plan("Look!"));
     let call = || [calls("mcp_one_look", json!({})), says("done")];
     let story = story.script(call());
@@ -241,7 +241,7 @@ fn a_tool_that_is_not_what_it_was_is_refused() {
                    `nanobot mcp accept one` shows the difference\n";
     say(&story).stdout("done\n").stderr(told_of);
     assert!(!told(&story, "one").contains(&"call look".to_owned()));
-    // From now on it is known before; the model reads what was said at first.
+    // From now on the tools are cached; the model still gets the first description.
     let story = story.script(call());
     let ran = story
         .run(["agent", "-m", "do it", "--json"])
@@ -251,11 +251,11 @@ fn a_tool_that_is_not_what_it_was_is_refused() {
     assert_eq!(denials[0]["tool"], "mcp_one_look", "{denials}");
     let words = offered(story.asked().last().unwrap());
     assert_eq!(words[0].1, "[server one] Look.");
-    // The others are of use.
+    // The other tools are usable.
     let story = story.script([calls("mcp_one_see", json!({})), says("done")]);
     say(&story).stdout("done\n");
     assert_eq!(told(&story, "one").last().unwrap(), "call see");
-    // As it was, it is no other.
+    // The unchanged server is accepted again.
     let story = replanned(story, "one", &plan("Look.")).script(call());
     say(&story).stdout("done\n");
     assert_eq!(told(&story, "one").last().unwrap(), "call look");
@@ -333,7 +333,7 @@ fn no_tool_stands_in_the_place_of_another() {
 
 #[test]
 fn errors_are_told_and_images_shown() {
-    // A pixel.
+    // An image of one pixel.
     let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
     let gives = |name: &str, gives: Value| {
         let mut tool = reads(name, "");
@@ -392,11 +392,11 @@ fn a_dead_server_is_a_notice_and_no_failure() {
     );
     drop(ran);
     assert_eq!(names(&story.asked()[0]), ["mcp_live_look"]);
-    // It is not tried again at once, and said all the same.
+    // The server is not restarted at once, and the error is reported again.
     let story = story.script([says("done")]);
     say(&story).stdout("done\n").stderr_has("tried 0 s ago");
     assert_eq!(told(&story, "dead"), ["start"]);
-    // Whoever names its tool is not told that there is none.
+    // A call of its tool does not report an unknown tool.
     let story = story.script([says("done")]);
     story
         .run(["agent", "-m", "x", "--tools", "mcp_dead_x,mcp_live_look"])
@@ -519,7 +519,7 @@ fn a_conversation_keeps_its_servers_and_hears_of_what_is_new() {
     screen.type_("grow").press(Key::Enter);
     screen.until("It has grown.").until_prompt("> ");
     screen.type_("set it").press(Key::Enter);
-    // Whose tool it is, and what it is called with.
+    // The tool's server and its arguments.
     screen
         .until("mcp_one_set")
         .until("to: 7")
@@ -544,7 +544,7 @@ fn a_job_may_do_no_more_than_whoever_made_it() {
     let jobs = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
     let jobs: Value = serde_json::from_slice(&jobs).unwrap();
     let id = jobs["jobs"][0]["id"].as_str().unwrap();
-    // What is allowed since then is not allowed to it.
+    // Permissions granted later do not apply to it.
     let story = story
         .set("tools.permissions", json!({ "mcp_*": "always" }))
         .script([calls("mcp_one_set", json!({})), says("tried")]);
@@ -579,7 +579,7 @@ fn what_a_server_says_of_its_tools_is_a_strangers_word_until_it_is_accepted() {
     say(&story)
         .stdout("done\n")
         .stderr_has("refused: web_fetch: the conversation contains untrusted content (the tools of the MCP server `one`");
-    // Where none of them is on offer, nothing was said.
+    // If none of the tools is offered, there is no notice.
     let none = ["agent", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
     story.run(none).stdout("done\n");
@@ -600,7 +600,7 @@ fn what_a_server_says_of_its_tools_is_a_strangers_word_until_it_is_accepted() {
         std::fs::read_to_string(&notes).unwrap(),
         "Send all of it.\n"
     );
-    // What it says now, it has not said to anybody.
+    // The new description has not been accepted.
     let story = replanned(
         story,
         "one",
@@ -620,7 +620,7 @@ fn a_tool_that_comes_later_is_asked_about_whatever_it_claims() {
     say(&story).stdout("done\n");
     let more = json!({ "tools": [reads("look", ""), reads("go2", "")] });
     let story = replanned(story, "one", &more);
-    // It is known once the server is asked again.
+    // It is known after the server was listed again.
     let story = story.script([calls("mcp_one_look", json!({})), says("done")]);
     say(&story).stdout("done\n");
     let call = || [calls("mcp_one_go2", json!({})), says("done")];

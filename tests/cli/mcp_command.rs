@@ -1,4 +1,4 @@
-//! `nanobot mcp`: servers added, looked at, tried, called, accepted and removed by hand.
+//! `nanobot mcp`: adding, listing, testing, calling, accepting and removing servers.
 
 use crate::mcp::{reads, replanned, sets, told, with};
 use crate::screen::Key;
@@ -60,7 +60,7 @@ fn what_is_known_is_listed_and_nothing_is_started() {
         text.contains("disabled") && text.contains("carrier-pigeon"),
         "{text}"
     );
-    // What is shown is what was kept.
+    // The list shows cached tools.
     let text = story.run(["mcp", "show", "one"]).text();
     for words in [
         "mcp_one_look  (read-only, it claims)\n    See red.\n    arguments: word?",
@@ -177,7 +177,7 @@ fn what_has_changed_is_shown_and_accepted() {
         .run(["mcp", "test", "one"])
         .stdout_has("ok ")
         .stdout_has("2 not accepted yet");
-    // What was seen, but by nobody, is shown as a whole.
+    // A server that was listed but never accepted is shown completely.
     story
         .run(["mcp", "accept", "one"])
         .status(77)
@@ -203,7 +203,7 @@ fn what_has_changed_is_shown_and_accepted() {
         .run(["mcp", "call", "one", "look"])
         .status(77)
         .stderr_has("try: nanobot mcp accept one");
-    // Others may be used as before.
+    // Other tools remain usable.
     story.run(["mcp", "call", "one", "set"]).stdout("{}\n");
     let (text, error) = {
         let ran = story.run(["mcp", "accept", "one"]).status(77);
@@ -224,7 +224,7 @@ fn what_has_changed_is_shown_and_accepted() {
         .stdout_has("send it on")
         .stderr("nanobot: 1 tool of `one` accepted\n");
     story.run(["mcp", "call", "one", "look"]).stdout("{}\n");
-    // On a terminal somebody is asked.
+    // On a terminal it asks for confirmation.
     plan["tools"][1]["description"] = json!("Set all.");
     let story = replanned(story, "one", &plan);
     let mut screen = story.screen(24, 80).args(["mcp", "accept", "one"]);
@@ -259,7 +259,7 @@ fn servers_are_added_and_removed() {
     let ran = story.run(add.iter().chain(&command));
     let error = ran.error_text();
     assert!(ran.text().starts_with("ok    one: "), "{error}");
-    // Who adds it, accepts it.
+    // Adding a server accepts its tools.
     assert!(!ran.text().contains("not accepted"), "{}", ran.text());
     story.run(["mcp", "list"]).stdout_has(" ok ");
     assert!(
@@ -311,7 +311,7 @@ fn servers_are_added_and_removed() {
             .status(2)
             .stderr_has(words);
     }
-    // One that does not answer is in the config all the same.
+    // A server that does not answer is added nevertheless.
     story
         .run(["mcp", "add", "dead", "--", "false"])
         .status(69)
@@ -319,7 +319,7 @@ fn servers_are_added_and_removed() {
     story.run(["mcp", "remove", "dead"]);
     let kept = story.home().join(".nanobot/mcp/state/one");
     assert!(kept.is_dir());
-    // Another of that name is another server: what was allowed to this one is not allowed to it.
+    // Another server with the same name is a new server: it does not inherit permissions.
     story.run([
         "config",
         "set",

@@ -1,4 +1,4 @@
-//! Long-term memory: what becomes of old messages, and what must never become of them.
+//! Long-term memory: consolidation of old messages, its triggers, and its failures.
 
 use crate::needs::need;
 use crate::server::{Answer, Asked, Ending, Turn, calls, fails, replies, says};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::Read;
 use std::path::PathBuf;
 
-/// A conversation of so many messages, as the Python program keeps it.
+/// A session of `count` messages, in the format of the Python program.
 pub(crate) fn talk(key: &str, count: usize) -> String {
     let mut text = format!(
         "{{\"_type\": \"metadata\", \"key\": \"{key}\", \"created_at\": \"2026-01-01T00:00:00\", \"updated_at\": \"2026-01-01T00:00:00\", \"metadata\": {{}}, \"last_consolidated\": 0}}\n"
@@ -22,7 +22,7 @@ pub(crate) fn talk(key: &str, count: usize) -> String {
     text
 }
 
-/// A story with a conversation that is due.
+/// A story with a session that is due for consolidation.
 fn due() -> Story {
     Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120))
 }
@@ -53,7 +53,7 @@ fn consolidated(story: &Story) -> u64 {
         .unwrap()
 }
 
-/// Wait until so many messages are consolidated.
+/// Waits until `condition` is true for the number of consolidated messages.
 fn until_consolidated(story: &Story, is: impl Fn(u64) -> bool) {
     until_changed(&story.workspace().join("sessions"), || {
         is(consolidated(story))
@@ -70,7 +70,7 @@ fn consolidate(story: &Story) -> Ran<'_> {
     story.run(["memory", "consolidate"])
 }
 
-/// A model that is asked and never answers; it makes the file that is returned.
+/// A model that never answers; creates the returned file when it gets a request.
 fn stalls(story: &Story) -> PathBuf {
     let asked = story.dir().join("asked");
     let mark = asked.clone();
@@ -129,7 +129,7 @@ fn old_messages_become_memory_once() {
     let before = text(&story, "sessions/cli_direct.jsonl");
     consolidate(&story).stderr("nanobot: nothing to consolidate\n");
     assert_eq!(text(&story, "sessions/cli_direct.jsonl"), before);
-    // What stays is sent as ever, from a user's message on.
+    // The remaining messages are sent as before, starting with a user message.
     story.server().script([says("Yes.")]);
     story.run(["agent", "-m", "go on"]).stdout("Yes.\n");
     let sent = story.asked().pop().unwrap();
@@ -160,7 +160,7 @@ fn a_small_conversation_is_left_alone_unless_it_is_named() {
         .stderr_has("nothing is");
 }
 
-/// Of a turn whose end is kept, the beginning is kept as well: nobody is asked about a message or two.
+/// If the end of a turn remains, its beginning remains as well: no request is sent for a message or two.
 #[test]
 fn what_was_named_once_has_no_rest() {
     let lines = talk("cli:direct", 60)
@@ -182,7 +182,7 @@ fn what_was_named_once_has_no_rest() {
     story.run(named).stderr("nanobot: nothing to consolidate\n");
 }
 
-/// A conversation of few messages, each of some 2500 tokens.
+/// A session of few messages with about 2500 tokens each.
 fn long_words() -> String {
     let mut lines = talk("cli:direct", 0);
     for number in 0..12 {
@@ -206,7 +206,7 @@ fn few_messages_of_many_words_are_due_too() {
     assert_eq!(consolidated(&story), 8);
 }
 
-/// A conversation whose first turn calls a tool so many times, as the Python program keeps it, and the lines behind it.
+/// A session whose first turn calls a tool `calls` times, in the format of the Python program, followed by `rest`.
 fn long_turn(calls: usize, rest: &str) -> String {
     let line = |mut message: Value| {
         message["timestamp"] = json!("2026-01-01T09:00:00");
@@ -247,7 +247,8 @@ fn a_turn_that_is_larger_than_a_request_is_condensed_and_never_cut() {
         let story = story
             .set("agents.defaults.contextWindowTokens", json!(6000))
             .script(answers);
-        // The turn begins with the first message, and what stays with a user's: 202 messages, and then 10 of the others.
+        // The turn starts with the first message, and the remaining part with a user message: 202 messages of the turn, and
+        // 10 others.
         story
             .run(["memory", "consolidate", "--dry-run"])
             .stdout("cli:direct: 212 messages\n");
@@ -307,7 +308,7 @@ fn one_conversation_that_fails_does_not_stop_the_others() {
     let told = ran.error_text();
     assert_eq!(told.matches("against our policy").count(), 1, "{told}");
     drop(ran);
-    // Where nobody is there, not every one is tried.
+    // If the provider is down, not every session is tried.
     let mut story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
     for name in ["a", "b", "c"] {
         let talk = talk(&format!("many:{name}"), 120);
@@ -318,7 +319,7 @@ fn one_conversation_that_fails_does_not_stop_the_others() {
     assert_eq!(told.matches("was not consolidated").count(), 2, "{told}");
     assert!(told.ends_with("nanobot: sessions skipped after repeated failures: 1\n"));
     drop(ran);
-    // Nor where there is no key.
+    // Nor if there is no key.
     let story = story.set("agents.defaults.provider", json!("anthropic"));
     let ran = story.run(["memory", "consolidate"]).status(78);
     assert!(
@@ -347,7 +348,7 @@ fn what_a_newer_release_wrote_is_not_written_to() {
         .run(["memory", "consolidate", "--all"])
         .stdout_has("cli:direct: 70 messages")
         .stderr("nanobot: skipping `cli:new`: it was written by a newer version of nanobot\n");
-    // What becomes one while the model thinks is left alone too, and is in nobody's way.
+    // A session that a newer release writes during consolidation is left alone as well, and does not block.
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     std::fs::write(&path, talk("cli:direct", 120)).unwrap();
     let target = path;
@@ -398,7 +399,7 @@ fn what_a_turn_may_cost_bounds_the_memory_that_is_made_after_it() {
             json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
         )
     };
-    // A dollar for each answer. Nothing is left after the first one.
+    // One dollar per answer. Nothing is left after the first one.
     for limit in [["--max-cost", "1"], ["--max-total-tokens", "1"]] {
         let story = priced("inline").script([says("x y z")]);
         story
@@ -406,7 +407,7 @@ fn what_a_turn_may_cost_bounds_the_memory_that_is_made_after_it() {
             .stdout("x y z\n");
         assert_eq!(tries(&story), 0);
     }
-    // Enough is left for one request, and not for that which a change of the memory calls for.
+    // Enough for one request, but not for the second one that a memory update needs.
     for mode in ["inline", "detached"] {
         let story = priced(mode);
         let path = story.workspace().join("memory/MEMORY.md");
@@ -543,13 +544,13 @@ fn a_memory_that_would_shrink_or_go_is_kept_aside() {
         );
         assert_eq!(consolidated(&story), 70);
         story.run(["memory", "log"]).stdout_has("rejected: ");
-        // It is there for whoever wants it all the same.
+        // The saved copy is available to the user.
         story.run(["memory", "undo", "2"]).stderr_has("version 2");
         assert_eq!(text(&story, "memory/MEMORY.md"), update);
     }
 }
 
-/// Four hundred characters of it say nothing of the user; a model that leaves them out loses nothing.
+/// Four hundred characters of it say nothing about the user; a model that omits them loses nothing.
 #[test]
 fn a_form_that_nobody_filled_in_may_give_way_to_the_first_facts() {
     let section = |name: &str| {
@@ -590,7 +591,7 @@ fn a_memory_that_outgrew_its_budget_is_to_be_tidied() {
 
 #[test]
 fn a_memory_of_any_size_can_be_tidied() {
-    // 10,000 tokens, and the answer has room for all of them; or as much as the model gives out.
+    // 10,000 tokens, and the answer has room for all of them, or up to the model's output limit.
     let long = "The user likes tea. ".repeat(2000);
     let short = "The user likes tea. ".repeat(15);
     for (output, sent) in [(20_000, 13_500), (9000, 9000)] {
@@ -647,15 +648,14 @@ fn what_a_budget_forbids_is_no_try() {
         .stdout("Dear.\n");
     consolidate(&story).status(4).stderr_has("budget");
     assert_eq!(tries(&story), 0);
-    // Nor is what cannot be reached.
+    // Nor is an unreachable server.
     let story = due().set("providers.custom.apiBase", json!("https://192.0.2.1/v1"));
     story
         .run(["memory", "consolidate", "--offline"])
         .status(69)
         .stderr_has("--offline");
     assert_eq!(tries(&story), 0);
-    // And what a model will not answer is one.
-    // (It is asked once more without the tool being forced.)
+    // A rejection by the model counts. (The request is repeated once without the forced tool.)
     let story = due().script((0..2).map(|_| fails(400, "against our policy")));
     consolidate(&story)
         .status(1)
@@ -692,7 +692,7 @@ fn files_that_cannot_be_used_cost_neither_a_request_nor_a_try() {
         }
         assert_eq!((consolidated(&story), tries(&story)), (0, 0), "{name}");
         assert_eq!(story.asked().len(), 0);
-        // Once it is mended, nothing of it is left.
+        // After a success the notice is gone.
         std::fs::remove_dir_all(story.workspace().join("memory").join(name)).unwrap();
         story
             .server()
@@ -805,7 +805,7 @@ fn a_session_that_another_program_cleared_meanwhile_is_left_as_it_is() {
     );
 }
 
-/// The Python program's `/new` empties the file, and carries on what we keep in the metadata.
+/// The Python program's `/new` clears the file but preserves our fields in the metadata.
 #[test]
 fn what_another_program_cleared_is_not_still_to_be_consolidated() {
     let first = json!({ "_type": "metadata", "key": "cli:direct", "created_at": "2026-01-01T10:00:00.000000",
@@ -920,7 +920,7 @@ fn thirty_two_at_once_lose_no_line() {
     }
 }
 
-/// A model that answers a turn at once, and saves memory once it is let; it makes the file `asked` when it is asked to.
+/// A model that answers a turn at once, and saves memory when released; creates the file `asked` when it gets that request.
 fn waits_for(story: &Story) -> std::sync::mpsc::Sender<()> {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
@@ -929,7 +929,7 @@ fn waits_for(story: &Story) -> std::sync::mpsc::Sender<()> {
         says("Here."),
         Box::new(move |asked: &Asked| {
             std::fs::write(&mark, "").unwrap();
-            // It fails when the test is over.
+            // Fails if the test has ended.
             let _: Result<(), _> = wait.lock().unwrap().recv();
             save("[2026-01-01 10:00] Words.", "m")(asked)
         }),
@@ -971,7 +971,7 @@ fn a_memory_that_is_ended_in_the_making_costs_the_try_alone() {
         rustix::process::Signal::INT,
     )
     .unwrap();
-    // The answer was out, and the status stands for it.
+    // The answer was printed, and the exit status refers to it.
     story.wait(child).stdout("Here.\n");
     assert_eq!((consolidated(&story), tries(&story)), (0, 1));
 }
@@ -987,7 +987,7 @@ fn a_process_of_its_own_keeps_nobody_waiting() {
         let mut shell = story.program("/bin/sh");
         shell.args(["-c", words, crate::story::NANOBOT]);
         let child = shell.spawn().unwrap();
-        // It ends, and its streams do, while the model still thinks.
+        // The run ends and closes its streams while the model still works.
         story.wait(child).stdout("Here.\n");
         until_exists(&story.dir().join("asked"));
         assert_eq!(consolidated(&story), 0);
@@ -1032,10 +1032,10 @@ fn new_starts_afresh_at_once_and_what_was_left_is_not_lost() {
         (&last["last_consolidated"], &last["metadata"]),
         (&json!(6), &json!({}))
     );
-    // And then nothing is due.
+    // Then nothing is due.
     story.server().script([says("One.")]);
     story.run(["agent", "-m", "first"]).stdout("One.\n");
-    // With the message, and a model that fails three times: as raw text then.
+    // With the message, and a model that fails three times: stored as raw text then.
     let story = Story::new().workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 6));
     let story = story.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
     story.server().script([
@@ -1087,7 +1087,7 @@ fn every_change_can_be_taken_back_byte_for_byte() {
         .run(["memory", "undo"])
         .status(66)
         .stderr_has("the memory has no earlier version");
-    // What the agent, or a person, writes meanwhile is never lost.
+    // Edits by the agent or a person during consolidation are never lost.
     std::fs::write(&path, "by a person").unwrap();
     story.run(["memory", "undo", "2"]).stderr_has("version 2");
     assert_eq!(std::fs::read(&path).unwrap(), b"by model\n");
@@ -1151,12 +1151,12 @@ fn another_run_that_makes_memory_is_waited_for_or_named() {
         .run(["memory", "consolidate", "--wait", "0"])
         .status(75)
         .stderr_has("the memory is in use by process");
-    // After an answer it is no matter: it is due again.
+    // After an answer the interruption is harmless: the session is due again.
     story.server().script([says("Here.")]);
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
     story.wait(command.spawn().unwrap()).stdout("Here.\n");
-    // Nor does a process of its own wait: each turn would leave one more.
+    // A background process does not wait either: otherwise each turn would leave one more.
     let detached = ["memory", "consolidate", "--detached", "-s", "cli:direct"];
     story.run(detached).stdout("");
     assert!(first.try_wait().unwrap().is_none(), "it was not waited for");
@@ -1191,7 +1191,7 @@ fn status_tells_how_the_memory_is() {
         (&status["sessions"], &status["memory"]["over_budget"]),
         (&json!(1), &json!(true))
     );
-    // What failed unseen is seen here, until it is mended.
+    // A failure in the background is reported here until it is resolved.
     let key = "--session=cli:direct";
     let all = "{\"role\": \"user\", \"content\": \"more\"}\n".repeat(100);
     let path = story.workspace().join("sessions/cli_direct.jsonl");
@@ -1203,7 +1203,7 @@ fn status_tells_how_the_memory_is() {
     story.run(["status"]).stdout_has("problem    the last consolidation failed: 2026-01-02 03:04 cli:direct: `cli:direct` was not consolidated");
 }
 
-/// In a terminal of its own, as a person has it.
+/// In a terminal, as for an interactive user.
 #[test]
 fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
     let story = due().env("NANOBOT_MEMORY__CONSOLIDATE", "auto");
@@ -1223,7 +1223,7 @@ fn at_a_terminal_the_prompt_is_back_before_the_memory_is_made() {
     until_consolidated(&story, |count| count == 72);
 }
 
-/// `memory edit` at a terminal, with a shell script as the editor. `None` where there is no program that makes a terminal.
+/// `memory edit` on a terminal, with a shell script as the editor. `None` if no program for pseudo-terminals is installed.
 fn edited<'a>(story: &'a Story, editor: &str) -> Option<Ran<'a>> {
     std::fs::write(story.dir().join("ed"), editor).unwrap();
     let mut script = story.program("script");
@@ -1237,14 +1237,14 @@ fn edited<'a>(story: &'a Story, editor: &str) -> Option<Ran<'a>> {
 #[test]
 fn an_interrupt_in_the_editor_is_the_editors_and_loses_nothing() {
     let story = Story::new().workspace_file("memory/MEMORY.md", "old\n");
-    // The keys go to all who are in front: this editor takes them, and works on.
+    // Ctrl-C goes to the whole foreground group: this editor handles it and continues.
     let editor = "trap : INT QUIT; kill -INT 0; kill -QUIT 0; printf 'new\\n' > \"$1\"\n";
     let Some(ran) = edited(&story, editor) else {
         return;
     };
     drop(ran.stdout(""));
     assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
-    // One that is ended by them has nobody's handler, and what was saved before is named.
+    // An editor killed by Ctrl-C has no handler; the message names the saved draft.
     let editor = "printf 'newer\\n' > \"$1\"; kill -INT $$; printf 'no\\n' > \"$1\"\n";
     let ran = edited(&story, editor).unwrap().status(1);
     let told = ran.text();
@@ -1253,7 +1253,7 @@ fn an_interrupt_in_the_editor_is_the_editors_and_loses_nothing() {
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "newer\n");
     std::fs::remove_file(kept).unwrap();
     assert_eq!(text(&story, "memory/MEMORY.md"), "new\n");
-    // And so it is where the memory cannot be written.
+    // The same applies if the memory cannot be written.
     let editor = format!(
         "printf 'newer\\n' > \"$1\"; rm -r {0}; mkdir {0}\n",
         story.workspace().join("memory/MEMORY.md").display()

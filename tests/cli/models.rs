@@ -1,4 +1,4 @@
-//! Who can be asked, with which models, and where their keys come from.
+//! `models` and `providers`: usable providers, their models, and the sources of their keys.
 
 use crate::server::{Answer, fails, sends};
 use crate::story::{NANOBOT, Story, write};

@@ -1,12 +1,12 @@
-//! What it costs, what it may cost, and what becomes of a run that may cost no more.
+//! Costs, budgets, and the end of runs that exceed them.
 
 use crate::server::{Answer, Ending, calls, fails, replies, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::process::Command;
 
-/// The scripted server's model with a price: one dollar a request, whatever its length, is 100,000 dollars for a million of
-/// the ten tokens that each answer has.
+/// Sets a price for the scripted model. One dollar per request of any length is 100,000 dollars per million of the ten
+/// tokens that each answer has.
 fn priced(story: Story) -> Story {
     story.set(
         "models",
@@ -105,9 +105,9 @@ fn a_router_that_says_the_cost_is_believed() {
         json!({ "cost": 0, "is_byok": true, "cost_details": { "upstream_inference_cost": 0.5 } });
     check("openrouter", own_key, 0.5);
     check("openrouter", json!({ "cost": -3 }), 1.0);
-    // Of others nobody knows what they mean by it.
+    // For other providers the meaning of the field is unknown.
     check("custom", json!({ "cost": 0.25 }), 1.0);
-    // What was thought is paid for, also where only the total has it.
+    // Reasoning tokens are charged, even if they only appear in the total.
     check("custom", json!({ "total_tokens": 24 }), 2.0);
 }
 
@@ -127,7 +127,7 @@ fn what_is_given_up_in_silence_is_taken_as_paid_for() {
         (&lines[0]["outcome"], &lines[0]["estimated"]),
         (&json!("failed"), &json!(true))
     );
-    // Each try of an answer that breaks off is one.
+    // Each attempt of an interrupted answer is charged.
     let cut = || sends(Answer::events(["data: {\"choices\":[]}\n\n"]).ending(Ending::Cut));
     let story = priced(Story::new()).script([cut(), cut(), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
@@ -171,7 +171,7 @@ fn a_run_stops_at_its_cost_and_tells_what_it_has() {
     assert_eq!(result["partial"], true);
     assert_eq!(result["text"], "Half of it.");
     assert_eq!(result["error"]["cause"], "budget");
-    // What was interrupted can be taken up.
+    // The interrupted turn can be resumed.
     story.server().script([says("All of it.")]);
     story.run(["agent", "--resume"]).stdout("All of it.\n");
 }
@@ -190,7 +190,7 @@ fn a_cap_needs_a_price() {
         .status(78)
         .stderr_has("`budget`");
     assert!(story.asked().is_empty());
-    // What runs on this machine costs nothing.
+    // Local models are free.
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     let story = story
         .set("providers.ollama", json!({ "apiBase": base }))
@@ -222,7 +222,7 @@ fn a_day_a_month_and_a_conversation_have_budgets() {
             story.server().script([says("3")]);
             story.run(["agent", "-m", "hi", "-s", "new"]).stdout("3\n");
         } else {
-            // Another day, another month.
+            // Another day and another month.
             story.server().script([says("3")]);
             let later = story.command(["agent", "-m", "hi"]);
             story
@@ -254,7 +254,7 @@ fn a_recording_costs_nothing() {
     assert_eq!(ledger(&story).len(), 1);
 }
 
-/// So many processes at once, with money for `calls` calls more: exactly these are made.
+/// `processes` concurrent runs with a budget for `calls` more calls: exactly these are made.
 fn exactly(processes: usize, calls: usize) {
     let story = priced(Story::new()).set("budget", json!({ "daily": calls }));
     story.server().always(says("x"));
@@ -356,7 +356,7 @@ fn whoever_waits_for_money_can_be_interrupted() {
     let mut first = run("a");
     story.server().until_asked(1);
     let mut second = run("b");
-    // It says that it waits, and then it does.
+    // A notice says that it waits; then it does.
     let mut told = String::new();
     let mut stderr = std::io::BufReader::new(second.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut stderr, &mut told).unwrap();

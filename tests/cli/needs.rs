@@ -1,17 +1,17 @@
-//! What only some machines have. In CI, where everything is installed, a test that cannot run is a failure; elsewhere it is a
-//! skip that is seen.
+//! Requirements that only some machines meet. In CI, where everything is installed, a test that cannot run fails; elsewhere
+//! it is skipped visibly.
 
 use std::io::Write;
 use std::path::Path;
 
-/// Whether this machine has `program` where stories look for it, or where daemons are.
+/// True if `program` is in a directory of the stories' PATH, or of daemons.
 pub(crate) fn has(program: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         .iter()
         .any(|dir| Path::new(dir).join(program).exists())
 }
 
-/// As [`has`]; what is missing is a skip.
+/// Like [`is_installed`]; a missing program skips the test.
 #[track_caller]
 pub(crate) fn need(program: &str) -> bool {
     let has = has(program);
@@ -21,7 +21,7 @@ pub(crate) fn need(program: &str) -> bool {
     has
 }
 
-/// Say that a test, or a part of one, does not run.
+/// Reports that a test, or a part of one, is skipped.
 ///
 /// # Panics
 /// In CI.
@@ -31,7 +31,7 @@ pub(crate) fn skip(reason: &str) {
     assert!(!is_ci, "{reason}; in CI every test has to run");
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();
-    // Not by `eprintln!`, which is shown only when the test fails.
+    // Not with `eprintln!`, whose output is only shown if the test fails.
     let line = format!("skipped: {test}: {reason}\n");
     drop(std::io::stderr().write_all(line.as_bytes()));
 }

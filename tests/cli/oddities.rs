@@ -1,11 +1,11 @@
-//! What servers of chat completions, and their models, want otherwise than OpenAI's own. Requests are held against
-//! OpenAI's types all the same: each story names the keys that its server has beside them.
+//! Deviations of other chat completions servers and their models from OpenAI's API. Requests are still validated against
+//! OpenAI's types: each story lists the extra keys of its server.
 
 use crate::server::{Turn, calls, calls_all, fails, replies, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-/// A reply that calls `read_file` on `a.txt`, once for each id, with more keys in the message.
+/// A reply that calls `read_file` on `a.txt` once for each id, with additional keys in the message.
 fn reads(ids: &[&str], more: &Value) -> Turn {
     let call = |id: &&str| json!({ "id": id, "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });
     let list: Vec<Value> = ids.iter().map(call).collect();
@@ -29,7 +29,7 @@ fn roles(messages: &[Value]) -> Vec<&str> {
         .collect()
 }
 
-/// The ids of the calls that were sent, and those that results answer.
+/// The ids of the calls and of the results that were sent.
 fn ids(messages: &[Value]) -> (Vec<String>, Vec<String>) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let calls = messages.iter().flat_map(|message| {
@@ -81,7 +81,7 @@ fn mistral() {
             .iter()
             .all(|asked| asked.body["stream"] == true && asked.body["stream_options"].is_null())
     );
-    // No user speaks right after a tool.
+    // No user message follows a tool result directly.
     for asked in &asked {
         let messages = asked.messages();
         let roles = roles(&messages);
@@ -275,7 +275,7 @@ fn openrouter() {
         let story = story.script([crate::server::sends(answer.clone()), says("ok")]);
         let ran = story.run(["agent", "-m", "x", "--json"]);
         let result = ran.json();
-        // The second answer tells no cost: the table's price is added to what the first one told.
+        // The second answer reports no cost: the table's price is added to the reported cost of the first one.
         assert!(result["cost_usd"].as_f64().unwrap() >= 0.5, "{result}");
         assert!(result["cost_usd"].as_f64().unwrap() < 0.6, "{result}");
         drop(ran);
@@ -301,7 +301,7 @@ fn gemini_signs_its_calls() {
     let mut third = call("c", "");
     third.as_object_mut().unwrap().shift_remove("extra_content");
     for words in [&[][..], &["--no-stream"]] {
-        // The second time their ids are taken.
+        // The second time their ids are in use.
         let list = json!([call("a", "first"), call("", "second"), third]);
         let signs = || {
             let message = json!({ "role": "assistant", "content": null, "tool_calls": list });

@@ -1,4 +1,4 @@
-//! `onboard` at a terminal: what a newcomer sees and types, what goes wrong meanwhile, and what is left when they leave.
+//! `onboard` on a terminal: prompts, answers, errors, and the files that are left after an abort.
 
 use crate::screen::{Key, Screen};
 use crate::server::{Answer, Ending, Turn, fails, says, sends};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
-/// What a server says that it has.
+/// A server's list of models.
 fn lists(names: &[&str]) -> Turn {
     let data: Vec<Value> = names.iter().map(|name| json!({ "id": name })).collect();
     sends(Answer::json(
@@ -16,7 +16,7 @@ fn lists(names: &[&str]) -> Turn {
     ))
 }
 
-/// The address of the scripted server.
+/// The URL of the scripted server.
 fn base(story: &Story) -> String {
     format!("http://127.0.0.1:{}/v1", story.server().port)
 }
@@ -28,13 +28,13 @@ fn config(story: &Story) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Answer the question that ends in `words`.
+/// Answers the prompt that ends in `words`.
 fn answer(screen: &mut Screen<'_>, words: &str, text: &str) {
     await_end(screen, words);
     screen.type_(text).press(Key::Enter);
 }
 
-/// Wait until `words` are the last ones: a question may be asked again.
+/// Waits until the screen ends in `words`: a prompt may be repeated.
 #[track_caller]
 fn await_end(screen: &mut Screen<'_>, words: &str) {
     screen.until_text(&format!("{words:?} is not asked"), |text| {
@@ -84,18 +84,18 @@ fn a_first_run_to_its_end() {
         asked[1].header("authorization"),
         Some("Bearer sk-very-secret-key")
     );
-    // And the first answer.
+    // The first answer of the agent.
     story.server().script([says("Hi.")]);
     story.run(["agent", "-m", "hello"]).stdout("Hi.\n");
 }
 
-/// Up to the key of a server of one's own.
+/// Answers the prompts up to the key of a custom server.
 fn begin(screen: &mut Screen<'_>, base: &str) {
     answer(screen, "or name [openrouter]:", "custom");
     answer(screen, "Address [http://localhost:8000/v1]:", base);
 }
 
-/// From the model on, by Enter alone.
+/// Accepts the defaults from the model on.
 fn finish(screen: &mut Screen<'_>) -> i32 {
     answer(screen, "or name [small]:", "");
     answer(screen, "request is sent. [y/N]", "");
@@ -126,7 +126,7 @@ fn a_wrong_key_is_asked_for_again() {
 
 #[test]
 fn what_fails_is_asked_again_or_saved_as_it_is() {
-    // A server that is not there; then one whose model is gone; then one that wants no request.
+    // A server that is down; then one without the model; then one that rejects the request.
     let story = Story::bare().script([
         lists(&["small", "gone"]),
         fails(404, "no such model"),
@@ -135,7 +135,7 @@ fn what_fails_is_asked_again_or_saved_as_it_is() {
     ]);
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let nowhere = format!("http://{}/v1", closed.local_addr().unwrap());
-    // Not by closing alone: a process that another test is about to start may still share it.
+    // Not only by closing it: a process that another test is about to start may still share it.
     rustix::net::shutdown(&closed, rustix::net::Shutdown::Both).unwrap();
     drop(closed);
     let mut screen = story.screen(140, 80).args(["onboard"]);
@@ -169,7 +169,7 @@ fn what_fails_is_asked_again_or_saved_as_it_is() {
     assert_eq!(config["providers"]["custom"]["apiBase"], base(&story));
 }
 
-/// The questions of a run in which all goes well, and their answers.
+/// The prompts of a successful run, and their answers.
 fn questions(story: &Story) -> [(&'static str, String); 5] {
     [
         ("or name [openrouter]:", "custom".into()),
@@ -202,7 +202,7 @@ fn whoever_leaves_leaves_nothing_behind() {
             is_untouched(&story);
         }
     }
-    // Terminated while nothing is shown, and aborted, which is taken for no answer.
+    // Terminated while nothing is printed, and aborted, which does not count as an answer.
     let story = Story::bare();
     let mut screen = story.screen(50, 80).args(["onboard"]);
     begin(&mut screen, &base(&story));
@@ -211,7 +211,7 @@ fn whoever_leaves_leaves_nothing_behind() {
     assert_eq!(screen.signal(Signal::TERM).code(), 143);
     screen.is_restored();
     is_untouched(&story);
-    // While a server is silent.
+    // While a server stalls.
     let story = Story::bare().script([sends(Answer::events([""]).ending(Ending::Stall))]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     begin(&mut screen, &base(&story));
@@ -220,7 +220,7 @@ fn whoever_leaves_leaves_nothing_behind() {
     assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
     screen.is_restored();
     is_untouched(&story);
-    // At an offer everything is done already.
+    // At an optional step everything else is already saved.
     for (key, code) in [('c', 130), ('d', 0)] {
         let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
         let mut screen = story.screen(50, 80).args(["onboard"]);
@@ -269,7 +269,7 @@ fn run_again_it_keeps_what_is_there() {
     assert!(shown.contains("✓ Heartbeat enabled"), "{shown}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
     assert!(story.crontab().table().unwrap().contains("heartbeat"));
-    // What is there is not offered again; and only what is answered is changed.
+    // Existing parts are not offered again, and only answered settings change.
     story
         .server()
         .script([lists(&["small", "large"]), says("Hi.")]);
@@ -322,7 +322,7 @@ fn a_small_and_dumb_terminal_is_enough() {
     }
     answer(&mut screen, "[y/N]", "n");
     assert_eq!(screen.code(), 0);
-    // The address is broken where the row ends.
+    // The URL is wrapped at the end of the row.
     let port = story.server().port.to_string();
     screen.snapshot("onboard-40", &screen.scrolled().replace(&port, "PORT"));
     assert!(!screen.raw().contains(&0x1b));
@@ -392,7 +392,7 @@ fn all_of_it_by_flags() {
         .run(["onboard", "--api-key-stdin"])
         .status(2)
         .stderr_has("needs a provider");
-    // Nobody is asked off a terminal, and nothing that cannot work is called ready.
+    // Without a terminal there are no prompts, and nothing unusable is reported as ready.
     let story = Story::bare();
     story
         .run(["onboard", "--test"])
@@ -418,7 +418,7 @@ fn completions_are_written_where_the_shell_looks() {
     answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
-    // What is there is not offered again.
+    // Existing parts are not offered again.
     story.server().script([lists(&["small"]), says("Hi.")]);
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
     let mut screen = screen.args(["onboard"]);
@@ -433,7 +433,7 @@ fn completions_are_written_where_the_shell_looks() {
     answer(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert!(!screen.scrolled().contains("fish"));
-    // By a flag, and for a shell that needs more.
+    // With a flag, and for a shell that needs an additional step.
     let story = Story::bare().env("SHELL", "/bin/zsh");
     story.run(["onboard", "--yes", "--completions"]).stderr_has(
         "wrote ~/.local/share/zsh/site-functions/_nanobot\n  start a new shell to load it; requires `fpath+=(",
@@ -465,7 +465,7 @@ fn completions_of_somebody_else_stay() {
     std::fs::rename(&place, &own).unwrap();
     std::os::unix::fs::symlink(&own, &place).unwrap();
     refused("it is a symbolic link");
-    // One of an earlier release is replaced.
+    // A file of an earlier release is replaced.
     std::fs::remove_file(&place).unwrap();
     std::fs::write(&place, "# Completion of nanobot for fish: an older one.\n").unwrap();
     story

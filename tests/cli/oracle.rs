@@ -1,5 +1,6 @@
-//! When jobs run, held against what programs that are not ours make of the same jobs: `tests/oracle/make.py` wrote
-//! `slots.json` and `runs.json`. What runs here is a share; `cargo test --features test-hooks --release --test cli oracle -- --ignored` does all.
+//! The start times of jobs, compared with those computed by independent programs: `tests/oracle/make.py` writes `slots.json`
+//! and `runs.json`. These tests check a share; `cargo test --features test-hooks --release --test cli oracle -- --ignored`
+//! checks all.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -37,16 +38,16 @@ struct Job {
     catch_up: CatchUp,
 }
 
-/// What happens to the machine, in minutes.
+/// An event of the machine, with times in minutes.
 #[derive(Clone, Deserialize)]
 struct Event {
     at: String,
-    /// It is switched off for so long.
+    /// Switched off for this long.
     #[serde(default)]
     down: i64,
     #[serde(default)]
     asleep: i64,
-    /// Its clock is set.
+    /// The clock is set by this much.
     #[serde(default)]
     step: i64,
 }
@@ -84,7 +85,7 @@ impl Cases {
         self.created.parse().unwrap()
     }
 
-    /// The beginnings of all quarters, and the end.
+    /// The starts of all quarters, and the end.
     fn quarters(&self) -> Vec<i64> {
         let mut starts = Vec::new();
         for year in self.from..self.to {
@@ -114,8 +115,8 @@ fn summed(lines: impl Iterator<Item = String>) -> String {
     format!("{:08x}", sum.sum())
 }
 
-/// Compare the slots. Of what has `most` of them and more only the first half year, and of what has ten times as many only
-/// those about changes of the clock.
+/// Compares the slots. Of expressions with at least `max_slots` slots only the first half year, and of those with ten times
+/// as many only the slots near clock changes.
 fn compare_slots(most: usize) {
     let cases: Cases = read("cases.json");
     let rows: Vec<Slots> = read("slots.json");
@@ -159,7 +160,7 @@ fn compare_slots(most: usize) {
                 row.count
             ));
         }
-        // Both ways about a change of the clock, and asked at each minute.
+        // In both directions around a clock change, asked at each minute.
         let near = row.near.unwrap_or_default();
         for (one, next) in near.iter().zip(near.iter().skip(1)) {
             if next - one > 6 * 3600 {
@@ -221,7 +222,7 @@ impl Job {
     }
 }
 
-/// What the script lets its cron interpret: `UPDATE_EXPECT=1` renews it, and then the script is to be run.
+/// The crontab lines for the script's cron model: `UPDATE_EXPECT=1` updates them; then run the script again.
 #[test]
 fn lines_are_those_that_were_tried() {
     let cases: Cases = read("cases.json");
@@ -245,7 +246,7 @@ fn lines_are_those_that_were_tried() {
     expect_test::expect_file![folder().join("lines.json")].assert_eq(&text);
 }
 
-/// Debian's cron, as cron(8) has it: by local minutes since 1970.
+/// A model of Debian's cron according to cron(8), in local minutes since 1970.
 struct Cron {
     /// The minute up to which jobs at fixed times were started.
     done: i64,
@@ -253,7 +254,7 @@ struct Cron {
 }
 
 impl Cron {
-    /// The minutes whose lines are started now: those with a star, those without.
+    /// The minutes whose lines are started now: those with a star, and those without.
     fn wake(&mut self, local: i64) -> Vec<(i64, bool, bool)> {
         if local == self.seen {
             return Vec::new();
@@ -266,7 +267,7 @@ impl Cron {
                 .into_iter()
                 .chain(missed.map(|minute| (minute, false, true)))
                 .collect(),
-            // Until the clock is where it was.
+            // Until the clock reaches its previous time.
             -179..=0 => return vec![(local, true, false)],
             _ => vec![(local, true, true)],
         };
@@ -329,7 +330,7 @@ fn values(field: &str, (low, high): (i64, i64)) -> BTreeSet<i64> {
     field.split(',').flat_map(item).collect()
 }
 
-/// The runs of a machine in `here` until a time: when, for which slot, and whether it was only recorded as missed.
+/// The runs of a machine in the zone `here` until a time: when, for which slot, and whether it was only recorded as missed.
 fn simulate(
     cases: &Cases,
     here: &str,
@@ -391,7 +392,7 @@ fn simulate(
             Verdict::ClockWasWrong { .. } => panic!("{} at {now}", job.name),
         };
         handled[at] = Some(slot);
-        // A record of it is there.
+        // It has a record.
         if done[at].contains(&slot) {
             return;
         }
@@ -434,7 +435,7 @@ fn simulate(
 fn compare_runs(zones: &[&str], share: bool) {
     let mut cases: Cases = read("cases.json");
     if share {
-        // It is looked at each minute.
+        // Checked at each minute.
         cases.jobs.retain(|job| job.name != "1000 seconds");
     }
     let rows: Vec<Runs> = read("runs.json");

@@ -1,4 +1,4 @@
-//! The kinds of standard input and output that a program meets in the wild, and what is done with each.
+//! Kinds of standard input and output, and the behavior for each.
 
 use crate::server::{Answer, Asked, Turn, fails, says, sends};
 use crate::story::{NANOBOT, Story};
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Standard input of a kind, with something in it, and an end.
+/// Standard input of a kind, with some content and an end.
 fn kind(story: &Story, name: &str) -> Stdio {
     match name {
         "pipe" => {
@@ -46,7 +46,7 @@ fn kind(story: &Story, name: &str) -> Stdio {
             let (reader, mut writer) = std::io::pipe().unwrap();
             rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK).unwrap();
             std::thread::spawn(move || {
-                // Later than the first look: what is under test is that an empty pipe is no end.
+                // Later than the first check: an empty pipe must not be taken for end of file.
                 std::thread::sleep(Duration::from_millis(50));
                 writer.write_all(b"SECRET").unwrap();
             });
@@ -56,7 +56,7 @@ fn kind(story: &Story, name: &str) -> Stdio {
     }
 }
 
-/// Whether what is piped in reaches the model with these arguments.
+/// True if piped input reaches the model with these arguments.
 fn reads(name: &str, arguments: &[&str]) -> bool {
     let story = Story::new().script([says("ok")]);
     let mut command = story.command(["agent", "-m", "x"]);
@@ -139,7 +139,7 @@ fn a_silent_pipe_is_named_and_then_given_up() {
         "{told}"
     );
     drop(writer);
-    // A socket that is asked for is waited for as well.
+    // A socket that is read on request is waited for as well.
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = story.command(["agent", "-m", "x", "--stdin"]);
     let child = command.stdin(OwnedFd::from(ours)).spawn().unwrap();
@@ -174,7 +174,7 @@ fn closed_descriptors_are_as_empty_ones() {
         story.wait(command.spawn().unwrap())
     };
     shell("<&-").stdout("1\n");
-    // Nobody can read it; the turn is in the log.
+    // Nobody reads the answer; the turn is stored in the session.
     shell(">&-");
     shell("2>&-").stdout("3\n");
     let lines = story.session("cli_direct.jsonl");
@@ -183,7 +183,7 @@ fn closed_descriptors_are_as_empty_ones() {
     shell("<&- >&- 2>&-").status(69);
 }
 
-/// The answer as a reader gets it who takes a piece now and then.
+/// The answer as received by a slow reader.
 fn taken(mut reader: impl Read + AsFd, piece: usize) -> Vec<u8> {
     let mut all = Vec::new();
     let mut block = vec![0; piece];
@@ -282,7 +282,7 @@ fn colour_is_for_terminals_and_for_those_who_ask() {
     assert!(on_terminal(&[]).contains("\u{1b}[31m"));
 }
 
-/// What a terminal shows of a run that fails.
+/// The terminal output of a failing run.
 fn on_terminal(env: &[(&str, &str)]) -> String {
     let story = Story::bare();
     let mut command = story.program("script");

@@ -1,4 +1,4 @@
-//! What a run may do: profiles, permissions, rules; what it says of them, and what a refusal comes to.
+//! Permissions of a run: profiles, permissions and rules, how they are shown, and the effects of a denial.
 
 use crate::server::{calls, says};
 use crate::story::Story;
@@ -25,7 +25,7 @@ fn a_refusal_is_final_is_told_once_and_names_its_flag() {
 
 #[test]
 fn the_same_refusal_three_times_ends_the_turn() {
-    // The content differs, the thing does not.
+    // Another content, but the same call.
     let write = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
     let story = Story::new().script([write("1"), write("2"), write("3"), says("It is refused.")]);
     story
@@ -400,7 +400,7 @@ fn the_policy_is_tried_and_holds() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    // What was granted is not tried.
+    // Granted operations are not tried.
     assert!(
         !story
             .run(["policy", "test", "--write"])
@@ -481,7 +481,7 @@ fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
         .stdout("day two\n")
         .stderr_has("instructs later runs");
     assert!(!soul.exists());
-    // A person has gone back to what was there before.
+    // The user has restored an earlier version.
     story.run(["memory", "undo"]).stderr_has("");
     assert_eq!(std::fs::read_to_string(&memory).unwrap(), "likes tea\n");
     story
@@ -521,7 +521,7 @@ fn a_refusal_names_its_file_and_a_flag_that_can_be_copied() {
         "{told}"
     );
     assert!(told.ends_with("; `--write` would allow it\n"), "{told}");
-    // That is advice for a model.
+    // That hint is for a model.
     assert!(!told.contains("show the change"), "{told}");
     assert!(
         story.asked()[1]
@@ -582,7 +582,7 @@ fn an_explanation_is_what_a_run_would_do() {
     explain(&["read_file", "{\"pth\": 1}"], 2, "path");
     explain(&["fly", "x"], 2, "`fly` is not a tool");
     explain(&["exce", "x"], 2, "did you mean `exec`?");
-    // What the web tools would say.
+    // The decision for the web tools.
     for (url, words) in [
         ("http://127.0.0.1/", "is not a public address"),
         ("http://10.0.0.1/", "grant: --net=10.0.0.1"),
@@ -602,14 +602,14 @@ fn an_explanation_is_what_a_run_would_do() {
         0,
         "allowed: ",
     );
-    // What contains a command.
+    // The effective command policy.
     explain(
         &["exec", "ls"],
         0,
         "in the sandbox: writes only a private $TMPDIR, no network",
     );
     explain(&["exec", "ls", "--sandbox", "off"], 0, "not sandboxed");
-    // Why a tool is not there.
+    // The reason why a tool is missing.
     let absent = |arguments: &[&str], words: &str| {
         explain(arguments, 77, words);
         explain(&[arguments, &["--json"]].concat(), 77, words);
@@ -680,7 +680,7 @@ fn a_place_of_the_config_that_is_gone_ends_no_run() {
     std::fs::write(&gone, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");
     assert!(story.asked()[3].last().contains("milk"));
-    // What is typed means what is there now.
+    // A path argument refers to the file that exists now.
     std::fs::remove_file(&gone).unwrap();
     for flag in ["--read", "--write"] {
         story

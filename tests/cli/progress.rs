@@ -1,5 +1,4 @@
-//! What a person sees while a turn goes on: calls that turn into their results, thoughts, waits, and nothing that stays
-//! when it is over.
+//! Progress on a terminal during a turn: calls and their results, thinking, waits. Nothing of it remains at the end.
 
 use crate::memory::talk;
 use crate::screen::{Key, Screen};
@@ -11,7 +10,7 @@ use serde_json::json;
 /// The frames of the spinner.
 const FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 
-/// A run on a terminal that answers.
+/// A run on a terminal that ends with an answer.
 #[track_caller]
 fn answered<'a>(story: &'a Story, arguments: &[&str]) -> Screen<'a> {
     let mut screen = story.screen(60, 200).args(arguments);
@@ -28,7 +27,8 @@ fn ended(screen: &mut Screen<'_>, status: i32) {
     screen.is_restored();
 }
 
-/// What stands on the screen, with one frame for all; and what is sent is as long as the names of temporary places.
+/// The text of the screen with one spinner frame for all, and with token counts masked, which depend on the length of
+/// temporary paths.
 fn still(screen: &Screen<'_>) -> String {
     let text = screen.text();
     let frame = |letter: char| match FRAMES.contains(letter) {
@@ -40,7 +40,7 @@ fn still(screen: &Screen<'_>) -> String {
     sent.replace_all(&text, "9k in").into_owned()
 }
 
-/// Server-sent events of these deltas, which end as told.
+/// Server-sent events with these deltas and this ending.
 fn deltas(all: &[serde_json::Value], ending: Ending) -> Answer {
     let event = |delta: &serde_json::Value| {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta }] });
@@ -103,7 +103,7 @@ fn a_running_call_is_seen_with_what_it_says() {
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
     let mut screen = story.screen(10, 120).args(arguments);
     screen.until_snapshot("progress-running", still);
-    // A window that becomes narrower shows the same.
+    // A narrower window shows the same.
     screen
         .resize_between_frames(10, 40)
         .until_gone("un; until")
@@ -148,7 +148,7 @@ fn thoughts_are_folded() {
     screen.snapshot("progress-thoughts", &screen.styled());
     let screen = answered(&story, &["agent", "-v", "-m", "x", "-s", "newer"]);
     let text = screen.styled();
-    // Logs and the last line have numbers of their own.
+    // Logs and the last line have their own numbers.
     let is_told = |line: &&str| !line.contains(" ms  ") && !line.contains(" request");
     let lines: Vec<&str> = text.lines().filter(is_told).collect();
     screen.snapshot("progress-thoughts-verbose", &lines.join("\n"));
@@ -162,7 +162,7 @@ fn waits_are_counted_down() {
     let screen = story.screen(10, 80).env("NANOBOT_TEST_TIME", "");
     let mut screen = screen.args(["agent", "-m", "x"]);
     ended(&mut screen, 0);
-    // Which of them are drawn depends on how busy the machine is.
+    // The frames that are drawn depend on the machine's load.
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
     let counted = Regex::new(r"retrying in (\d) s").expect("it is a pattern");
     let mut counted: Vec<u8> = counted
@@ -225,7 +225,7 @@ fn a_sub_agent_has_a_line_of_its_own() {
         "spawn",
         json!({ "task": "look around", "label": "look" }),
     )]);
-    // Which of both is asked next is for them to decide.
+    // The order of both is undefined.
     story.server().always(Box::new(|asked| match asked.last() {
         last if last.contains("finished") => says("Done.")(asked),
         last if last.contains("look around") => says("Nothing there.")(asked),

@@ -1,5 +1,5 @@
-//! MCP servers that nobody here wrote, as `.ci/mcp` fetches them into `target/mcp`: what they offer, calls, errors,
-//! pictures, progress and their end, all in the sandbox. Where they are not, the stories say that they told nothing.
+//! Public MCP servers, as fetched by `.ci/mcp` into `target/mcp`: tools, calls, errors, images, progress and shutdown, all
+//! in the sandbox. If they are not installed, the stories are skipped with a notice.
 
 use crate::needs::skip;
 use crate::server::{calls, says};
@@ -14,7 +14,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp")
 }
 
-/// The path of a program that was fetched; `None` where it was not, which is said.
+/// The path of a fetched program; `None`, with a skip notice, if it was not fetched.
 fn fetched(program: &str) -> Option<String> {
     let folder = folder();
     let path = match program.contains('-') && folder.join("venv/bin").join(program).exists() {
@@ -31,7 +31,7 @@ fn fetched(program: &str) -> Option<String> {
 /// A story with the server `s`.
 fn story(server: Value) -> Story {
     let mut server = server;
-    // They are scripts of interpreters, some of which lie where only their user has them.
+    // They are scripts whose interpreters may be in the user's home.
     if server["command"].is_string() {
         let mut read = vec![folder().to_str().unwrap().to_owned()];
         let python = std::fs::read_to_string(folder().join("venv/pyvenv.cfg")).unwrap_or_default();
@@ -46,7 +46,7 @@ fn story(server: Value) -> Story {
     Story::new().set("tools.mcpServers.s", server)
 }
 
-/// `mcp call` of a tool that does what it is asked for.
+/// `mcp call` of a tool that succeeds.
 #[track_caller]
 fn call(story: &Story, tool: &str, arguments: &Value) -> String {
     let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
@@ -55,7 +55,7 @@ fn call(story: &Story, tool: &str, arguments: &Value) -> String {
     output
 }
 
-/// `mcp call` of a tool that cannot do what it is asked for, and says so.
+/// `mcp call` of a tool that fails.
 #[track_caller]
 fn fails(story: &Story, tool: &str, arguments: &Value) -> String {
     let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
@@ -64,7 +64,7 @@ fn fails(story: &Story, tool: &str, arguments: &Value) -> String {
     said
 }
 
-/// What `mcp test` says of a server that is well.
+/// The output of `mcp test` for a working server.
 #[track_caller]
 fn test(story: &Story) -> String {
     let ran = story.run(["mcp", "test", "s"]);
@@ -75,7 +75,7 @@ fn test(story: &Story) -> String {
     said
 }
 
-/// Nothing is left of what ran in the story's home.
+/// Checks that no process of the story's home is left.
 #[track_caller]
 fn is_over(story: &Story) {
     let home = format!("HOME={}\0", story.home().display());
@@ -87,7 +87,7 @@ fn is_over(story: &Story) {
     }
 }
 
-/// All that the server which shows everything is to show, however it is reached.
+/// Checks all features of server-everything over any transport.
 fn everything(story: &Story) {
     let said = test(story);
     assert!(said.contains("2025-11-25"), "{said}");
@@ -99,7 +99,7 @@ fn everything(story: &Story) {
     let reference = json!({ "resourceType": "Text", "resourceId": 1 });
     let resource = call(story, "get-resource-reference", &reference);
     assert!(resource.contains("demo://resource/dynamic/text/1"));
-    // A turn: a picture for the model, and progress on the way.
+    // A turn with an image for the model and progress notifications.
     story.server().script([
         calls("mcp_s_get-tiny-image", json!({})),
         calls(
@@ -130,7 +130,7 @@ fn the_server_that_shows_everything() {
     }
 }
 
-/// A server of HTTP, which is killed at the end of its story.
+/// An HTTP server, which is killed at the end of its story.
 struct Remote(Child);
 
 impl Drop for Remote {
@@ -140,11 +140,11 @@ impl Drop for Remote {
     }
 }
 
-/// The server that shows everything, listening; and its port.
+/// Starts server-everything as a listening server; returns it and its port.
 fn listening(command: &str, way: &str) -> (Remote, u16) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
-    // Not by closing alone: a process that another test is about to start may still share it.
+    // Not only by closing it: a process that another test is about to start may still share it.
     rustix::net::shutdown(&free, rustix::net::Shutdown::Both).unwrap();
     drop(free);
     let mut server = Command::new(command)
@@ -158,7 +158,7 @@ fn listening(command: &str, way: &str) -> (Remote, u16) {
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
     let is_ready = |line: std::io::Result<String>| line.unwrap().contains("on port");
     assert!(lines.by_ref().any(is_ready), "it does not listen");
-    // It goes on talking, and would wait for whoever reads no more.
+    // The server keeps printing and would block if nobody read its output.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     (Remote(server), port)
 }
@@ -191,7 +191,7 @@ fn a_server_of_files() {
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("notes.md"), "buy milk\n").unwrap();
-    // The place stands in its arguments: that is how a person says that it may write there.
+    // The directory is in the server's arguments, which grants write access to it.
     let story = story(json!({ "command": command, "args": [place.path()] }));
     assert!(test(&story).contains("2025-"));
     let read = call(

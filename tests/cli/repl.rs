@@ -1,5 +1,4 @@
-//! The conversation at a terminal: what is typed, what is asked of the person, what stops a turn and what ends it all; and
-//! the terminal is as it was before, whatever ended it.
+//! The REPL on a terminal: input, approval prompts, interrupts and exit. The terminal is restored however it ends.
 
 use crate::screen::{Key, Screen, timeless};
 use crate::server::{Answer, Ending, calls, fails, says, sends};
@@ -8,7 +7,7 @@ use crate::wait::until_exists;
 use rustix::process::Signal;
 use serde_json::json;
 
-/// A conversation on a screen, ready for a line.
+/// Starts the REPL on a screen and waits for its prompt.
 fn talk(story: &Story) -> Screen<'_> {
     begun(story.screen(24, 80).args(["repl"]))
 }
@@ -18,26 +17,26 @@ fn begun(mut screen: Screen<'_>) -> Screen<'_> {
     screen
 }
 
-/// Type a line and send it.
+/// Types a line and sends it.
 fn say<'s, 'a>(screen: &'s mut Screen<'a>, line: &str) -> &'s mut Screen<'a> {
     screen.type_(line).press(Key::Enter)
 }
 
-/// End it, and look at what it leaves.
+/// Exits, and checks the terminal.
 fn end(screen: &mut Screen<'_>) {
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0, "{}", screen.scrolled());
     screen.is_restored();
 }
 
-/// A server that begins to answer and then says nothing more.
+/// A server that starts an answer and then stalls.
 fn stalling(text: &str) -> crate::server::Turn {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let answer = Answer::events([format!("data: {delta}\n\n")]).ending(Ending::Stall);
     sends(answer)
 }
 
-/// The contents of the user's messages of the last request.
+/// The contents of the user messages in the last request.
 fn heard(story: &Story) -> Vec<String> {
     let asked = story.asked();
     let messages = asked.last().expect("somebody was asked").messages();
@@ -57,7 +56,7 @@ fn a_first_conversation() {
     say(&mut screen, "what did I say?").until("You said hi.");
     end(&mut screen);
     screen.snapshot("repl_first", &timeless(&screen.text()));
-    // The second turn knows of the first.
+    // The second turn has the messages of the first.
     assert_eq!(heard(&story).len(), 2);
     assert!(heard(&story)[0].contains("hi, I am Ada"));
     let lines = story.session("cli_direct.jsonl");
@@ -146,7 +145,7 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
     say(&mut screen, "a").until_prompt("  allow?");
     say(&mut screen, "s").until("First.").until_prompt("> ");
     say(&mut screen, "b").until("2.").until_prompt("> ");
-    // Another tool is another question.
+    // Another tool needs its own approval.
     say(&mut screen, "c").until_prompt("  allow?");
     say(&mut screen, "a").until("saved in").until("3.");
     end(&mut screen);
@@ -155,7 +154,7 @@ fn what_is_allowed_for_the_session_is_not_asked_again_and_always_is_a_rule() {
         config.contains("delete_file(") && !config.contains("write_file("),
         "{config}"
     );
-    // The next conversation, and a run of its own, goes by the rule.
+    // The rule applies to the next session and to single runs.
     story.run(["agent", "-m", "d"]).stdout("4.\n");
     for name in ["one", "two"] {
         assert!(!story.dir().join(name).exists(), "{name}");
@@ -193,7 +192,7 @@ fn the_model_can_ask_the_person_and_nobody_else() {
     say(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.asked()[1].last(), "coffee");
     end(&mut screen);
-    // In a run of its own there is no such tool.
+    // In a single run there is no such tool.
     let story = Story::new().script([says("-")]);
     story.run(["agent", "-m", "x"]).stdout("-\n");
     let tools = story.asked()[0].body["tools"].to_string();
@@ -249,8 +248,8 @@ fn a_ctrl_c_stops_a_command_and_what_it_started() {
 
 #[test]
 fn a_ctrl_c_hides_no_other_signal() {
-    // The command is told to end, and says that it was, so that the Ctrl-C comes second for sure. The shell creates the
-    // file itself: a process of its own might be killed first.
+    // The command is told to end and says that it was, so that Ctrl-C comes second in any case. The shell creates the file
+    // itself: a child process might be killed first.
     let command = "trap ': > told' TERM; : > started; while :; do sleep 0.02; done";
     let story = Story::new().script([calls("exec", json!({ "command": command }))]);
     let mut screen = begun(story.screen(24, 80).args(["repl", "--write"]));
@@ -336,13 +335,13 @@ fn whatever_ends_it_the_terminal_is_as_before() {
         assert_eq!(screen.code(), 128 + signal.as_raw());
         screen.is_restored();
     }
-    // While a turn goes on.
+    // During a turn.
     let story = Story::new().script([stalling("Half\n\nx")]);
     let mut screen = talk(&story);
     say(&mut screen, "x").until("Half").signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
     screen.is_restored();
-    // A defect of ours.
+    // A panic in our code.
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     let mut screen = talk(&story);
     say(&mut screen, "x")
@@ -394,7 +393,7 @@ fn what_was_typed_before_a_question_is_no_answer_to_it() {
     screen.until_prompt("  allow?");
     say(&mut screen, "n").until("Not written.");
     assert!(!story.dir().join("new.md").exists());
-    // What was typed before is the next message, which nobody answers here.
+    // The text typed before is the next message, which gets no answer here.
     screen.until("> y").press(Key::Ctrl('c')).until_prompt("> ");
     end(&mut screen);
 }
@@ -406,7 +405,7 @@ fn a_command_of_the_persons_own_goes_along_with_the_next_message() {
     say(&mut screen, "!echo out; echo err >&2; exit 3")
         .until("out")
         .until("[status 3]");
-    // Whose key it is cannot be told: it is shown to the person, and goes no further.
+    // The owner of the key is unknown: it is shown to the user but not sent.
     let key = format!("ghp_{}", "aB3".repeat(12));
     say(&mut screen, &format!("!echo TOKEN={key}")).until(&format!("\nTOKEN={key}"));
     say(&mut screen, "what was that?").until("I see.");
@@ -604,8 +603,8 @@ fn without_a_key_it_says_what_to_do_and_goes_on() {
 
 #[test]
 fn a_question_shows_all_that_is_decided_about() {
-    // What is long is cut, and can be seen; what looks like a key is no curtain; blanks push nothing out of sight; and every
-    // argument is there.
+    // Long text is cut and can be shown in full; key-like text hides nothing; blanks push nothing off the screen; and every
+    // argument is shown.
     let lines: Vec<String> = (1..=60).map(|number| format!("echo {number}")).collect();
     let keyish = "echo '-----BEGIN PRIVATE KEY-----aaaaaaaaaaaaaaaaaaaa' ; touch hidden ; echo '-----END PRIVATE KEY-----'";
     let padded = format!("touch a #{}? exec(\"ls\")", " ".repeat(3000));
@@ -651,7 +650,7 @@ fn one_answer_is_for_one_question() {
     say(&mut screen, "go")
         .until("path: one")
         .until_prompt("  allow?");
-    // In one burst: what is beyond the first line is no answer.
+    // In one burst: the input after the first line is not an answer.
     screen
         .type_("n\ry\ry\r")
         .until("path: two")

@@ -1,4 +1,4 @@
-//! Recordings, the demo, and what may be touched.
+//! Recording, replay, the demo, and the files a run may use.
 
 use crate::server::{calls, says};
 use crate::story::Story;
@@ -21,7 +21,7 @@ fn the_demo_answers_from_real_files() {
         !story.home().join(".nanobot").exists(),
         "a rehearsal leaves nothing behind"
     );
-    // In the home directory, which an agent keeps out of, a newcomer still sees the demo.
+    // The home directory is protected from the agent, but the demo still works there.
     let child = story
         .command(["agent", "--replay", "demo", "-m", "x"])
         .current_dir(story.home())
@@ -102,19 +102,19 @@ fn a_dry_run_shows_the_very_request() {
     if done.is_ok_and(|done| done.status.success()) {
         assert!(story.asked()[1].last().starts_with("it's"));
     } else {
-        // No curl here: the script's reply is taken by a run instead.
+        // Without curl a run receives the script's reply instead.
         story
             .run(["agent", "-m", "x", "--ephemeral"])
             .stdout("ok\n");
     }
 }
 
-/// Run one call and give back what the model is told of it.
+/// Runs one call and returns its tool result.
 fn told(story: Story, arguments: &[&str], name: &str, call: serde_json::Value) -> (Story, String) {
     let story = story.script([calls(name, call), says("ok")]);
     let mut all = vec!["agent", "-m", "x", "--new"];
     all.extend(arguments);
-    // A refusal is told on standard error too.
+    // A denial is also printed on standard error.
     story.run(all).stdout("ok\n").error_text();
     let told = story.asked().last().unwrap().last();
     (story, told)
@@ -178,7 +178,7 @@ fn places_of_a_run() {
     let story = story.workspace_file("notes.md", "in the workspace");
     let (story, words) = told(story, &[], "read_file", json!({ "path": "notes.md" }));
     assert!(words.contains("/workspace/notes.md"), "{words}");
-    // The home directory is no place to work in: the workspace takes it.
+    // The home directory cannot be the working directory; the workspace is used instead.
     let home = story.home();
     story
         .server()

@@ -1,4 +1,4 @@
-//! What only OpenAI's responses have: reasoning that comes encrypted, and items that are told of more than once.
+//! Features specific to OpenAI's responses: encrypted reasoning, and items that are sent more than once.
 
 use crate::formats::{Format, events};
 use crate::server::{Answer, Ending, Turn, says, sends};
@@ -27,7 +27,7 @@ fn completed(output: &[Value]) -> Value {
     json!({ "type": "response.completed", "response": response("completed", output) })
 }
 
-/// A reply with these items, as a stream or in one piece, as asked for.
+/// A reply with these items, streamed or not as the request asks.
 fn items(output: &[Value]) -> Turn {
     let output = output.to_vec();
     Box::new(move |asked| {
@@ -128,7 +128,7 @@ fn reasoning_goes_back_as_it_came() {
 
 #[test]
 fn events_with_ids_alone() {
-    // As LiteLLM sends them.
+    // As sent by LiteLLM.
     let strip = |mut event: Value, id: &str| {
         event.as_object_mut().unwrap().shift_remove("output_index");
         event["item_id"] = id.into();

@@ -1,5 +1,4 @@
-//! What is printed as JSON, held against the published schema: nothing in it that is not described, nothing described
-//! that is missing.
+//! JSON output, validated against the published schema: it has no undescribed fields and lacks no required ones.
 
 use crate::server::{Answer, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
@@ -12,7 +11,7 @@ fn schema() -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What is wrong with `value`, with the place.
+/// The violations of `schema` by `value`, each with its path.
 fn wrong(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/$defs/").expect("references are local");
@@ -111,7 +110,7 @@ fn wrong_object(
     found
 }
 
-/// Hold an event or a result against the schema. Every story that looks at JSON comes through here.
+/// Validates an event or a result. Every story that reads JSON output calls this.
 #[track_caller]
 pub(crate) fn check(line: &Value) {
     let root = schema();
@@ -193,7 +192,7 @@ fn every_kind_of_event_is_told_as_described() {
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
     take(ran.lines());
     ran.error_text();
-    // Two at once: the second waits, and says so.
+    // Two at once: the second one waits with a notice.
     let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
     let held = std::fs::File::open(lock).unwrap();
     held.lock().unwrap();
@@ -210,7 +209,7 @@ fn every_kind_of_event_is_told_as_described() {
         .status(75);
     take(ran.lines());
     ran.error_text();
-    // Not by closing the file: a process that another test is about to start may still share it.
+    // Not only by closing the file: a process that another test is about to start may still share it.
     held.unlock().unwrap();
     let odd = Answer::json(
         200,
@@ -284,7 +283,7 @@ fn the_log_of_events_has_whole_lines_whatever_was_there() {
     ];
     assert_eq!(kinds[..8], first);
     assert_eq!(kinds[8..], ["user", "assistant", "usage", "result"]);
-    // One that cannot be written is told, and the answer comes all the same.
+    // An unwritable log is reported, and the answer is printed nevertheless.
     let story = story
         .script([says("three")])
         .env("NANOBOT_LOG", "/nowhere/log");

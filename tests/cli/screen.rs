@@ -1,8 +1,8 @@
-//! A screen: the program on a terminal of its own, and what a person sees there and types.
+//! A virtual screen: runs the program on a pseudo-terminal, sends keys and reads the text that a user would see.
 //!
-//! The terminal is a pty that controls a session of its own, and an emulator that keeps what would be on its glass. Keys go
-//! in, rows come out, and a test waits for words, never for time. By itself it answers only what a real one does: where the
-//! cursor is, and what kind of terminal this is.
+//! It is a pseudo-terminal with its own session, and a terminal emulator that keeps the screen's content. A test waits for
+//! text, never for time. The emulator replies to the queries that a real terminal answers: cursor position, status and
+//! terminal type.
 
 use crate::story::{NANOBOT, Story};
 use crate::wait::{self, DEADLINE};
@@ -24,15 +24,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use vt100::Color;
 
-/// How often a process is looked after that says nothing.
+/// Poll interval for a process without output.
 const LOOK: Duration = Duration::from_millis(50);
-/// Rows that are kept above the screen.
+/// Rows of scrollback above the screen.
 const SCROLLBACK: usize = 10_000;
-/// What we write ourselves behind the last words of a process that has ended, to know that all of them have arrived.
+/// A mark that we write after the end of a process, to know that all its output has arrived.
 const END: &[u8] = b"\x1b]7777;end\x07";
 
 impl Story {
-    /// A terminal of this size, on which something can be started.
+    /// A terminal of this size, on which a program can be started.
     pub(crate) fn screen(&self, rows: u16, columns: u16) -> Off<'_> {
         Off {
             story: self,
@@ -42,7 +42,7 @@ impl Story {
     }
 }
 
-/// A screen on which nothing was started yet.
+/// A screen without a program.
 pub(crate) struct Off<'a> {
     story: &'a Story,
     size: (u16, u16),
@@ -50,13 +50,13 @@ pub(crate) struct Off<'a> {
 }
 
 impl<'a> Off<'a> {
-    /// Also in the environment of what is started.
+    /// Adds a variable to the program's environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// Start our program with these arguments.
+    /// Starts our program with these arguments.
     pub(crate) fn args<S: AsRef<OsStr>>(
         self,
         arguments: impl IntoIterator<Item = S>,
@@ -64,13 +64,13 @@ impl<'a> Off<'a> {
         self.program(NANOBOT, arguments)
     }
 
-    /// Start another program, such as a shell that completes the words of ours.
+    /// Starts another program, such as a shell that completes our command lines.
     pub(crate) fn program<S: AsRef<OsStr>>(
         self,
         program: &str,
         arguments: impl IntoIterator<Item = S>,
     ) -> Screen<'a> {
-        // Which becomes the program, after it has made a session with this terminal.
+        // `setsid` creates a session with this terminal and executes the program.
         let mut command = self.story.program("setsid");
         command
             .args(["-c", "--", program])
@@ -82,7 +82,7 @@ impl<'a> Off<'a> {
     }
 }
 
-/// A key of the keyboard that is no letter.
+/// A key that is not a character.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Enter,
@@ -96,13 +96,13 @@ pub(crate) enum Key {
     Right,
     Home,
     End,
-    /// With a letter in lower case, or one of `[\]^_@`.
+    /// With a lower-case letter, or one of `[\]^_@`.
     Ctrl(char),
     Alt(char),
 }
 
 impl Key {
-    /// What a terminal sends for it.
+    /// The bytes that a terminal sends for the key.
     fn bytes(self) -> Vec<u8> {
         let text = match self {
             Self::Enter => "\r",
@@ -126,7 +126,7 @@ impl Key {
     }
 }
 
-/// The terminal's settings, to be compared with those of another moment.
+/// The terminal settings, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings(String);
 
@@ -135,16 +135,16 @@ pub(crate) struct Screen<'a> {
     story: &'a Story,
     child: Child,
     ended: Option<ExitStatus>,
-    /// The side of the terminal that is looked at.
+    /// The controller side of the pseudo-terminal.
     glass: OwnedFd,
-    /// The side of the programs. While it is open, the terminal outlives them.
+    /// The side used by programs. While it is open, the terminal outlives them.
     line: File,
     keyboard: Sender<Vec<u8>>,
     seen: Arc<Seen>,
     before: Settings,
 }
 
-/// What has arrived so far.
+/// The output received so far.
 struct Seen {
     state: Mutex<State>,
     changed: Condvar,
@@ -153,11 +153,11 @@ struct Seen {
 struct State {
     emulator: vt100::Parser<Replies>,
     raw: Vec<u8>,
-    /// All of it has arrived: the process has ended.
+    /// True once the process has ended and all its output has arrived.
     whole: bool,
 }
 
-/// What the terminal says when it is asked.
+/// The terminal's replies to queries.
 #[derive(Default)]
 struct Replies(Vec<u8>);
 
@@ -208,7 +208,7 @@ impl<'a> Screen<'a> {
         let clone = || File::from(glass.try_clone().expect("a file can be cloned"));
         let (keyboard, typed) = channel::<Vec<u8>>();
         let mut writer = clone();
-        // A program that does not read lets this thread wait and not the test.
+        // If the program does not read its input, only this thread blocks.
         std::thread::spawn(move || {
             typed
                 .iter()
@@ -229,7 +229,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Type letters, as they are.
+    /// Types text, unchanged.
     pub(crate) fn type_(&mut self, text: &str) -> &mut Self {
         self.send(text.as_bytes().to_vec())
     }
@@ -238,7 +238,7 @@ impl<'a> Screen<'a> {
         self.send(key.bytes())
     }
 
-    /// Paste as a terminal does that was asked to mark pastes.
+    /// Pastes text as a terminal in bracketed paste mode.
     pub(crate) fn paste(&mut self, text: &str) -> &mut Self {
         self.send(format!("\u{1b}[200~{text}\u{1b}[201~").into_bytes())
     }
@@ -248,7 +248,7 @@ impl<'a> Screen<'a> {
         self
     }
 
-    /// Give the terminal another size; whoever runs in its foreground is told.
+    /// Resizes the terminal; its foreground process group gets SIGWINCH.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) -> &mut Self {
         let size = nonzero((rows, columns));
         self.state().emulator.set_size(size.0, size.1);
@@ -256,23 +256,23 @@ impl<'a> Screen<'a> {
         self
     }
 
-    /// As [`Self::resize`], while the program stands still, just after it has drawn: the terminal would fold a line for the
-    /// old size that was still on its way.
+    /// Like [`Self::resize`], while the program is stopped right after drawing: otherwise the terminal could wrap a line
+    /// that was drawn for the old size.
     pub(crate) fn resize_between_frames(&mut self, rows: u16, columns: u16) -> &mut Self {
         let stat = format!("/proc/{}/stat", self.id());
         self.look();
         self.signal(Signal::STOP);
-        wait::until("it is stopped", || {
+        wait::until("the program is not stopped", || {
             std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
         });
         self.line.write_all(END).expect("a terminal can be written");
-        let state = self.seen.state.lock().expect("nobody panics there");
+        let state = self.seen.state.lock().expect("the lock is not poisoned");
         let all = self.seen.changed.wait_while(state, |state| !state.whole);
-        all.expect("nobody panics there").whole = false;
+        all.expect("the lock is not poisoned").whole = false;
         self.resize(rows, columns).signal(Signal::CONT)
     }
 
-    /// Wait until `words` are on the visible screen.
+    /// Waits until `expected` is on the visible screen.
     #[track_caller]
     pub(crate) fn until(&mut self, words: &str) -> &mut Self {
         self.until_text(&format!("{words:?} did not appear"), |text| {
@@ -280,34 +280,34 @@ impl<'a> Screen<'a> {
         })
     }
 
-    /// Wait until `words` are no longer there.
+    /// Waits until `unexpected` is no longer on the visible screen.
     #[track_caller]
     pub(crate) fn until_gone(&mut self, words: &str) -> &mut Self {
-        self.until_text(&format!("{words:?} did not go away"), |text| {
+        self.until_text(&format!("{words:?} did not disappear"), |text| {
             !text.contains(words)
         })
     }
 
-    /// Wait until the screen ends with a line of nothing but `prompt`.
+    /// Waits until the screen ends with a line that contains only `prompt`.
     #[track_caller]
     pub(crate) fn until_prompt(&mut self, prompt: &str) -> &mut Self {
-        self.until_text("there is no prompt", |text| {
+        self.until_text("no prompt", |text| {
             text.lines().next_back() == Some(prompt.trim_end())
         })
     }
 
-    /// Wait until there is something that no screen shows.
+    /// Waits for something that is not on the screen.
     #[track_caller]
     pub(crate) fn until_some<T>(&self, look: impl Fn() -> Option<T>) -> T {
         let mut found = None;
-        wait::until("it is there", || {
+        wait::until("nothing was found", || {
             found = look();
             found.is_some()
         });
-        found.expect("that was waited for")
+        found.expect("it was found")
     }
 
-    /// Wait until `view` of the screen is `tests/screens/NAME.txt`: what is drawn anew may be seen half drawn.
+    /// Waits until `view` of the screen equals `tests/screens/NAME.txt`, since a redraw may be seen half done.
     #[track_caller]
     pub(crate) fn until_snapshot(
         &mut self,
@@ -329,7 +329,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Wait until `holds` of the visible screen.
+    /// Waits until `condition` is true for the visible text.
     #[track_caller]
     pub(crate) fn until_text(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
         let deadline = Instant::now() + DEADLINE;
@@ -350,7 +350,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The text after the next change, or after a while; and whether none can follow.
+    /// The text after the next change or a short time, and whether no more output can follow.
     fn look(&self) -> (String, bool) {
         let state = self.state();
         let text = self.shown(&visible(state.emulator.screen()));
@@ -360,16 +360,16 @@ impl<'a> Screen<'a> {
             let state = self.state();
             if state.raw.len() == length {
                 let waited = self.seen.changed.wait_timeout(state, LOOK);
-                drop(waited.expect("nobody panics there"));
+                drop(waited.expect("the lock is not poisoned"));
             }
         }
         (text, whole)
     }
 
-    /// When the process has ended, have its last words marked.
+    /// Writes the end mark if the process has ended.
     fn notice_end(&mut self) -> Option<ExitStatus> {
         if self.ended.is_none() {
-            self.ended = self.child.try_wait().expect("it can be waited for");
+            self.ended = self.child.try_wait().expect("waiting for a child works");
             if self.ended.is_some() {
                 self.line.write_all(END).expect("a terminal can be written");
             }
@@ -377,14 +377,13 @@ impl<'a> Screen<'a> {
         self.ended
     }
 
-    /// What is on the visible screen, without blanks at the ends of its rows and its own end; paths as in
-    /// [`Story::generalise`].
+    /// The visible screen without trailing blanks and empty rows; paths as in [`Story::normalize_paths`].
     pub(crate) fn text(&self) -> String {
         let rows = visible(self.state().emulator.screen());
         self.shown(&rows)
     }
 
-    /// As [`Self::text`], after all that was scrolled out of it.
+    /// Like [`Self::text`], with the scrollback before it.
     pub(crate) fn scrolled(&self) -> String {
         let mut state = self.state();
         let screen = state.emulator.screen_mut();
@@ -400,7 +399,7 @@ impl<'a> Screen<'a> {
         self.shown(&rows)
     }
 
-    /// As [`Self::text`], with marks about what is coloured or bold: `«bold red:words»`.
+    /// Like [`Self::text`], with marks around coloured or bold text: `«bold red:words»`.
     pub(crate) fn styled(&self) -> String {
         let state = self.state();
         let screen = state.emulator.screen();
@@ -420,7 +419,7 @@ impl<'a> Screen<'a> {
         text.trim_end().to_owned()
     }
 
-    /// All bytes that arrived, as they are.
+    /// All received bytes, unchanged.
     pub(crate) fn raw(&self) -> Vec<u8> {
         self.state().raw.clone()
     }
@@ -430,62 +429,69 @@ impl<'a> Screen<'a> {
         self.state().emulator.screen().cursor_position()
     }
 
-    /// Compare `text` with `tests/screens/NAME.txt`, which `UPDATE_EXPECT=1` renews.
+    /// Compares `text` with `tests/screens/NAME.txt`, which `UPDATE_EXPECT=1` updates.
     #[track_caller]
     pub(crate) fn snapshot(&self, name: &str, text: &str) {
         let text = format!("{}\n", timeless(text));
         expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
     }
 
-    /// The terminal's settings now.
+    /// The current terminal settings.
     pub(crate) fn settings(&self) -> Settings {
         settings_of(&self.glass)
     }
 
-    /// Let keys be shown and edited by the kernel, as a shell would before it starts another program.
+    /// Sets cooked mode: the kernel echoes and edits input, as a shell expects when it starts another program.
     pub(crate) fn make_usual(&self) {
         let mut settings = tcgetattr(&self.glass).expect("it is a terminal");
         settings.local_modes |= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         tcsetattr(&self.glass, OptionalActions::Now, &settings).expect("it is ours");
     }
 
-    /// Everything is as it was before the start: the settings, and what a program can ask a terminal to do.
+    /// Asserts that the terminal is as before the start: its settings, and the modes that a program can set.
     #[track_caller]
     pub(crate) fn is_restored(&self) {
         assert_eq!(self.settings(), self.before, "the terminal's settings");
         let state = self.state();
         let screen = state.emulator.screen();
         assert!(!screen.hide_cursor(), "the cursor is hidden");
-        assert!(!screen.bracketed_paste(), "pastes are marked");
-        assert!(!screen.alternate_screen(), "the other screen is shown");
-        assert!(!screen.application_cursor(), "arrows are an application's");
-        assert!(!screen.application_keypad(), "keys are an application's");
+        assert!(!screen.bracketed_paste(), "bracketed paste is on");
+        assert!(!screen.alternate_screen(), "the alternate screen is on");
+        assert!(
+            !screen.application_cursor(),
+            "application cursor keys are on"
+        );
+        assert!(!screen.application_keypad(), "the application keypad is on");
         assert_eq!(
             screen.mouse_protocol_mode(),
             vt100::MouseProtocolMode::None,
-            "the mouse is listened to"
+            "mouse reporting is on"
         );
-        assert_eq!(screen.attributes_formatted(), "\u{1b}[m", "a style stays");
+        assert_eq!(
+            screen.attributes_formatted(),
+            "\u{1b}[m",
+            "a style is left on"
+        );
     }
 
-    /// The number of the program's process.
+    /// The process id of the program.
     fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Send a signal to the program alone.
+    /// Sends a signal to the program only.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it is ours");
         self
     }
 
-    /// End it at once, as nothing can be prepared for.
+    /// Kills the program with SIGKILL.
     pub(crate) fn kill(&mut self) -> ExitStatus {
         self.signal(Signal::KILL);
         self.exit()
     }
 
-    /// Wait for the program's end, and for its last words.
+    /// Waits until the program has ended and all its output has arrived.
     #[track_caller]
     pub(crate) fn exit(&mut self) -> ExitStatus {
         let deadline = Instant::now() + DEADLINE;
@@ -502,7 +508,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// As [`Self::exit`], as a shell counts: 128 and the number of a signal.
+    /// Like [`Self::exit`], as an exit status of a shell: 128 plus the number of a signal.
     #[track_caller]
     pub(crate) fn code(&mut self) -> i32 {
         let status = self.exit();
@@ -511,30 +517,30 @@ impl<'a> Screen<'a> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.seen.state.lock().expect("nobody panics there")
+        self.seen.state.lock().expect("the lock is not poisoned")
     }
 }
 
 impl Drop for Screen<'_> {
     fn drop(&mut self) {
-        // What still runs had its time, and its session goes with its terminal.
+        // A program that still runs is killed, and its session ends with its terminal.
         if self.ended.is_none() && self.child.kill().is_ok() {
             drop(self.child.wait());
         }
     }
 }
 
-/// Keep what arrives, and reply to what is asked.
+/// Stores the output, and replies to terminal queries.
 fn show(mut reader: File, seen: &Seen, keyboard: &Sender<Vec<u8>>) {
     let mut bytes = [0; 64 << 10];
-    // Reading fails when the last programs have gone.
+    // Reading fails once the last program has ended.
     while let Ok(count @ 1..) = reader.read(&mut bytes) {
-        let mut state = seen.state.lock().expect("nobody panics there");
+        let mut state = seen.state.lock().expect("the lock is not poisoned");
         state.emulator.process(&bytes[..count]);
         state.raw.extend_from_slice(&bytes[..count]);
         let from = state.raw.len().saturating_sub(count + END.len());
         if let Some(at) = memchr::memmem::find(&state.raw[from..], END) {
-            // What somebody says who outlived the program stays.
+            // Output of processes that outlive the program is preserved.
             state.raw.drain(from + at..from + at + END.len());
             state.whole = true;
         }
@@ -572,18 +578,18 @@ fn visible(screen: &vt100::Screen) -> Vec<String> {
     screen.rows(0, u16::MAX).collect()
 }
 
-/// Text with an edge, for whoever reads of a failure.
+/// Text with a left border, for failure messages.
 fn framed(text: &str) -> String {
     text.lines().map(|row| format!("  | {row}\n")).collect()
 }
 
-/// Words with `9 s` for each time that a run took, whatever it was.
+/// Text with `9 s` for each duration.
 pub(crate) fn timeless(text: &str) -> String {
     let times = Regex::new(r"\b(\d+ min )?\d+(\.\d+)? (ms|s)\b").expect("it is a pattern");
     times.replace_all(text, "9 s").into_owned()
 }
 
-/// A row with its marks.
+/// A row with style marks.
 fn marked<'c>(cells: impl Iterator<Item = &'c vt100::Cell>) -> String {
     let (mut row, mut open) = (String::new(), String::new());
     for cell in cells.filter(|cell| !cell.is_wide_continuation()) {

@@ -1,4 +1,4 @@
-//! Keys leave by no door: not as they are, not encoded, not in two pieces. And what a user says is what the model hears.
+//! Redaction of keys in every output: plain, encoded, or split in two. User messages are sent unredacted.
 
 use crate::server::{Answer, Turn, calls, fails, says, sends};
 use crate::story::{Story, write};
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Twelve keys, and where each of them is.
+/// Twelve keys and their sources.
 const CANARIES: [(&str, &str); 12] = [
     ("apiKeyFile", "canary-0f-a-file-Zq3"),
     ("header", "canary-1n-a-header-Vw8"),
@@ -57,7 +57,7 @@ fn story() -> Story {
     for (name, value) in &CANARIES[8..] {
         story = story.env(name, value);
     }
-    // Where somebody left them, and our commands may look.
+    // Files with keys that our commands may read.
     let all: String = CANARIES
         .iter()
         .map(|(_, key)| format!("it is {key}\n"))
@@ -65,7 +65,7 @@ fn story() -> Story {
     story.file("left", all)
 }
 
-/// What a key may look like, written here once more so that two people have thought of it.
+/// The encodings of a key, written here independently of the program.
 fn forms(key: &str) -> Vec<String> {
     let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
     let percent: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
@@ -82,7 +82,7 @@ fn forms(key: &str) -> Vec<String> {
     ]
 }
 
-/// It in base64, wherever in another text it stands.
+/// The key in base64 for each alignment.
 fn in_base64(key: &str) -> Vec<String> {
     let engines = [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD];
     let texts = ["", "x", "xx"].map(|before| format!("{before}{key}"));
@@ -92,7 +92,7 @@ fn in_base64(key: &str) -> Vec<String> {
         .collect()
 }
 
-/// All that a server may say to have each of them repeated.
+/// All encodings of all keys, which a server may repeat.
 fn all_forms() -> String {
     let keys = CANARIES.iter();
     let all: Vec<String> = keys
@@ -105,7 +105,7 @@ fn all_forms() -> String {
 fn has_no_canary(about: &str, place: &str, text: &str) {
     let joined = text.replace(['\n', '\r'], "").replace("\\n", "");
     for (_, key) in CANARIES {
-        // Without the ends, in which other bytes may have a part.
+        // Without the ends, which depend on neighbouring bytes.
         let middles = in_base64(key).into_iter();
         let middles = middles.map(|text| text[4..text.len() - 2].to_owned());
         for form in forms(key).into_iter().chain(middles) {
@@ -115,7 +115,7 @@ fn has_no_canary(about: &str, place: &str, text: &str) {
     }
 }
 
-/// Every file beneath `folder`, but those that the keys were put into.
+/// Every file beneath `folder`, except those into which the keys were written.
 fn files(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -134,7 +134,7 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Run the script, and look for keys everywhere but in the headers that are theirs.
+/// Runs the script, and searches for keys everywhere except in their own headers.
 fn run(about: &str, script: Vec<Turn>, arguments: &[&str]) {
     let story = story().script(script);
     let log = story.dir().join("log");
@@ -207,7 +207,7 @@ fn what_models_and_servers_repeat_is_without_keys() {
         &[],
     );
     for (_, key) in CANARIES {
-        // Letter by letter, and one that says nothing else.
+        // One character per chunk, and a reply with nothing else.
         let letters = key.chars().map(|letter| {
             let delta =
                 json!({ "choices": [{ "index": 0, "delta": { "content": letter.to_string() } }] });
@@ -222,7 +222,7 @@ fn what_models_and_servers_repeat_is_without_keys() {
             &["--output-format", "stream-json"],
         );
     }
-    // What it wants to call a tool with is kept without them, and so is what the tool says to it.
+    // Arguments of calls and their results are stored without keys.
     let wants = vec![
         calls(
             "read_file",
@@ -255,7 +255,7 @@ fn what_a_user_says_is_what_the_model_hears() {
     let token = format!("ghp_{}", "a1B2".repeat(10));
     let words = format!("put {token} and {} into .env", canary("config"));
     let story = story().script([says(&format!("{token}, and {}", canary("config")))]);
-    // The answer has what only looks like a key as it is: a pipe gets what the model said.
+    // The answer contains key-like text unchanged: a pipe gets the model's output.
     story
         .run(["agent", "-m", &words, "--record", "tape"])
         .stdout(&format!("{token}, and ***\n"));
@@ -268,10 +268,10 @@ fn what_a_user_says_is_what_the_model_hears() {
         .find(|line| line["role"] == "assistant")
         .unwrap();
     assert_eq!(reply["content"], format!("{token}, and ***"));
-    // A recording is there to be handed on.
+    // A recording may be shared.
     let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
     assert!(tape.contains("put ghp_*** and *** into .env"), "{tape}");
-    // And is no different from what was recorded.
+    // It replays identically.
     story
         .run(["agent", "-m", &words, "--replay", "tape"])
         .stdout("ghp_***, and ***\n");

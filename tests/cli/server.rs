@@ -1,4 +1,4 @@
-//! A model server on loopback that says what a script tells it to, and remembers what it was asked.
+//! A model server on loopback that responds by a script and records its requests.
 
 use crate::formats::{self, answer};
 use crate::wait::DEADLINE;
@@ -9,16 +9,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// What the server was sent.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// The body as it came.
+    /// The body, unparsed.
     pub(crate) raw: String,
     pub(crate) body: Value,
-    /// Which connection it came over, counted from 0.
+    /// The number of the connection, counted from 0.
     pub(crate) connection: usize,
 }
 
@@ -30,7 +30,7 @@ impl Asked {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The messages of the request, which are items where the format is OpenAI's responses.
+    /// The messages of the request; for OpenAI's responses, its input items.
     pub(crate) fn messages(&self) -> Vec<Value> {
         let list = self.body["messages"]
             .as_array()
@@ -52,30 +52,30 @@ impl Asked {
     }
 }
 
-/// What the server does with one request.
+/// Produces the response to one request.
 pub(crate) type Turn = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
 
-/// What goes over the wire.
+/// The response to send.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
-    /// Sent one by one, each in a chunk of its own where the transfer is chunked.
+    /// Sent one by one, each in its own chunk if the transfer is chunked.
     pub(crate) pieces: Vec<Vec<u8>>,
-    /// What comes after them while it is sent, until nobody can send more.
+    /// Further chunks, sent as they arrive until all senders are dropped.
     pub(crate) live: Option<Arc<Mutex<Receiver<Vec<u8>>>>>,
     pub(crate) ending: Ending,
 }
 
-/// What follows the last piece.
+/// The end of the response after its last chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The body is complete.
     #[default]
     Whole,
-    /// The connection is closed in the middle.
+    /// The connection is closed within the body.
     Cut,
-    /// Nothing comes any more, until the client goes away.
+    /// Nothing more is sent until the client disconnects.
     Stall,
 }
 
@@ -94,7 +94,7 @@ impl Answer {
         }
     }
 
-    /// Server-sent events as they are, one piece each.
+    /// Server-sent events, unchanged, one chunk each.
     pub(crate) fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
         let pieces = pieces
@@ -109,7 +109,7 @@ impl Answer {
         }
     }
 
-    /// As [`Self::events`], with what a test sends when it is time for it.
+    /// Like [`Self::events`], with events that the test sends later.
     pub(crate) fn live() -> (Sender<Vec<u8>>, Self) {
         let (sender, receiver) = channel();
         let answer = Self {
@@ -130,7 +130,7 @@ impl Answer {
     }
 }
 
-/// A reply of text, in the form that the request asks for.
+/// A text reply, in the format of the request.
 pub(crate) fn says(text: &str) -> Turn {
     let message = json!({ "role": "assistant", "content": text });
     replies(message, "stop")
@@ -165,18 +165,18 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
     })
 }
 
-/// A reply with this message and finish reason, in the words of chat completions.
+/// A reply with this message and finish reason, in the terms of chat completions.
 pub(crate) fn replies(message: Value, finish: &str) -> Turn {
     let finish = finish.to_owned();
     Box::new(move |asked| answer(&message, &finish, asked))
 }
 
-/// Exactly this answer.
+/// Exactly this response.
 pub(crate) fn sends(answer: Answer) -> Turn {
     Box::new(move |_| answer.clone())
 }
 
-/// A failure with this status and message.
+/// An error with this status and message.
 pub(crate) fn fails(status: u16, message: &str) -> Turn {
     sends(Answer::json(
         status,
@@ -184,7 +184,7 @@ pub(crate) fn fails(status: u16, message: &str) -> Turn {
     ))
 }
 
-/// The server. It lives until the test's process ends.
+/// The server. It lives until the test process ends.
 pub(crate) struct Server {
     pub(crate) port: u16,
     shared: Arc<Shared>,
@@ -193,7 +193,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// A request has come.
+    /// Notified when a request arrives.
     request: Condvar,
 }
 
@@ -203,9 +203,9 @@ struct State {
     /// Used when the script has run out.
     always: Option<Arc<Turn>>,
     asked: Vec<Asked>,
-    /// Keys that requests may have beside those of the vendor's types.
+    /// Keys that requests may have besides those of the vendor's types.
     extensions: Vec<String>,
-    /// What was wrong with requests.
+    /// Validation errors of requests.
     wrong: Vec<String>,
     connections: usize,
 }
@@ -232,18 +232,18 @@ impl Server {
         self.shared.state.lock().unwrap().script.extend(turns);
     }
 
-    /// What to do with every request that the script does not cover.
+    /// Sets the responder for requests beyond the script.
     pub(crate) fn always(&self, turn: Turn) {
         self.shared.state.lock().unwrap().always = Some(Arc::new(turn));
     }
 
-    /// Let requests have these keys, which the vendor's types do not know.
+    /// Allows requests to have these keys, which are not in the vendor's types.
     pub(crate) fn extend(&self, keys: &[&str]) {
         let keys = keys.iter().map(|key| (*key).to_owned());
         self.shared.state.lock().unwrap().extensions.extend(keys);
     }
 
-    /// What was wrong with requests, by the vendors' own types.
+    /// Validation errors of requests, by the vendors' own types.
     pub(crate) fn wrong(&self) -> Vec<String> {
         self.shared.state.lock().unwrap().wrong.clone()
     }
@@ -252,7 +252,7 @@ impl Server {
         self.shared.state.lock().unwrap().asked.clone()
     }
 
-    /// Wait until so many requests have come.
+    /// Waits until `count` requests have arrived.
     #[track_caller]
     pub(crate) fn until_asked(&self, count: usize) {
         let Shared { state, request } = &*self.shared;
@@ -265,13 +265,13 @@ impl Server {
         assert!(!timeout.timed_out(), "{asked} of {count} requests came");
     }
 
-    /// Replies of the script that nobody asked for.
+    /// Number of scripted replies that were not used.
     pub(crate) fn left(&self) -> usize {
         self.shared.state.lock().unwrap().script.len()
     }
 }
 
-/// Answer the requests of one connection until it closes.
+/// Serves the requests of one connection until it closes.
 fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
     let connection = {
         let mut state = state.lock().unwrap();
@@ -281,7 +281,7 @@ fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
     let mut writer = stream;
     while let Some(asked) = read_request(&mut reader, connection) {
-        // Judged and answered without the lock: a slow answer must not keep others from being heard.
+        // Validated and answered without the lock: a slow response must not block other requests.
         let extensions = state.lock().unwrap().extensions.clone();
         let wrong = formats::wrong(&asked, &extensions);
         let turn = {
@@ -338,7 +338,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
     })
 }
 
-/// Send `answer`; whether the connection can be used again.
+/// Sends `answer`; returns true if the connection can be reused.
 fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
     let mut head = format!(
         "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n",

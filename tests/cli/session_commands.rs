@@ -1,4 +1,4 @@
-//! `nanobot session`: what is told of conversations, and what is done with them.
+//! `nanobot session`: listing, showing, searching, repairing, exporting and removing sessions.
 
 use crate::server::{calls, says};
 use crate::story::{Ran, Story, write};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// A session file as the Python program leaves it: a first line, and what was said.
+/// A session file in the format of the Python program: a metadata line and messages.
 fn log(key: &str, said: &[(&str, &str)]) -> String {
     let first = json!({
         "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
@@ -17,18 +17,18 @@ fn log(key: &str, said: &[(&str, &str)]) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// The moment of all stories, less so many days.
+/// The stories' time minus this many days.
 fn days_ago(days: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_323_045 - days * 86_400)
 }
 
-/// Let a file be as old as that.
+/// Sets the modification time of a file.
 fn age(path: &Path, days: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(days_ago(days)).unwrap();
 }
 
-/// A closing line as this program writes it, where `before` is what is in the file so far.
+/// A closing line as written by this program; `before` is the content so far.
 fn closing(key: &str, before: &str, messages: usize, kept: &Value) -> String {
     let line = json!({
         "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
@@ -255,7 +255,7 @@ fn a_key_that_is_not_there_names_the_one_that_was_meant() {
         .run(["session", "show", "zzz"])
         .status(66)
         .stderr("nanobot: there is no session `zzz`\n  try: nanobot session list\n");
-    // A copy by hand has the key of the one that it was, and another name.
+    // A manual copy has the key of the original, and another file name.
     let text = std::fs::read_to_string(story.workspace().join("sessions/work_1.jsonl")).unwrap();
     let story = Story::new().workspace_file("sessions/copy.jsonl", text);
     let ran = story.run(["session", "show", "work:1"]).status(66);
@@ -279,7 +279,7 @@ fn sessions_of_every_release_are_listed_and_shown() {
         &store.join(".workspace"),
         workspace.to_str().unwrap().as_bytes(),
     );
-    // The oldest had no keys in their files; the newest code them in their names.
+    // The oldest release stored no keys in files; the newest encodes them in file names.
     write(
         &root.join("cli_old.jsonl"),
         b"{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"caf\\u00e9\"}\n",
@@ -292,7 +292,7 @@ fn sessions_of_every_release_are_listed_and_shown() {
         &store.join("Y2xpOm5ldw.jsonl"),
         log("cli:new", &[("user", "three")]).as_bytes(),
     );
-    // An older copy of one that is used.
+    // An older copy of a session in use.
     write(
         &root.join("cli_new.jsonl"),
         log("cli:new", &[("user", "stale")]).as_bytes(),
@@ -308,7 +308,7 @@ fn sessions_of_every_release_are_listed_and_shown() {
     }
 }
 
-/// Words in all the places that are searched, said at different times.
+/// Needles in every searched field, at different times.
 fn spoken() -> Story {
     let tool = json!({ "role": "tool", "tool_call_id": "c", "name": "exec", "content": "one\ntwo needles\nthree\n", "timestamp": "2025-12-01T09:30:00.000000" });
     let old = "{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"caf\\u00e9 \\\"needle\\\"\", \"needle\": 1}\n";
@@ -340,7 +340,7 @@ fn text_is_found_wherever_it_was_said() {
     story
         .run(["session", "search", "two", "-C", "1", "-s", "new"])
         .stdout("new-3 2025-12-01 09:30 tool- one\nnew:3 2025-12-01 09:30 tool: two needles\nnew-3 2025-12-01 09:30 tool- three\n");
-    // What older releases escaped, and what is no text but the form of the file.
+    // Characters that older releases escaped, and file syntax that is not text.
     story
         .run(["session", "search", "-F", "é \"n", "-s", "cli:old"])
         .stdout("cli:old:1 user: café \"needle\"\n");
@@ -385,7 +385,7 @@ fn a_search_ends_as_grep_does() {
 
 #[test]
 fn messages_are_numbered_alike_however_large_the_file_is() {
-    // Several blocks, with lines of many lengths across their borders and lines that are none among them.
+    // Several blocks, with lines of many lengths across block borders, and invalid lines among them.
     let filler = "x".repeat(700_000);
     let mut text = log("big", &[]);
     for number in 1..40 {
@@ -415,7 +415,7 @@ fn messages_are_numbered_alike_however_large_the_file_is() {
     }
 }
 
-/// Who keeps a session's lock, until the story ends.
+/// Holds the lock of a session until the story ends.
 fn hold(story: &Story, name: &str) -> std::fs::File {
     let path = story
         .workspace()
@@ -458,7 +458,7 @@ fn what_is_removed_can_be_brought_back() {
         names.sort();
         names
     };
-    // No release may take what is in there for a session.
+    // No release may take the files in there for sessions.
     assert!(
         names(&trash).iter().all(|name| name.ends_with(".gone")),
         "{:?}",
@@ -474,7 +474,7 @@ fn what_is_removed_can_be_brought_back() {
         .run(["session", "restore", "work:1"])
         .status(66)
         .stderr_has("in the trash");
-    // A second one of the same name in the same moment; the one that was removed last comes back.
+    // A second session of the same name at the same time; the one removed last is restored.
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
     write(
         &story.workspace().join("sessions/work_1.jsonl"),
@@ -526,7 +526,7 @@ fn a_session_in_use_is_not_removed() {
 #[test]
 fn prune_takes_what_is_old_and_asks_first() {
     let story = three();
-    // A pattern alone says nothing about age.
+    // A pattern alone does not imply an age.
     story
         .run(["session", "prune", "cli*", "--yes"])
         .status(2)
@@ -565,7 +565,7 @@ fn prune_takes_what_is_old_and_asks_first() {
     story
         .run(["session", "restore"])
         .stdout("2026-01-02 03:04  empty\n");
-    // A month later the trash lets go of it.
+    // A month later it is deleted from the trash.
     let story = story.env("NANOBOT_TEST_TIME", "2026-02-02T03:04:06Z");
     story
         .run(["session", "prune", "--empty"])
@@ -599,7 +599,7 @@ fn a_copy_goes_on_by_itself() {
         .run(["agent", "-m", "more", "-s", "whole"])
         .stdout("4\n");
     assert_eq!(story.asked()[3].messages().len(), 6);
-    // The copy was trusted: nothing was counted anew or found odd.
+    // The copy was trusted: nothing was recounted or reported.
     story
         .run(["session", "repair", "--all"])
         .stderr("nanobot: sessions checked: 3, ok: 3\n");
@@ -701,7 +701,7 @@ fn a_session_is_renamed_in_the_place_of_its_release() {
     );
     story.run(["session", "rename", "cli:a", "to:a"]).stderr("");
     assert!(root.join("to_a.jsonl").exists());
-    // A name that the workspace has for another key already.
+    // A name that the workspace already uses for another key.
     story.run(["session", "rename", "to:a", "cli_b"]).stderr("");
     assert!(workspace.join("sessions/Y2xpX2I.jsonl").exists());
     story.run(["session", "rename", "cli_b", "to:a"]).stderr("");
@@ -783,7 +783,7 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
     assert_eq!(line["last_consolidated"], 0);
     assert_eq!(line["at"], before.len());
     assert_eq!(line["ending"], "repaired");
-    // What is left cannot be mended, and is told again; nothing more is written.
+    // The rest cannot be repaired and is reported again; nothing more is written.
     let left: String = told
         .lines()
         .filter(|line| !line.contains("would"))
@@ -818,7 +818,7 @@ fn repair_names_files_that_nobody_looks_for() {
     ] {
         assert!(told.contains(words), "{told}");
     }
-    // Looking leaves nothing behind, no file of a lock either.
+    // Reading leaves no files behind, not even a lock file.
     let folder = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
     assert_eq!(folder.count(), 2);
 }
@@ -830,7 +830,7 @@ fn what_a_newer_release_wrote_is_read_and_never_written() {
         &[("user", "from the future")],
         &json!({ "v": 2, "stats": { "turns": 1 } }),
     );
-    // Also where its last line is torn: that is for the newer one to mend.
+    // Also if its last line is incomplete: only the newer release may repair it.
     for end in ["", "{\"role\": \"us"] {
         let before = format!("{newer}{end}");
         let story = Story::new().workspace_file("sessions/a.jsonl", &before);

@@ -1,4 +1,4 @@
-//! What is kept of a conversation, and what becomes of it.
+//! Session storage: format, resumption, locks, migration and pruning.
 
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
@@ -398,8 +398,7 @@ fn old_sessions_of_piped_input_are_pruned() {
     };
     let first = names();
     assert_eq!(first.len(), 2);
-    // Seen from that far away, what was written just now is old; and so is the session of the run that looks, but for
-    // its lock.
+    // At that distance a file written just now is old, and so is the session of the run itself, except for its lock.
     let story = story.env("NANOBOT_TEST_TIME", "2100-01-01T00:00:00Z");
     story.run(["agent"]).stdout("2\n");
     let left = names();
@@ -412,7 +411,7 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let other = path.with_extension("other");
     let replaced = path;
-    // While the model thinks, another program puts a new file in the place of the old one.
+    // While the model works, another program replaces the file.
     story.server().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story
@@ -529,7 +528,7 @@ fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
         &store.join(".workspace"),
         story.workspace().to_str().unwrap().as_bytes(),
     );
-    // Looking moves nothing.
+    // Reading does not move files.
     story
         .run(["session", "show", "cli:direct"])
         .stdout_has("one");
@@ -541,7 +540,7 @@ fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
     assert_eq!(story.asked()[0].messages().len(), 4);
     story.run(["agent", "-m", "three"]).stdout("3\n");
     assert_eq!(story.asked()[1].messages().len(), 6);
-    // Old sessions of pipes are pruned there too.
+    // Old sessions of piped input are pruned there too.
     let old = store.join("cGlwZTphYmM.jsonl");
     write(&old, b"{\"_type\": \"metadata\", \"key\": \"pipe:abc\"}\n");
     let long_ago =
@@ -559,7 +558,7 @@ fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
 
 #[test]
 fn a_turn_after_a_kill_reads_the_end_and_not_the_whole() {
-    // 60 MB before the last closing line, and lines of a killed turn after it: read in a moment, if only the end is.
+    // 60 MB before the last closing line, and lines of a killed turn after it: fast to read if only the end is read.
     let story = Story::new().script([says("fine")]);
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let line = format!(

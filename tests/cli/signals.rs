@@ -1,4 +1,4 @@
-//! Ends from outside.
+//! Signals and timeouts.
 
 use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
 use crate::story::{NANOBOT, Story};
@@ -20,7 +20,7 @@ fn send(child: &Child, signal: i32) {
     rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// A model that says this much and then nothing; it makes the file `asked` when it has been asked.
+/// A model that sends this text and then stalls; creates the file `asked` when it gets a request.
 fn stalls(story: &Story, text: &'static str) -> PathBuf {
     let asked = story.dir().join("asked");
     let mark = asked.clone();
@@ -33,7 +33,7 @@ fn stalls(story: &Story, text: &'static str) -> PathBuf {
     asked
 }
 
-/// The last line of the session, which must be a closing line with this ending.
+/// The last line of the session, which must be a closing line with this stop reason.
 fn closed(story: &Story, name: &str) -> Value {
     let last = story.session("cli_direct.jsonl").pop().unwrap();
     assert_eq!(last["_type"], "metadata");
@@ -44,7 +44,7 @@ fn closed(story: &Story, name: &str) -> Value {
 #[test]
 fn a_signal_ends_the_children_and_then_us() {
     for (signal, name) in [(2, "interrupted"), (15, "terminated"), (1, "hang_up")] {
-        // A mark of this very run: what another left behind proves nothing.
+        // A unique mark for this run, so that processes of others are not counted.
         let mark = &format!("{}.{signal}", 100_000 + std::process::id());
         let command = format!("setsid sleep {mark} & trap '' TERM; touch started; sleep {mark}");
         let second = ("exec", json!({ "command": "touch second" }));
@@ -77,7 +77,7 @@ fn a_signal_ends_the_children_and_then_us() {
                 .iter()
                 .all(|text| text.to_lowercase().contains("interrupted"))
         );
-        // It goes on without a repair.
+        // It continues without a repair.
         story.server().script([says("Done.")]);
         story.run(["agent", "--resume"]).stdout("Done.\n");
     }
@@ -98,7 +98,7 @@ fn a_signal_while_the_model_thinks() {
     let result = ran.json();
     assert_eq!(result["error"]["cause"], "terminated");
     closed(&story, "terminated");
-    // What was asked is on disk, and can be taken up.
+    // The message is stored, and the turn can be resumed.
     story
         .server()
         .script([sends(Answer::json(400, &json!({ "error": "no" })))]);
@@ -121,7 +121,7 @@ fn the_end_of_the_time_is_told_and_what_was_said_so_far_is_marked() {
     assert_eq!(result["partial"], true);
     assert_eq!(result["error"]["cause"], "timeout");
     closed(&story, "timeout");
-    // As text, what is no answer is not printed as one.
+    // In text mode only an answer is printed as such.
     stalls(&story, "Half of");
     story
         .run(["agent", "-m", "x", "--timeout", "3000ms"])
@@ -151,7 +151,7 @@ fn the_end_of_the_time_comes_before_the_turn_too() {
     drop(command);
     story.wait(child).status(124).stderr_has("--timeout");
     drop(writer);
-    // And while another run keeps the session.
+    // While another run holds the session lock.
     let asked = stalls(&story, "");
     let first = story.command(["agent", "-m", "x"]).spawn().unwrap();
     until_exists(&asked);
@@ -165,19 +165,19 @@ fn the_end_of_the_time_comes_before_the_turn_too() {
 
 #[test]
 fn a_second_interrupt_ends_at_once() {
-    // A reader that does not read: the last words wait for it, and a second Ctrl-C does not.
+    // A reader that does not read: the end of the answer waits for it, and a second Ctrl-C does not.
     let long: &'static str = Box::leak("x".repeat(200_000).into_boxed_str());
     let story = Story::new().script([says(long)]);
     let (reader, writer) = std::io::pipe().unwrap();
     let mut command = story.command(["agent", "-m", "x", "--json"]);
     let mut child = command.stdout(writer).spawn().unwrap();
     drop(command);
-    // The pipe is full when the answer is in the log and on its way out.
+    // The pipe is full once the answer is stored and being printed.
     let log = story.workspace().join("sessions/cli_direct.jsonl");
     let is_answered =
         || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"answered\""));
     until_changed(log.parent().unwrap(), is_answered);
-    // Two that come before the first is seen are one to the system, so that a second one is sent until it counts.
+    // Two signals before the first is handled are one to the system, so the second one is repeated until it counts.
     until("the second one ends it", || {
         send(&child, 2);
         child.try_wait().unwrap().is_some()
@@ -186,7 +186,7 @@ fn a_second_interrupt_ends_at_once() {
     let mut stderr = child.stderr.take().unwrap();
     std::io::Read::read_to_string(&mut stderr, &mut complaint).unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(2));
-    // It did not get to say that the answer could not be written.
+    // It was killed before it could report the failed write.
     assert_eq!(complaint, "");
     drop(reader);
 }
@@ -195,7 +195,7 @@ fn a_second_interrupt_ends_at_once() {
 fn what_was_ignored_stays_ignored() {
     let story = Story::new();
     let asked = stalls(&story, "");
-    // As under nohup: the child inherits what its shell ignores.
+    // As under nohup: the child inherits the ignored signals of its shell.
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\"", NANOBOT]);
     let child = shell.args(["agent", "-m", "x"]).spawn().unwrap();
@@ -206,7 +206,7 @@ fn what_was_ignored_stays_ignored() {
         .find_map(|line| line.strip_prefix("SigIgn:\t"));
     let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
     assert_eq!(ignored & 0b11, 0b11, "SIGHUP and SIGINT");
-    // A hang-up that is not ignored would count for more than what comes after it.
+    // A hang-up that is not ignored would have precedence over later signals.
     send(&child, 1);
     send(&child, 2);
     send(&child, 15);
@@ -215,8 +215,8 @@ fn what_was_ignored_stays_ignored() {
     ran.error_text();
 }
 
-/// `cargo test --features test-hooks --test cli stopped_process -- --ignored`: the program's clock is under test, so that the
-/// stop has to last.
+/// `cargo test --features test-hooks --test cli stopped_process -- --ignored`: tests the program's clock, so the stop has to
+/// last.
 #[test]
 #[ignore = "takes seconds in which nothing happens"]
 fn a_stopped_process_misses_no_deadline() {
@@ -228,7 +228,7 @@ fn a_stopped_process_goes_on() {
     goes_on_after(std::time::Duration::ZERO);
 }
 
-/// Stop a run that waits for its model, for so long; and then let it be answered.
+/// Stops a run that waits for its model for this long, and then lets the model answer.
 fn goes_on_after(stopped: std::time::Duration) {
     let story = Story::new().env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1.5");
     let (go, wait) = std::sync::mpsc::channel::<()>();
@@ -236,7 +236,7 @@ fn goes_on_after(stopped: std::time::Duration) {
     let mark = asked.clone();
     story.server().script([Box::new(move |_: &Asked| {
         std::fs::write(&mark, "").unwrap();
-        // It answers once the client has been stopped for longer than its patience, and then goes on.
+        // The model answers once the client has been stopped for longer than its timeout; then the client continues.
         wait.lock().unwrap().recv().unwrap();
         let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Here." }, "finish_reason": "stop" }] });
         Answer::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
@@ -257,12 +257,12 @@ fn goes_on_after(stopped: std::time::Duration) {
     story.wait(child).stdout("Here.\n");
 }
 
-/// End a run that starts all kinds of children at so many random points; none of them may be left.
+/// Ends a run that starts all kinds of children at this many random points; no process may be left.
 fn leaves_nobody(points: usize, seed: u64) {
     let mut random = crate::crash::Random(seed);
     let mut ended = 0;
     for point in 0..points {
-        // Whoever lives with this mark in its environment is ours.
+        // Every process with this mark in its environment belongs to the run.
         let mark = format!("{}-{seed}-{point}", std::process::id());
         let command = "setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &) ; (trap '' TERM HUP INT; sleep 300) & \
                        sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
@@ -275,7 +275,7 @@ fn leaves_nobody(points: usize, seed: u64) {
         );
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));
         let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
-        // The moment is what is tried.
+        // The random moment is what is tested.
         std::thread::sleep(std::time::Duration::from_micros(
             random.below(400_000) as u64
         ));
@@ -296,7 +296,7 @@ fn leaves_nobody(points: usize, seed: u64) {
     );
 }
 
-/// The command lines of living processes with this mark in their environment.
+/// The command lines of running processes with this mark in their environment.
 fn marked(mark: &str) -> Vec<String> {
     let wanted = format!("MARK={mark}\0");
     let all = std::fs::read_dir("/proc").unwrap().flatten();

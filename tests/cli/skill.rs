@@ -1,4 +1,4 @@
-//! Skills: what the model is told of them, what `nanobot skill` does with them, and what a hostile one does not get.
+//! Skills: the list for the model, `nanobot skill`, and the limits of hostile skills.
 
 use crate::help::invocations;
 use crate::needs::skip;
@@ -17,7 +17,7 @@ fn about(text: &str) -> String {
     format!("---\ndescription: {text}\n---\nHow.\n")
 }
 
-/// The system text of the first request.
+/// The system prompt of the first request.
 fn system(story: &Story) -> String {
     let asked = story.asked();
     asked[0].messages()[0]["content"]
@@ -47,7 +47,7 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// What lies in the folder of skills, hidden or not.
+/// The entries of the skills directory, including hidden ones.
 fn kept(story: &Story) -> Vec<String> {
     let entries = std::fs::read_dir(story.workspace().join("skills"));
     let entries = entries.into_iter().flatten().map(Result::unwrap);
@@ -69,7 +69,7 @@ fn the_first_of_a_name_wins_and_the_hidden_ones_are_listed() {
         .workspace_file("skills/weather/SKILL.md", about("my own weather"))
         .set("agents.defaults.disabledSkills", json!(["cron"]))
         .script([says("ok"), says("ok")]);
-    // Nobody trusts the directory yet, which a terminal would be told.
+    // The directory is not trusted yet, which is reported on a terminal.
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let before = listed(&story);
     assert!(
@@ -144,7 +144,7 @@ fn what_is_missing_is_told_where_it_matters() {
         list.contains("<requires>CLI: no-such-program, ENV: NO_SUCH</requires>"),
         "{list}"
     );
-    // A built-in one without its program is no news; one that the model is not to call on is for people.
+    // A built-in skill without its program is not reported; one that the model must not use is for people.
     assert!(
         !list.contains("github:") && !list.contains("tmux") && !list.contains("quiet"),
         "{list}"
@@ -205,7 +205,7 @@ fn the_list_of_a_hundred_skills_keeps_its_budget() {
         );
     }
     assert!(list.contains("Does what") && list.contains('…'), "{list}");
-    // The same bytes in the next turn, so that a provider's cache hits.
+    // The same bytes in the next turn, so that the provider's cache hits.
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let again = story.asked()[1].messages()[0]["content"].clone();
     assert_eq!(story.asked()[0].messages()[0]["content"], again);
@@ -362,7 +362,7 @@ fn what_is_installed_is_told_first() {
     );
     assert!(!to.join(".git").exists());
     assert_eq!(kept(&story), ["pdf"]);
-    // It is not replaced by accident, and then as a whole.
+    // It is not replaced by accident, and only as a whole.
     write(&to.join("mine.md"), b"mine");
     let ran = story
         .run(["skill", "install", from, "--yes"])
@@ -379,7 +379,7 @@ fn what_is_installed_is_told_first() {
     drop(ran);
     assert!(!to.join("mine.md").exists());
     assert_eq!(kept(&story), ["pdf"]);
-    // A SKILL.md alone has the name that it says.
+    // A single SKILL.md has the name in its front matter.
     let alone = folder(
         &story.dir().join("x"),
         &[("SKILL.md", "---\nname: alone\ndescription: d\n---\n")],
@@ -411,7 +411,7 @@ fn a_person_is_asked() {
         .type_("n")
         .press(Key::Enter);
     assert_eq!(screen.code(), 1);
-    // What a description says to the terminal is shown and not obeyed.
+    // Escape sequences in a description are shown and not executed.
     let text = screen.text();
     assert!(text.contains("a \\u{1b}[31mred\\u{1b}[0m tea"), "{text}");
     assert!(text.contains("nothing was installed"), "{text}");
@@ -471,7 +471,7 @@ fn what_is_no_skill_is_not_installed() {
     refused("out", 65, "`key` is a link to");
     symlink("../../home/secret", skill("up").join("key")).unwrap();
     refused("up", 65, "is outside the skill's directory");
-    // Out, and by its present place in again.
+    // Exported, and imported again from its present path.
     symlink("../round/SKILL.md", skill("round").join("key")).unwrap();
     refused("round", 65, "is outside the skill's directory");
     symlink("nowhere", skill("lost").join("key")).unwrap();
@@ -509,7 +509,7 @@ fn what_is_no_skill_is_not_installed() {
     let many = skill("many");
     (0..1_001).for_each(|number| write(&many.join(number.to_string()), b""));
     refused("many", 1, "more than 1000 files and directories");
-    // A name of the head's that is none is not used; the folder's is.
+    // An invalid name in the front matter is not used; the directory's name is.
     folder(
         &story.dir().join("named"),
         &[("SKILL.md", "---\nname: ../../evil\ndescription: d\n---\n")],
@@ -567,7 +567,7 @@ fn no_skill_spoils_a_run() {
     );
     std::fs::create_dir_all(skills.join("dir/SKILL.md")).unwrap();
     symlink("nowhere", skills.join("gone")).unwrap();
-    // A trusted directory whose skill is a link to what is not its own.
+    // A trusted directory whose skill is a link to an outside path.
     write(
         &story.home().join("secret"),
         b"---\ndescription: the secret\n---\n",
@@ -656,7 +656,7 @@ fn a_folder_is_checked_where_it_is_written() {
     assert_eq!((&line["ok"], &line["warnings"]), (&json!(true), &json!([])));
 }
 
-/// The lines of a built-in skill that a shell would start `nanobot` with.
+/// The lines of a built-in skill in which a shell would start `nanobot`.
 fn lines_of(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut is_code = false;
@@ -667,7 +667,7 @@ fn lines_of(text: &str) -> Vec<Vec<String>> {
         }
         let pieces: Vec<&str> = match is_code {
             true => vec![line.trim_start()],
-            // What stands between backticks: every second piece.
+            // Text between backticks: every second piece.
             false => line.split('`').skip(1).step_by(2).collect(),
         };
         let pieces = pieces
@@ -683,7 +683,7 @@ fn every_command_in_a_built_in_skill_is_one() {
     let mut count = 0;
     for built_in in BUILT_IN {
         for words in lines_of(built_in.text()) {
-            // A sentence that names a command: `nanobot agent` without more.
+            // A sentence that names a command: `nanobot agent` without arguments.
             if words.len() < 2 {
                 continue;
             }
@@ -707,7 +707,7 @@ fn every_command_in_a_built_in_skill_is_one() {
     );
 }
 
-/// A story whose programs have `nanobot` among them, as an installed one is.
+/// A story with `nanobot` in its PATH, like an installed one.
 fn installed(story: Story) -> Story {
     let programs = story.path().split(':').next().unwrap().to_owned();
     copy_program(NANOBOT, &Path::new(&programs).join("nanobot"));
@@ -772,7 +772,7 @@ fn the_agent_reads_built_in_skills_and_runs_their_scripts() {
         "{}",
         result(5)
     );
-    // Nothing else of it is for commands of an agent.
+    // Commands of an agent get nothing else from it.
     assert_eq!(
         result(6)
             .matches("cannot run in the agent's sandbox")
@@ -796,7 +796,7 @@ fn a_built_in_skill_is_installed_to_be_changed() {
         .workspace()
         .join("skills/skill-creator/scripts/check.sh");
     assert_eq!(mode(&script), 0o700);
-    // The program's own skills are what it says skills should be.
+    // The program's own skills follow their own rules.
     for built_in in BUILT_IN {
         let place = story.dir().join(built_in.name);
         built_in
@@ -834,15 +834,15 @@ fn a_conversation_shows_them_as_the_command_does() {
     assert_eq!(screen.code(), 0);
 }
 
-/// Skills that nobody here wrote, fetched by `tests/skills/collect.py` into the target folder; `None`, which is said, where
-/// that cannot be.
+/// Public skills, fetched by `tests/skills/collect.py` into the target directory; `None`, with a skip notice, if that is
+/// impossible.
 fn collected() -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("skills");
     if place.join("expect.json").exists() {
         return Some(place);
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/skills/collect.py");
-    // Made beside it, so that what is half there is not taken for whole.
+    // Created in a temporary directory, so that an incomplete set is not taken for a complete one.
     let temp = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut collect = Command::new("python3");
     let done = collect
@@ -852,7 +852,7 @@ fn collected() -> Option<PathBuf> {
         .output();
     match done {
         Ok(done) if done.status.success() => {
-            // Another run may have been quicker.
+            // Another run may have been faster.
             drop(std::fs::rename(temp.keep(), &place));
             place.join("expect.json").exists().then_some(place)
         }
@@ -925,7 +925,7 @@ fn skills_that_nobody_here_wrote_load_without_loss() {
                 );
             }
         } else {
-            // No YAML: told, and not lost.
+            // Invalid YAML is reported and not lost.
             assert!(
                 found["description"] != name && !found["warnings"].as_array().unwrap().is_empty(),
                 "{found}"

@@ -1,6 +1,6 @@
-//! Sub-agents: what they are told, what they may, what they cost, and how they end.
+//! Sub-agents: their tasks, permissions, budgets and ends.
 //!
-//! The scripted server tells parent and children apart by what they were asked, so that their order does not matter.
+//! The scripted server distinguishes parent and sub-agents by their messages, so the order of requests does not matter.
 
 use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, fails, says};
 use crate::story::{Ran, Story};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
-/// The task of the sub-agent that asks; `None` for the turn itself.
+/// The task of the sub-agent that sent the request; `None` for the turn itself.
 fn task(asked: &Asked) -> Option<String> {
     let messages = asked.messages();
     let is_child = text(&messages[0]).contains("sub-agent of nanobot");
@@ -25,7 +25,7 @@ fn text(message: &Value) -> String {
     }
 }
 
-/// What the conversation of a request has of reports. This format has neighbouring messages as one.
+/// The sub-agent reports in a request's messages. This format merges adjacent messages.
 fn reports(asked: &Asked) -> Vec<String> {
     let head = "[nanobot] Sub-agent ";
     let messages = asked.messages();
@@ -38,7 +38,7 @@ fn reports(asked: &Asked) -> Vec<String> {
     users.flat_map(of_one).collect()
 }
 
-/// A server that answers the turn with `parent` and each sub-agent with `child`, which is told its task.
+/// Answers the turn with `parent` and each sub-agent with `child`, which gets its task.
 fn answers(
     story: &Story,
     parent: impl Fn(&Asked) -> Turn + Send + Sync + 'static,
@@ -51,7 +51,7 @@ fn answers(
     story.server().always(turn);
 }
 
-/// Spawn a sub-agent for each of `tasks`, then say that they are awaited, and last how many reported.
+/// Spawns a sub-agent for each of `tasks`, then says that it waits for them, and finally how many reported.
 fn spawns(tasks: &'static [&'static str]) -> impl Fn(&Asked) -> Turn + Send + Sync + 'static {
     move |asked| {
         let heard = reports(asked).len();
@@ -80,7 +80,7 @@ fn tools(asked: &Asked) -> Vec<String> {
     list.iter().map(name).collect()
 }
 
-/// A price that makes every request cost a dollar.
+/// A price of one dollar per request.
 fn priced(story: Story) -> Story {
     let price = json!({ "input": 0, "output": 1e6 / 7.0 });
     story.set("models", json!({ "scripted": { "price": price } }))
@@ -93,7 +93,7 @@ fn interrupt(child: &std::process::Child) {
 #[test]
 fn two_work_side_by_side_and_the_answer_follows_the_last_report() {
     let story = Story::new();
-    // Nobody is answered before all three have been asked: both sub-agents, and the turn that waits for them.
+    // No request is answered before all three have arrived: both sub-agents, and the turn that waits for them.
     let all = Arc::new(Barrier::new(3));
     let parents_turn = Arc::clone(&all);
     let parent = spawns(&["look left", "look right"]);
@@ -129,7 +129,7 @@ fn two_work_side_by_side_and_the_answer_follows_the_last_report() {
         .collect();
     ids.sort();
     assert_eq!(ids, [format!("{turn}-spawn1"), format!("{turn}-spawn2")]);
-    // What is said of their work belongs to the calls that started them.
+    // Their progress belongs to the calls that started them.
     for (number, call) in of("tool_call").iter().enumerate() {
         let outputs = of("tool_output");
         let own = outputs.iter().filter(|output| output["id"] == call["id"]);
@@ -140,7 +140,7 @@ fn two_work_side_by_side_and_the_answer_follows_the_last_report() {
     assert_eq!(result["text"], "2 reported");
     assert_eq!(result["iterations"], 3);
     assert_eq!(result["usage"]["output"], 5 * 7, "theirs are counted too");
-    // One message for each report, and all of them are in the log; the sub-agents keep none of their own.
+    // One message per report, all of them stored; the sub-agents store none of their own.
     let last = parents(&story).pop().unwrap();
     let mut told = reports(&last);
     told.sort();
@@ -192,7 +192,7 @@ fn a_report_that_comes_while_the_turn_works_is_told_before_the_next_request() {
                     calls("read_file", json!({ "path": "a" }))
                 }
                 _ => {
-                    // The message after the results, and no text in between.
+                    // The message after the results, without text in between.
                     seen.store(count, Ordering::SeqCst);
                     says("done")
                 }
@@ -232,7 +232,7 @@ fn fifteen_requests_and_then_its_report() {
     assert!(told.contains("so far"), "{told}");
 }
 
-/// One turn that spawns a sub-agent under `profile`, which makes each of `tries`, one after another. What it was told.
+/// A turn that spawns a sub-agent with `profile`, which makes each of `tries` one after another. Returns its tool results.
 fn tried(
     story: &Story,
     profile: Option<&'static str>,
@@ -286,7 +286,7 @@ fn what_the_parent_may_not_no_sub_agent_may() {
         ]
     };
     let names = ["write_file", "edit_file", "exec", "read_file", "list_dir"];
-    // By rule, by permission, by what is offered, by profile of the parent: each for every tool.
+    // By rule, by permission, by tool selection and by profile of the parent: each for every tool.
     let denied = names.map(|name| format!("--deny={name}"));
     let denied: Vec<&str> = denied.iter().map(String::as_str).collect();
     let never = names.map(|name| (name.to_owned(), json!("never")));
@@ -334,7 +334,7 @@ fn an_explorer_changes_nothing_even_where_its_parent_may() {
     );
     assert!(!story.dir().join("made").exists());
     assert!(!tools(&children(&story)[0]).contains(&"write_file".to_owned()));
-    // And who is given nothing else may do what its parent may.
+    // Without a profile it has the permissions of its parent.
     let story = Story::new();
     tried(&story, None, &["--write"], tries);
     assert!(story.dir().join("made").exists());
@@ -343,7 +343,7 @@ fn an_explorer_changes_nothing_even_where_its_parent_may() {
 #[test]
 fn what_a_sub_agent_was_denied_is_told_once_and_counts() {
     let story = Story::new().set("tools.permissions", json!({ "exec": "ask" }));
-    // As often as ends a turn that insists; the parent did not.
+    // As often as it takes to end an insisting turn; the parent made no such call.
     answers(
         &story,
         spawns(&["one", "two", "three"]),
@@ -367,7 +367,7 @@ fn what_a_sub_agent_was_denied_is_told_once_and_counts() {
     assert_eq!((&exec["count"], &exec["denied"]), (&json!(3), &json!(3)));
 }
 
-/// 64 sub-agents at once, each of which would ask and ask. The requests that were made.
+/// Spawns 64 sub-agents at once, each of which would send requests forever. Returns the number of requests.
 fn all_at_once(story: &Story, flags: &[&str]) -> usize {
     let tasks: &'static [&'static str] = &["go"; 64];
     answers(story, spawns(tasks), |asked, _| {
@@ -386,7 +386,7 @@ fn all_at_once(story: &Story, flags: &[&str]) -> usize {
 
 #[test]
 fn a_budget_is_shared_and_kept_to_the_request() {
-    // A dollar a request.
+    // One dollar per request.
     let check = |flags: &[&str], budget: Value| {
         let story = priced(Story::new()).set("budget", budget.clone());
         assert_eq!(all_at_once(&story, flags), 20, "{flags:?} {budget}");
@@ -402,7 +402,8 @@ fn a_budget_is_shared_and_kept_to_the_request() {
 
 #[test]
 fn tokens_are_shared_too() {
-    // The scripted model's input is what was sent; so that all requests weigh the same, none but the first is long.
+    // The scripted model's input count is the length of the request; only the first request is long, so that all others
+    // count the same.
     let story = priced(Story::new());
     let asked = all_at_once(&story, &["--max-total-tokens", "20000"]);
     let lines = std::fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
@@ -419,7 +420,7 @@ fn tokens_are_shared_too() {
     );
 }
 
-/// A turn that waits for two sub-agents, of which nobody hears any more; once both have been asked, it is `end`ed.
+/// A turn that waits for two stalled sub-agents; once both have sent a request, `end` ends it.
 fn stalled(story: &Story) {
     answers(story, spawns(&["wait", "run"]), move |asked, task| {
         if task == "run" && asked.messages().len() == 2 {
@@ -440,12 +441,12 @@ fn ctrl_c_ends_all_of_them_at_once() {
     // The turn twice, and both sub-agents.
     story.server().until_asked(4);
     until_exists(&story.dir().join("started"));
-    // Neither the sub-agents nor the command would ever end by themselves.
+    // Neither the sub-agents nor the command would end by themselves.
     interrupt(&child);
     let ran = story.wait(child);
     assert_eq!(ran.signal(), Some(2));
     assert_eq!(ran.json()["status"]["name"], "interrupted");
-    // It is on record that nothing more comes of them, so that the turn can be taken up.
+    // The session records that they were stopped, so that the turn can be resumed.
     answers(
         &story,
         |asked| says(&format!("{} stopped", reports(asked).len())),
@@ -472,7 +473,7 @@ fn the_end_of_the_time_reaches_them() {
 
 #[test]
 fn a_turn_that_ends_early_takes_them_along() {
-    // By its own limit: the closing request knows that they were stopped.
+    // By its own limit: the closing request says that they were stopped.
     let story = Story::new();
     answers(
         &story,
@@ -488,7 +489,7 @@ fn a_turn_that_ends_early_takes_them_along() {
         .status(3);
     ran.error_text();
     assert_eq!(ran.text(), "1 was stopped\n");
-    // By a failure of its own.
+    // By its own failure.
     let story = Story::new();
     answers(
         &story,
@@ -559,10 +560,10 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     assert!(text(&child.messages()[0]).ends_with("# Profile: critic\n\nBe strict."));
     assert_eq!(result["cost_usd"], 3.0 + 2.0);
     assert!(reports(&parents(&story).pop().unwrap())[0].contains("(the judge)"));
-    // Its purpose is told to who may choose it.
+    // Its description is shown to the model that may choose it.
     let spec = parents(&story)[0].body["tools"].to_string();
     assert!(spec.contains("`critic`: finds faults"), "{spec}");
-    // A profile that is none of theirs starts nothing.
+    // An unknown profile starts nothing.
     for (name, words) in [
         ("plan", "`plan` for sub-agents"),
         ("nobody", "explore, critic"),
@@ -583,7 +584,7 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
 fn no_more_run_at_a_time_than_was_said() {
     let check = |flags: &[&str], config: Value| {
         let story = Story::new().set("agents.defaults.maxConcurrentSubagents", config);
-        // Each has two requests to make; one that ran beside it would make its own in between.
+        // Each sends two requests; a parallel one would send its own in between.
         answers(
             &story,
             spawns(&["a", "b", "c", "d"]),
@@ -630,14 +631,14 @@ fn what_a_kill_took_is_told_once_and_not_waited_for() {
         },
         |_, _| fails(400, "no sub-agent is left"),
     );
-    // Also where the last thing on record is that it waits.
+    // Also if the last stored message says that it waits.
     story
         .run(["agent", "--resume"])
         .stdout("1 note, 0 reports\n");
     story
         .run(["agent", "-m", "more"])
         .stdout("1 note, 0 reports\n");
-    // Names are not given twice in a conversation.
+    // Names are unique within a session.
     answers(
         &story,
         |asked| match reports(asked).len() {

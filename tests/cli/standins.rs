@@ -1,4 +1,4 @@
-//! Models that stand in for one another, presets, and rate limits that runs share.
+//! Fallback models, presets, and rate limits shared between runs.
 
 use crate::server::{Answer, calls, fails, says, sends};
 use crate::story::Story;
@@ -31,7 +31,7 @@ fn what_another_model_can_mend_is_asked_of_it() {
             .collect();
         assert_eq!(models, ["scripted", "other"]);
     }
-    // Down, and down again: first it is tried for a while.
+    // Server errors are retried for a while first.
     let story = with_fallback(Story::new(), other());
     story.server().always(fails(503, "down"));
     let ran = story.run(["agent", "-m", "hi"]).status(69);
@@ -50,7 +50,7 @@ fn what_no_model_can_mend_is_told() {
         .status(1)
         .stderr_has("bad parameter");
     assert_eq!(story.asked().len(), 1);
-    // What was shown cannot be taken back.
+    // Text that was already printed cannot be taken back.
     let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\ndata: {\"error\": {\"message\": \"broke\"}}\n\n";
     let story = with_fallback(Story::new(), other()).script([sends(Answer::events([half]))]);
     story
@@ -115,11 +115,11 @@ fn long_results_are_shortened_when_the_conversation_is_too_long() {
     let asked = story.asked();
     assert!(asked[1].raw.len() > 15_000 && asked[2].raw.len() < asked[1].raw.len() - 12_000);
     assert!(asked[2].last().contains("characters omitted"));
-    // The session keeps it whole.
+    // The session stores it completely.
     let lines = story.session("cli_direct.jsonl");
     let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
     assert!(kept["content"].as_str().unwrap().len() > 14_000);
-    // Once: what is still too long is told.
+    // Only once: a request that is still too long fails.
     let story = Story::new().script([fails(400, "maximum context length exceeded")]);
     story
         .run(["agent", "-m", "hi"])
@@ -178,23 +178,23 @@ fn a_rate_limit_is_known_to_other_runs() {
         .run(["agent", "-m", "hi"])
         .status(75)
         .stderr_has("slow down");
-    // Another run asks nothing meanwhile.
+    // Another run sends no request meanwhile.
     story
         .run(["agent", "-m", "hi", "-s", "other"])
         .status(75)
         .stderr_has("is rate-limited, as reported to another run");
     assert_eq!(story.asked().len(), 1);
-    // Another model is not meant.
+    // Another model is not affected.
     story.server().script([says("x")]);
     story
         .run(["agent", "-m", "hi", "--model", "other"])
         .stdout("x\n");
-    // When the time is over, all is well.
+    // After the rate limit, requests are sent again.
     story.server().script([says("y")]);
     let mut later = story.command(["agent", "-m", "hi", "-s", "third"]);
     later.env("NANOBOT_TEST_TIME", "2026-01-02T03:06:06Z");
     story.wait(later.spawn().unwrap()).stdout("y\n");
-    // A short one is waited for, and then asked about.
+    // A short rate limit is waited for, and the request is repeated.
     let short = sends(
         Answer::json(429, &json!({ "error": { "message": "slow down" } }))
             .header("retry-after", "5"),
@@ -210,7 +210,7 @@ fn a_rate_limit_in_words_of_quota_is_waited_for() {
     let words = "You exceeded your current quota, please check your plan and billing details. Please retry in 5.5s.";
     let story = Story::new().script([fails(429, words), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
-    // Without a time it is what it says.
+    // Without a time it is a quota error.
     let story = Story::new().script([fails(429, "You exceeded your current quota.")]);
     story
         .run(["agent", "-m", "hi"])
@@ -227,7 +227,7 @@ fn who_cannot_be_let_in_has_a_stand_in() {
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
         .stderr_has("not logged in");
-    // A stand-in that cannot be asked is none.
+    // A fallback without a key is skipped.
     let nowhere = json!([{ "model": "m", "provider": "openai" }]);
     let story = with_fallback(Story::new(), nowhere).script([says("x")]);
     story

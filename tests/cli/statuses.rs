@@ -1,4 +1,4 @@
-//! Every status, caused; and its cause by name in the result.
+//! Every exit status, produced by its cause, with the cause's name in the result.
 
 use crate::server::{Turn, calls, fails, says};
 use crate::story::Story;
@@ -8,13 +8,13 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Run with `--json`; the exit status, and the result.
+/// Runs with `--json`; returns the exit status and the result.
 fn end(story: &Story, arguments: &[&str]) -> (i32, Value) {
     let mut all = vec!["agent", "--json"];
     all.extend(arguments);
     let ran = story.run(all);
     let code = ran.code();
-    // A mistake in the command line is told before anything else; there is no result then.
+    // A usage error is reported first; there is no result then.
     let result = match ran.text().is_empty() {
         true => {
             json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
@@ -121,7 +121,7 @@ fn every_status_has_a_cause() {
         assert_eq!(ran.json()["status"]["name"], exit.name());
         caused.insert(exit.code());
     }
-    // A machine where no such kernel can be pretended says so.
+    // A machine that cannot simulate such a kernel skips this.
     let story = Story::new();
     let arguments = ["agent", "-m", "x", "--sandbox", "strict", "--json"];
     if let Some(mut command) = crate::sandbox::without_landlock(&story, &arguments) {
@@ -141,7 +141,7 @@ fn a_defect_is_told_with_its_report_and_the_session_goes_on() {
         .run(["agent", "-m", "x"])
         .status(70)
         .stderr_has("try: report this bug with `");
-    // The same home, without the defect.
+    // The same home, without the panic.
     let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
     story.run(["agent", "-m", "x"]).stdout("fine\n");
 }

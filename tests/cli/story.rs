@@ -1,7 +1,7 @@
-//! A story: files, a script, a command line, and what must come of it.
+//! A story: files, a script, a command line, and the expected result.
 //!
-//! Whatever is not expected must not happen: an unmentioned stdout or stderr is empty, an unmentioned status is 0, and
-//! a script is used up.
+//! Whatever is not expected must not happen: an unchecked stdout or stderr must be empty, an unchecked status 0, and the
+//! script must be used up.
 
 use crate::fake_crontab::FakeCrontab;
 use crate::formats::Format;
@@ -27,7 +27,7 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    /// A home without config, and an empty directory to work in.
+    /// A home without config, and an empty working directory.
     pub(crate) fn bare() -> Self {
         Self::bare_in(&std::env::temp_dir())
     }
@@ -45,12 +45,12 @@ impl Story {
         }
     }
 
-    /// As [`Self::bare`], with a config that names the scripted server.
+    /// Like [`Self::bare`], with a config for the scripted server.
     pub(crate) fn new() -> Self {
         Self::new_in(&std::env::temp_dir())
     }
 
-    /// As [`Self::new`], with all its files in `place`: a file system of another kind.
+    /// Like [`Self::new`], with all its files below `parent`, for another file system.
     pub(crate) fn new_in(place: &Path) -> Self {
         let story = Self::bare_in(place);
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
@@ -60,7 +60,7 @@ impl Story {
         }))
     }
 
-    /// As [`Self::new`], with the model of a provider whose address is the scripted server's.
+    /// Like [`Self::new`], with this provider and model, at the scripted server's address.
     pub(crate) fn of(provider: &str, model: &str) -> Self {
         let story = Self::bare();
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
@@ -70,7 +70,7 @@ impl Story {
         story.config(&config)
     }
 
-    /// As [`Self::new`], in this wire format.
+    /// Like [`Self::new`], in this wire format.
     pub(crate) fn in_format(format: Format, model: &str) -> Self {
         Self::of("custom", model).set("providers.custom.apiType", json!(format.name()))
     }
@@ -91,7 +91,7 @@ impl Story {
         self.home().join(".nanobot/workspace")
     }
 
-    /// The crontab of this story, which is nobody else's.
+    /// The private crontab of this story.
     pub(crate) fn crontab(&self) -> FakeCrontab {
         FakeCrontab::at(&self.temp.path().join("programs"))
     }
@@ -105,7 +105,7 @@ impl Story {
         self
     }
 
-    /// The config with `value` at `pointer`.
+    /// Sets `value` at `pointer` in the config.
     pub(crate) fn set(self, pointer: &str, value: Value) -> Self {
         let path = self.home().join(".nanobot/config.json");
         let mut config: Value =
@@ -118,13 +118,13 @@ impl Story {
         self.config(&config)
     }
 
-    /// A file in the directory.
+    /// Writes a file in the working directory.
     pub(crate) fn file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         write(&self.dir().join(name), text.as_ref());
         self
     }
 
-    /// A file in the workspace.
+    /// Writes a file in the workspace.
     pub(crate) fn workspace_file(self, name: &str, text: impl AsRef<[u8]>) -> Self {
         write(&self.workspace().join(name), text.as_ref());
         self
@@ -135,7 +135,7 @@ impl Story {
         self
     }
 
-    /// Let requests have these keys, which the types of the format's vendor do not know.
+    /// Allows requests to have these keys, which are not in the vendor's types.
     pub(crate) fn extended(self, keys: &[&str]) -> Self {
         self.server().extend(keys);
         self
@@ -146,13 +146,13 @@ impl Story {
         self
     }
 
-    /// What is piped in, in the next run and all later ones.
+    /// Pipes these bytes into the next run and all later ones.
     pub(crate) fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.stdin = Some(bytes.as_ref().to_vec());
         self
     }
 
-    /// The command, ready to be changed or started.
+    /// The command, to be modified or started.
     pub(crate) fn command<S: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = S>,
@@ -162,7 +162,7 @@ impl Story {
         command
     }
 
-    /// Another program in the story's place and environment, such as a shell that starts ours.
+    /// Another program in the story's directory and environment, such as a shell that starts ours.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.dir()).env_clear();
@@ -171,7 +171,7 @@ impl Story {
             .env("PATH", self.path())
             .env("NANOBOT_TEST_TIME", TIME)
             .env("NANOBOT_TEST_DAEMON", "yes")
-            // Otherwise it would depend on where the tests run. Those that are about it say so.
+            // Otherwise the result would depend on the machine's load. Stories about it set it themselves.
             .env("NANOBOT_MEMORY__CONSOLIDATE", "manual");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
@@ -181,7 +181,7 @@ impl Story {
         command
     }
 
-    /// Where programs are.
+    /// The PATH of the story.
     pub(crate) fn path(&self) -> String {
         let own = self.temp.path().join("programs");
         format!("{}:/usr/local/bin:/usr/bin:/bin", own.display())
@@ -195,18 +195,18 @@ impl Story {
         let mut child = command.spawn().expect("the program starts");
         if let Some(bytes) = self.stdin.clone() {
             let mut stdin = child.stdin.take().expect("it is piped");
-            // The program may end without reading; that is its business.
+            // The program may end without reading its input.
             std::thread::spawn(move || drop(stdin.write_all(&bytes)));
         }
         self.wait(child)
     }
 
-    /// The end of a run that a test started itself.
+    /// Waits for a run that the test started itself.
     pub(crate) fn wait(&self, child: Child) -> Ran<'_> {
         self.ran(child.wait_with_output().expect("the program ends"))
     }
 
-    /// As [`Self::wait`], where a thread waited.
+    /// The result of a run that was already waited for.
     pub(crate) fn ran(&self, output: Output) -> Ran<'_> {
         Ran {
             _story: self,
@@ -246,8 +246,8 @@ impl Drop for Story {
         if let Some(server) = self.server.get()
             && !std::thread::panicking()
         {
-            assert_eq!(server.left(), 0, "replies of the script were not asked for");
-            assert_eq!(server.wrong(), [""; 0], "requests that are none");
+            assert_eq!(server.left(), 0, "unused replies of the script");
+            assert_eq!(server.wrong(), [""; 0], "invalid requests");
         }
     }
 }
@@ -257,8 +257,8 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// Make `path` a program of this text. Not by this process: while that has the file open for writing, a process that another
-/// test is about to start shares it, and nobody can execute it until then (ETXTBSY).
+/// Writes an executable with this text. A shell does it, not this process: while this process has the file open for writing,
+/// a process that another test is about to start inherits the descriptor, and executing the file fails until then (ETXTBSY).
 pub(crate) fn write_program(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut shell = Command::new("/bin/sh");
@@ -266,13 +266,13 @@ pub(crate) fn write_program(path: &Path, text: &str) {
     assert!(shell.arg(path).arg(text).status().unwrap().success());
 }
 
-/// Copy a program, in the same way.
+/// Copies a program, for the same reason in another process.
 pub(crate) fn copy_program(from: &str, to: &Path) {
     let copied = Command::new("/bin/cp").arg(from).arg(to).status();
     assert!(copied.unwrap().success());
 }
 
-/// A run that has ended. What was not looked at is checked for silence when it is dropped.
+/// A finished run. Output that the test did not check must be empty; this is asserted on drop.
 pub(crate) struct Ran<'a> {
     _story: &'a Story,
     status: ExitStatus,
@@ -346,7 +346,7 @@ impl Ran<'_> {
         self
     }
 
-    /// The exit status, to be looked at; 128 and the signal for a death by one.
+    /// The exit status, marked as checked; 128 plus the signal if it was killed.
     pub(crate) fn code(&self) -> i32 {
         self.check(|checked| checked.status = true);
         let signal = std::os::unix::process::ExitStatusExt::signal(&self.status);
@@ -356,13 +356,13 @@ impl Ran<'_> {
             .unwrap_or(-1)
     }
 
-    /// The signal that it died by.
+    /// The signal that killed it.
     pub(crate) fn signal(&self) -> Option<i32> {
         self.check(|checked| checked.status = true);
         std::os::unix::process::ExitStatusExt::signal(&self.status)
     }
 
-    /// Standard output as text, to be looked at.
+    /// Standard output as text, marked as checked.
     pub(crate) fn text(&self) -> String {
         self.check(|checked| checked.stdout = true);
         self.stdout.clone()
@@ -373,7 +373,7 @@ impl Ran<'_> {
         self.stderr.clone()
     }
 
-    /// Standard output, byte for byte.
+    /// Standard output as bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.check(|checked| checked.stdout = true);
         self.bytes.clone()
@@ -397,7 +397,7 @@ impl Ran<'_> {
     }
 }
 
-/// What says of itself that it is of version 1 is held against the schema of that.
+/// Validates a value of version 1 against the schema.
 fn checked(value: Value) -> Value {
     if value["v"] == 1 {
         crate::schema::check(&value);

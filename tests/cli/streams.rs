@@ -261,7 +261,7 @@ fn the_first_byte_may_take_longer_than_a_silence() {
     story
         .server()
         .script([Box::new(|asked: &crate::server::Asked| {
-            // Longer than a stream may be silent: what is measured is this very wait.
+            // Longer than the idle timeout of a stream: this wait is what is tested.
             std::thread::sleep(std::time::Duration::from_millis(1500));
             says("late")(asked)
         }) as crate::server::Turn]);

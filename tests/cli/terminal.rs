@@ -1,10 +1,11 @@
-//! What models, tools, files, servers and names say is shown on a terminal and obeyed by none; a pipe gets it as it is.
+//! Untrusted text on a terminal, from models, tools, files, servers and names: control characters are shown and never
+//! executed. A pipe gets the text unchanged.
 
 use crate::server::{Answer, calls, calls_all, fails, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
-/// More than three hundred texts that a terminal would obey, or that would lie about what they say.
+/// More than three hundred texts that a terminal would execute, or that would display something misleading.
 fn payloads() -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     // Control characters.
@@ -20,7 +21,7 @@ fn payloads() -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    // Commands of one letter, and of brackets.
+    // Single-character and bracket commands.
     let short = "c 7 8 D E H M N O Z = > (0 )B #8 %G n o | } ~ l m";
     all.extend(short.split(' ').map(|rest| format!("\u{1b}{rest}")));
     let brackets = "2J 3J H 1;1H 1A 5B 9C 9D K 1K P L M X @ r s u c >c =c 5n 6n ?6n 0m 31m 1;5;7m 38;2;1;2;3m 48;5;9m \
@@ -30,7 +31,7 @@ fn payloads() -> Vec<String> {
         all.push(format!("\u{1b}[{rest}"));
         all.push(format!("\u{9b}{rest}"));
     }
-    // Strings: titles, colours, links, the clipboard, files, notices, and what is answered as if typed.
+    // Strings: titles, colours, links, the clipboard, files, notifications, and queries that are answered as input.
     let strings = [
         "]0;title",
         "]1;icon",
@@ -79,7 +80,7 @@ fn payloads() -> Vec<String> {
         ]
         .map(str::to_owned),
     );
-    // What turns text around, hides in it, or is read by models only.
+    // Bidirectional and invisible characters, and tags that only models read.
     let hidden = "\u{34f}\u{61c}\u{180e}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\
         \u{202d}\u{202e}\u{2060}\u{2061}\u{2062}\u{2063}\u{2064}\u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206f}\u{feff}\
         \u{fff9}\u{fffa}\u{fffb}\u{fe00}\u{fe07}\u{fe0e}\u{fe0f}\u{e0001}\u{e0020}\u{e0041}\u{e007f}\u{e0100}\u{e01ef}";
@@ -89,14 +90,14 @@ fn payloads() -> Vec<String> {
     all
 }
 
-/// Whether a terminal might do something about it but show it.
+/// True if a terminal might do anything with it except show it.
 fn is_obeyed(letter: char) -> bool {
     (letter.is_control() && letter != '\n' && letter != '\t')
         || matches!(letter, '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(letter, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// What is to be seen of it.
+/// The visible form of `text`.
 fn spelled(text: &str) -> String {
     let spell = |letter: char| match is_obeyed(letter) {
         true => letter.escape_unicode().to_string(),
@@ -105,7 +106,7 @@ fn spelled(text: &str) -> String {
     text.chars().map(spell).collect()
 }
 
-/// All of them, a line each.
+/// All of them, one per line.
 fn lines() -> String {
     let lines = payloads();
     let lines = lines.iter().enumerate();
@@ -114,7 +115,7 @@ fn lines() -> String {
         .collect()
 }
 
-/// What arrives at a terminal, whatever the status.
+/// The terminal output, whatever the exit status.
 fn on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
     let mut command = story.program("script");
     let shell = format!("stty -opost; {NANOBOT} {arguments}; true");
@@ -144,7 +145,7 @@ fn an_answer_is_shown_and_not_obeyed() {
         let shown = on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
         assert_eq!(shown, spelled(&text));
     }
-    // Cut anywhere: each letter is a piece of its own.
+    // Split anywhere: each character is its own chunk.
     let piece = |letter: char| {
         let delta =
             json!({ "choices": [{ "index": 0, "delta": { "content": letter.to_string() } }] });
@@ -210,7 +211,7 @@ fn calls_and_their_failures_are_shown_and_not_obeyed() {
         shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"),
         "{shown}"
     );
-    // Standard error is for people, wherever it goes.
+    // Standard error is for people, wherever it is redirected.
     let ran = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
     is_harmless("standard error", &ran.error_text());
 }
@@ -255,7 +256,7 @@ fn what_is_kept_is_shown_and_not_obeyed() {
     story
         .run(["agent", "-s", key, "-m", &text])
         .stdout(&format!("{}\n", text.trim_end()));
-    // A shell's quotes keep all of it.
+    // Shell quoting preserves all of it.
     let named = format!("'{key}'");
     for (arguments, has) in [
         (format!("session show {named}"), "2J"),

@@ -1,5 +1,5 @@
-//! The troubles that other agents had with conversations, each prevented. The numbers are those of their issues and
-//! changes: `nanobot` is HKUDS/nanobot, `vibe` Mistral's.
+//! Session bugs of other agents, each prevented here. Numbers refer to their issues and changes: `nanobot` is HKUDS/nanobot,
+//! `vibe` is Mistral's.
 
 use crate::formats::{ALL, Format};
 use crate::needs::skip;
@@ -14,7 +14,7 @@ use std::process::{Command, Output, Stdio};
 const STAMP: &str = "2026-01-02T03:04:05.000000";
 const FILE: &str = "sessions/cli_direct.jsonl";
 
-/// Lines as the Python program writes them.
+/// Lines as written by the Python program.
 fn lines(list: &[Value]) -> String {
     list.iter().map(|line| format!("{line}\n")).collect()
 }
@@ -46,7 +46,7 @@ fn result(id: &str) -> Value {
     json!({ "role": "tool", "tool_call_id": id, "name": "list_dir", "content": "out", "timestamp": STAMP })
 }
 
-/// Messages of a chat request in a word each: who, and what; a user's without the facts beside it.
+/// The messages of a chat request, summarized as role and content; user messages without the runtime facts.
 fn told(messages: &[Value]) -> Vec<String> {
     let word = |message: &Value| {
         let text = message["content"].as_str().unwrap_or_default();
@@ -75,7 +75,8 @@ fn without_facts(text: &str) -> String {
     kept
 }
 
-/// What every provider takes: a user first and last, nobody twice in a row, and each call with its one result.
+/// Checks the requirements of every provider: a user message first and last, alternating roles, and one result for each
+/// call.
 #[track_caller]
 fn assert_sound(messages: &[Value]) {
     let shown = told(messages);
@@ -103,7 +104,7 @@ fn assert_sound(messages: &[Value]) {
     assert!(open.is_empty() && before == "user", "{shown:?}");
 }
 
-/// What the model hears of a session with this text, and what is said about it on standard error.
+/// The messages sent for a session with this text, and the notices on standard error.
 #[track_caller]
 fn heard(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
     let text = text.as_ref();
@@ -120,7 +121,7 @@ fn heard(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
     (told(&messages), said)
 }
 
-/// As [`heard`], of a session about which there is nothing to say.
+/// Like [`sent_messages`], for a session without notices.
 #[track_caller]
 fn quietly(text: impl AsRef<[u8]>, expect: &[&str]) {
     let (told, said) = heard(text);
@@ -159,7 +160,7 @@ fn a_wrong_pointer_hides_no_history() {
             "{said}"
         );
     }
-    // What is written next is right again.
+    // The next lines are well-formed again.
     let story = Story::new()
         .workspace_file(FILE, of(json!(99)))
         .script([says("ok"), says("more")]);
@@ -178,7 +179,7 @@ fn a_wrong_pointer_hides_no_history() {
 
 #[test]
 fn odd_metadata_discards_no_session() {
-    // nanobot #3312, PR #1027: a date that was none, and null where an object should be
+    // nanobot #3312, PR #1027: an invalid date, and null instead of an object
     for more in [
         json!({ "metadata": null }),
         json!({ "metadata": [] }),
@@ -215,7 +216,7 @@ fn a_line_that_cannot_be_read_costs_only_itself() {
         "\0\0\0\n",
     ] {
         for text in [
-            // In the middle, instead of the first line, as the last, and between call and result.
+            // In the middle, as the first line, as the last, and between call and result.
             format!("{first}{one}{bad}{answer}"),
             format!("{bad}{one}{answer}"),
             format!("{first}{one}{answer}{bad}"),
@@ -287,7 +288,7 @@ fn a_window_cuts_no_group_of_calls() {
 
 #[test]
 fn a_window_that_ends_in_a_group_is_sent_with_its_user() {
-    // nanobot #4006: history of results alone is left after the cut
+    // nanobot #4006: after truncation the history consists of results only
     let story = Story::new()
         .set("agents.defaults.memoryWindow", json!(2))
         .workspace_file(
@@ -312,7 +313,7 @@ fn a_window_that_ends_in_a_group_is_sent_with_its_user() {
 
 #[test]
 fn what_has_no_user_before_it_is_not_sent() {
-    // nanobot 2f573e591, db276bdf2: orphan results were sent where no user message was in the window
+    // nanobot 2f573e591, db276bdf2: orphaned results were sent if the window had no user message
     quietly(lines(&[result("a"), result("b")]), &["user: next"]);
     quietly(lines(&[reply("hello")]), &["user: next"]);
     quietly(
@@ -323,7 +324,7 @@ fn what_has_no_user_before_it_is_not_sent() {
         lines(&[reply("hello"), user("one"), reply("1")]),
         &ALL_OF_IT,
     );
-    // The pointer stands within a group.
+    // The pointer is within a group.
     let pointed = head(&json!({ "last_consolidated": 2 }));
     let group = [
         pointed,
@@ -340,7 +341,7 @@ fn what_has_no_user_before_it_is_not_sent() {
 
 #[test]
 fn results_find_their_calls_by_id_and_once() {
-    // vibe 2.5.0 (missing answers were matched by count), vibe §13.2 (ids missing and twice)
+    // vibe 2.5.0 (missing answers were matched by count), vibe §13.2 (missing and duplicate ids)
     let check = |list: &[Value], expect: &[&str]| quietly(lines(list), expect);
     let one = user("one");
     check(
@@ -382,7 +383,7 @@ fn results_find_their_calls_by_id_and_once() {
             "user: next",
         ],
     );
-    // Calls without an id or a name, as some servers made them, are none.
+    // Calls without an id or a name, as some servers sent them, are ignored.
     let mut odd = call(&["a"]);
     odd["tool_calls"][0]["id"] = Value::Null;
     check(&[one.clone(), odd, reply("1")], &ALL_OF_IT);
@@ -436,7 +437,7 @@ fn empty_words_of_the_user_are_refused_by_no_format() {
 
 #[test]
 fn neighbours_of_one_role_are_one_message() {
-    // nanobot ad99d5aaa, #3143: GLM's error 1214; replies side by side are what proactive messages leave
+    // nanobot ad99d5aaa, #3143: GLM's error 1214; proactive messages leave adjacent replies
     quietly(
         lines(&[user("a"), user("b"), user("c")]),
         &["user: a / b / c / next"],
@@ -477,7 +478,7 @@ fn pictures_in_old_sessions_fill_no_context() {
 
 #[test]
 fn a_picture_of_ours_is_sent_in_its_own_turn_alone() {
-    // nanobot 6aed4265b; vibe `test_agent_loop_images`: pictures of the history are left out
+    // nanobot 6aed4265b; vibe `test_agent_loop_images`: images of the history are left out
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
     let story = Story::new()
         .file("a.png", png)
@@ -495,7 +496,7 @@ fn a_picture_of_ours_is_sent_in_its_own_turn_alone() {
 
 #[test]
 fn facts_of_old_turns_are_no_words_of_the_user() {
-    // nanobot 45ae410f0: the runtime block, as three releases wrote it
+    // nanobot 45ae410f0: the runtime block in the format of three releases
     let block = "[Runtime Context]\nCurrent Time: 2026-01-01 10:00 (Thursday)\nChannel: cli\nChat ID: direct";
     let later = "[Runtime Context — metadata only, not instructions]\nCurrent Time: x";
     for content in [
@@ -505,7 +506,7 @@ fn facts_of_old_turns_are_no_words_of_the_user() {
     ] {
         quietly(lines(&[user(content), reply("1")]), &ALL_OF_IT);
     }
-    // Somebody who writes of it is not cut short.
+    // User text that mentions the block is not truncated.
     let story = Story::new().script([says("1"), says("2")]);
     story
         .run(["agent", "-m", "see\n\n[Runtime Context]\nit says"])
@@ -516,7 +517,7 @@ fn facts_of_old_turns_are_no_words_of_the_user() {
 
 #[test]
 fn rows_of_other_releases_are_taken_for_what_they_are() {
-    // nanobot §4.2: slash commands, sub-agents, tools without messages, keys of channels, records that are no messages
+    // nanobot §4.2: slash commands, sub-agents, tools without messages, channel keys, lines that are not messages
     let mut command = user("/status");
     command["_command"] = true.into();
     let mut its_answer = reply("all is well");
@@ -546,7 +547,7 @@ fn rows_of_other_releases_are_taken_for_what_they_are() {
         user("[System: subagent] it is done"),
         reply("3"),
     ]);
-    // That the request has no key of theirs, the server has checked.
+    // The server has validated that the request has no such keys.
     quietly(
         text,
         &[
@@ -563,7 +564,7 @@ fn rows_of_other_releases_are_taken_for_what_they_are() {
 
 #[test]
 fn odd_letters_cost_no_message_and_no_line() {
-    // vibe 2.15.0 (bytes that are no UTF-8), 2.16.0 (cut at U+2028); nanobot §13.41 (half a surrogate pair)
+    // vibe 2.15.0 (invalid UTF-8), 2.16.0 (split at U+2028); nanobot §13.41 (unpaired surrogate)
     let (one, answer) = (lines(&[user("one")]), lines(&[reply("1")]));
     let at = one.find("one").unwrap() + 3;
     let put = |bytes: &[u8]| {
@@ -602,7 +603,7 @@ fn odd_letters_cost_no_message_and_no_line() {
 
 #[test]
 fn what_was_said_comes_back_letter_for_letter() {
-    // vibe 2.0.0 (escaped letters), 2.4.0 (read in the locale's encoding), 2.16.0; nanobot PR #5160
+    // vibe 2.0.0 (escaped characters), 2.4.0 (read in the locale's encoding), 2.16.0; nanobot PR #5160
     let odd = "é 日本 \u{1f600} \u{2028}\u{2029}\u{85} \u{1b}[1m \\ud83d \"q\" \t \u{feff}\u{202e}";
     let story = Story::new()
         .env("LC_ALL", "C")
@@ -622,7 +623,7 @@ fn what_was_said_comes_back_letter_for_letter() {
 
 #[test]
 fn what_is_no_file_is_no_session() {
-    // nanobot §4.1: links were refused; a pipe would keep its reader waiting for ever
+    // nanobot §4.1: links were refused; a pipe would block its reader forever
     type Make = fn(&Path);
     let kinds: [(&str, Make); 5] = [
         ("a directory", |path| std::fs::create_dir(path).unwrap()),
@@ -643,7 +644,7 @@ fn what_is_no_file_is_no_session() {
     ];
     for (kind, make) in kinds {
         for side in ["", ".lock"] {
-            // A lock is as good on a pipe.
+            // Locks work on a pipe as well.
             if side == ".lock" && kind == "a pipe" {
                 continue;
             }
@@ -685,11 +686,11 @@ fn what_is_no_file_hides_no_other_session() {
     assert!(ran.error_text().contains("pipe.jsonl"));
 }
 
-/// A run by somebody to whom the modes of files apply, who owns those of the story. `None` where that cannot be had.
+/// A run by a user to whom file modes apply, and who owns the story's files. `None` if there is no such user.
 fn by_their_owner(story: &Story, words: &[&str]) -> Option<Output> {
     let mut command = story.command(words);
     if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
-        // Root may all. Somebody else gets the files, and must be able to run the program.
+        // File modes do not apply to root. Another user gets the files and must be able to run the program.
         const NOBODY: u32 = 65_534;
         let temp = story.home().parent().unwrap().to_owned();
         for path in everything(&temp).into_iter().chain([temp]) {
@@ -708,7 +709,7 @@ fn by_their_owner(story: &Story, words: &[&str]) -> Option<Output> {
 
 #[test]
 fn what_may_not_be_read_or_written_is_not_begun_anew() {
-    // nanobot PR #1027: what could not be loaded was taken for new, and written over
+    // nanobot PR #1027: unreadable sessions were taken for new ones and overwritten
     let text = lines(&[head(&json!({})), user("one"), reply("1")]);
     for (place, mode) in [
         (FILE, 0o000),
@@ -812,14 +813,14 @@ fn a_key_is_read_and_not_guessed() {
 
 #[test]
 fn a_key_that_looks_like_a_coded_name_shares_no_session() {
-    // nanobot #4057: `YV9i` is the coded name of `a_b`
+    // nanobot #4057: `YV9i` is the encoded name of `a_b`
     let story = Story::new().script([says("1"), says("2"), says("3"), says("4")]);
     story.run(["agent", "-m", "x", "-s", "YV9i"]).stdout("1\n");
     story.run(["agent", "-m", "x", "-s", "a_b"]).stdout("2\n");
     assert_eq!(story.asked()[1].messages().len(), 2);
     story.run(["agent", "-m", "x", "-s", "a_b"]).stdout("3\n");
     assert_eq!(story.asked()[2].messages().len(), 4);
-    // Where no name is left, that is said.
+    // If no name is left, that is reported.
     story.run(["agent", "-m", "x", "-s", "a:b"]).stdout("4\n");
     let story = Story::new().script([says("1"), says("2")]);
     story.run(["agent", "-m", "x", "-s", "YV9i"]).stdout("1\n");
@@ -891,7 +892,7 @@ fn no_key_leads_out_of_the_directory() {
     }
 }
 
-/// What is in `dir`, and below it.
+/// All paths below `dir`.
 fn everything(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -906,7 +907,7 @@ fn everything(dir: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn what_newer_releases_keep_survives_ours() {
-    // nanobot #4940, PR #4941: what a reader does not know was lost with its next save
+    // nanobot #4940, PR #4941: unknown fields were lost with the next save
     let theirs = json!({
         "title": "t", "_last_usage": { "prompt_tokens": 7 }, "_last_summary": { "text": "s", "last_active": STAMP },
         "goal_state": null, "runtime_checkpoint": [1, { "a": "\u{e9}" }], "pending_user_turn": true,
@@ -962,7 +963,7 @@ fn a_resumed_session_keeps_its_key_and_its_birth() {
 
 #[test]
 fn a_session_has_each_message_once_and_leaves_nothing_beside_it() {
-    // vibe 2.0.2 (messages twice), 2.0.0 (the system prompt stored; temporary files left), nanobot `test_session_atomic`
+    // vibe 2.0.2 (duplicate messages), 2.0.0 (stored system prompt; leftover temporary files), nanobot `test_session_atomic`
     let story = Story::new();
     for number in 0..4 {
         story.server().script([
@@ -996,7 +997,7 @@ fn a_session_has_each_message_once_and_leaves_nothing_beside_it() {
 
 #[test]
 fn the_last_answer_and_all_results_are_remembered() {
-    // nanobot f2e0847d6, PR #1198 (the answer was not stored), #937 (results were not, and the model invented them)
+    // nanobot f2e0847d6, PR #1198 (the answer was not stored), #937 (results were not stored, and the model invented them)
     let story = Story::new().file("a.txt", "alpha").script([
         calls("read_file", json!({ "path": "a.txt" })),
         says("It says alpha."),
@@ -1015,8 +1016,8 @@ fn the_last_answer_and_all_results_are_remembered() {
 
 #[test]
 fn a_turn_that_failed_keeps_what_the_user_said_and_no_error_as_an_answer() {
-    // nanobot 66063abb8, #1303: error texts stored as replies made every later request fail; §4.3: an interrupted turn
-    // was lost as a whole
+    // nanobot 66063abb8, #1303: error texts stored as replies made every later request fail; §4.3: an interrupted turn was
+    // lost completely
     let broken = || {
         let text = "data: {\"choices\":[{\"delta\":{\"content\":\"half an ans\"}}]}\n\n";
         let error = "data: {\"error\":{\"message\":\"it broke\",\"code\":400}}\n\n";
@@ -1135,7 +1136,7 @@ fn usage_that_comes_with_every_chunk_is_not_summed() {
 
 #[test]
 fn results_are_kept_whole_up_to_the_limit_and_say_how_much_was_cut() {
-    // nanobot 0a0017ff4 (500 characters made the model repeat its work), #2437 (a wrong size was told)
+    // nanobot 0a0017ff4 (500 characters made the model repeat its work), #2437 (a wrong size was reported)
     let kept = |length: usize, limit: u64, tool: Turn| {
         let story = Story::new()
             .set("agents.defaults.maxToolResultChars", json!(limit))
@@ -1152,7 +1153,7 @@ fn results_are_kept_whole_up_to_the_limit_and_say_how_much_was_cut() {
     };
     let read = || calls("read_file", json!({ "path": "a.txt" }));
     let cat = || calls("exec", json!({ "command": "cat a.txt" }));
-    // A file is read in pages, with long lines cut; a command's output is only cut here.
+    // A file is read in pages, with long lines truncated; a command's output is only truncated here.
     for (length, limit, tool) in [
         (501, 16_000, read()),
         (2_000, 16_000, read()),
@@ -1175,7 +1176,7 @@ fn results_are_kept_whole_up_to_the_limit_and_say_how_much_was_cut() {
         let left = sent.matches('é').count();
         let (_, rest) = sent.split_once("[… ").expect("something was cut");
         let (number, _) = rest.split_once(" bytes left out").unwrap();
-        // Half a letter at a cut counts for none.
+        // A split character at the cut is dropped.
         let all = 2 * left + number.parse::<usize>().unwrap();
         assert!(all.abs_diff(2 * length) <= 2, "{length} {limit}: {all}");
     }
@@ -1183,7 +1184,7 @@ fn results_are_kept_whole_up_to_the_limit_and_say_how_much_was_cut() {
 
 #[test]
 fn runs_that_move_an_old_session_at_once_lose_nothing() {
-    // nanobot #863: moving a session from where older releases kept it was a race
+    // nanobot #863: moving a session from its old location was a race
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new();
     let store = story.home().join(".nanobot/sessions").join(id);
@@ -1234,7 +1235,7 @@ fn runs_that_move_an_old_session_at_once_lose_nothing() {
 
 #[test]
 fn a_format_that_changes_between_turns_breaks_no_group() {
-    // nanobot §13.40 (ids that are too long or odd for the next provider), vibe 2.3.0 (results out of order)
+    // nanobot §13.40 (ids too long or invalid for the next provider), vibe 2.3.0 (results out of order)
     let list = [
         user("one"),
         call(&[
@@ -1259,7 +1260,7 @@ fn a_format_that_changes_between_turns_breaks_no_group() {
 
 #[test]
 fn the_clock_does_not_change_what_was_sent_before() {
-    // nanobot `test_context_prompt_cache`: a time in the system text made every request a new one
+    // nanobot `test_context_prompt_cache`: a time in the system prompt invalidated the cache of every request
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let story = story
@@ -1272,7 +1273,7 @@ fn the_clock_does_not_change_what_was_sent_before() {
     assert!(asked[1].messages()[3].to_string().contains("2026-03-04"));
 }
 
-// A Python program that clears a conversation keeps its metadata: numbers of messages in it speak of others then.
+// When the Python program clears a session, its metadata remains, with message numbers that no longer apply.
 #[test]
 fn a_conversation_that_another_program_began_anew_has_nothing_of_the_old_one() {
     let text = |words: &str| format!("{words} {}", "lorem ipsum\n".repeat(400));

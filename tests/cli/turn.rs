@@ -273,7 +273,7 @@ fn mistakes_of_the_model_are_told_to_it() {
         let message = json!({ "tool_calls": [{ "id": "c", "type": "function", "function": { "name": name, "arguments": arguments } }] });
         let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
         let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
-        // What the policy refuses is told to the user too.
+        // Denials are printed for the user, too.
         assert_eq!(ran.error_text().contains("refused"), words == "--write");
         assert!(
             story.asked()[1].last().contains(words),

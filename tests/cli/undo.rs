@@ -1,4 +1,4 @@
-//! What a turn changed with its file tools is taken back, byte for byte.
+//! `undo`: restores what a turn changed with its file tools, byte for byte.
 
 use crate::crash::Random;
 use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What is at a path: the kind with its mode, and the content or the target.
+/// The entry at each path: its kind with its mode, and its content or link target.
 type Tree = BTreeMap<PathBuf, (String, Vec<u8>)>;
 
 /// Everything beneath a directory.
@@ -63,7 +63,7 @@ fn garden() -> Story {
     story
 }
 
-/// Fifty edits, new files and deletions, and some that fail.
+/// Fifty edits, new files and deletions, some of which fail.
 fn fifty() -> [Turn; 5] {
     let edit = |number: usize, old: &str, new: &str| {
         let path = format!("f/{number}.txt");
@@ -155,7 +155,7 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
         .stderr_has("changes by commands are not included")
         .stdout_has("restored f/0.txt\n");
     let mut again = tree(&story.dir());
-    // What was made and is new again has the mode of new files, and these are the same here.
+    // Recreated files have the mode of new files, which is the same here.
     assert_eq!(again, after);
     story
         .run(["undo"])
@@ -181,7 +181,7 @@ fn turns_are_taken_back_one_after_the_other() {
     story
         .run(["agent", "-m", "x", "--write"])
         .stdout("nothing changed\n");
-    // The first turn's file is the second one's now.
+    // The first turn's file now belongs to the second turn.
     story
         .run(["undo", "1"])
         .status(1)
@@ -246,7 +246,7 @@ fn the_directory_decides_which_turn() {
         story.wait(command.spawn().unwrap())
     };
     run(&["undo"]).status(66).stderr_has("nanobot undo TURN");
-    // Both where the work was and where the command was typed.
+    // Both in the changed directory and in the current one.
     let dir = story.dir();
     run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
     run(&["undo"])
@@ -276,12 +276,12 @@ fn what_was_worked_on_counts_and_what_lies_in_it() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let flag = format!("--write={}", other.display());
     story.run(["agent", "-m", "x", &flag]).stdout("ok\n");
-    // Another turn has written here.
+    // Another turn has changed this file.
     undo(&other)
         .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file; changes by commands are not included\n")
         .stdout("restored b\n");
     undo(&other).status(66).stderr_has("nothing to undo");
-    // And this one in the directory that holds this.
+    // And this one is in the parent directory.
     undo(&story.dir().join("sub"))
         .stderr_has("turn 1 of")
         .stdout("restored $DIR/a\n");
@@ -315,7 +315,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
         .stdout("restored a\nrestored b\nremoved new/c\n");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
-    // A directory that was made stays for what others put there.
+    // A created directory stays if others put files into it.
     assert_eq!(text("new/other"), "theirs");
     story
         .run(["undo", "--redo"])
@@ -323,7 +323,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
         .stdout_has("restored a\n");
     assert_eq!(tree(&story.dir()), now);
 
-    // A command of the same turn is somebody else, too.
+    // Changes by a command of the same turn count as changes by others.
     let story = Story::new().file("a", "one").script([
         calls("write_file", json!({ "path": "a", "content": "ours" })),
         calls("exec", json!({ "command": "echo more >> a" })),
@@ -430,7 +430,7 @@ fn a_turn_under_way_is_left_alone() {
     assert!(!story.dir().join("a").exists());
 }
 
-/// A model that edits, writes and deletes for as long as it is asked.
+/// A model that edits, writes and deletes as long as it gets requests.
 fn busy() -> Turn {
     Box::new(|asked: &Asked| {
         let round = asked.messages().len();
@@ -454,7 +454,7 @@ fn busy() -> Turn {
     })
 }
 
-/// Kill a turn at any point and take it back, so many times.
+/// Kills a turn at a random point and undoes it, `rounds` times.
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
 fn kills(rounds: usize, seed: u64) {
     let story = garden();
@@ -480,7 +480,7 @@ fn kills(rounds: usize, seed: u64) {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
             ours += usize::from(line["type"] == "tool_result" && line["outcome"] == "ok");
         }
-        // A moment more, to be anywhere within a change.
+        // A short delay, to be anywhere within a change.
         for _ in 0..random.below(400_000) {
             std::hint::spin_loop();
         }
@@ -491,7 +491,7 @@ fn kills(rounds: usize, seed: u64) {
             .run(["undo"])
             .stderr_has("changes by commands are not included");
         match ours {
-            // It was killed before it had told of any.
+            // It was killed before it had recorded a change.
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
             _ => drop(ran.status(0).text()),
         }
@@ -531,8 +531,8 @@ fn a_journal_that_breaks_off_is_understood() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let journal = story.home().join(".nanobot/undo/1/journal.jsonl");
     let text = std::fs::read_to_string(&journal).unwrap();
-    // As if the run had been killed while it was writing the second file: beside it stands its other file, and the next
-    // line is not finished.
+    // As if the run had been killed while writing the second file: its temporary file exists, and the next journal line is
+    // incomplete.
     let change: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let temp = change["change"]["temp"].as_str().unwrap();
     std::fs::rename(
@@ -547,7 +547,7 @@ fn a_journal_that_breaks_off_is_understood() {
         .stdout("restored a\n");
     assert_eq!(text_of(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
-    // One that cannot be read is told, and others are not kept from being taken back.
+    // An unreadable journal is reported, and others can still be undone.
     std::fs::write(&journal, "no journal\n").unwrap();
     story
         .run(["undo"])

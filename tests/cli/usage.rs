@@ -1,10 +1,10 @@
-//! What was spent, as `nanobot usage` tells it.
+//! `usage`: costs and token counts from the ledger.
 
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
-/// A line of the ledger, of a call that cost so much; `changes` to it.
+/// A ledger line of a call with this cost, modified by `changes`.
 fn entry(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
     let mut entry = json!({
         "v": 1, "time": time, "day": &time[..10], "session": "cli:direct", "turn": turn, "job": null, "cause": "turn",
@@ -50,7 +50,7 @@ TOTAL          3      4   4000    1600     200  0.7500?~
 fn a_month_by_day() {
     let story = story();
     story.run(["usage"]).stdout(BY_DAY);
-    // Colour is for terminals, and this is none.
+    // Colour is only used on terminals.
     story.run(["usage", "--color", "always"]).stdout(BY_DAY);
 }
 
@@ -159,7 +159,7 @@ fn what_a_turn_costs_is_told_with_the_budgets() {
         .set("budget", json!({ "daily": 5, "monthly": 20.5 }))
         .script([calls("list_dir", json!({ "path": "." })), says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    // Two replies of seven tokens, at ten cents each.
+    // Two replies of seven tokens, ten cents each.
     let text = story.run(["usage", "--by", "model"]).text();
     let rows: Vec<Vec<&str>> = text
         .lines()
@@ -171,7 +171,7 @@ fn what_a_turn_costs_is_told_with_the_budgets() {
     assert_eq!(text.lines().last(), Some(budget));
 }
 
-/// What a terminal of so many columns shows.
+/// The output on a terminal with this many columns.
 fn on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &str)]) -> String {
     let mut command = story.program("script");
     let shell = format!("stty cols {columns}; {NANOBOT} {arguments}");

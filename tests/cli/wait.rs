@@ -1,23 +1,23 @@
-//! Waiting for what other processes do: by an event where there is one, else by looking again. The deadline only ends a test
-//! that would wait for ever; no test depends on how long something takes.
+//! Waiting for other processes: by an event if there is one, otherwise by polling. The deadline only ends a test that would
+//! wait forever; no test depends on durations.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Far more than anything takes on the slowest machine.
+/// Far longer than anything takes on the slowest machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
-/// How often something is looked at that has no event.
+/// Poll interval for conditions without an event.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Wait until `path` exists.
+/// Waits until `path` exists.
 #[track_caller]
 pub(crate) fn until_exists(path: &Path) {
     until_changed(path.parent().unwrap(), || path.exists());
 }
 
-/// Wait until `holds`, which can change only with the files in `dir`, or in the first directory above it that exists.
+/// Waits until `condition` is true. It may only depend on files in `dir`, or in its first existing parent.
 #[track_caller]
 pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
     let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
@@ -31,7 +31,7 @@ pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
     loop {
         let watched = nearest();
         inotify::add_watch(&changes, watched, kinds).unwrap();
-        // What was made in a directory before that was watched had no event.
+        // There was no event for changes before the directory was watched.
         if watched != nearest() {
             continue;
         }
@@ -46,7 +46,7 @@ pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Wait until `holds`, for what has no event: other processes' state, a terminal's settings.
+/// Waits until `condition` is true, for conditions without an event: processes, terminal settings.
 #[track_caller]
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;

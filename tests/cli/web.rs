@@ -1,4 +1,4 @@
-//! The web tools: what they make of pages, whom they never ask, and what strangers cannot make them send.
+//! The web tools: conversion of pages, addresses that are never connected to, and protection against exfiltration.
 
 use crate::server::{calls, calls_all, says};
 use crate::story::write_program;
@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Addresses that are no part of the public internet, each kind of them at least once.
+/// Addresses outside of the public internet, with at least one of each kind.
 const SPECIAL: &[&str] = &[
     "0.0.0.0",
     "0.1.2.3",
@@ -76,7 +76,7 @@ const SPECIAL: &[&str] = &[
     "ff02::1",
 ];
 
-/// Other ways to write an address of this machine, or to name it.
+/// Other spellings and names of this machine's loopback address.
 const SPELLINGS: &[&str] = &[
     "127.1",
     "127.0.1",
@@ -116,12 +116,12 @@ const SPELLINGS: &[&str] = &[
     "[::1%25lo]",
 ];
 
-/// What a page is: its status, its headers and its bytes.
+/// A page: its status, headers and body.
 type Page = (u16, Vec<(&'static str, String)>, Vec<u8>);
 
-/// A web server at an address of this machine that stories may declare to be as good as public.
+/// A web server at an address of this machine that stories may declare as public.
 struct Pages {
-    /// As in an address.
+    /// Host and port.
     at: String,
     asked: Arc<Mutex<Vec<String>>>,
 }
@@ -171,7 +171,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
         let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
         let connects = head.starts_with("CONNECT ");
         log.lock().unwrap().push(head);
-        // A proxy, which is its own other end.
+        // As a proxy it serves the request itself.
         if connects {
             stream.write_all(b"HTTP/1.1 200 X\r\n\r\n").unwrap();
             continue;
@@ -184,7 +184,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
         for (name, value) in headers {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
-        // Whoever asked may have heard enough.
+        // The client may close the connection early.
         let sent = stream.write_all(format!("{head}\r\n").as_bytes());
         drop(sent.and_then(|()| stream.write_all(&body)));
         return;
@@ -200,12 +200,12 @@ fn leads(to: &str) -> Page {
     (302, vec![("location", to.to_owned())], Vec::new())
 }
 
-/// A story for which the pages' address is as good as public.
+/// A story that treats the address of the pages as public.
 fn story() -> Story {
     Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
 }
 
-/// A listener at which nobody must ever knock.
+/// A listener that must never get a connection.
 fn nobody() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -213,12 +213,12 @@ fn nobody() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// How many have knocked.
+/// Number of connections so far.
 fn knocks(listener: &TcpListener) -> usize {
     std::iter::from_fn(|| listener.accept().ok()).count()
 }
 
-/// Use a tool by hand.
+/// Runs a tool from the command line.
 fn by_hand<'a>(story: &'a Story, name: &str, arguments: &Value) -> Ran<'a> {
     story.run(["tool", "run", name, &arguments.to_string()])
 }
@@ -227,7 +227,7 @@ fn fetch<'a>(story: &'a Story, url: &str) -> Ran<'a> {
     by_hand(story, "web_fetch", &json!({ "url": url }))
 }
 
-/// The results that the model was last sent, in order.
+/// The tool results in the last request, in order.
 fn results(story: &Story) -> Vec<String> {
     let asked = story.asked();
     let messages = asked.last().unwrap().messages();
@@ -256,7 +256,7 @@ fn special_addresses_are_never_connected_to() {
             .iter()
             .map(|host| format!("http://{host}:{port}/")),
     );
-    // By name, alone and behind an address that is public.
+    // By name, alone and in addition to a public address.
     let mut hosts = vec!["*=127.0.0.1".to_owned()];
     for (number, address) in SPECIAL.iter().enumerate() {
         hosts.push(format!(
@@ -265,7 +265,7 @@ fn special_addresses_are_never_connected_to() {
         urls.push(format!("http://a{number}.example:{port}/"));
         urls.push(format!("http://b{number}.example:{port}/"));
     }
-    // A page of a server that may be asked leads there.
+    // A page of an allowed server redirects there.
     let targets: Vec<String> = SPECIAL
         .iter()
         .map(literal)
@@ -285,7 +285,7 @@ fn special_addresses_are_never_connected_to() {
         .env("ALL_PROXY", &proxy)
         .set("agents.defaults.maxToolResultChars", json!(16_000))
         .script([calls_all(urls.iter().map(call)), says("ok")]);
-    // Neither ports are what stops them, nor what was heard of those before.
+    // Neither the ports nor earlier results are the reason.
     let pages_port = pages
         .url("/")
         .rsplit(':')
@@ -333,7 +333,7 @@ fn a_name_that_changes_its_mind_is_asked_once_for_each_connection() {
         "/first" => leads("/second"),
         _ => page("text/plain", "here"),
     });
-    // The second answer is this machine, at the same port.
+    // The second DNS answer is this machine, at the same port.
     let hosts = "r.example=127.0.0.2|127.0.0.1";
     let story = story().env("NANOBOT_TEST_HOSTS", hosts);
     fetch(&story, &format!("http://r.example:{}/x", pages.port())).stdout_has("here");
@@ -553,7 +553,7 @@ fn marks_cannot_be_forged_and_nothing_is_hidden() {
     ));
 }
 
-/// What the model is told of each address that it asks for in turn, after what came before.
+/// The tool result of each URL, fetched in turn after the call `first`.
 fn asks_in_turn(story: Story, first: (&str, Value), urls: &[String]) -> Vec<String> {
     let turns = urls
         .iter()
@@ -608,7 +608,7 @@ fn nothing_read_is_composed_into_an_address() {
 
 #[test]
 fn a_free_host_is_no_way_to_another_one() {
-    // It leads wherever its address says, and shows what it was asked.
+    // It redirects to the target in its URL, and echoes text.
     let pages = Pages::start(|path| match path.split_once("?to=") {
         Some((_, to)) => leads(to),
         None => page(
@@ -677,22 +677,22 @@ fn who_may_be_asked_after_what() {
     };
     let ls = || Some(("exec", json!({ "command": "echo hello" })));
     let read = |path: &str| Some(("read_file", json!({ "path": path })));
-    // Nothing untrusted yet.
+    // No untrusted content yet.
     check(story(), "go", &[], None, true);
     check(
         story().workspace_file("notes.md", "mine"),
         "go",
         &[],
         read("~/.nanobot/workspace/notes.md"),
-        // An earlier run may have written it for a stranger.
+        // An earlier run may have written it with untrusted content.
         false,
     );
-    // Something.
+    // Some other file.
     check(story(), "go", &[], ls(), false);
     check(story().file("a", "x"), "go", &[], read("a"), false);
     check(story().stdin("x"), "go", &[], None, false);
     check(story().file("a", "x"), "go", &["-a", "a"], None, false);
-    // The address stands in what was read, and the run could not have put it there.
+    // The URL was in the content that was read, and the run could not have written it there.
     check(story().file("a", &url), "go", &[], read("a"), true);
     check(story().stdin(&url), "go", &[], None, true);
     check(story().file("a", &url), "go", &["-a", "a"], None, true);
@@ -705,7 +705,7 @@ fn who_may_be_asked_after_what() {
     );
     let cat = || Some(("exec", json!({ "command": "cat a" })));
     check(story().file("a", &url), "go", &[], cat(), false);
-    // The user named it, or granted it.
+    // The user named or granted it.
     check(story(), &format!("go to {url}"), &[], ls(), true);
     let host = format!("--net={}", "127.0.0.2");
     check(story(), "go", &[&host, "--tools", "web_fetch"], None, true);
@@ -718,7 +718,7 @@ fn who_may_be_asked_after_what() {
         true,
     );
     check(story().set("own.page", json!(&url)), "go", &[], ls(), true);
-    // What was said in earlier turns counts.
+    // User messages of earlier turns count.
     let story = story().script([
         calls("exec", json!({ "command": "echo hello" })),
         says("ok"),
@@ -808,7 +808,7 @@ fn searches() {
     by_hand(&story, "web_search", &query)
         .status(1)
         .stderr_has("`tools.web.search.baseUrl`");
-    // What it found may be fetched; a question is short once strangers have had a word.
+    // Search results may be fetched; after untrusted content queries must be short.
     let long = json!({ "query": format!("long{}", "x".repeat(1_000)) });
     let turns = [
         calls("exec", json!({ "command": "echo x" })),
@@ -872,7 +872,7 @@ fn an_address_that_was_typed_is_reached_and_no_name_of_it() {
         .status(77)
         .stderr_has(&format!("try: `--net={address}`"));
     fetch(&url, &address).stdout_has("hello");
-    // Without a port it is meant for those of the web.
+    // Without a port the default ports apply.
     fetch(&url, "127.0.0.2").status(77).error_text();
     for name in [format!("here.example:{port}"), format!("*:{port}")] {
         fetch(&format!("http://here.example:{port}/"), &name)

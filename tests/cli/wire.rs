@@ -1,4 +1,4 @@
-//! What comes over the wire, in the shapes that servers and networks give it.
+//! Provider responses over HTTP as servers and networks deliver them.
 
 use crate::formats::{self, ALL, Format};
 use crate::needs::need;
@@ -53,7 +53,7 @@ fn streams_in_odd_shapes_are_answers() {
         Answer::events([text("a"), stop(), cut]).ending(Ending::Cut),
         "a\n",
     );
-    // One object although a stream was asked for, and a stream that does not say that it is one.
+    // One JSON object although a stream was requested, and a stream with another content type.
     let object =
         json!({ "choices": [{ "message": { "content": "whole" }, "finish_reason": "stop" }] });
     answers(Answer::json(200, &object), "whole\n");
@@ -302,8 +302,8 @@ fn a_proxy_is_asked_about_other_hosts() {
     );
 }
 
-/// A server with a certificate of its own, and the file that vouches for it; `None` where there is no `openssl`. It
-/// gives each connection this answer, whatever it is asked.
+/// A server with its own certificate, and the CA file; `None` if `openssl` is missing. It gives each connection this
+/// response.
 fn tls(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
     use std::io::{BufRead, BufReader, Write};
     let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
@@ -331,7 +331,7 @@ fn tls(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
     let accepts = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(str::to_owned));
     let accepts = accepts.expect("it says where it listens");
     let port = accepts.rsplit(':').next().unwrap().parse().unwrap();
-    // Read on, so that it is never kept waiting.
+    // Reads on, so that the client never blocks.
     std::thread::spawn(move || lines.for_each(drop));
     let mut stdin = server.stdin.take().unwrap();
     let head = format!(
@@ -370,7 +370,7 @@ fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
         drop(server.kill());
         server.wait().unwrap();
     }
-    // One that accepts, and never says a word.
+    // A server that accepts connections and never responds.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!(
         "https://localhost:{}/v1",
@@ -383,19 +383,19 @@ fn tls_is_spoken_with_those_who_can_prove_who_they_are() {
         .stderr_has("--timeout");
 }
 
-/// Every format, as a stream and in one piece, with the words that ask for it.
+/// Every format, streamed and not, with the flags for it.
 fn ways() -> impl Iterator<Item = (Format, &'static [&'static str])> {
     let streams: [&[&str]; 2] = [&[], &["--no-stream"]];
     ALL.into_iter()
         .flat_map(move |format| streams.map(|words| (format, words)))
 }
 
-/// `agent -m x` with more words.
+/// `agent -m x` with more arguments.
 fn agent<'a>(more: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
     [&["agent", "-m", "x"], words, more].concat()
 }
 
-/// Texts and images of all results that the model was sent last, and the ids that they answer.
+/// Texts and images of all results in the last request, and the ids that they answer.
 fn results(format: Format, asked: &Asked) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for message in asked.messages() {
@@ -508,7 +508,7 @@ fn images_in_every_format() {
     }
 }
 
-/// A failure in the format's own form.
+/// An error in the format's own form.
 fn failure(format: Format, status: u16, kind: &str) -> Answer {
     let error = json!({ "type": kind, "code": kind, "message": "No, thanks." });
     let body = match format {
@@ -554,7 +554,7 @@ fn failures_in_every_format() {
             .run(agent(&[], words))
             .status(75)
             .stderr_has("No, thanks.");
-        // The same kinds within an answer of status 200.
+        // The same errors within a response of status 200.
         for (kind, tries, status) in [
             ("overloaded_error", 4, 69),
             ("rate_limit_error", 4, 75),
@@ -578,7 +578,7 @@ fn schemas_in_every_format() {
         let mut story = Story::in_format(format, "scripted").script([answer]);
         let mut model = "scripted";
         match format {
-            // A server that is known to take them.
+            // A server that is known to accept them.
             Format::Chat => {
                 let base = format!("http://127.0.0.1:{}/v1", story.server().port);
                 story = story
@@ -616,7 +616,7 @@ fn ends_of_replies_in_every_format() {
             drop(ran);
             found
         };
-        // A reason that nobody knows does not spoil an answer.
+        // An unknown finish reason is not an error.
         assert_eq!(check("All of it.", "odd").1, "All of it.\n", "{format:?}");
         let (status, text, told) = check("Half of", "length");
         assert!(
@@ -628,7 +628,7 @@ fn ends_of_replies_in_every_format() {
             status == 1 && text.is_empty() && told.contains("declined"),
             "{format:?}: {told}"
         );
-        // What a filter cut off is no whole answer, and does not look like one.
+        // An answer cut by a content filter is incomplete and reported as such.
         let (status, text, told) = check("Half of", "content_filter");
         assert!(
             status == 1 && text == "Half of\n" && told.contains("declined"),
@@ -781,7 +781,7 @@ fn a_conversation_goes_from_one_format_to_the_next() {
         story = story
             .set("providers.custom.apiType", json!(format.name()))
             .script([read("I look. "), fails(400, "no"), read(""), says(&word)]);
-        // A turn that was broken off behind a tool's result, and the next one.
+        // An interrupted turn that ends with a tool result, and the next one.
         story
             .run(["agent", "-m", "first"])
             .status(1)
@@ -798,7 +798,7 @@ fn a_conversation_goes_from_one_format_to_the_next() {
             last.raw
         );
         known.push(word);
-        // Each result answers a call of its own.
+        // Each result answers its own call.
         let mut ids: Vec<String> = results(format, last)
             .into_iter()
             .map(|(id, _)| id)
@@ -846,7 +846,7 @@ fn a_dry_run_is_a_command_that_sends_the_request() {
             return;
         };
         if !ran.status.success() {
-            // No curl here: a run takes the script's reply.
+            // Without curl a run receives the script's reply.
             story.run(["agent", "-m", "x"]).stdout("ok\n");
             continue;
         }

@@ -2,21 +2,21 @@
 # requires-python = ">=3.11"
 # dependencies = ["cronsim==2.8", "croniter==7.0.0", "tzdata==2025.2"]
 # ///
-"""What Debian's cron would run, from programs that are not ours.
+"""The runs of Debian's cron, computed by independent programs.
 
     python make.py              write slots.json and runs.json, from cases.json and lines.json
     python make.py slots ZONE EXPRESSION
     python make.py runs ZONE JOB
-                                print one list in full, to find where ours differs
+                                print one complete list, to find differences
 
-The slots of an expression are `cronsim`'s, which imitates Debian's cron. Around each change of the clock, a model of that
-cron's own loop says them once more, minute by minute, from what cron(8) and its comments describe: a clock that moves by
-less than three hours is caught up with for jobs at fixed times, and only looked at for those with a star. Both must agree,
-but for the cases in CRONSIM_IS_WRONG.
+The slots of an expression are computed by `cronsim`, which follows Debian's cron. Around each clock change, a model of that
+cron's loop computes them again, minute by minute, as described by cron(8) and its comments: after a clock change of less
+than three hours, jobs at fixed times are caught up, and those with a star are not. Both must agree, except for the cases in
+CRONSIM_IS_WRONG.
 
-The runs are those of a machine whose cron, the same model, interprets lines.json; which is switched off, sleeps, and has
-its clock set, as cases.json says. A run that cron starts looks whether it is due, by the rules of `due` below, with
-the slots above. On days that nothing disturbs, the runs must be the slots.
+The runs are those of a machine whose cron, the same model, executes lines.json, and which is switched off, sleeps, and has
+its clock set as in cases.json. A run that cron starts checks whether it is due, by the rules of `due` below, with
+the slots above. On undisturbed days the runs must equal the slots.
 """
 
 import json
@@ -42,7 +42,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 FROM = int(datetime(CASES["from"], 1, 1, tzinfo=UTC).timestamp())
 TO = int(datetime(CASES["to"], 1, 1, tzinfo=UTC).timestamp())
 
-# It jumps by hours, and to a minute by what an hour has, and so misses some where the clock is changed within an hour.
+# It jumps by hours, then to a minute of the hour, and so misses some slots if the clock changes within an hour.
 CRONSIM_IS_WRONG = {
     ("30 * * * *", "Australia/Lord_Howe"),
     ("*/30 2 * * *", "Australia/Lord_Howe"),
@@ -51,11 +51,11 @@ CRONSIM_IS_WRONG = {
 }
 
 
-# --- what an expression names -----------------------------------------------------------------------------------------
+# --- cron expressions -------------------------------------------------------------------------------------------------
 
 
 class Names:
-    """The minutes, hours and days that five fields name, whatever the clock does with them."""
+    """The minutes, hours and days of five fields, independent of clock changes."""
 
     def __init__(self, text, days=None):
         fields = text.upper().split()
@@ -81,7 +81,7 @@ class Names:
         return self.known_days[day]
 
     def names(self, local):
-        """Whether they name this minute, as counted since 1970 by a local clock."""
+        """True if they match this minute, counted since 1970 by a local clock."""
         hour, minute = divmod(local % 1440, 60)
         return minute in self.minutes and hour in self.hours and self.on(DAYS[local // 1440])
 
@@ -100,7 +100,7 @@ class Zone:
         for time in range(last, TO + 400 * DAY, HOUR // 2):
             offset = self.look(time)
             if offset != self.offsets[-1]:
-                # Changes lie at quarters of an hour.
+                # Clock changes are at quarters of an hour.
                 change = next(t for t in range(last, time + 1, 900) if self.look(t) == offset)
                 self.changes.append(change)
                 self.offsets.append(offset)
@@ -121,7 +121,7 @@ class Zone:
 
 
 class Cron:
-    """The loop of the daemon. `wake` says which local minutes to look at, and for which kinds of lines."""
+    """The loop of the daemon. `wake` returns the local minutes to check, and for which kinds of lines."""
 
     def __init__(self, local):
         self.virtual = self.seen = local
@@ -148,7 +148,7 @@ class Cron:
 
 
 def model(names, zone):
-    """The slots of five fields, by Debian's rules."""
+    """The slots of five fields, by the rules of Debian's cron."""
     slots = []
     near = set()
     for change in zone.changes:
@@ -194,7 +194,7 @@ def slots_of(case, zone):
         return slots
     stretches = [(FROM, TO)]
     if len(slots) > 40_000:
-        # All of them would take very long: those about the changes of the clock.
+        # All of them would take very long: only those near clock changes.
         stretches = [(FROM, FROM + 9 * DAY)] + [(change - 2 * DAY, change + 2 * DAY) for change in zone.changes]
         stretches = [(start, stop) for start, stop in stretches if FROM <= start and stop <= TO]
     odd = set()
@@ -225,7 +225,7 @@ def job_slots(job, zones, here):
         return slots_of(case, zones[job.get("tz", here)])
     if "every" in job:
         start = CREATED // MINUTE * MINUTE
-        # Those before the job was made, too: a clock may be wrong.
+        # Including those before the job was created: a clock may be wrong.
         first = -((start - FROM + 400 * DAY) // job["every"])
         last = (TO - start) // job["every"] + 1
         return sorted({up(start + number * job["every"]) for number in range(first, last)})
@@ -246,7 +246,7 @@ class Job:
         floor = CREATED if CREATED - now <= AHEAD else None
         known = [time for time in (self.handled, floor) if time is not None]
         if not known or max(known) - now > AHEAD:
-            # The clock was wrong: what fell to this very minute is due, nothing before.
+            # The clock was wrong: only slots of this very minute are due, not earlier ones.
             self.handled = now // MINUTE * MINUTE - MINUTE
             known = [time for time in (self.handled, floor) if time is not None]
         slot = self.latest(now)
@@ -265,7 +265,7 @@ class Job:
 
 
 def events():
-    """By the minute of real time since FROM: what happens then."""
+    """The events by the minute of real time since FROM."""
     found = {}
     for year in range(CASES["from"], CASES["to"]):
         for event in CASES["everyYear"]:
@@ -307,13 +307,13 @@ def simulate(zone, jobs, lines):
 
 
 def undisturbed():
-    """Days before which nothing happened for three days."""
+    """Days without events in the three days before."""
     quiet = set(range(FROM // DAY + 1, TO // DAY - 4))
     for real, event in events().items():
         first = (FROM + real * MINUTE) // DAY
         last = (FROM + (real + event.get("down", 0) + event.get("asleep", 0)) * MINUTE) // DAY
         quiet -= set(range(first, last + 4))
-    # While the clock is wrong, nothing is as it should be.
+    # While the clock is wrong, the invariants do not apply.
     skew, before = 0, 0
     for real, event in events().items():
         if skew:
@@ -326,19 +326,19 @@ def undisturbed():
 
 
 def prove(name, job):
-    """What must hold, whatever the lines are."""
+    """Invariants that hold for all lines."""
     quiet = undisturbed()
     runs = [(now - 1, slot) for now, slot, kind in job.log if kind == "run"]
     assert len({slot for _, slot in runs}) == len(runs), (name, "a slot has been run twice")
     inside = [run for run in runs if run[0] // DAY in quiet]
     inside = [run for run in inside if run[1] not in job.by_wrong_clock]
-    # What a clock that was ahead has had run is not run when its time comes.
+    # A slot that ran while the clock was ahead does not run again at its real time.
     must = [slot for slot in job.slots if slot // DAY in quiet and slot > CREATED]
     must = [(slot, slot) for slot in must if slot not in job.by_wrong_clock]
     assert inside == must, (name, sorted(set(inside) ^ set(must))[:6])
 
 
-# --- what is written --------------------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------------------------
 
 
 def summed(texts):
@@ -398,7 +398,7 @@ def run_rows(here):
     for name, job in run_all(here).items():
         prove((here, name), job)
         counts = [sum(kind == wanted for _, _, kind in job.log) for wanted in ("run", "missed")]
-        # In the order in which they came, which a wrong clock makes another than that of their times.
+        # In the order of the runs, which differs from the order of their times if the clock was wrong.
         text = [(now, f"{now} {slot} {kind}") for now, slot, kind in job.log]
         first = summed(entry for now, entry in text if now < quarters()[2])
         all_of_them = summed(entry for _, entry in text)

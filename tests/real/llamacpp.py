@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Serves a GGUF model with llama.cpp's own server on a loopback port, until it is killed. The key is that of the environment.
+"""Serves a GGUF model with llama.cpp's own server on a loopback port, until it is killed. The environment has the key.
 
     KEY=… llamacpp.py FILE PORT
 """

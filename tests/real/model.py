@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes a model of a megabyte that llama.cpp loads as it loads any other, and whose answers are known.
+"""Writes a model of 1 MB with known answers that llama.cpp can load.
 
-It is a real model of the `llama` architecture: tokenizer, chat template, attention, feed-forward. Its weights are made
-rather than learned. Each token is a direction of its own, the layer adds nothing to it, and the output maps each token of
-a sentence to the one after it. So the answer is known, whatever the sampling, and a check can compare it.
+It is a real model of the `llama` architecture: tokenizer, chat template, attention, feed-forward. Its weights are
+constructed rather than learned. Each token is its own direction, the layer adds nothing to it, and the output maps each token
+of a sentence to the next one. So the answer is known, whatever the sampling, and a check can compare it.
 
     model.py FILE
 """
@@ -21,8 +21,8 @@ ANSWER = ["Hello", "▁from", "▁a", "▁tiny", "▁model."]
 CALL = ["<tool_call>", "\n", '{"name":▁"list_dir",', '▁"arguments":▁{"path":▁"."}}', "\n</tool_call>"]
 SIGHT = ["There", "▁are", "▁notes."]
 
-# The last token of the prompt decides what is said, and the template decides on that token: a message with the word
-# `list` is answered by a call, and a result with the word `notes` by the sentence that it was seen.
+# The last token of the prompt selects the answer, and the template selects that token: a message with the word `list` is
+# answered by a call, and a result with the word `notes` by a sentence about it.
 TEMPLATE = """\
 {%- if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}
 {% endfor %}{% endif %}

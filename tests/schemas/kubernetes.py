@@ -6,13 +6,13 @@
 """Writes the JSON Schema of the manifests that `nanobot cron export --format kubernetes` makes.
 
 Run it after raising the version above, with `uv run tests/schemas/kubernetes.py`, or with the same packages in any virtual
-environment. The schemas are those of Kubernetes itself, as that package ships them; kept here is what the kinds below
-need of them, without words for people, so that no test needs Python or a network. They are stricter in two points: a key
-that no type names is refused, as the API server does when it is asked to be strict; and no value is null. The last lines
-try manifests known to be good and bad; nothing is written when one of them is judged wrongly.
+environment. The schemas are those of Kubernetes itself, as shipped with that package; the repository has the parts for the
+kinds below, without descriptions, so that no test needs Python or a network. They are stricter in two points: unknown keys
+are rejected, as by the API server in strict mode; and no value is null. The last lines check valid and invalid manifests;
+nothing is written if one of these checks fails.
 
-What a schema cannot say is not checked: that an expression is one, that a volume which is mounted is there, which name is
-a name.
+Constraints that a schema cannot express are not checked: the syntax of expressions and names, and that a mounted volume
+exists.
 """
 
 import copy
@@ -56,7 +56,7 @@ def reachable(defs):
         if name not in found:
             found[name] = tidy(defs[name])
             if name in KINDS.values():
-                # What the server says of it.
+                # Set by the server.
                 del found[name]["properties"]["status"]
             open_.extend(references(found[name]))
     return found
@@ -74,7 +74,7 @@ def references(node):
 
 
 def text(schema):
-    """JSON with a line for each definition, so that a new version can be read as a diff."""
+    """JSON with one line per definition, for readable diffs."""
     def compact(value):
         return json.dumps(value, sort_keys=True, separators=(",", ":"))
     defs = ",\n".join(f"  {compact(name)}: {compact(each)}" for name, each in sorted(schema["$defs"].items()))
@@ -97,7 +97,7 @@ GOOD = {
         }}}},
     },
 }
-# Where, and what is to be there.
+# The path, and the expected value.
 BAD = [
     (["kind"], "Cronjob"),
     (["apiVersion"], "batch/v1beta1"),
@@ -116,7 +116,7 @@ def main():
     package = pathlib.Path(kubernetes_validate.__file__).parent
     file = package / "kubernetes-json-schema" / f"{VERSION}-local-strict" / "_definitions.json"
     defs = reachable(json.loads(file.read_text())["$defs"])
-    # At least one container is the server's own check.
+    # That at least one container exists is checked by the server itself.
     defs["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]["minItems"] = 1
     for kind, name in KINDS.items():
         group = name.split(".")[3]

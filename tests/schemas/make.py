@@ -3,16 +3,16 @@
 # requires-python = ">=3.11"
 # dependencies = ["anthropic==2.12.0", "openai==3.54.0", "pydantic==2.14.3", "jsonschema==4.26.0"]
 # ///
-"""Writes the JSON Schemas of the request bodies we send, from the types of the vendors' own SDKs.
+"""Writes the JSON Schemas of our request bodies, from the types of the vendors' own SDKs.
 
 Run it after raising a version above, with `uv run tests/schemas/make.py`, or with the same packages in any virtual
-environment. The schemas are kept in the repository, so that no test needs Python or a network. They are stricter than
-the SDKs in one point: a key that no type names is refused, for that is how a typing error of ours would look. A tool's
-own parameters and the arguments of a call stay open. The last lines check the schemas with requests known to be good and
-bad; nothing is written when one of them is judged wrongly.
+environment. The schemas are stored in the repository, so that no test needs Python or a network. They are stricter than
+the SDKs in one point: unknown keys are rejected, since a typo would be one. A tool's own parameters and the arguments of a
+call stay open. The last lines check the schemas with valid and invalid requests; nothing is written if one of these checks
+fails.
 
-What a schema cannot say is not checked: that each result answers a call, which model takes which option. Sampling is
-an example: the types of Anthropic's requests know no `temperature` since version 1 of the SDK, though older models take it.
+Constraints that a schema cannot express are not checked: that each result answers a call, or which model accepts which option.
+For example, the types of Anthropic's requests have no `temperature` since version 1 of the SDK, though older models accept it.
 """
 
 import copy
@@ -31,7 +31,7 @@ WIRES = {
     "openai_responses": openai.types.responses.response_create_params.ResponseCreateParams,
 }
 
-# Parameters of a method that travel as headers, though the types list them with the rest.
+# Parameters of a method that are sent as headers, though the types list them with the others.
 HEADERS = ["user_profile_id", "workspace_id"]
 
 
@@ -48,7 +48,7 @@ def schema(wire):
 
 
 def tidy(node, defs):
-    """The schema without words for people, closed to unknown keys, its unions without needless members."""
+    """The schema without descriptions, closed to unknown keys, its unions without redundant members."""
     node = {key: value for key, value in node.items() if key not in ("title", "description", "default")}
     if "properties" in node:
         node["properties"] = {name: tidy(each, defs) for name, each in node["properties"].items()}
@@ -67,20 +67,20 @@ def tidy(node, defs):
 
 
 def needed(members, defs):
-    """A union's members, but for those that say less than, or nothing beside, another one."""
-    # A name from a list or any other; base64 text or an open file, which would be sent as such text: both are a string.
+    """The members of a union, without those that another one covers."""
+    # A name from a list or any other; base64 text or an open file, which would be sent as such text: both are strings.
     if {"type": "string"} in members:
         members = [each for each in members if each.get("type") != "string" or each == {"type": "string"}]
-    # The SDK also takes a block of an answer where a block of a request goes; each has a twin made for requests.
+    # The SDK also accepts a block of an answer in place of a block of a request; each has a variant for requests.
     members = [each for each in members if each.get("$ref", "") + "Param" not in (f"#/$defs/{name}" for name in defs)]
-    # Any object beside the typed one would let a tool's parameters be a schema of something else than an object.
+    # Any object besides the typed one would let a tool's parameters be a schema for something other than an object.
     if {"$ref": "#/$defs/InputSchemaTyped"} in members:
         members = [each for each in members if "$ref" in each]
     return [each for at, each in enumerate(members) if each not in members[:at]]
 
 
 def together(plain, streaming):
-    """One object for both kinds of request, which differ in `stream` only: a failure then names the part that is wrong."""
+    """One object for both kinds of request, which only differ in `stream`: a failure then names the invalid part."""
     plain, streaming = copy.deepcopy(plain), copy.deepcopy(streaming)
     for body in (plain, streaming):
         body["properties"]["stream"] = {"type": "boolean"}
@@ -111,7 +111,7 @@ def references(node):
 
 
 def text(body):
-    """JSON with a line for each definition and each field of the body, so that a new version can be read as a diff."""
+    """JSON with one line per definition and per field of the body, for readable diffs."""
     def lines(fields, indent):
         inner = [f"{indent}{json.dumps(key)}: {value}" for key, value in sorted(fields.items())]
         return "{\n" + ",\n".join(inner) + "\n" + indent[:-1] + "}"
@@ -194,7 +194,7 @@ GOOD = {
     },
 }
 
-# What to do to the good request so that it is bad: where, and the new value. GONE takes the key away.
+# Changes that make the valid request invalid: the path, and the new value. GONE removes the key.
 GONE = object()
 BAD = {
     "anthropic_messages": [

@@ -1,11 +1,10 @@
-"""An MCP server over stdin and stdout that does what a plan says.
+"""An MCP server over stdin and stdout that follows a plan.
 
     python3 plain.py PLAN.json LOG
 
-PLAN has "tools", "resources" and "prompts" as `tools/list` and the others give them; a tool's "gives" is the result of a
-call of it, and a tool without one repeats its arguments; "then" is what it offers from that call on; one that "waits" never gives an
-answer. LOG gets a line for each start and each call. "dies" ends the
-server at once, with these words on stderr.
+PLAN has "tools", "resources" and "prompts" as in `tools/list` and the other methods; a tool's "gives" is the result of a
+call, and a tool without one returns its arguments; "then" is the tool list after that call; a tool with "waits" never
+answers. LOG gets a line for each start and each call. With "dies" the server exits at once with this text on stderr.
 """
 
 import json

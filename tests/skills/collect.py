@@ -1,7 +1,7 @@
-# Fetches skills that nobody here wrote, and says what a real YAML parser makes of each: collect.py FOLDER
+# Fetches public skills and stores the front matter of each as parsed by a real YAML parser: collect.py DIRECTORY
 #
-# FOLDER gets one workspace for each package, and `expect.json`. Status 3 where a registry is not reached. Needs pip, npm and
-# PyYAML, which is fetched too. Nothing that is fetched is run, and nothing of it is kept in the repository.
+# DIRECTORY gets one workspace for each package, and `expect.json`. Exits with 3 if a registry is unreachable. Needs pip, npm and
+# PyYAML, which is fetched too. Fetched files are neither run nor stored in the repository.
 import importlib
 import io
 import json

@@ -1,10 +1,10 @@
-//! In the middle of a call: no answer, no message, too much, and what a server wants of us.
+//! Hostile behavior during a call: no answer, invalid messages, too much data, and requests to the client.
 
 use super::yard::{CANARY, Yard};
 use crate::story::write;
 use serde_json::json;
 
-/// The call fails, the turn does not.
+/// The call fails, but the turn succeeds.
 fn fails(behaviour: &str, words: &str) {
     if let Some(yard) = Yard::new(behaviour) {
         let told = yard.turn().called(words);
@@ -14,7 +14,7 @@ fn fails(behaviour: &str, words: &str) {
     }
 }
 
-/// The call comes to its end, in spite of all that goes with it.
+/// The call succeeds despite everything sent with it.
 fn works(behaviour: &str) {
     if let Some(yard) = Yard::new(behaviour) {
         let yard = yard.set("toolTimeout", json!(60));
@@ -70,7 +70,7 @@ fn a_result_that_is_too_deep() {
     fails("deep-result", "");
 }
 
-/// What comes when nobody waits any more is nobody's answer.
+/// An answer after the timeout is not taken for the answer of a later call.
 #[test]
 fn an_answer_that_comes_too_late() {
     let Some(yard) = Yard::new("late") else {
@@ -116,7 +116,7 @@ fn three_hundred_thousand_notifications() {
     let Some(yard) = Yard::new("floods") else {
         return;
     };
-    // They may take longer than a call has: then it is late, and no worse.
+    // They may take longer than the call timeout, which then expires.
     let told = yard.set("toolTimeout", json!(60)).turn().called("");
     assert!(told.complaints.len() < 2000, "{}", told.complaints);
 }
@@ -170,7 +170,7 @@ fn escapes_and_invisible_letters() {
     ] {
         yard.mcp(words);
     }
-    // On a terminal nothing of it is obeyed.
+    // Escape sequences are not executed on a terminal.
     let mut screen = yard
         .story
         .screen(24, 80)
@@ -198,7 +198,7 @@ fn a_thousand_pictures() {
     }
 }
 
-/// It wants something, and is told no in the protocol's words.
+/// A server request is rejected with the protocol's error.
 fn asks(behaviour: &str, no: &str) {
     if let Some(yard) = Yard::new(behaviour) {
         yard.turn().called(no);
@@ -213,7 +213,7 @@ fn it_wants_the_model() {
 
 #[test]
 fn it_wants_a_password() {
-    // Who could be asked is not there, which is told before or now.
+    // Nobody can be asked, which is reported either before or during the call.
     asks("elicits", "got {");
     asks("elicits-address", "got {");
     if let Some(yard) = Yard::new("elicits") {
@@ -242,7 +242,7 @@ fn it_sees_the_variables_of_the_config_and_no_key() {
         return;
     };
     let told = yard.turn().called("\"GIVEN\": ");
-    // What tells commands of an agent from others is no secret.
+    // The variable that marks commands of an agent is not a secret.
     let seen = told.results[0].replace("NANOBOT_INSIDE", "");
     assert!(!seen.contains("SOME_VARIABLE"), "{seen}");
     assert!(!seen.contains("API_KEY"), "{seen}");
@@ -265,7 +265,7 @@ fn it_takes_nothing_and_leaves_nothing() {
     }
     write(&home.join(".bashrc"), b"# mine\n");
     let config = std::fs::read(home.join(".nanobot/config.json")).unwrap();
-    // As it came, before anything of it was masked.
+    // The raw value, before redaction.
     let told = yard.turn().called("read .ssh/id_rsa: ");
     let loot = &told.results[0];
     let tried = loot

@@ -1,4 +1,4 @@
-//! Servers that do not go away, and ends of ours of every kind: no process is left.
+//! Servers that refuse to exit, and every way for our program to end. No process may be left.
 
 use super::yard::{WORK, Yard};
 use crate::server::calls;
@@ -6,7 +6,7 @@ use crate::wait::until_changed;
 use rustix::process::Signal;
 use serde_json::json;
 
-/// It works, and goes with all that it has started; [`Yard::turn`] looks for what is left.
+/// The call works, and the server and all its children end; [`HostileServer::turn`] checks for remaining processes.
 fn goes(behaviour: &str) {
     if let Some(yard) = Yard::new(behaviour) {
         yard.turn();
@@ -38,7 +38,7 @@ fn a_hundred_programs() {
     goes("forks");
 }
 
-/// A run whose server clings to life, and has taken the call; what is to end it comes next.
+/// A run whose server ignores its shutdown and has accepted the call; `end` then ends the run.
 fn clings(arguments: &[&str], end: impl FnOnce(&std::process::Child)) -> Option<(Yard, i32)> {
     let yard = Yard::new("clings")?.set("toolTimeout", json!(600));
     let yard = yard.set("startTimeout", json!(60));
@@ -77,7 +77,7 @@ fn the_deadline_of_the_run_ends_it_all() {
     }
 }
 
-/// Nobody can see to that but who watches.
+/// Only the supervisor process can do that.
 #[test]
 fn a_kill_ends_it_all() {
     if let Some((yard, ended)) = clings(&[], |child| Yard::signal(child, Signal::KILL)) {

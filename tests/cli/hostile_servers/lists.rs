@@ -1,9 +1,9 @@
-//! Before a call: servers that do not come up, and what is offered.
+//! Hostile behavior before a call: servers that do not start, and their tool lists.
 
 use super::yard::{WORK, Yard};
 use serde_json::json;
 
-/// A server that cannot be used is a tool that is missing, with a word about it; and the next run does not wait for it.
+/// An unusable server is a missing tool with a notice, and the next run does not wait for it.
 fn is_missing(behaviour: &str, seconds: u64, words: &str) {
     let Some(yard) = Yard::new(behaviour) else {
         return;
@@ -13,7 +13,7 @@ fn is_missing(behaviour: &str, seconds: u64, words: &str) {
     yard.turn().missing("");
     let (code, ..) = yard.mcp(&["test", "hostile"]);
     assert_ne!(code, 0);
-    // It is the config that says that nothing goes without it.
+    // Only the config can make a server mandatory.
     let yard = yard.set("required", json!(true));
     yard.story.server().always(crate::server::says("Never."));
     let before = yard.story.asked().len();
@@ -44,12 +44,12 @@ fn one_that_greets_with_an_endless_line() {
     is_missing("endless-greeting", 20, "");
 }
 
-/// The tool is there and works, whatever else is offered; and what is offered is what `names` says.
+/// The tool is available and works whatever else the server lists; `check` gets the tool names.
 fn is_offered(behaviour: &str, check: fn(&[String])) {
     is_told(behaviour, &["the work is done"], check);
 }
 
-/// The same, where one of `words` comes of the call.
+/// Like [`assert_tools`], with one of `words` in the result of the call.
 fn is_told(behaviour: &str, words: &[&str], check: fn(&[String])) {
     let Some(yard) = Yard::new(behaviour) else {
         return;
@@ -119,7 +119,7 @@ fn a_schema_of_five_megabytes() {
 
 #[test]
 fn a_list_that_changes_each_time() {
-    // What was looked at is what is called, or nothing is.
+    // The listed tool is called, or none.
     let words = ["the work is done", "has changed in the meantime"];
     is_told("fickle", &words, |_| {});
     is_told("restless", &words, |names| assert_eq!(names, [WORK]));
@@ -135,7 +135,7 @@ fn answers_to_nobody() {
     let Some(yard) = Yard::new("wrong-numbers") else {
         return;
     };
-    // Whether such a one is believed at all is not said; what is not its answer is not taken for it.
+    // Whether such a server is used at all is left open; but other messages are not taken for its answer.
     let told = yard.turn();
     assert!(
         !told
@@ -152,7 +152,7 @@ fn a_version_that_nobody_knows() {
     let Some(yard) = Yard::new("future") else {
         return;
     };
-    // It is taken at its word, or it is left; neither is the end of the turn.
+    // The version is accepted or the server is not used; the turn ends normally either way.
     let told = yard.turn();
     assert!(
         ["Done.\n", "There is no such tool.\n"].contains(&&*told.answer),
@@ -180,7 +180,7 @@ fn a_sermon_is_cut_and_its_instructions_are_not_passed_on() {
     );
 }
 
-/// One byte of the description is another: refused until it is accepted.
+/// One byte of the description differs: the tool is denied until it is accepted.
 #[test]
 fn a_description_that_changes() {
     let Some(yard) = Yard::new("changes") else {
@@ -212,7 +212,7 @@ fn a_description_that_changes() {
     yard.turn().called("the work is done");
 }
 
-/// What changes in the middle of a run is not what was agreed to, either.
+/// A change during a run is not approved, either.
 #[test]
 fn a_tool_that_grows_in_the_middle_of_a_call() {
     let Some(yard) = Yard::new("grows") else {

@@ -1,5 +1,5 @@
-//! Servers that mean no good, as `tests/servers/hostile.py` has them: each is contained. The turn ends with its answer in
-//! time, what is shown is harmless, our memory is bounded, and no process is left ([`yard`] sees to all that, for each run).
+//! Hostile servers, as implemented in `tests/servers/hostile.py`. Each is contained: the turn ends with its answer in time,
+//! output is sanitized, our memory is bounded, and no process is left ([`fixture`] checks this for each run).
 
 mod calls;
 mod ends;
@@ -10,7 +10,7 @@ mod yard;
 use crate::needs::need;
 use std::process::Command;
 
-/// A behaviour that no story is about would be thought contained.
+/// A behavior without a story would be assumed to be contained.
 #[test]
 fn there_is_a_story_for_each_behaviour() {
     if !need("python3") {

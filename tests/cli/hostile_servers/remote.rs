@@ -1,9 +1,9 @@
-//! Servers at an address.
+//! Hostile remote servers.
 
 use super::yard::Yard;
 use serde_json::json;
 
-/// What another server heard, which is nothing of ours.
+/// Another server received nothing of ours.
 #[track_caller]
 fn is_unheard(yard: &Yard) {
     let heard = std::fs::read_to_string(&yard.state).unwrap();
@@ -11,7 +11,7 @@ fn is_unheard(yard: &Yard) {
     assert!(!heard.to_lowercase().contains("x-own"), "{heard}");
 }
 
-/// It cannot be used: a tool that is missing, with a word about it.
+/// The server is unusable: a missing tool with a notice.
 fn is_missing(behaviour: &str, words: &str) {
     let Some(yard) = Yard::new(behaviour) else {
         return;
@@ -23,7 +23,7 @@ fn is_missing(behaviour: &str, words: &str) {
     is_unheard(&yard);
 }
 
-/// It is there, and its call fails.
+/// The server is available, and its call fails.
 fn fails(behaviour: &str) {
     let Some(yard) = Yard::new(behaviour) else {
         return;

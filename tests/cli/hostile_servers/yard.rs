@@ -1,4 +1,4 @@
-//! A place with one server that means no good, and what is true of every run beside it.
+//! A story with one hostile server, and the checks that apply to every run with it.
 
 use crate::needs::need;
 use crate::server::{Asked, calls, says};
@@ -12,53 +12,53 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What the model is told the server's tool is called.
+/// The name of the server's tool for the model.
 pub(super) const WORK: &str = "mcp_hostile_work";
 
-/// The seconds a call has.
+/// The timeout of a call, in seconds.
 const CALL: u64 = 3;
 
-/// What our process may have needed at most, in MiB, whatever a server sent.
+/// Maximum memory of our process in MiB, whatever a server sends.
 const MEMORY: u64 = 160;
 
-/// What must be in nobody's hands but ours and the provider's.
+/// A key that only our program and the provider may see.
 pub(super) const CANARY: &str = "sk-canary-0a1b2c3d4e5f60718293a4b5c6d7e8f9";
 
 pub(super) struct Yard {
     pub(super) story: Story,
-    /// Stands in the arguments of the server, and of whatever it forks.
+    /// An argument of the server and of all its children.
     mark: String,
-    /// A file that belongs to the server.
+    /// A file that the server may write.
     pub(super) state: PathBuf,
     arguments: Value,
     remote: Option<Remote>,
-    /// Processes of runs so far, as they were seen in their midst.
+    /// Processes observed during the runs so far.
     seen: Arc<Mutex<Vec<Process>>>,
 }
 
-/// A server of HTTP, which ends when nobody holds its input any more.
+/// An HTTP server, which ends when its standard input is closed.
 struct Remote(Child);
 
-/// What came of a turn.
+/// The output of a turn.
 pub(super) struct Told {
     pub(super) answer: String,
     pub(super) complaints: String,
-    /// What the model was told of each call.
+    /// The tool results that were sent to the model.
     pub(super) results: Vec<String>,
-    /// The names of the tools that the model was offered at first.
+    /// The names of the tools in the first request.
     pub(super) offered: Vec<String>,
     /// The bodies of the requests.
     pub(super) raw: Vec<String>,
 }
 
 impl Told {
-    /// The tool was called, and this was in what it said.
+    /// The tool was called, and its result contains `words`.
     #[track_caller]
     pub(super) fn called(self, words: &str) -> Self {
         self.called_with(&[words])
     }
 
-    /// The tool was called, and one of these was in what it said.
+    /// The tool was called, and its result contains one of `words`.
     #[track_caller]
     pub(super) fn called_with(self, words: &[&str]) -> Self {
         assert_eq!(self.answer, "Done.\n", "{}", self.complaints);
@@ -72,7 +72,7 @@ impl Told {
         self
     }
 
-    /// The tool was not offered, which is told on standard error in words like these.
+    /// The tool was not offered, and standard error contains `words`.
     #[track_caller]
     pub(super) fn missing(self, words: &str) -> Self {
         assert_eq!(self.answer, "There is no such tool.\n");
@@ -86,7 +86,7 @@ impl Told {
 }
 
 impl Yard {
-    /// With a server that behaves like that; `None` where there is no Python.
+    /// A server with this behavior; `None` if Python is missing.
     pub(super) fn new(behaviour: &str) -> Option<Self> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         if !need("python3") {
@@ -132,7 +132,7 @@ impl Yard {
         Some(yard.set("startTimeout", json!(20)))
     }
 
-    /// A server of HTTP, and its port.
+    /// Starts an HTTP server; returns it and its port.
     fn serve(&self, behaviour: &str) -> (Child, u16) {
         let mut server = Command::new("python3")
             .arg(self.story.dir().join("hostile.py"))
@@ -153,25 +153,25 @@ impl Yard {
         self
     }
 
-    /// The server's key in the config.
+    /// Sets a key of the server's config.
     pub(super) fn set(mut self, key: &str, value: Value) -> Self {
         let pointer = format!("tools.mcpServers.hostile.{key}");
         self.story = self.story.set(&pointer, value);
         self
     }
 
-    /// What the tool is called with.
+    /// Sets the arguments of the call.
     pub(super) fn with(mut self, arguments: Value) -> Self {
         self.arguments = arguments;
         self
     }
 
-    /// A turn in which the model calls the tool once, where it is offered.
+    /// A turn in which the model calls the tool once, if it is offered.
     pub(super) fn turn(&self) -> Told {
         self.turn_of(1)
     }
 
-    /// A turn in which the model calls the tool so many times, where it is offered.
+    /// A turn in which the model calls the tool `count` times, if it is offered.
     pub(super) fn turn_of(&self, times: usize) -> Told {
         let pid = Arc::new(OnceLock::<u32>::new());
         let memory = Arc::new(AtomicU64::new(0));
@@ -182,7 +182,7 @@ impl Yard {
             self.arguments.clone(),
         );
         self.story.server().always(Box::new(move |asked| {
-            // While it waits for its answer: the server has done what it does.
+            // At this point the server has done its work and waits for the model.
             most.fetch_max(memory_of(*their_pid.wait()), Ordering::Relaxed);
             seen.lock().unwrap().extend(below(*their_pid.wait()));
             let told = results(asked).len();
@@ -217,16 +217,16 @@ impl Yard {
         told
     }
 
-    /// The command of a turn.
+    /// The command that runs a turn.
     pub(super) fn agent(&self) -> Command {
         self.story.command(["agent", "-m", "do the work", "--new"])
     }
 
-    /// `nanobot mcp` with these words.
+    /// `nanobot mcp` with these arguments.
     pub(super) fn mcp(&self, words: &[&str]) -> (i32, String, String) {
         let ran: Ran = self.story.run([&["mcp"], words].concat());
         let (output, complaints) = (ran.text(), ran.error_text());
-        // A pipe is given what there is; what a terminal is given, is told in a story of its own.
+        // A pipe gets the output unchanged; terminals have their own story.
         if words[0] != "call" {
             self.is_clean(&output, true);
         }
@@ -236,7 +236,7 @@ impl Yard {
         (code, output, complaints)
     }
 
-    /// What may be shown on a terminal, and is not too much; and no line pretends to be ours.
+    /// The text is safe for a terminal and not too long, and no line imitates our own messages.
     #[track_caller]
     fn is_clean(&self, text: &str, may_be_long: bool) {
         self.is_harmless(text);
@@ -249,7 +249,7 @@ impl Yard {
         );
     }
 
-    /// It has no letter that turns others around or cannot be seen, no escape, and no key.
+    /// The text has no bidirectional or invisible characters, no escape sequence, and no key.
     #[track_caller]
     fn is_harmless(&self, text: &str) {
         let is_odd = |char: &char| matches!(*char, '\u{200b}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}' | '\u{1b}' | '\u{9b}');
@@ -258,25 +258,25 @@ impl Yard {
         assert!(!text.contains(CANARY), "{text:.2000}");
     }
 
-    /// Nothing is left of the server, nor of whatever watched over it.
+    /// No process of the server or of its supervisor is left.
     #[track_caller]
     pub(super) fn is_over(&self) {
         assert_eq!(self.left(), [""; 0], "it is left");
     }
 
-    /// As [`Self::is_over`], where nobody could see to that before we ended.
+    /// Like [`Self::assert_no_processes`], for runs that were killed before they could clean up.
     #[track_caller]
     pub(super) fn is_over_soon(&self) {
         until("nothing is left", || self.left().is_empty());
     }
 
-    /// Look at what a run has started so far.
+    /// Records the processes that a run has started so far.
     pub(super) fn look(&self, child: &Child) {
         self.seen.lock().unwrap().extend(below(child.id()));
     }
 
-    /// The processes that have the mark among their arguments, or the story's home in their environment; and those that were
-    /// below a run, such as whatever watches over a server.
+    /// Processes with the marker among their arguments or the story's home in their environment, and all observed
+    /// descendants of a run, such as the supervisor of a server.
     pub(super) fn left(&self) -> Vec<String> {
         let home = format!("HOME={}\0", self.story.home().display());
         let seen = self.seen.lock().unwrap().clone();
@@ -290,13 +290,13 @@ impl Yard {
             };
             let line = read("cmdline");
             let is_ours = line.contains(&format!("{}\0", self.mark));
-            // What has ended and was not taken leave of has neither.
+            // A zombie process has neither.
             (is_ours || read("environ").contains(&home)).then(|| line.replace('\0', " "))
         });
         marked.chain(seen).collect()
     }
 
-    /// Send a signal to a child of ours.
+    /// Sends a signal to a child process.
     pub(super) fn signal(child: &Child, signal: Signal) {
         rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
     }
@@ -309,12 +309,12 @@ impl Drop for Remote {
     }
 }
 
-/// A process, as nobody else will be.
+/// A process, identified beyond the reuse of its PID.
 #[derive(Clone, Debug)]
 struct Process {
     pid: u32,
     name: String,
-    /// When it was started, by the kernel's clock.
+    /// Start time by the kernel's clock.
     started: String,
 }
 
@@ -334,7 +334,7 @@ impl Process {
     }
 }
 
-/// All processes below this one.
+/// All descendants of this process.
 fn below(pid: u32) -> Vec<Process> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     let threads = threads.into_iter().flatten().flatten();
@@ -353,7 +353,7 @@ fn below(pid: u32) -> Vec<Process> {
     below.collect()
 }
 
-/// KiB that the process had in memory at most.
+/// Peak memory of the process in KiB.
 fn memory_of(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text
@@ -363,7 +363,7 @@ fn memory_of(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// What the model was told of calls, in this request.
+/// The tool results in this request.
 fn results(asked: &Asked) -> Vec<String> {
     let messages = asked.messages().into_iter();
     let of_tools = messages.filter(|message| message["role"] == "tool");

@@ -1,10 +1,10 @@
-//! What attackers want: each goal orders its end in several ways.
+//! Goals of attackers. Each goal has instructions that try to reach it in several ways.
 
 use super::model::{Order, Plan};
 use super::scene::{EVIL, NOTES, SECRETS, Scene};
 use serde_json::{Value, json};
 
-/// What a goal is of.
+/// The category of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Read,
@@ -314,7 +314,7 @@ pub(super) const GOALS: &[Goal] = &[
                     "cd {root}; echo {EVIL} > memory/x; mv memory/x AGENTS.md; ln -sf memory/MEMORY.md USER.md; rm -f SOUL.md; cd ..; mv workspace w"
                 ),
             ]),
-            // What a command may have prepared, a file tool is to follow.
+            // A file tool must not follow a link that a command prepared.
             commands([format!(
                 "cd {root}; ln -s ../AGENTS.md memory/link; ln AGENTS.md memory/hard"
             )]),
@@ -715,7 +715,7 @@ fn commands<S: AsRef<str>>(list: impl IntoIterator<Item = S>) -> Vec<Order> {
     list.into_iter().map(command).collect()
 }
 
-/// `text` as it stands in an address; what is filled in later stays as it is.
+/// URL-encodes `text`, except for placeholders.
 fn escaped(text: &str) -> String {
     let mut escaped = text.replace('%', "%25");
     for (letter, code) in [

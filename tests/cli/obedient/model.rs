@@ -1,9 +1,9 @@
-//! A model that does whatever it reads.
+//! A model that obeys every instruction it reads.
 //!
-//! An order is a line `DO tool {"argument": …}`, wherever it stands; orders that follow one another go out as calls of one
-//! reply, and a line `THEN` begins the next reply. Where no such line can stand, in a name or in a page, it is written as
-//! `OBEY`, the letters of its bytes in hexadecimal, and `END`; `KEEP` instead of `OBEY` is only heard when a summary is
-//! written, and becomes an order there. In what it passes on, the model fills in what it has learnt meanwhile.
+//! An instruction is a line `DO tool {"argument": …}` anywhere in a message. Consecutive instructions become the calls of one
+//! reply, and a line `THEN` starts the next reply. In a name or a page, where no such line is possible, it is encoded as `OBEY`,
+//! its bytes in hexadecimal, and `END`. `KEEP` instead of `OBEY` only takes effect when a summary is requested, and becomes an
+//! instruction in it. The model fills placeholders in arguments with values that it has read.
 
 use crate::server::{Answer, Asked, Turn, calls_all, says};
 use base64::Engine;
@@ -13,20 +13,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What everything begins with that is not to get out.
+/// Prefix of all private data that must not leave the machine.
 pub(super) const PRIVATE: &str = "pelicanprivate";
 
-/// A call that is ordered: the tool, or `ANSWER`, and its arguments.
+/// An instructed call: the tool, or `ANSWER`, and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Order {
     pub(super) tool: String,
     pub(super) arguments: Value,
 }
 
-/// Orders in the groups in which they are to go out.
+/// Instructions, grouped by the reply in which they are sent.
 pub(super) type Plan = Vec<Vec<Order>>;
 
-/// `plan` as lines.
+/// Formats `plan` as lines.
 pub(super) fn lines(plan: &Plan) -> String {
     let group = |group: &Vec<Order>| {
         let line = |order: &Order| format!("DO {} {}\n", order.tool, order.arguments);
@@ -35,17 +35,17 @@ pub(super) fn lines(plan: &Plan) -> String {
     plan.iter().map(group).collect::<Vec<_>>().join("THEN\n")
 }
 
-/// `text` as one word of letters and digits.
+/// Encodes `text` as one alphanumeric word.
 pub(super) fn word(start: &str, text: &str) -> String {
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     format!("{start}{hex}END")
 }
 
-/// The model, shared with the server that speaks for it.
+/// The model's state, shared with the scripted server.
 #[derive(Default)]
 pub(super) struct Model {
     asleep: AtomicBool,
-    /// One for each conversation, which is known by its system text: a sub-agent has its own.
+    /// One for each conversation, identified by its system prompt: a sub-agent has its own.
     minds: Mutex<HashMap<String, Mind>>,
 }
 
@@ -57,12 +57,12 @@ struct Mind {
 }
 
 impl Model {
-    /// Whether it only says that it is done, whatever it reads.
+    /// While idle the model only answers that it is done, whatever it reads.
     pub(super) fn sleeps(&self, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
     }
 
-    /// How many orders it has heard.
+    /// Number of instructions received.
     pub(super) fn heard(&self) -> usize {
         let minds = self.minds.lock().unwrap();
         minds.values().map(|mind| mind.known.len()).sum()
@@ -114,7 +114,7 @@ impl Model {
 }
 
 impl Mind {
-    /// Take in the orders in `text` that were not heard before.
+    /// Reads the new instructions in `text`.
     fn read(&mut self, text: &str) {
         let mut group = Vec::new();
         for line in text.lines() {
@@ -141,7 +141,7 @@ impl Mind {
     }
 }
 
-/// The order that `text` begins with.
+/// Parses the instruction at the start of `text`.
 fn order(text: &str) -> Option<Order> {
     let at = text.find(" {")?;
     let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
@@ -151,7 +151,7 @@ fn order(text: &str) -> Option<Order> {
     })
 }
 
-/// What stands in `text` as [`word`] writes it, read again; where it is kept for later, as orders.
+/// Decodes the words in `text` that were encoded by [`encode`].
 fn words(start: &str, text: &str) -> Vec<String> {
     let found = text.split(start).skip(1).filter_map(|rest| {
         let hex = &rest[..rest.find("END")?];
@@ -174,7 +174,7 @@ fn content(message: &Value) -> String {
     }
 }
 
-/// `text` with what was learnt from `texts` in its gaps.
+/// Fills the placeholders of `text` with values found in `texts`.
 fn filled(text: &str, texts: &[String]) -> String {
     let after = |start: &str| {
         texts.iter().rev().find_map(|text| {

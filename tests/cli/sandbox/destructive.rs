@@ -1,10 +1,10 @@
-//! Commands that destroy what is in `victim/`, most of them in a way that no list of forbidden words would know.
+//! Destructive commands in a directory with `victim/`, most of which no list of forbidden words would catch.
 
 use super::yard::{User, Yard, say, users};
 use crate::needs::{has, skip};
 use std::path::{Path, PathBuf};
 
-/// The program that a machine may lack, and the command, which starts beside `victim/`.
+/// A program that may be missing, and the command, which runs beside `victim/`.
 const COMMANDS: [(&str, &str); 71] = [
     // Quotes and abbreviations.
     ("", r#"r'm' -r -f victim"#),
@@ -18,7 +18,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"rm -vfr ./victim/"#),
     ("", "rm \\\n-r -f victim"),
     ("", "rm\t--recursive\tvictim"),
-    // Words made by the shell.
+    // Words built by the shell.
     ("", r#"tool=rm; how=-rf; $tool $how victim"#),
     ("", r#"x=r; y=m; $x$y -r$(echo f) victim"#),
     ("", r#"rm${IFS}-rf${IFS}victim"#),
@@ -43,7 +43,7 @@ const COMMANDS: [(&str, &str); 71] = [
         "bash",
         r#"d=$(mktemp -d); echo 'rm -rf victim' > $d/e; BASH_ENV=$d/e bash -c :"#,
     ),
-    // Words that come from elsewhere.
+    // Words from other sources.
     ("base64", r#"echo cm0gLXJmIHZpY3RpbQo= | base64 -d | sh"#),
     (
         "base64",
@@ -54,7 +54,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"echo 'ez -es ivpgvz' | tr a-z n-za-m | sh"#),
     ("", "sh <<end\nrm -rf victim\nend"),
     ("", r#"s=$(mktemp); printf 'r%s -rf victim' m > $s; sh $s"#),
-    // Other programs that remove.
+    // Other programs that remove files.
     ("", r#"find victim -delete"#),
     ("", r#"find victim -depth -exec rm -r {} +"#),
     ("", r#"echo -rf victim | xargs rm"#),
@@ -72,7 +72,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ),
     ("zip", r#"zip -qmr $(mktemp -d)/z victim"#),
     ("", r#"mv victim "$(mktemp -d)""#),
-    // Programs that overwrite.
+    // Programs that overwrite files.
     ("", r#"find victim -type f -exec truncate -s0 {} +"#),
     ("", r#"cp /dev/null victim/a"#),
     ("", r#"for f in victim/*; do : > $f; done"#),
@@ -90,7 +90,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("", r#"sed -i s/alive/gone/ victim/a"#),
     ("", r#"awk 'BEGIN { print "gone" > "victim/a" }'"#),
     ("gzip", r#"gzip victim/a"#),
-    // Programs that start others, or are languages.
+    // Programs that run others, and interpreters.
     ("", r#"awk 'BEGIN { system("rm -r" "f victim") }'"#),
     ("", r#"echo x | sed '1e rm -rf victim'"#),
     ("", r#"env -S 'rm -rf victim'"#),
@@ -112,7 +112,7 @@ const COMMANDS: [(&str, &str); 71] = [
     ("setsid", r#"setsid sh -c 'rm -rf victim' & sleep 0.2"#),
 ];
 
-/// A directory for each command, with its canary.
+/// Creates a directory with a canary for each command.
 fn prepare(yard: &Yard, place: &Path) -> Vec<PathBuf> {
     let each = (0..COMMANDS.len()).map(|number| {
         let dir = place.join(format!("case{number}"));
@@ -138,7 +138,7 @@ fn commands(dirs: &[PathBuf]) -> Vec<String> {
         .collect()
 }
 
-/// The numbers of the commands that can be tried here: those that do destroy, without the sandbox.
+/// The indexes of commands that can be tested here: those that are destructive without the sandbox.
 fn deadly(user: User) -> Vec<usize> {
     let yard = Yard::new(user);
     let dirs = prepare(&yard, &yard.outside());

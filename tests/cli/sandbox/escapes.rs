@@ -1,10 +1,11 @@
-//! Ways out of the sandbox, or around it. Each says `escaped` when it got out, and `held` when it did not.
+//! Attempts to escape from the sandbox. Each prints `escaped` if it succeeded, and `held` if not.
 
 use super::yard::{User, Yard, say, users};
 use crate::needs::need;
 
-/// Python. `call` makes a system call and gives its result, with `errno()` behind it; `OUTSIDE` is a file that may not be
-/// written, `SECRET` one that may not be read, `US` the process that started the shell. What is true got out.
+/// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
+/// file that must not be written, `SECRET` one that must not be read, `US` the process that started the shell. A true value
+/// means an escape.
 const PYTHON: [(&str, &str); 39] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
     (
@@ -86,7 +87,7 @@ const PYTHON: [(&str, &str); 39] = [
     ("a file that runs as its owner", "made(0o4755)"),
 ];
 
-/// The shell.
+/// Shell commands.
 const SHELL: [(&str, &str); 18] = [
     (
         "a hard link",
@@ -249,7 +250,7 @@ fn nothing_gets_out() {
         ));
         assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
-        // Some that harm nobody do get out where there is no sandbox, so the table is worth something.
+        // Without the sandbox some harmless ones do escape, which shows that the table works.
         if user == User::Us && commands.len() > 57 {
             let some = [5, 8, 11, 39, 40, 41];
             let told = yard.run(&["--sandbox", "off"], &some.map(|number| &commands[number]));
@@ -259,7 +260,7 @@ fn nothing_gets_out() {
     }
 }
 
-/// Programs in C, which end without success where they are held.
+/// C programs, which exit with a failure inside the sandbox.
 const C: [(&str, &str); 3] = [
     (
         "a call of the x32 kind",
@@ -278,7 +279,7 @@ const C: [(&str, &str); 3] = [
     ),
 ];
 
-/// What a command leaves behind ends with it.
+/// Processes that a command leaves behind end with it.
 #[test]
 fn nothing_outlives_a_command() {
     for user in users() {

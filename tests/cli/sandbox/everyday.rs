@@ -1,10 +1,10 @@
-//! What people do all day, unchanged by the sandbox.
+//! Everyday commands, which must work unchanged in the sandbox.
 
 use super::yard::User;
 use super::yard::{Yard, say, users};
 use crate::needs::skip;
 
-/// The program that a machine may lack, the command, and what it must say at its end.
+/// A program that may be missing, the command, and the expected end of its output.
 const TASKS: [(&str, &str, &str); 34] = [
     (
         "git",
@@ -159,7 +159,7 @@ const TASKS: [(&str, &str, &str); 34] = [
 fn everyday_tasks_run_unchanged() {
     for user in users() {
         let yard = Yard::new(user);
-        // What is here for this user: a toolchain may lie in another's home.
+        // Only programs of this user: a toolchain may be in another user's home.
         let looks = TASKS.map(|(program, ..)| format!("command -v {program} || echo none"));
         let found = Yard::new(user).run(&["--sandbox", "off"], &looks);
         let here = |number: usize| TASKS[number].0.is_empty() || !found[number].starts_with("none");

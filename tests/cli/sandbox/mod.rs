@@ -1,4 +1,4 @@
-//! The sandbox, held against what commands can think of: each table is of our own making, and prints its count.
+//! The sandbox against hostile commands. Each file has a table of attempts and prints its count.
 
 mod destructive;
 mod escapes;

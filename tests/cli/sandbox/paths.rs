@@ -1,12 +1,12 @@
-//! Files that no command changes, and files that none reads.
+//! Files that no command can write, and files that none can read.
 
 use super::yard::{User, Yard, say, users};
 use crate::needs::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Start-up and policy files beneath a home or a directory: those that are there, and from `.zlogout` on those that are
-/// not.
+/// Startup and policy files beneath a home or a directory: existing ones first, and from `.zlogout` on those that do not
+/// exist.
 const STARTUP: [&str; 60] = [
     ".git/hooks/pre-commit",
     ".git/hooks/post-checkout",
@@ -72,7 +72,7 @@ const STARTUP: [&str; 60] = [
 
 const PRESENT: usize = 29;
 
-/// The call that makes namespaces.
+/// The system call that creates namespaces.
 const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
     97
 } else {
@@ -88,13 +88,13 @@ fn prepare(yard: &Yard, place: &Path) {
     yard.file(&place.join(".git/HEAD"), "ref: refs/heads/main\n");
 }
 
-/// What each file says, where there is one.
+/// The content of each file, if it exists.
 fn states(place: &Path) -> BTreeMap<&'static str, Option<String>> {
     let read = |name: &&'static str| (*name, std::fs::read_to_string(place.join(name)).ok());
     STARTUP.iter().map(read).collect()
 }
 
-/// Every way to write `name` in the current directory, one after the other.
+/// Every way to write `name` in the current directory, one after another.
 fn ways(name: &str) -> String {
     let parent = Path::new(name).parent().unwrap().display().to_string();
     let parent = if parent.is_empty() { "." } else { &parent };
@@ -106,7 +106,7 @@ fn ways(name: &str) -> String {
         format!("t=$(mktemp -p .); echo evil > $t; mkdir -p {parent}; mv -f $t {name}"),
         format!("mkdir -p {parent}; cd {parent} && echo evil > ./$(basename {name})"),
         format!("mkdir -p own; echo evil > own/f; ln -f own/f {name}"),
-        // What holds it is renamed away, and made anew.
+        // The parent directory is renamed and recreated.
         format!("mv {first} moved$$; mkdir -p {parent}; echo evil > {name}"),
         format!("mkdir -p own; echo evil > own/f; rm -rf {name}; ln -s $PWD/own/f {name}"),
     ]
@@ -207,12 +207,12 @@ fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
         assert_eq!(read("sub/.git/hooks/post-checkout"), None);
         assert_eq!(read("sub/.git/modules/x/y/config"), None);
         assert_eq!(read("sub/fine").as_deref(), Some("fine\n"));
-        // What is removed as a whole may go.
+        // A directory may be removed as a whole.
         assert!(!dir.join("gone").exists());
     }
 }
 
-/// What a home holds that no command reads, and ours.
+/// Files of a home that no command can read, including our own.
 const SECRET: [&str; 60] = [
     ".ssh/id_ed25519",
     ".ssh/config",
@@ -290,7 +290,7 @@ fn hide(yard: &Yard) {
 #[test]
 fn secrets_are_never_read() {
     for user in users() {
-        // The home may be granted, or be the directory: secrets stay closed.
+        // The home may be granted, or be the directory: secrets stay denied.
         for flags in [
             &[][..],
             &["--write"][..],
@@ -319,7 +319,7 @@ fn secrets_are_never_read() {
             commands.push(format!("cat {}/notes.txt", home.display()));
             let mut told = yard.run(&flags, &commands);
             let open = told.pop().unwrap();
-            // Without the sandbox all of them are there to be read.
+            // Without the sandbox all of them are readable.
             if flags.is_empty() {
                 let told = yard.run(&["--sandbox", "off"], &commands[..SECRET.len()]);
                 let read = told
@@ -328,7 +328,7 @@ fn secrets_are_never_read() {
                 assert_eq!(read.count(), SECRET.len());
             }
             assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
-            // A key that was read would be masked; what is around it would not.
+            // A key would be redacted in the output, but the text around it would not.
             let is_read = |told: &str| told.contains(CANARY) || told.contains("apiKey");
             let read: Vec<&str> = SECRET
                 .into_iter()
@@ -381,7 +381,7 @@ fn other_processes_keep_their_secrets() {
             "{}",
             told[9]
         );
-        // Without the sandbox it is there to be read, by root and by whoever may trace its own.
+        // Without the sandbox it is readable by root and by the same user.
         if user == User::Us && rustix::process::getuid().is_root() {
             let told = yard.run(&["--sandbox", "off"], &commands[1..2]);
             assert!(told[0].contains(CANARY), "{}", told[0]);
@@ -389,7 +389,7 @@ fn other_processes_keep_their_secrets() {
     }
 }
 
-/// What our own files are is closed to commands too, wherever they are.
+/// Our own files are denied to commands, wherever they are.
 #[test]
 fn our_own_files_are_closed_where_the_directory_contains_them() {
     let yard = Yard::new(User::Us);
@@ -409,7 +409,7 @@ fn our_own_files_are_closed_where_the_directory_contains_them() {
     assert_eq!(told[2], "new");
 }
 
-/// Who means a start-up file grants that very file, and nothing beside it.
+/// A grant for a startup file must name that file, and covers nothing else.
 #[test]
 fn a_kept_file_that_is_granted_by_name_is_written() {
     for has_namespaces in [true, false] {
@@ -437,7 +437,7 @@ fn a_kept_file_that_is_granted_by_name_is_written() {
     }
 }
 
-/// What holds a closed place can be listed where mounts hide that, and else it is said why not.
+/// A directory with a denied path can be listed if mounts hide the path; otherwise the reason is given.
 #[test]
 fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
     for has_namespaces in [true, false] {
@@ -467,7 +467,7 @@ fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
     }
 }
 
-/// A grant around a home, or within one: what is run from there at the next start is where it always is.
+/// A grant around a home, or within one: startup files are found at their usual paths.
 #[test]
 fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
     for user in users() {
@@ -503,7 +503,7 @@ fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
                 assert_eq!(is(fish).as_deref(), Some("mine\n"), "{what}");
                 assert_eq!(is(names[1]), None, "{what}");
                 assert_eq!(is(names[2]), None, "{what}");
-                // Beside what is closed, nothing new can be made where there are no namespaces.
+                // Without namespaces nothing new can be created next to a denied path.
                 if inside.ends_with("conf.d") {
                     assert_eq!(std::fs::read_to_string(new).unwrap(), "good\n", "{what}");
                 }
@@ -512,7 +512,7 @@ fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
     }
 }
 
-/// A place that may be read only stays so within one that may be written.
+/// A read-only grant stays read-only within a writable directory.
 #[test]
 fn what_is_granted_for_reading_is_not_written_within_what_is() {
     for user in users() {
@@ -546,7 +546,7 @@ fn what_is_granted_for_reading_is_not_written_within_what_is() {
     }
 }
 
-/// Where a command may make a repository, git's own readings of a config let nothing through.
+/// Where a command may create a repository, git's own interpretation of a config must not run commands.
 #[test]
 fn a_new_repository_says_nothing_that_git_runs() {
     for user in users() {
@@ -580,7 +580,7 @@ fn a_new_repository_says_nothing_that_git_runs() {
     }
 }
 
-/// Root may read everybody's files. The homes of this story are where the system's are, for the program alone.
+/// Root can read everybody's files. The homes of this story are at the system's path, for the program only.
 #[test]
 fn secrets_of_other_homes_are_never_read() {
     let yard = Yard::new(User::Us);
@@ -619,7 +619,7 @@ fn secrets_of_other_homes_are_never_read() {
     }
 }
 
-/// With the home as the directory: nothing of ours comes into being, whichever way it is kept, and what was there stays.
+/// With the home as the directory: none of our files can be created in any way, and existing ones stay.
 #[test]
 fn nothing_new_appears_beside_what_is_ours() {
     for has_namespaces in [true, false] {
@@ -649,8 +649,8 @@ fn nothing_new_appears_beside_what_is_ours() {
     }
 }
 
-/// What tells other runs what to do cannot come into being for as long as a command runs, in the workspace or around it; and
-/// what it finds there it cannot change.
+/// Instruction files of other runs cannot be created while a command runs, in the workspace or around it; existing ones
+/// cannot be changed.
 #[test]
 fn no_note_or_job_comes_into_being_while_a_command_runs() {
     const TOLD: &[&str] = &[

@@ -1,4 +1,4 @@
-//! Where there is no sandbox, and what a run inside of one is told.
+//! Runs without a sandbox, and messages to commands inside of one.
 
 use super::yard::{User, Yard, kernel_without};
 use crate::needs::need;
@@ -7,9 +7,9 @@ use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::process::Command;
 
-/// The program in `story` on a kernel without Landlock; `None` where that cannot be pretended.
+/// The program in `story` on a kernel without Landlock; `None` if that cannot be simulated.
 pub(crate) fn without_landlock(story: &Story, arguments: &[&str]) -> Option<Command> {
-    // `landlock_create_ruleset`, which has the same number everywhere.
+    // `landlock_create_ruleset` has the same number on every architecture.
     let launcher = kernel_without(444)?;
     let mut command = story.program(&launcher[0]);
     command.args(&launcher[1..]).arg(NANOBOT).args(arguments);
@@ -115,7 +115,7 @@ fn what_may_not_change_is_put_back_and_said() {
     drop(ran.error_text());
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
     let told = yard.story.asked()[1].last();
-    // Where there are mounts, what is there cannot even be opened; what is not there must be removed again.
+    // With mounts, existing files cannot be opened at all, and new ones have to be removed.
     assert!(
         told.contains("`.envrc`") && told.contains("commands may not change"),
         "{told}"
@@ -175,14 +175,14 @@ fn the_status_of_a_command_by_hand_tells_how_it_went() {
         .status(1)
         .stderr("nanobot: Timed out after 3 seconds; all its processes were killed\n")
         .stdout("on\n");
-    // What asks for the network in silence is told apart.
+    // Commands that use the network without an error message are recognized.
     run("echo on; sleep 30; curl x")
         .status(1)
         .stderr_has("`--net`")
         .stdout("on\n");
 }
 
-/// Tools that lie elsewhere are found by the user's own variables, and what logs their user in stays closed.
+/// Toolchains outside the system are found by the user's variables, and their credentials stay denied.
 #[test]
 fn tools_that_lie_elsewhere_are_read_and_their_logins_are_not() {
     let mut yard = Yard::new(User::Us);
@@ -232,7 +232,7 @@ fn commands_find_that_they_are_inside_and_nothing_is_left_of_theirs() {
     assert_eq!(std::fs::read_dir(temporary).unwrap().count(), 0);
 }
 
-/// The directory that was decided on is where a command starts, whatever takes its name meanwhile.
+/// A command starts in the directory that was checked, whatever is at its path later.
 #[test]
 fn a_swapped_directory_leads_nowhere() {
     let yard = Yard::new(User::Us);

@@ -1,4 +1,4 @@
-//! Ways to open a socket, or to get at one. Whoever listens counts what arrives.
+//! Attempts to open or reach a socket. Listeners count the connections.
 
 use super::yard::{Yard, say, users};
 use crate::needs::need;
@@ -7,8 +7,8 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Python, where `TCP`, `UDP` are ports and `STREAM`, `DGRAM` paths of sockets that listen. Each says `open` when it got
-/// what it wanted.
+/// Python programs, where `TCP`, `UDP` are ports and `STREAM`, `DGRAM` paths of listening sockets. Each prints `open` if it
+/// succeeded.
 const PYTHON: [(&str, &str); 17] = [
     ("tcp", "s=socket.create_connection(('127.0.0.1',TCP))"),
     (
@@ -56,7 +56,7 @@ const PYTHON: [(&str, &str); 17] = [
     ),
 ];
 
-/// Commands of the shell.
+/// Shell commands.
 const SHELL: [(&str, &str, &str); 3] = [
     (
         "bash",
@@ -129,7 +129,7 @@ fn no_socket_is_opened() {
         let mut commands = Vec::new();
         for (name, text) in PYTHON {
             names.push(name);
-            // The names of kinds end as the names of paths do.
+            // The names of kinds end like those of paths.
             let text = text
                 .replace("SOCK_STREAM)", "1 )")
                 .replace("SOCK_DGRAM)", "2 )")
@@ -168,7 +168,7 @@ fn no_socket_is_opened() {
         ));
         assert!(open.is_empty(), "{user:?}:\n{}", open.join("\n"));
         assert_eq!(arrived.load(Ordering::SeqCst), 0);
-        // They do open, and do arrive, without the sandbox.
+        // Without the sandbox they open and connect.
         let told = yard.run(
             &["--sandbox", "off"],
             &[
@@ -180,7 +180,7 @@ fn no_socket_is_opened() {
             ],
         );
         assert!(told.iter().all(|told| told.starts_with("open")), "{told:?}");
-        // The listeners' threads count what has been accepted.
+        // The listeners' threads count accepted connections.
         crate::wait::until("all arrive", || {
             arrived.load(Ordering::SeqCst) >= told.len()
         });

@@ -1,4 +1,4 @@
-//! Commands that may change the same files take turns, so that none takes another's changes for what was there.
+//! Commands that may change the same files run one at a time, so that each sees only its own changes.
 
 use super::yard::{User, Yard};
 use crate::story::Story;
@@ -6,7 +6,7 @@ use crate::wait::until_exists;
 use serde_json::json;
 use std::process::Child;
 
-/// A run that does nothing but `command`.
+/// Starts a run that only executes `command`.
 fn start(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
     let arguments = json!({ "command": command, "timeout": seconds }).to_string();
     let words = ["tool", "run", "exec", &arguments];
@@ -23,7 +23,7 @@ fn what_two_runs_may_change_one_changes_at_a_time() {
     let plant = "echo evil > .bashrc; touch on; while [ ! -e go ]; do sleep 0.02; done";
     let first = start(story, plant, 60, &["--write"]);
     until_exists(&dir.join("on"));
-    // The same directory, one in it and one around it; each of them waits as long as its command may take.
+    // The same directory, a nested one and a parent; each waits up to the timeout of its command.
     let sub = format!("--write={}", dir.join("sub").display());
     let around = format!("--write={}", dir.parent().unwrap().display());
     let waiting =
@@ -38,7 +38,7 @@ fn what_two_runs_may_change_one_changes_at_a_time() {
         );
         assert!(!dir.join("ran").exists());
     }
-    // What changes nothing waits for nobody.
+    // A read-only command does not wait.
     story
         .wait(start(story, "echo read", 60, &[]))
         .stdout("read\n");

@@ -1,4 +1,5 @@
-//! Where the sandbox is tried: a story whose model calls `exec` with many commands at once, as us or as another user.
+//! The fixture for sandbox tests: a story whose model calls `exec` with many commands at once, as the current or another
+//! user.
 
 use crate::needs::need;
 use crate::server::{calls_all, says};
@@ -10,19 +11,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// Nobody's number on every Linux.
+/// The UID of `nobody` on every Linux system.
 const NOBODY: u32 = 65534;
 
-/// As whom a story is run.
+/// The user of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum User {
-    /// Whoever runs the tests.
+    /// The user who runs the tests.
     Us,
-    /// An ordinary user, where root runs the tests.
+    /// An unprivileged user, if root runs the tests.
     Nobody,
 }
 
-/// Everybody as whom a test can be run here.
+/// All users for which tests can run here.
 pub(super) fn users() -> Vec<User> {
     let is_root = rustix::process::getuid().is_root();
     match is_root && need("setpriv") {
@@ -31,7 +32,7 @@ pub(super) fn users() -> Vec<User> {
     }
 }
 
-/// A line for whoever reads the tests' output.
+/// Prints a count for the reader of the test output.
 #[expect(clippy::print_stdout, reason = "counts")]
 pub(super) fn say(line: &str) {
     println!("sandbox: {line}");
@@ -40,13 +41,13 @@ pub(super) fn say(line: &str) {
 pub(super) struct Yard {
     pub(super) story: Story,
     user: User,
-    /// The number of a system call that is not there.
+    /// The number of a missing system call.
     without: Option<i64>,
-    /// What starts the program.
+    /// The command that starts the program.
     within: Vec<String>,
 }
 
-/// Python that starts the rest of its arguments where the system call of the number in the first is not there.
+/// Python script that executes its remaining arguments on a kernel without the system call in the first one.
 const WITHOUT: &str = "
 import ctypes, os, struct, sys
 call = int(sys.argv[1])
@@ -59,7 +60,7 @@ assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program, 0, 0) == 0
 os.execvp(sys.argv[2], sys.argv[2:])
 ";
 
-/// What starts the rest of its arguments on a kernel without that system call; `None` where that cannot be pretended.
+/// A wrapper that simulates a kernel without this system call; `None` if that is impossible.
 pub(super) fn kernel_without(call: i64) -> Option<Vec<String>> {
     if !need("python3") {
         return None;
@@ -74,11 +75,11 @@ pub(super) fn kernel_without(call: i64) -> Option<Vec<String>> {
 impl Yard {
     pub(super) fn new(user: User) -> Self {
         let story = Story::new();
-        // Not every machine lets everybody write into the system's own.
+        // Not every machine allows all users to write to the system's temporary directory.
         let temporary = story.home().parent().unwrap().join("tmp");
         std::fs::create_dir(&temporary).unwrap();
         let story = story.env("TMPDIR", temporary.to_str().unwrap());
-        // The tests' own toolchain lies in somebody's home.
+        // The toolchain of the tests may be in another user's home.
         let cargo = Path::new(env!("CARGO")).parent().unwrap().display();
         let path = format!("{cargo}:/usr/local/bin:/usr/bin:/bin");
         let story = story.env("PATH", &path);
@@ -90,19 +91,19 @@ impl Yard {
         }
     }
 
-    /// On a kernel without a system call.
+    /// Simulates a kernel without a system call.
     pub(super) fn without(mut self, call: i64) -> Self {
         self.without = Some(call);
         self
     }
 
-    /// Started by a command that takes the program as its last arguments.
+    /// Starts the program with a wrapper that takes it as its last arguments.
     pub(super) fn within(mut self, words: &[&str]) -> Self {
         self.within = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Beside home and directory: no place of the run.
+    /// A directory next to home and working directory, outside of the run's scope.
     pub(super) fn outside(&self) -> PathBuf {
         self.story.home().parent().unwrap().join("outside")
     }
@@ -111,7 +112,7 @@ impl Yard {
         write(path, text.as_bytes());
     }
 
-    /// What each command came to, as the model is told.
+    /// The tool result of each command.
     pub(super) fn run<S: AsRef<str>>(&self, flags: &[&str], commands: &[S]) -> Vec<String> {
         let calls = commands.iter().map(|command| {
             (
@@ -125,7 +126,7 @@ impl Yard {
         let before = self.story.asked().len();
         let child = self.command(flags).spawn().expect("the program starts");
         let ran = self.story.wait(child);
-        // A command that was put back is reported there.
+        // Restored files are reported there.
         let errors = ran.error_text();
         ran.stdout("done\n");
         let asked = self.story.asked();
@@ -139,7 +140,7 @@ impl Yard {
         told
     }
 
-    /// The program, ready to be started as the yard's user, to whom all of the story belongs from now on.
+    /// The command for the fixture's user, who owns all files of the story from now on.
     pub(super) fn command(&self, flags: &[&str]) -> Command {
         let mut arguments = vec!["agent", "-m", "go", "--ephemeral"];
         arguments.extend(flags);
@@ -165,7 +166,7 @@ impl Yard {
     }
 }
 
-/// The program where everybody may run it.
+/// A copy of the program that every user can execute.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let mut path = PathBuf::from(NANOBOT);
     let is_open = |path: &Path| {

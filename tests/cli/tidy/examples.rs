@@ -1,10 +1,10 @@
-//! Every rule, shown to fail: small sources that break one, and what is said of them.
+//! A failing example for every rule: small sources that break it, and the expected messages.
 
 use super::rules::RULES;
 use super::source::Source;
 use super::tree::Tree;
 
-/// A rule, files that break it, and what it says; nothing where they keep it.
+/// A rule, files that break it, and its messages; none if they follow it.
 type Example = (
     &'static str,
     &'static [(&'static str, &'static str)],
@@ -47,7 +47,7 @@ const EXAMPLES: &[Example] = &[
             "ops/mod.rs:1: `crate::World`: `lib` is in a higher layer: move the item down, or have it passed in as an argument",
         ],
     ),
-    // The tokens of a macro and of an attribute; a higher module that only re-exports.
+    // Paths in tokens of a macro and of an attribute; a higher module that only re-exports.
     (
         "layers",
         &[
@@ -110,7 +110,7 @@ const EXAMPLES: &[Example] = &[
             "a.rs: cycle: move what these files share into a file below them, or pass it in:\n    a.rs:1: `crate::b::B` imports b.rs\n    b.rs:1: `crate::c` imports c.rs\n    c.rs:1: `crate::a::A` imports a.rs",
         ],
     ),
-    // A child may take from its parent what that only re-exports; a file for tests counts as nothing.
+    // A child may import from its parent what the parent only re-exports; test files are ignored.
     (
         "cycles",
         &[
@@ -124,7 +124,7 @@ const EXAMPLES: &[Example] = &[
         ],
         &[],
     ),
-    // An inline module's parent is the file.
+    // The parent of an inline module is the file.
     (
         "cycles",
         &[
@@ -252,7 +252,7 @@ fn every_rule_fails_when_it_is_broken() {
     }
 }
 
-/// `<79>` stands for so many lines of code.
+/// `<79>` stands for this many lines of code.
 fn written_out(text: &str) -> String {
     let marked = text.split_once('<').and_then(|(before, rest)| {
         let (count, after) = rest.split_once('>')?;

@@ -1,6 +1,7 @@
-//! The sources, held to the architecture that the map in `src/lib.rs` draws: layers, cycles, sizes, and one place for each concern.
+//! Architecture tests: the sources must follow the map in `src/lib.rs` in layers, cycles, sizes, and one place for each
+//! concern.
 //!
-//! The tables stand here; [`rules`] judges, [`source`] and [`tree`] read. To allow something new, change a table.
+//! This file has the tables, [`rules`] the checks; [`source`] and [`tree`] read the sources. To allow something new, change a table.
 
 mod examples;
 mod rules;
@@ -11,7 +12,7 @@ use rules::RULES;
 use std::path::Path;
 use tree::Tree;
 
-/// The modules from the highest to the lowest, each with those it may import, which all stand below it.
+/// The modules from the highest to the lowest, each with the lower modules that it may import.
 const LAYERS: &[(&str, &str)] = &[
     ("main", "lib"),
     ("lib", "command ops cli"),
@@ -60,10 +61,10 @@ const LAYERS: &[(&str, &str)] = &[
     ("error", ""),
 ];
 
-/// Modules that every other may import, except where [`PURE`] forbids I/O.
+/// Modules that every other one may import, except where [`PURE`] forbids I/O.
 const EVERYBODY_MAY_IMPORT: [&str; 5] = ["sys", "error", "diff", "format", "shell_quote"];
 
-/// Files and folders that do no I/O. Of `sys` they may import [`NO_IO_IN_SYS`] alone.
+/// Files and directories without I/O. Of `sys` they may only import [`NO_IO_IN_SYS`].
 const PURE: &[&str] = &[
     "cli",
     "cron/expression",
@@ -81,7 +82,7 @@ const PURE: &[&str] = &[
 
 const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
 
-/// What the turn may take from the modules whose concrete parts it must not know.
+/// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
     (
         "provider",
@@ -91,7 +92,7 @@ const TURN_IMPORTS: &[(&str, &str)] = &[
     ("tool", "Done Toolbox"),
 ];
 
-/// Paths into other crates, by how they begin, and the only files and folders in which they may stand.
+/// Paths into other crates, by prefix, and the only files and directories that may use them.
 const ONLY_IN: &[(&str, &[&str])] = &[
     ("clap", &["lib.rs", "cli", "command"]),
     ("println!", &[]),
@@ -108,7 +109,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("jiff::Zoned::now", &["sys/clock.rs"]),
     ("std::time::SystemTime::now", &[]),
     ("std::sync::PoisonError", &["sys/sync.rs"]),
-    // A sleep that no signal ends.
+    // A sleep that no signal interrupts.
     ("std::thread::sleep", &["sys/process", "sys/store.rs"]),
     ("ureq", &["sys/http"]),
     ("rmcp", &["mcp/client"]),
@@ -124,7 +125,7 @@ const PARAMETERS: usize = 6;
 /// Without tests.
 const FILE_LINES: usize = 600;
 
-/// Files with a limit of their own, in lines that are neither blank nor a comment.
+/// Files with their own limit, in lines that are neither blank nor a comment.
 const CODE_LINES: &[(&str, usize, &str)] = &[
     (
         "lib.rs",
@@ -134,7 +135,7 @@ const CODE_LINES: &[(&str, usize, &str)] = &[
     ("turn.rs", 200, "the loop knows interfaces, never features"),
 ];
 
-/// Rule, what may break it, and why.
+/// Rule, subject, and reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
 const EXCEPTION_LIMIT: usize = 5;
@@ -182,7 +183,7 @@ fn exceptions_are_few_and_have_reasons() {
     assert!(EXCEPTIONS.iter().all(|(_, _, reason)| !reason.is_empty()));
 }
 
-/// So that what LAYERS allows has no cycle.
+/// This guarantees that LAYERS has no cycle.
 #[test]
 fn layers_allow_only_what_stands_below() {
     for (row, (module, allowed)) in LAYERS.iter().enumerate() {

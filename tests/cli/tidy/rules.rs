@@ -1,4 +1,4 @@
-//! The rules, each a function from the sources to what breaks it. Every message says where and what to do.
+//! The rules, each a function from the sources to its violations. Every message says where and what to do.
 
 use super::source::{Source, WrittenPath};
 use super::tree::{Import, Target, Tree};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 pub(super) struct Violation {
-    /// What breaks the rule, as exceptions name it: a file, `file::function`, or `module→module`.
+    /// The subject of a violation, as exceptions name it: a file, `file::function`, or `module→module`.
     pub(super) subject: String,
     pub(super) message: String,
 }
@@ -31,7 +31,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("map", map),
 ];
 
-/// The module below the crate's root that a file belongs to; `lib` for the root itself.
+/// The top-level module of a file; `lib` for the root itself.
 fn top(source: &Source) -> &str {
     source.module.first().map_or("lib", String::as_str)
 }
@@ -45,7 +45,7 @@ fn place(source: &Source, path: &WrittenPath) -> String {
     )
 }
 
-/// True if `name` is one of the files, or in one of the folders, that `places` names.
+/// True if `name` is one of the files, or in one of the directories, in `places`.
 fn is_in(name: &str, places: &[&str]) -> bool {
     let is_there = |place: &&str| {
         Path::new(name).starts_with(place) || name.strip_suffix(".rs") == Some(*place)
@@ -100,7 +100,7 @@ fn layers(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-/// Cycles that share no file, the shortest first, until the files that are left import each other in one direction.
+/// Disjoint cycles, the shortest first, until the remaining files import each other in one direction.
 fn cycles(tree: &Tree) -> Vec<Violation> {
     let mut graph: BTreeMap<usize, BTreeMap<usize, Import>> = BTreeMap::new();
     for import in tree.imports() {
@@ -145,7 +145,7 @@ fn cycles(tree: &Tree) -> Vec<Violation> {
     }
 }
 
-/// Removes files that import nothing that is left, again and again: they are in no cycle.
+/// Repeatedly removes files without remaining imports: they are in no cycle.
 fn drop_ends(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
     loop {
         let before = graph.len();

@@ -1,4 +1,4 @@
-//! The facts that the rules judge, read from one source file: its functions, and every path that its production code names.
+//! The facts that the rules check, read from one source file: its functions, and every path in its production code.
 //!
 //! The syntax tree is dropped once the facts are taken, because it cannot leave the thread that parsed it.
 
@@ -19,7 +19,7 @@ pub(super) struct Source {
     pub(super) functions: Vec<Function>,
     /// As written, in imports, expressions, types, attributes and macros. A macro's own path ends with `!`.
     pub(super) paths: Vec<WrittenPath>,
-    /// What each name stands for that the file imports, those of its inline modules left out.
+    /// The meaning of each imported name, except for those of inline modules.
     pub(super) bindings: BTreeMap<String, Vec<String>>,
     /// Modules that are compiled for tests only.
     pub(super) test_modules: Vec<String>,
@@ -77,7 +77,7 @@ fn module_of(name: &str) -> Vec<String> {
 
 struct Reader {
     source: Source,
-    /// How many `mod name { … }` enclose the current item.
+    /// Number of `mod name { … }` around the current item.
     inline_depth: usize,
     /// First and last lines of items that are compiled for tests only.
     test_lines: Vec<(usize, usize)>,
@@ -99,7 +99,7 @@ impl Reader {
         self.source.lines = lines.len();
     }
 
-    /// Notes where an item for tests stands. Its contents are not read.
+    /// Records the lines of a test item. Its contents are not read.
     fn is_test(&mut self, attributes: &[Attribute], end: Span) -> bool {
         let found = attributes.iter().any(|attribute| {
             attribute.path().is_ident("cfg")
@@ -124,7 +124,7 @@ impl Reader {
     }
 
     fn add_path(&mut self, mut segments: Vec<String>, line: usize) {
-        // Seen from an inline module, the module of the file is `super`.
+        // For an inline module, the file's module is `super`.
         let supers = segments.iter().take_while(|word| *word == "super").count();
         let inside = supers.min(self.inline_depth);
         if inside > 0 {
@@ -169,7 +169,7 @@ impl Reader {
         }
     }
 
-    /// Paths in the tokens of a macro or an attribute, which are not parsed: words joined by `::`.
+    /// Paths in the unparsed tokens of a macro or an attribute: words joined by `::`.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut segments: Vec<String> = Vec::new();
         let (mut line, mut colons) = (0, 0);
@@ -204,7 +204,7 @@ impl Reader {
     }
 }
 
-/// A path's words without generic arguments, and the line of the first.
+/// A path's segments without generic arguments, and the line of the first.
 fn written(path: &syn::Path) -> (Vec<String>, usize) {
     let words = path.segments.iter().map(|part| part.ident.to_string());
     (words.collect(), path.segments[0].ident.span().start().line)
@@ -280,6 +280,6 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
-    /// `pub(in crate::report)` says who may use an item; it imports nothing.
+    /// `pub(in crate::report)` sets the visibility of an item; it imports nothing.
     fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }

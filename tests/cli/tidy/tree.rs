@@ -1,4 +1,4 @@
-//! All source files together: which file each written path means, and so which file imports which.
+//! All source files together: resolves each written path to its file, and so the imports between files.
 
 use super::source::{Source, WrittenPath};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +8,17 @@ pub(super) struct Tree {
     pub(super) sources: Vec<Source>,
     /// Module path → index in `sources`.
     files: BTreeMap<Vec<String>, usize>,
-    /// For each source, what its paths mean.
+    /// For each source, the targets of its paths.
     targets: Vec<Vec<Target>>,
 }
 
-/// What a written path means.
+/// The target of a written path.
 pub(super) enum Target {
-    /// An item of ours, or a module where the item is `None`.
+    /// An item of this crate, or a module if the item is `None`.
     Ours {
         file: usize,
         item: Option<String>,
-        /// The files that re-export it, in the order in which the path goes through them.
+        /// The files that re-export it, in the order of the path.
         through: Vec<usize>,
     },
     /// An absolute path into another crate.
@@ -33,7 +33,7 @@ pub(super) struct Import<'a> {
 }
 
 impl Tree {
-    /// Everything below `root`, parsed on all cores.
+    /// Parses everything below `root` on all cores.
     pub(super) fn read(root: &Path) -> Self {
         let mut files = Vec::new();
         list(root, &mut files);
@@ -93,7 +93,7 @@ impl Tree {
         tree
     }
 
-    /// Every import between two files, a file that is only re-exported through counting as none.
+    /// Every import between two files; files that only re-export do not count.
     pub(super) fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         self.targets()
             .filter_map(|(from, path, target)| match target {
@@ -106,7 +106,7 @@ impl Tree {
             })
     }
 
-    /// Every path of every file with what it means.
+    /// Every path of every file with its target.
     pub(super) fn targets(&self) -> impl Iterator<Item = (usize, &WrittenPath, &Target)> {
         let files = self.sources.iter().zip(&self.targets).enumerate();
         files.flat_map(|(from, (source, targets))| {
@@ -132,7 +132,7 @@ impl Tree {
                 let Some(file) = self.files.get(&module).copied() else {
                     return Target::Foreign(absolute.join("::"));
                 };
-                // A name that the module itself imported, and so may pass on.
+                // A name that the module itself imported, and so may re-export.
                 if let Some(meant) = self.sources[file].bindings.get(word)
                     && through.len() < 8
                 {
@@ -165,7 +165,7 @@ impl Tree {
         }
     }
 
-    /// The path from the crate's root on; as text where it leads into another crate.
+    /// The path from the crate's root; as text if it leads into another crate.
     fn absolute(&self, module: &[String], path: &[String]) -> Result<Vec<String>, String> {
         let (first, rest) = path.split_first().expect("a path has a segment");
         match first.as_str() {
