@@ -40,14 +40,14 @@ pub mod value;
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
-    pub shared: Shared,
+    pub shared: GlobalArgs,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// Options of every command
 #[derive(Args, Clone, Debug, Default)]
-pub struct Shared {
+pub struct GlobalArgs {
     /// Use this config file
     #[arg(
         short,
@@ -74,7 +74,7 @@ pub struct Shared {
         global = true,
         help_heading = "Global options"
     )]
-    pub color: When,
+    pub color: ColorWhen,
     /// Print only errors on standard error
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
@@ -82,78 +82,78 @@ pub struct Shared {
 
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
-pub enum Command {
+pub enum CliCommand {
     // The first lines stand here for the list of commands, and at the arguments for their own help: these are built only
     // when they are needed.
     /// Run one turn and print the answer
     #[command(visible_alias = "a")]
-    Agent(Box<agent::Agent>),
+    Agent(Box<agent::AgentArgs>),
     /// Chat with the agent at the terminal
-    Repl(Box<repl::Repl>),
+    Repl(Box<repl::ReplArgs>),
     /// Create a config and a workspace; existing files are kept
-    Onboard(onboard::Onboard),
+    Onboard(onboard::OnboardArgs),
     /// Show, check and change the config
     Config {
         #[command(subcommand)]
-        command: config::Config,
+        command: config::ConfigCommand,
     },
     /// List, search, copy, repair and remove sessions
     Session {
         #[command(subcommand)]
-        command: session::Session,
+        command: session::SessionCommand,
     },
     /// Show and edit the agent's memory, and undo changes to it
     Memory {
         #[command(subcommand)]
-        command: memory::Memory,
+        command: memory::MemoryCommand,
     },
     /// List models with their limits and prices
     Model {
         #[command(subcommand)]
-        command: model::Model,
+        command: model::ModelCommand,
     },
     /// List providers; log in and out of those with accounts
     Provider {
         #[command(subcommand)]
-        command: provider::Provider,
+        command: provider::ProviderCommand,
     },
     /// Manage scheduled jobs, which the system's cron starts
     Cron {
         #[command(subcommand)]
-        command: cron::Cron,
+        command: cron::CronCommand,
     },
     /// Check HEARTBEAT.md once, and do the tasks that are due
-    Heartbeat(heartbeat::Heartbeat),
+    Heartbeat(heartbeat::HeartbeatArgs),
     /// Undo the file changes of a turn
-    Undo(undo::Undo),
+    Undo(undo::UndoArgs),
     /// Show the configuration, and test whether it works
-    Status(status::Status),
+    Status(status::StatusArgs),
     /// Show what a run may do, and test the sandbox
     Policy {
         #[command(subcommand)]
-        command: policy::Policy,
+        command: policy::PolicyCommand,
     },
     /// Run the agent's tools by hand, under the same policy
     Tool {
         #[command(subcommand)]
-        command: policy::Tool,
+        command: policy::ToolCommand,
     },
     /// Add and test MCP servers, and call their tools
     Mcp {
         #[command(subcommand)]
-        command: mcp::Mcp,
+        command: mcp::McpCommand,
     },
     /// List, install, check and remove skills
     Skill {
         #[command(subcommand)]
-        command: skill::Skill,
+        command: skill::SkillCommand,
     },
     /// Trust a directory's instructions and skills
-    Trust(policy::Trust),
+    Trust(policy::TrustArgs),
     /// Show usage: tokens, cost and runs
-    Usage(usage::Usage),
+    Usage(usage::UsageArgs),
     /// Print a shell completion script
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
     /// (a server in the Python program; replaced by cron and pipes)
     #[command(hide = true)]
     Gateway {
@@ -163,7 +163,7 @@ pub enum Command {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum When {
+pub enum ColorWhen {
     #[default]
     Auto,
     Always,

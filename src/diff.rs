@@ -10,7 +10,7 @@ pub struct Diff<'a> {
 
 impl<'a> Diff<'a> {
     /// Compares two texts line by line.
-    pub fn between(old: &'a str, new: &'a str) -> Self {
+    pub fn new(old: &'a str, new: &'a str) -> Self {
         let input = InternedInput::new(old, new);
         let mut diff = imara_diff::Diff::compute(Algorithm::Histogram, &input);
         diff.postprocess_lines(&input);
@@ -18,7 +18,7 @@ impl<'a> Diff<'a> {
     }
 
     /// Similarity from 0 to 1; 1 if the texts are equal.
-    pub fn likeness(&self) -> f64 {
+    pub fn similarity(&self) -> f64 {
         let lines = self.input.before.len() + self.input.after.len();
         let changed = self.diff.count_removals() + self.diff.count_additions();
         match lines {
@@ -29,7 +29,7 @@ impl<'a> Diff<'a> {
 
     /// Formats a unified diff with `context_lines` lines of context; empty if the texts are equal. Adds a missing final
     /// newline.
-    pub fn unified(&self, around: u32) -> String {
+    pub fn unified(&self, context_lines: u32) -> String {
         let (old, new) = (&self.input.before, &self.input.after);
         let mut text = String::new();
         let mut hunks = self.diff.hunks().peekable();
@@ -37,13 +37,13 @@ impl<'a> Diff<'a> {
             let mut group = vec![first];
             while let Some(next) = hunks.next_if(|next| {
                 let last = &group[group.len() - 1];
-                next.before.start - last.before.end <= 2 * around
+                next.before.start - last.before.end <= 2 * context_lines
             }) {
                 group.push(next);
             }
             let (first, last) = (&group[0], &group[group.len() - 1]);
-            let lead = first.before.start.min(around);
-            let end = (last.before.end + around).min(old.len() as u32);
+            let lead = first.before.start.min(context_lines);
+            let end = (last.before.end + context_lines).min(old.len() as u32);
             let trail = end - last.before.end;
             let range = |start: u32, end: u32| {
                 // By convention an empty range names the line before it.
@@ -60,29 +60,29 @@ impl<'a> Diff<'a> {
             ));
             let mut at = first.before.start - lead;
             for hunk in &group {
-                self.put(
+                self.push_lines(
                     &mut text,
                     ' ',
                     &old[at as usize..hunk.before.start as usize],
                 );
-                self.put(
+                self.push_lines(
                     &mut text,
                     '-',
                     &old[hunk.before.start as usize..hunk.before.end as usize],
                 );
-                self.put(
+                self.push_lines(
                     &mut text,
                     '+',
                     &new[hunk.after.start as usize..hunk.after.end as usize],
                 );
                 at = hunk.before.end;
             }
-            self.put(&mut text, ' ', &old[at as usize..end as usize]);
+            self.push_lines(&mut text, ' ', &old[at as usize..end as usize]);
         }
         text
     }
 
-    fn put(&self, text: &mut String, mark: char, lines: &[Token]) {
+    fn push_lines(&self, text: &mut String, mark: char, lines: &[Token]) {
         for line in lines {
             let line = self.input.interner[*line];
             text.push(mark);
@@ -94,8 +94,8 @@ impl<'a> Diff<'a> {
     }
 
     /// Formats the same diff below `---` and `+++` header lines.
-    pub fn titled(&self, around: u32, old: &str, new: &str) -> String {
-        match self.unified(around) {
+    pub fn unified_with_header(&self, context_lines: u32, old: &str, new: &str) -> String {
+        match self.unified(context_lines) {
             text if text.is_empty() => text,
             text => format!("--- {old}\n+++ {new}\n{text}"),
         }
@@ -107,10 +107,10 @@ mod tests {
     use super::Diff;
 
     #[test]
-    fn changes_are_shown_with_what_is_around_them() {
+    fn hunks_have_context_lines() {
         let check = |old: &str, new: &str, expect: &str| {
             assert_eq!(
-                Diff::between(old, new).titled(1, "a", "b"),
+                Diff::new(old, new).unified_with_header(1, "a", "b"),
                 expect,
                 "{old:?} {new:?}"
             );
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn likeness_is_of_both_sides() {
+    fn similarity_is_symmetric() {
         let check = |old: &str, new: &str, expect: f64| {
             assert!(
-                (Diff::between(old, new).likeness() - expect).abs() < 1e-9,
+                (Diff::new(old, new).similarity() - expect).abs() < 1e-9,
                 "{old:?} {new:?}"
             );
         };

@@ -62,7 +62,7 @@ impl Exit {
     }
 
     /// The status with number `code`; an unknown number is [`Exit::Failed`].
-    pub fn of_code(code: i32) -> Self {
+    pub fn from_code(code: i32) -> Self {
         let same = |exit: &Self| i32::from(exit.code()) == code;
         Self::ALL.into_iter().find(same).unwrap_or(Self::Failed)
     }
@@ -124,23 +124,23 @@ impl Exit {
 ///
 /// The hint is kept apart from the cause so that the two are never joined into one string.
 #[derive(Debug)]
-pub struct Hinted {
+pub struct HintedError {
     pub exit: Exit,
     pub cause: String,
     pub hint: Option<String>,
 }
 
-impl fmt::Display for Hinted {
+impl fmt::Display for HintedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cause)
     }
 }
 
-impl std::error::Error for Hinted {}
+impl std::error::Error for HintedError {}
 
 /// Creates an error with status `exit` and message `cause`.
 pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(Hinted {
+    anyhow::Error::new(HintedError {
         exit,
         cause: cause.into(),
         hint: None,
@@ -148,8 +148,12 @@ pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
 }
 
 /// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
-pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(Hinted {
+pub fn fail_with_hint(
+    exit: Exit,
+    cause: impl Into<String>,
+    hint: impl Into<String>,
+) -> anyhow::Error {
+    anyhow::Error::new(HintedError {
         exit,
         cause: cause.into(),
         hint: Some(hint.into()),
@@ -158,17 +162,17 @@ pub fn fail_hint(exit: Exit, cause: impl Into<String>, hint: impl Into<String>) 
 
 /// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces hints to `--resume` or
 /// `--new`, which do not apply there.
-pub fn without_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
+pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
-    let (exit, cause) = (exit_of(&error), format!("{operation}: {error:#}"));
-    match hint_of(&error) {
+    let (exit, cause) = (exit_for(&error), format!("{operation}: {error:#}"));
+    match hint_for(&error) {
         None => fail(exit, cause),
         Some(hint) if hint.contains("--resume") || hint.contains("--new") => {
-            fail_hint(exit, cause, "again later")
+            fail_with_hint(exit, cause, "again later")
         }
-        Some(hint) => fail_hint(exit, cause, hint),
+        Some(hint) => fail_with_hint(exit, cause, hint),
     }
 }
 
@@ -178,7 +182,7 @@ pub struct Stop(pub Exit);
 
 impl Stop {
     /// True unless the cause is `--timeout`: only a timeout must still be reported to the user.
-    pub fn is_known(self) -> bool {
+    pub fn is_silent(self) -> bool {
         self.0 != Exit::Timeout
     }
 }
@@ -197,11 +201,11 @@ impl fmt::Display for Stop {
 impl std::error::Error for Stop {}
 
 /// The exit status for `error`.
-pub fn exit_of(error: &anyhow::Error) -> Exit {
+pub fn exit_for(error: &anyhow::Error) -> Exit {
     if let Some(stop) = error.downcast_ref::<Stop>() {
         return stop.0;
     }
-    if let Some(hinted) = error.downcast_ref::<Hinted>() {
+    if let Some(hinted) = error.downcast_ref::<HintedError>() {
         return hinted.exit;
     }
     match error
@@ -214,16 +218,16 @@ pub fn exit_of(error: &anyhow::Error) -> Exit {
 }
 
 /// The hint that `error` carries.
-pub fn hint_of(error: &anyhow::Error) -> Option<&str> {
+pub fn hint_for(error: &anyhow::Error) -> Option<&str> {
     if error.downcast_ref::<Stop>() == Some(&Stop(Exit::Timeout)) {
         return Some("a longer `--timeout`; `--resume` continues where this run stopped");
     }
-    error.downcast_ref::<Hinted>()?.hint.as_deref()
+    error.downcast_ref::<HintedError>()?.hint.as_deref()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Exit, Hinted, exit_of, fail_hint, hint_of};
+    use super::{Exit, HintedError, exit_for, fail_with_hint, hint_for};
     use anyhow::Context;
 
     #[test]
@@ -236,19 +240,19 @@ mod tests {
 
     #[test]
     fn status_and_hint_survive_context() {
-        let error = Err::<(), _>(fail_hint(Exit::Config, "no key", "nanobot onboard"))
+        let error = Err::<(), _>(fail_with_hint(Exit::Config, "no key", "nanobot onboard"))
             .context("read config")
             .unwrap_err();
-        assert_eq!(exit_of(&error), Exit::Config);
-        assert_eq!(hint_of(&error), Some("nanobot onboard"));
+        assert_eq!(exit_for(&error), Exit::Config);
+        assert_eq!(hint_for(&error), Some("nanobot onboard"));
         assert_eq!(format!("{error:#}"), "read config: no key");
-        assert!(error.downcast_ref::<Hinted>().is_some());
+        assert!(error.downcast_ref::<HintedError>().is_some());
     }
 
     #[test]
-    fn an_io_error_is_told_apart() {
+    fn an_io_error_has_its_own_status() {
         let error = anyhow::Error::new(std::io::Error::other("x")).context("append");
-        assert_eq!(exit_of(&error), Exit::Io);
-        assert_eq!(exit_of(&anyhow::anyhow!("x")), Exit::Failed);
+        assert_eq!(exit_for(&error), Exit::Io);
+        assert_eq!(exit_for(&anyhow::anyhow!("x")), Exit::Failed);
     }
 }

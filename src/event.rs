@@ -3,34 +3,34 @@
 //! The turn loop emits events to a sink and never prints. The sink decides how to present them (the answer alone, a
 //! spinner, JSON lines, nothing); see `report`.
 
-use crate::message::{Reply, ToolCall, ToolResult, Usage, User};
+use crate::message::{Reply, ToolCall, ToolResult, Usage, UserMessage};
 use std::time::Duration;
 
 /// One event of a turn. Deltas carry the id of the message or tool call they belong to.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// The turn's user message was accepted and is on disk.
-    User(&'a User),
+    User(&'a UserMessage),
     /// A piece of the model's reasoning.
-    Reasoning { message: &'a str, text: &'a str },
+    Reasoning { message_id: &'a str, text: &'a str },
     /// A piece of the model's text. Only the end of the reply shows if it is the answer or interim text.
-    Text { message: &'a str, text: &'a str },
+    Text { message_id: &'a str, text: &'a str },
     /// A reply has ended and is on disk. `is_final` is true if it is the turn's answer.
-    Assistant { reply: &'a Reply, last: bool },
+    Assistant { reply: &'a Reply, is_final: bool },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
     /// A piece of output from a running tool.
-    ToolOutput { call: &'a str, text: &'a str },
+    ToolOutput { call_id: &'a str, text: &'a str },
     /// A tool call has ended or was skipped.
     ToolResult {
         /// With [`Outcome::Denied`]: the denied action and the flag that would have granted it.
         denied: Option<(&'a str, Option<&'a str>)>,
         result: &'a ToolResult,
-        outcome: Outcome,
+        outcome: ToolOutcome,
         /// With [`Outcome::Ok`]: the command failed, which the model receives as an ordinary result.
-        unsuccessful: bool,
+        command_failed: bool,
         /// The change to a file as a unified diff, for display only.
-        changes: Option<&'a str>,
+        diff: Option<&'a str>,
         duration: Duration,
     },
     /// A request failed and will be retried after `wait`.
@@ -58,7 +58,7 @@ pub enum Event<'a> {
     Notice(&'a str),
     /// Tokens of one request, and its cost in US dollars if known.
     Usage {
-        message: &'a str,
+        message_id: &'a str,
         usage: Usage,
         cost: Option<f64>,
     },
@@ -66,7 +66,7 @@ pub enum Event<'a> {
 
 /// Outcome of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ToolOutcome {
     Ok,
     Failed,
     /// Not run: denied by policy.
@@ -84,7 +84,7 @@ pub enum StopReason {
     OutputLimit,
     RepeatedFailure,
     /// The policy denied the same action repeatedly.
-    Refused,
+    RepeatedDenial,
     /// The model, or its provider's content filter, declined to answer in full.
     Declined,
     Failed,
@@ -94,14 +94,14 @@ pub enum StopReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The id of the call.
-    pub call: String,
+    pub call_id: String,
     /// The tool's name.
-    pub tool: String,
+    pub tool_name: String,
     /// The error text returned to the model.
-    pub words: String,
+    pub message: String,
     /// The flag that would have granted the call.
-    pub grant: Option<String>,
+    pub suggested_flag: Option<String>,
 }
 
 /// The receiver of events. An error ends the turn, because its output can no longer be delivered.
-pub type Sink<'a> = dyn FnMut(Event<'_>) -> anyhow::Result<()> + 'a;
+pub type EventSink<'a> = dyn FnMut(Event<'_>) -> anyhow::Result<()> + 'a;

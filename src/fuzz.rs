@@ -8,14 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// Number of inputs if `NANOBOT_FUZZ` is not set.
-const USUAL: usize = 10_000;
+const DEFAULT_INPUTS: usize = 10_000;
 /// Maximum time for one input; a debug build on a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(1);
+const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of an input, in bytes.
-const LONGEST: usize = 64 << 10;
+const MAX_INPUT_BYTES: usize = 64 << 10;
 
 /// Byte sequences that parsers often mishandle.
-const PIECES: &[&[u8]] = &[
+const TOKENS: &[&[u8]] = &[
     b"\0",
     b"\n",
     b"\r",
@@ -90,25 +90,25 @@ impl Random {
 }
 
 /// Runs `target` with `seeds` and with mutations of them. If it panics or takes too long, prints the input and panics.
-pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
-    let count = std::env::var("NANOBOT_FUZZ").map_or(USUAL, |count| {
+pub(crate) fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
+    let count = std::env::var("NANOBOT_FUZZ").map_or(DEFAULT_INPUTS, |count| {
         count.parse().expect("NANOBOT_FUZZ is a number")
     });
     let mut random = Random(seeds.len() as u64);
     for number in 0..count {
         let input = match seeds.get(number) {
             Some(seed) => seed.to_vec(),
-            None => changed(seeds, &mut random),
+            None => mutate(seeds, &mut random),
         };
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| target(&input, &mut random)));
         let took = started.elapsed();
         if let Err(panic) = outcome {
-            show(number, &input);
+            print_input(number, &input);
             resume_unwind(panic);
         }
-        if took > PATIENCE {
-            show(number, &input);
+        if took > INPUT_TIMEOUT {
+            print_input(number, &input);
             panic!("input {number} took {took:?}");
         }
     }
@@ -118,12 +118,12 @@ pub(crate) fn hold(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) 
     clippy::print_stderr,
     reason = "the input is needed to reproduce the failure"
 )]
-fn show(number: usize, input: &[u8]) {
+fn print_input(number: usize, input: &[u8]) {
     eprintln!("input {number}: b\"{}\"", input.escape_ascii());
 }
 
 /// Returns a seed with a few mutations.
-fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
+fn mutate(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.below(seeds.len())].to_vec();
     for _ in 0..=random.below(6) {
         let at = random.below(bytes.len() + 1);
@@ -142,21 +142,21 @@ fn changed(seeds: &[&[u8]], random: &mut Random) -> Vec<u8> {
             }
             6 if random.below(20) == 0 => {
                 // Many repetitions, for depth and length.
-                let token = PIECES[random.below(PIECES.len())];
+                let token = TOKENS[random.below(TOKENS.len())];
                 let times = random.below(5_000);
                 drop(bytes.splice(at..at, token.repeat(times)));
             }
             _ => {
-                let token = PIECES[random.below(PIECES.len())];
+                let token = TOKENS[random.below(TOKENS.len())];
                 drop(bytes.splice(at..at, token.iter().copied()));
             }
         }
     }
-    bytes.truncate(LONGEST);
+    bytes.truncate(MAX_INPUT_BYTES);
     bytes
 }
 
 /// Decodes `bytes`, with invalid UTF-8 replaced.
-pub(crate) fn text(bytes: &[u8]) -> String {
+pub(crate) fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -4,13 +4,13 @@
 //! regardless of the file's size. A call in flight is a file in `usage.under-way` that its process keeps locked. The
 //! kernel releases that lock when the process ends, so a killed run needs no cleanup.
 
-use crate::error::{Exit, fail, fail_hint};
-use crate::format::dollars;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::format::format_dollars;
 use crate::message::Usage;
 use crate::sys::clock::Clock;
+use crate::sys::durable_file::{self, with_lock};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
-use crate::sys::store::{self, with_lock};
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::{File, TryLockError};
@@ -19,51 +19,51 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod entry;
-pub mod tools;
+pub mod tool_usage;
 
-pub use entry::{Entry, Totals};
+pub use entry::{CostTotals, LedgerEntry};
 
 /// Longest line that is parsed, in bytes. Our lines have a few hundred bytes plus names.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// Interval at which a budget reserved by other runs is checked again.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Waiting time before a notice is printed.
-const PATIENT: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Waiting time before giving up: a stopped process keeps its reservation.
-const GIVE_UP: Duration = Duration::from_secs(600);
+const RESERVE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum time to wait for the ledger's lock, even if the run is being stopped: the call must be paid for.
-const INSIST: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes read first from the end to find the last line.
-const TAIL: u64 = 4096;
+const TAIL_BYTES: u64 = 4096;
 
 /// The cost ledger of one user.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     path: PathBuf,
     /// Directory of the reservations for calls in flight.
-    under_way: PathBuf,
+    reservations_dir: PathBuf,
     clock: Clock,
 }
 
 /// Budget limits, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct BudgetLimits {
     pub daily: Option<f64>,
     pub monthly: Option<f64>,
     pub per_session: Option<f64>,
 }
 
-impl Limits {
+impl BudgetLimits {
     /// True if no limit is set.
-    pub fn is_none(&self) -> bool {
+    pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// The purpose of a model call.
 #[derive(Clone, Debug, Default)]
-pub struct Account {
+pub struct CallPurpose {
     pub session: String,
     pub turn: String,
     /// The id of the cron job, if it is one.
@@ -74,8 +74,8 @@ pub struct Account {
 
 /// A finished model call.
 #[derive(Clone, Debug)]
-pub struct Call<'a> {
-    pub account: &'a Account,
+pub struct ModelCall<'a> {
+    pub purpose: &'a CallPurpose,
     pub provider: &'a str,
     pub model: &'a str,
     pub usage: Usage,
@@ -106,7 +106,7 @@ impl Ledger {
     pub fn new(root: &Path, clock: &Clock) -> Self {
         Self {
             path: root.join("usage.jsonl"),
-            under_way: root.join("usage.under-way"),
+            reservations_dir: root.join("usage.under-way"),
             clock: clock.clone(),
         }
     }
@@ -120,74 +120,74 @@ impl Ledger {
     /// than 10 minutes.
     pub fn reserve(
         &self,
-        limits: &Limits,
-        spent_here: f64,
-        worst: f64,
+        limits: &BudgetLimits,
+        session_usd: f64,
+        max_usd: f64,
         on_notice: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Reservation> {
         let mut waited = Duration::ZERO;
         loop {
-            let found = self.locked(|log| {
-                let totals = self.totals(log)?;
+            let found = self.with_ledger_lock(|log| {
+                let totals = self.read_totals(log)?;
                 let spent = [
                     ("daily", limits.daily, totals.daily),
                     ("monthly", limits.monthly, totals.monthly),
-                    ("perSession", limits.per_session, spent_here),
+                    ("perSession", limits.per_session, session_usd),
                 ];
                 for (name, limit, spent) in spent {
                     if let Some(limit) = limit.filter(|limit| spent >= *limit) {
-                        return Err(reached(name, limit, spent));
+                        return Err(budget_exceeded_error(name, limit, spent));
                     }
                 }
-                let others = self.under_way()?;
+                let others = self.reserved_usd()?;
                 let fits = |limit: Option<f64>, spent: f64| {
                     limit.is_none_or(|limit| spent + others < limit)
                 };
                 match fits(limits.daily, totals.daily) && fits(limits.monthly, totals.monthly) {
-                    true => self.begin(worst).map(Some),
+                    true => self.create_reservation(max_usd).map(Some),
                     false => Ok(None),
                 }
             })?;
             if let Some(reservation) = found {
                 return Ok(reservation);
             }
-            if waited >= GIVE_UP {
+            if waited >= RESERVE_TIMEOUT {
                 let cause = "the remaining budget is reserved by other runs; timed out after 600 s";
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::TryAgain,
                     cause,
                     "the same command again later",
                 ));
             }
-            if waited >= PATIENT && waited < PATIENT + LOOK {
+            if waited >= NOTICE_DELAY && waited < NOTICE_DELAY + POLL_INTERVAL {
                 on_notice("the remaining budget is reserved; waiting for other runs")?;
             }
-            signal::pause(LOOK)?;
-            waited += LOOK;
+            signal::sleep(POLL_INTERVAL)?;
+            waited += POLL_INTERVAL;
         }
     }
 
     /// Records a call. `reservation` is the one made for it, and counts until the line is written.
-    pub fn record(&self, call: &Call<'_>, reservation: Option<Reservation>) -> Result<()> {
-        let log = self.open(store::open_log)?;
-        store::with_lock_ignoring_signals(&log, &self.path, INSIST, || {
-            let before = self.totals(&log)?;
+    pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
+        let log = self.open_or_create(durable_file::open_append)?;
+        durable_file::with_lock_ignoring_signals(&log, &self.path, LOCK_TIMEOUT, || {
+            let before = self.read_totals(&log)?;
             let usd = call.usd.unwrap_or(0.0);
-            let mut line = self.line(call, &before, usd);
-            if !store::is_whole(&log, &self.path)? {
+            let mut line = self.format_line(call, &before, usd);
+            if !durable_file::ends_with_newline(&log, &self.path)? {
                 line.insert(0, '\n');
             }
-            let size = store::size(&log, &self.path)?;
-            store::append_to(&log, &self.path, size, line.as_bytes())
+            let size = durable_file::size(&log, &self.path)?;
+            durable_file::append_to(&log, &self.path, size, line.as_bytes())
         })?;
         drop(reservation);
         Ok(())
     }
 
-    fn line(&self, call: &Call<'_>, before: &Totals, usd_now: f64) -> String {
-        let Call {
-            account:
-                Account {
+    fn format_line(&self, call: &ModelCall<'_>, before: &CostTotals, usd_now: f64) -> String {
+        let ModelCall {
+            purpose:
+                CallPurpose {
                     session,
                     turn,
                     job,
@@ -213,17 +213,17 @@ impl Ledger {
             "v": 1, "time": now.timestamp().to_string(), "day": before.day,
             "session": session, "turn": turn, "job": job, "cause": cause, "provider": provider, "model": model,
             "input": input, "cached": cached, "cache_write": cache_write, "output": output, "reasoning": reasoning,
-            "estimated": estimated, "usd": usd.map(rounded), "ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+            "estimated": estimated, "usd": usd.map(round_usd), "ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             "outcome": if *failed { "failed" } else { "ok" },
-            "day_usd": rounded(before.daily + usd_now), "month_usd": rounded(before.monthly + usd_now),
+            "day_usd": round_usd(before.daily + usd_now), "month_usd": round_usd(before.monthly + usd_now),
         });
         format!("{line}\n")
     }
 
     /// The cost of a session, in US dollars.
-    pub fn session(&self, session: &str) -> Result<f64> {
+    pub fn session_cost(&self, session: &str) -> Result<f64> {
         let mut sum = 0.0;
-        self.entries(&mut |entry| {
+        self.for_each_entry(&mut |entry| {
             sum += entry
                 .filter(|entry| entry.session == session)
                 .and_then(|entry| entry.usd)
@@ -233,22 +233,22 @@ impl Ledger {
     }
 
     /// The costs of this day and month, read from the end of the ledger; `None` if there is no ledger.
-    pub fn spent(&self) -> Result<Option<Totals>> {
-        let log = store::open_existing(&self.path)?;
-        log.map(|log| self.totals(&log)).transpose()
+    pub fn current_totals(&self) -> Result<Option<CostTotals>> {
+        let log = durable_file::open_existing(&self.path)?;
+        log.map(|log| self.read_totals(&log)).transpose()
     }
 
     /// Runs `work` with the open and exclusively locked ledger.
-    fn locked<T>(&self, work: impl FnOnce(&File) -> Result<T>) -> Result<T> {
-        let log = self.open(store::open_lines)?;
-        with_lock(&log, &self.path, || work(&log))
+    fn with_ledger_lock<T>(&self, action: impl FnOnce(&File) -> Result<T>) -> Result<T> {
+        let log = self.open_or_create(durable_file::open_line_log)?;
+        with_lock(&log, &self.path, || action(&log))
     }
 
     /// Opens the ledger with `open`, after creating its directory if necessary.
-    fn open(&self, open: fn(&Path) -> Result<File>) -> Result<File> {
+    fn open_or_create(&self, open: fn(&Path) -> Result<File>) -> Result<File> {
         match (open(&self.path), self.path.parent()) {
             (Err(_), Some(folder)) if !folder.exists() => {
-                store::create_dir(folder)?;
+                durable_file::create_dir(folder)?;
                 open(&self.path)
             }
             (log, _) => log,
@@ -257,7 +257,10 @@ impl Ledger {
 
     /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns the totals of this day and month,
     /// or `None` if nothing was ever recorded.
-    pub fn entries(&self, each: &mut dyn FnMut(Option<Entry<'_>>)) -> Result<Option<Totals>> {
+    pub fn for_each_entry(
+        &self,
+        each: &mut dyn FnMut(Option<LedgerEntry<'_>>),
+    ) -> Result<Option<CostTotals>> {
         let reading = || format!("read `{}`", self.path.display());
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -268,22 +271,24 @@ impl Ledger {
             }
             Err(error) => return Err(error).with_context(reading),
         };
-        let mut log = BufReader::with_capacity(LONGEST, file);
+        let mut log = BufReader::with_capacity(MAX_LINE_BYTES, file);
         let mut line = Vec::new();
         let mut totals = None;
         loop {
             signal::check()?;
             line.clear();
-            let count = (&mut log).take(LONGEST as u64).read_until(b'\n', &mut line);
+            let count = (&mut log)
+                .take(MAX_LINE_BYTES as u64)
+                .read_until(b'\n', &mut line);
             if count.with_context(reading)? == 0 {
                 break;
             }
-            if line.len() == LONGEST && !line.ends_with(b"\n") {
+            if line.len() == MAX_LINE_BYTES && !line.ends_with(b"\n") {
                 log.skip_until(b'\n').with_context(reading)?;
                 each(None);
                 continue;
             }
-            match entry::entry(&line) {
+            match entry::parse_line(&line) {
                 Some((entry, spent)) => {
                     totals = Some(spent);
                     each(Some(entry));
@@ -293,26 +298,26 @@ impl Ledger {
             }
         }
         let today = self.clock.now().date().to_string();
-        Ok(totals.map(|totals| totals.on(&today)))
+        Ok(totals.map(|totals| totals.roll_over(&today)))
     }
 
     /// The costs of this day and month, from the last valid line.
-    fn totals(&self, log: &File) -> Result<Totals> {
+    fn read_totals(&self, log: &File) -> Result<CostTotals> {
         let today = self.clock.now().date().to_string();
-        let mut size = TAIL;
-        let length = store::size(log, &self.path)?;
+        let mut size = TAIL_BYTES;
+        let length = durable_file::size(log, &self.path)?;
         loop {
-            let tail = tail(log, length, size)
+            let tail = read_tail(log, length, size)
                 .with_context(|| format!("read `{}`", self.path.display()))?;
             // The first piece may be part of a line, and then does not parse.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
-            if let Some((_, totals)) = lines.find_map(entry::entry) {
-                return Ok(totals.on(&today));
+            if let Some((_, totals)) = lines.find_map(entry::parse_line) {
+                return Ok(totals.roll_over(&today));
             }
             if size >= length {
-                return Ok(Totals {
+                return Ok(CostTotals {
                     day: today,
-                    ..Totals::default()
+                    ..CostTotals::default()
                 });
             }
             size *= 8;
@@ -320,13 +325,14 @@ impl Ledger {
     }
 
     /// The sum of the reservations, in US dollars. Removes those whose process has ended.
-    fn under_way(&self) -> Result<f64> {
+    fn reserved_usd(&self) -> Result<f64> {
         let mut sum = 0.0;
-        let entries = match std::fs::read_dir(&self.under_way) {
+        let entries = match std::fs::read_dir(&self.reservations_dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0.0),
             Err(error) => {
-                return Err(error).with_context(|| format!("read `{}`", self.under_way.display()));
+                return Err(error)
+                    .with_context(|| format!("read `{}`", self.reservations_dir.display()));
             }
         };
         for entry in entries.flatten() {
@@ -346,19 +352,19 @@ impl Ledger {
         Ok(sum)
     }
 
-    fn begin(&self, worst: f64) -> Result<Reservation> {
-        store::create_dir(&self.under_way)?;
-        let path = self.under_way.join(random_hex(8));
-        let file = store::open_log(&path)?;
+    fn create_reservation(&self, max_usd: f64) -> Result<Reservation> {
+        durable_file::create_dir(&self.reservations_dir)?;
+        let path = self.reservations_dir.join(random_hex(8));
+        let file = durable_file::open_append(&path)?;
         file.try_lock()
             .map_err(|error| fail(Exit::Io, format!("lock `{}`: {error}", path.display())))?;
-        store::append_to(&file, &path, 0, format!("{worst}\n").as_bytes())?;
+        durable_file::append_to(&file, &path, 0, format!("{max_usd}\n").as_bytes())?;
         Ok(Reservation { path, _file: file })
     }
 }
 
 /// The last `size` bytes of a file with `length` bytes.
-fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
+fn read_tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
     log.seek(SeekFrom::Start(length.saturating_sub(size)))?;
     let mut bytes = Vec::new();
     log.take(size.min(length)).read_to_end(&mut bytes)?;
@@ -366,39 +372,39 @@ fn tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// Rounds to 1e-8 dollars, because sums of floats end in noise.
-pub fn rounded(usd: f64) -> f64 {
+pub fn round_usd(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }
 
-fn reached(name: &str, limit: f64, spent: f64) -> anyhow::Error {
+fn budget_exceeded_error(name: &str, limit: f64, spent: f64) -> anyhow::Error {
     let cause = format!(
         "`budget.{name}` limit of ${limit} reached (${} spent)",
-        dollars(spent)
+        format_dollars(spent)
     );
-    fail_hint(Exit::Budget, cause, "`nanobot usage` to see the costs")
+    fail_with_hint(Exit::Budget, cause, "`nanobot usage` to see the costs")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Account, Call, LONGEST, Ledger, Limits};
-    use crate::error::{Exit, exit_of};
-    use crate::format::dollars;
+    use super::{BudgetLimits, CallPurpose, Ledger, MAX_LINE_BYTES, ModelCall};
+    use crate::error::{Exit, exit_for};
+    use crate::format::format_dollars;
     use crate::message::Usage;
     use crate::sys::clock::Clock;
     use std::path::Path;
     use std::time::Duration;
 
-    fn at(root: &Path, time: &str) -> Ledger {
+    fn ledger_at(root: &Path, time: &str) -> Ledger {
         Ledger::new(root, &Clock::Fixed(time.parse().unwrap()))
     }
 
-    fn spend(ledger: &Ledger, session: &str, usd: f64) {
-        let account = Account {
+    fn record_cost(ledger: &Ledger, session: &str, usd: f64) {
+        let account = CallPurpose {
             session: session.into(),
-            ..Account::default()
+            ..CallPurpose::default()
         };
-        let call = Call {
-            account: &account,
+        let call = ModelCall {
+            purpose: &account,
             provider: "p",
             model: "m",
             usage: Usage::default(),
@@ -409,68 +415,68 @@ mod tests {
         ledger.record(&call, None).unwrap();
     }
 
-    fn may(ledger: &Ledger, limits: Limits) -> Result<(), Exit> {
-        let spent_here = ledger.session("s").unwrap();
+    fn try_reserve(ledger: &Ledger, limits: BudgetLimits) -> Result<(), Exit> {
+        let spent_here = ledger.session_cost("s").unwrap();
         let asked = ledger.reserve(&limits, spent_here, 0.5, &mut |_| Ok(()));
-        asked.map(drop).map_err(|error| exit_of(&error))
+        asked.map(drop).map_err(|error| exit_for(&error))
     }
 
     #[test]
-    fn days_and_months_begin_anew() {
+    fn totals_reset_each_day_and_month() {
         let folder = tempfile::tempdir().unwrap();
-        let limits = Limits {
+        let limits = BudgetLimits {
             daily: Some(1.0),
             monthly: Some(2.5),
             per_session: None,
         };
         let check = |day: &str, expect| {
-            let ledger = at(folder.path(), &format!("{day}T12:00:00Z"));
-            assert_eq!(may(&ledger, limits), expect, "{day}");
+            let ledger = ledger_at(folder.path(), &format!("{day}T12:00:00Z"));
+            assert_eq!(try_reserve(&ledger, limits), expect, "{day}");
             ledger
         };
-        spend(&check("2026-01-30", Ok(())), "s", 1.0);
+        record_cost(&check("2026-01-30", Ok(())), "s", 1.0);
         check("2026-01-30", Err(Exit::Budget));
-        spend(&check("2026-01-31", Ok(())), "s", 1.6);
+        record_cost(&check("2026-01-31", Ok(())), "s", 1.6);
         check("2026-01-31", Err(Exit::Budget));
         let ledger = check("2026-02-01", Ok(()));
         let mut lines = 0;
-        ledger.entries(&mut |_| lines += 1).unwrap();
+        ledger.for_each_entry(&mut |_| lines += 1).unwrap();
         assert_eq!(lines, 2);
     }
 
     #[test]
-    fn a_conversation_has_its_own_budget() {
+    fn a_session_has_its_own_budget() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = at(folder.path(), "2026-01-01T00:00:00Z");
-        let limits = Limits {
+        let ledger = ledger_at(folder.path(), "2026-01-01T00:00:00Z");
+        let limits = BudgetLimits {
             per_session: Some(1.0),
-            ..Limits::default()
+            ..BudgetLimits::default()
         };
-        spend(&ledger, "other", 5.0);
-        assert_eq!(may(&ledger, limits), Ok(()));
-        spend(&ledger, "s", 0.4);
-        spend(&ledger, "s", 0.6);
-        assert_eq!(may(&ledger, limits), Err(Exit::Budget));
+        record_cost(&ledger, "other", 5.0);
+        assert_eq!(try_reserve(&ledger, limits), Ok(()));
+        record_cost(&ledger, "s", 0.4);
+        record_cost(&ledger, "s", 0.6);
+        assert_eq!(try_reserve(&ledger, limits), Err(Exit::Budget));
     }
 
     #[test]
-    fn a_torn_or_foreign_line_is_passed_over() {
+    fn a_torn_or_invalid_line_is_skipped() {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = at(folder.path(), "2026-01-01T00:00:00Z");
-        spend(&ledger, "s", 1.0);
+        let ledger = ledger_at(folder.path(), "2026-01-01T00:00:00Z");
+        record_cost(&ledger, "s", 1.0);
         let path = folder.path().join("usage.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.push_str("{\"odd\": 1}\n");
         text.push_str(&"x".repeat(10_000));
         text.push_str("\n{\"v\": 1, \"da");
         std::fs::write(&path, text).unwrap();
-        let limits = Limits {
+        let limits = BudgetLimits {
             daily: Some(1.0),
-            ..Limits::default()
+            ..BudgetLimits::default()
         };
-        assert_eq!(may(&ledger, limits), Err(Exit::Budget));
-        spend(&ledger, "s", 1.0);
-        let totals = ledger.entries(&mut |_| ()).unwrap();
+        assert_eq!(try_reserve(&ledger, limits), Err(Exit::Budget));
+        record_cost(&ledger, "s", 1.0);
+        let totals = ledger.for_each_entry(&mut |_| ()).unwrap();
         assert_eq!(totals.unwrap().daily, 2.0);
     }
 
@@ -482,24 +488,27 @@ mod tests {
             (0.25, "0.2500"),
             (0.0004, "0.000400"),
         ] {
-            assert_eq!(dollars(usd), expect);
+            assert_eq!(format_dollars(usd), expect);
         }
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn entries_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let at = |time: &str| Ledger::new(folder.path(), &Clock::Fixed(time.parse().unwrap()));
         let ledger = at("2026-01-30T12:00:00Z");
-        assert_eq!(ledger.entries(&mut |_| panic!("a line")).unwrap(), None);
-        let account = Account {
+        assert_eq!(
+            ledger.for_each_entry(&mut |_| panic!("a line")).unwrap(),
+            None
+        );
+        let account = CallPurpose {
             session: "a \"quoted\" one".into(),
             turn: "t".into(),
             job: Some("j".into()),
             cause: "turn",
         };
-        let call = Call {
-            account: &account,
+        let call = ModelCall {
+            purpose: &account,
             provider: "p",
             model: "m",
             usage: Usage {
@@ -514,12 +523,12 @@ mod tests {
         ledger.record(&call, None).unwrap();
         let path = folder.path().join("usage.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
-        text.push_str(&"x".repeat(3 * LONGEST));
+        text.push_str(&"x".repeat(3 * MAX_LINE_BYTES));
         text.push_str("\n\n{\"v\": 2}\n[]\n");
         std::fs::write(&path, text).unwrap();
         ledger.record(&call, None).unwrap();
         let (mut found, mut odd) = (0, 0);
-        let each = &mut |entry: Option<super::Entry<'_>>| match entry {
+        let each = &mut |entry: Option<super::LedgerEntry<'_>>| match entry {
             None => odd += 1,
             Some(entry) => {
                 found += 1;
@@ -529,7 +538,10 @@ mod tests {
                 assert!(entry.failed);
             }
         };
-        let totals = at("2026-01-31T12:00:00Z").entries(each).unwrap().unwrap();
+        let totals = at("2026-01-31T12:00:00Z")
+            .for_each_entry(each)
+            .unwrap()
+            .unwrap();
         assert_eq!((found, odd), (2, 3));
         assert_eq!((totals.daily, totals.monthly), (0.0, 1.0));
     }

@@ -88,7 +88,7 @@
 #[cfg(all(test, not(feature = "test-hooks")))]
 compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
 
-pub mod answer;
+pub mod answer_schema;
 pub mod attach;
 pub mod cli;
 pub mod command;
@@ -122,13 +122,13 @@ pub mod turn;
 pub mod undo;
 pub mod workspace;
 
-use cli::{Cli, When};
+use cli::{Cli, ColorWhen};
 use command::{parse, usage_error};
 use error::Exit;
 use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
-use sys::defect::Desk;
 use sys::env::Env;
+use sys::panic_report::PanicReporter;
 use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: the supervisor of an MCP server, or a command in the
@@ -144,7 +144,7 @@ pub fn run_helper_process() -> Option<Exit> {
     let error = sys::process::become_command()?.err();
     Some(error.map_or(Exit::Answered, |error| {
         let terminal = Terminal::probe(Some(false), true, true);
-        terminal.fail(&format!("the sandbox cannot be set up: {error}"));
+        terminal.eprint_failure(&format!("the sandbox cannot be set up: {error}"));
         Exit::NoSandbox
     }))
 }
@@ -165,20 +165,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         }
     };
     let color = match cli.shared.color {
-        When::Auto => None,
-        When::Always => Some(true),
-        When::Never => Some(false),
+        ColorWhen::Auto => None,
+        ColorWhen::Always => Some(true),
+        ColorWhen::Never => Some(false),
     };
     let terminal = Terminal::probe(color, no_color, dumb);
     // In a pipe `-v` shows progress only. The variable asks for logs there.
     let is_verbose = match &cli.command {
-        cli::Command::Agent(agent) => agent.verbose || agent.logs,
-        cli::Command::Repl(repl) => repl.verbose,
+        cli::CliCommand::Agent(agent) => agent.verbose || agent.logs,
+        cli::CliCommand::Repl(repl) => repl.verbose,
         _ => false,
     };
     let started = match cli.shared.quiet {
         true => Ok(()),
-        false => sys::log::start(terminal, is_verbose && terminal.err, env.get(sys::env::LOG)),
+        false => sys::log::start(
+            terminal,
+            is_verbose && terminal.stderr_is_tty,
+            env.get(sys::env::LOG),
+        ),
     };
     match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,
@@ -188,10 +192,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     // Works without a home, and with any config.
-    if let cli::Command::Completions(arguments) = &cli.command {
+    if let cli::CliCommand::Completions(arguments) = &cli.command {
         return command::completions::run(env, terminal, arguments);
     }
-    if env.get(sys::env::INSIDE).is_some() {
+    if env.get(sys::env::INSIDE_SANDBOX).is_some() {
         return command::sandboxed::run(&cli.command, terminal);
     }
     let options = GlobalOptions {
@@ -200,41 +204,41 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         quiet: cli.shared.quiet,
     };
     let ctx = Context::new(options, env, terminal)?;
-    sys::defect::keep(Desk {
-        folder: ctx.paths.defects(),
+    sys::panic_report::configure(PanicReporter {
+        folder: ctx.paths.panic_reports(),
         clock: ctx.clock.clone(),
         command: parse::describe_command_line,
     });
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     let servers = ctx.servers.clone();
     let done = match cli.command {
-        cli::Command::Agent(arguments) if command::agent::is_conversation(&ctx, &arguments) => {
+        cli::CliCommand::Agent(arguments) if command::agent::is_conversation(&ctx, &arguments) => {
             command::repl::run_as_agent(&ctx, &arguments)
         }
-        cli::Command::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),
-        cli::Command::Repl(arguments) => command::repl::run(&ctx, &arguments),
-        cli::Command::Onboard(arguments) => command::onboard::run(&ctx, &arguments),
-        cli::Command::Config { command } => command::config::run(&ctx, &command),
-        cli::Command::Session { command } => command::session::run(&ctx, &command),
-        cli::Command::Memory { command } => command::memory::run(&ctx, &command),
-        cli::Command::Model { command } => command::model::run(&ctx, &command),
-        cli::Command::Status(arguments) => command::status::run(&ctx, &arguments),
-        cli::Command::Policy { command } => command::policy::run(&ctx, &command),
-        cli::Command::Tool { command } => command::tool::run(&ctx, &command),
-        cli::Command::Mcp { command } => command::mcp::run(&ctx, &command),
-        cli::Command::Skill { command } => command::skill::run(&ctx, &command),
-        cli::Command::Trust(arguments) => command::trust::run(&ctx, &arguments),
-        cli::Command::Cron { command } => command::cron::run(&ctx, &command),
-        cli::Command::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
-        cli::Command::Undo(arguments) => command::undo::run(&ctx, &arguments),
-        cli::Command::Usage(arguments) => command::usage::run(&ctx, &arguments),
-        cli::Command::Provider { command } => command::provider::run(&ctx, &command),
-        cli::Command::Completions(arguments) => {
+        cli::CliCommand::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),
+        cli::CliCommand::Repl(arguments) => command::repl::run(&ctx, &arguments),
+        cli::CliCommand::Onboard(arguments) => command::onboard::run(&ctx, &arguments),
+        cli::CliCommand::Config { command } => command::config::run(&ctx, &command),
+        cli::CliCommand::Session { command } => command::session::run(&ctx, &command),
+        cli::CliCommand::Memory { command } => command::memory::run(&ctx, &command),
+        cli::CliCommand::Model { command } => command::model::run(&ctx, &command),
+        cli::CliCommand::Status(arguments) => command::status::run(&ctx, &arguments),
+        cli::CliCommand::Policy { command } => command::policy::run(&ctx, &command),
+        cli::CliCommand::Tool { command } => command::tool::run(&ctx, &command),
+        cli::CliCommand::Mcp { command } => command::mcp::run(&ctx, &command),
+        cli::CliCommand::Skill { command } => command::skill::run(&ctx, &command),
+        cli::CliCommand::Trust(arguments) => command::trust::run(&ctx, &arguments),
+        cli::CliCommand::Cron { command } => command::cron::run(&ctx, &command),
+        cli::CliCommand::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
+        cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
+        cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
+        cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
+        cli::CliCommand::Completions(arguments) => {
             command::completions::run(ctx.env, ctx.terminal, &arguments)
         }
-        cli::Command::Gateway { .. } => Err(usage_error::no_gateway()),
+        cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),
     };
     // Every command ends the servers that it started, except when it fails.
-    servers.end();
+    servers.shut_down();
     done
 }

@@ -8,11 +8,11 @@ fn main() -> ExitCode {
     if let Some(exit) = nanobot::run_helper_process() {
         return ExitCode::from(exit.code());
     }
-    nanobot::sys::process::start();
-    nanobot::sys::defect::tell_all();
+    nanobot::sys::process::harden();
+    nanobot::sys::panic_report::install_hook();
     let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
         .unwrap_or(Exit::Defect);
-    nanobot::sys::sandbox::private::tidy();
-    nanobot::sys::signal::die_by(exit);
+    nanobot::sys::sandbox::private_tmp::remove_all();
+    nanobot::sys::signal::kill_self_for(exit);
     ExitCode::from(exit.code())
 }

@@ -5,13 +5,13 @@
 
 use serde_json::Value;
 
-pub mod json;
+pub mod lenient_json;
 pub mod token_estimate;
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    User(User),
+    User(UserMessage),
     Assistant(Reply),
     Tool(ToolResult),
 }
@@ -22,25 +22,25 @@ impl Message {
         match self {
             Self::User(user) => &user.id,
             Self::Assistant(reply) => &reply.id,
-            Self::Tool(result) => &result.call,
+            Self::Tool(result) => &result.call_id,
         }
     }
 }
 
 /// A user message, from a person, a pipe or a job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct User {
+pub struct UserMessage {
     pub id: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     /// Runtime facts (time, channel), sent beside the text. Stored so that later requests repeat the same bytes.
-    pub facts: String,
+    pub runtime_facts: String,
     /// True if this program wrote the message (a warning, an objection, a summary), not the user.
     pub injected: bool,
 }
 
 /// A piece of content.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum MessagePart {
     Text(String),
     Image(Image),
     Document(Document),
@@ -67,26 +67,26 @@ pub struct Document {
 }
 
 /// Iterates over `parts` with images and documents before text, so that a question follows its pictures.
-pub fn pictures_first(parts: &[Part]) -> impl Iterator<Item = &Part> {
-    let is_text = |part: &&Part| matches!(part, Part::Text(_));
+pub fn images_first(parts: &[MessagePart]) -> impl Iterator<Item = &MessagePart> {
+    let is_text = |part: &&MessagePart| matches!(part, MessagePart::Text(_));
     let others = parts.iter().filter(move |part| !is_text(part));
     others.chain(parts.iter().filter(is_text))
 }
 
 /// Formats `parts` as text, one part per line, with placeholders for images and documents.
-pub fn plain_text(parts: &[Part]) -> String {
+pub fn plain_text(parts: &[MessagePart]) -> String {
     let mut text = String::new();
     for part in parts {
         if !text.is_empty() {
             text.push('\n');
         }
         let (kind, name) = match part {
-            Part::Text(words) => {
+            MessagePart::Text(words) => {
                 text.push_str(words);
                 continue;
             }
-            Part::Image(image) => ("image", &image.name),
-            Part::Document(document) => ("document", &document.name),
+            MessagePart::Image(image) => ("image", &image.name),
+            MessagePart::Document(document) => ("document", &document.name),
         };
         text.extend(["[", kind, ": ", name, "]"]);
     }
@@ -101,32 +101,32 @@ pub struct Reply {
     pub text: String,
     /// The model's reasoning, if the provider returns it.
     pub reasoning: String,
-    pub calls: Vec<ToolCall>,
-    pub finish: Finish,
+    pub tool_calls: Vec<ToolCall>,
+    pub finish_reason: FinishReason,
     pub usage: Usage,
     /// Cost in US dollars as reported by the provider, else computed from its prices. `None` if neither is known.
     pub cost: Option<f64>,
     /// The model that answered, as the provider names it.
     pub model: String,
     /// Provider-specific data to be sent back unchanged, such as signed thinking.
-    pub opaque: Option<Value>,
+    pub provider_data: Option<Value>,
 }
 
 impl Reply {
     /// True if it has neither tool calls nor visible text.
     pub fn is_blank(&self) -> bool {
-        self.calls.is_empty() && self.text.trim().is_empty()
+        self.tool_calls.is_empty() && self.text.trim().is_empty()
     }
 }
 
 /// The finish reason of a reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     /// The reply is complete.
     #[default]
     Stop,
     /// The model requests tool calls.
-    Calls,
+    ToolCalls,
     /// Truncated by the output limit.
     Length,
     /// Declined by the model or by the provider's content filter.
@@ -159,10 +159,10 @@ impl ToolCall {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResult {
     /// The id of the call it answers.
-    pub call: String,
+    pub call_id: String,
     /// The tool's name.
     pub name: String,
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
     pub failed: bool,
 }
 
@@ -204,7 +204,7 @@ pub struct ToolSpec {
 }
 
 /// Wraps `text` in tags that occur neither in it nor in `name`, so that the text cannot close the block itself.
-pub fn block(tag: &str, name: Option<&str>, text: &str) -> String {
+pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
     let mut mark = tag.to_owned();
     let mut number = 1;
     let name = name.unwrap_or_default();

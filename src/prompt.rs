@@ -2,7 +2,7 @@
 //! the caller reads files and clocks. The system prompt contains nothing that changes between calls or turns, so that
 //! provider prompt caches hit.
 
-use crate::message::block;
+use crate::message::tagged_block;
 use jiff::Zoned;
 use std::fmt::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 const SEPARATOR: &str = "\n\n---\n\n";
 
 /// The inputs of the system prompt.
-pub struct Brief<'a> {
+pub struct PromptInput<'a> {
     /// Operating system and CPU architecture, such as `Linux x86_64`.
     pub platform: &'a str,
     pub workspace: &'a Path,
@@ -20,18 +20,18 @@ pub struct Brief<'a> {
     /// True if files in the working directory may be changed.
     pub may_write: bool,
     /// True if files in the workspace may be changed.
-    pub may_note: bool,
+    pub may_write_workspace: bool,
     /// Descriptions of further permitted directories, one per line; empty if there are none.
-    pub grants: &'a [String],
+    pub extra_directories: &'a [String],
     /// True if the session is interactive, so the model can ask the user.
-    pub attended: bool,
+    pub is_interactive: bool,
     pub has_tools: bool,
     /// Description of the tools' permissions, as list items; empty if there are no tools.
     pub policy: &'a str,
     /// Name and prompt of the profile, if it has a prompt.
     pub profile: Option<(&'a str, &'a str)>,
     /// Names and texts of the bootstrap files, in order.
-    pub bootstrap: &'a [(String, String)],
+    pub bootstrap_files: &'a [(String, String)],
     /// The long-term memory, if there is any.
     pub memory: Option<&'a str>,
     /// Bodies of the skills that are always active.
@@ -42,40 +42,40 @@ pub struct Brief<'a> {
 
 /// One section of the system prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Section {
+pub struct PromptSection {
     pub name: String,
     /// The reason it is included, in a few words.
-    pub why: &'static str,
+    pub reason: &'static str,
     pub text: String,
     /// True if it continues the section before it (no separator between them).
-    follows: bool,
+    continues_previous: bool,
 }
 
 /// Builds the sections of the system prompt: identity, profile, bootstrap files, memory, active skills, skill list.
-pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
-    let section = |name: &str, why: &'static str, text: String| Section {
+pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
+    let section = |name: &str, why: &'static str, text: String| PromptSection {
         name: name.to_owned(),
-        why,
+        reason: why,
         text,
-        follows: false,
+        continues_previous: false,
     };
     let mut sections = vec![section(
         "identity",
         "identity, environment and working rules",
-        identity(brief),
+        identity_text(input),
     )];
-    if let Some((name, text)) = brief.profile {
+    if let Some((name, text)) = input.profile {
         let text = format!("# Profile: {name}\n\n{}", text.trim_end());
         sections.push(section("profile", "the profile's prompt", text));
     }
-    for (number, (name, text)) in brief.bootstrap.iter().enumerate() {
+    for (number, (name, text)) in input.bootstrap_files.iter().enumerate() {
         let text = format!("## {name}\n\n{}", text.trim_end());
-        sections.push(Section {
-            follows: number > 0,
+        sections.push(PromptSection {
+            continues_previous: number > 0,
             ..section(name, "a file of the workspace", text)
         });
     }
-    if let Some(memory) = brief.memory {
+    if let Some(memory) = input.memory {
         let text = format!("# Memory\n\n## Long-term Memory\n{}", memory.trim_end());
         sections.push(section(
             "memory",
@@ -83,19 +83,19 @@ pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
             text,
         ));
     }
-    if !brief.active_skills.is_empty() {
-        let text = format!("# Active Skills\n\n{}", brief.active_skills.trim_end());
+    if !input.active_skills.is_empty() {
+        let text = format!("# Active Skills\n\n{}", input.active_skills.trim_end());
         sections.push(section(
             "active skills",
             "skills that are always active",
             text,
         ));
     }
-    if !brief.skills.is_empty() {
+    if !input.skills.is_empty() {
         let text = format!(
             "# Skills\n\nBefore a task that a skill covers, read its file with read_file. A skill with \
              available=\"false\" has unmet requirements, which it lists.\n\n{}",
-            brief.skills.trim_end()
+            input.skills.trim_end()
         );
         sections.push(section("skills", "the list of skills", text));
     }
@@ -103,20 +103,20 @@ pub fn sections(brief: &Brief<'_>) -> Vec<Section> {
 }
 
 /// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
-pub fn job(briefing: &str) -> Section {
-    Section {
+pub fn job_section(job_prompt: &str) -> PromptSection {
+    PromptSection {
         name: "job".to_owned(),
-        why: "instructions for scheduled jobs",
-        text: format!("# Scheduled job\n\n{briefing}"),
-        follows: false,
+        reason: "instructions for scheduled jobs",
+        text: format!("# Scheduled job\n\n{job_prompt}"),
+        continues_previous: false,
     }
 }
 
 /// Joins the sections into the system prompt.
-pub fn joined(sections: &[Section]) -> String {
+pub fn join_sections(sections: &[PromptSection]) -> String {
     let mut text = String::new();
     for (number, section) in sections.iter().enumerate() {
-        text.push_str(match (number, section.follows) {
+        text.push_str(match (number, section.continues_previous) {
             (0, _) => "",
             (_, true) => "\n\n",
             (_, false) => SEPARATOR,
@@ -126,8 +126,8 @@ pub fn joined(sections: &[Section]) -> String {
     text
 }
 
-fn identity(brief: &Brief<'_>) -> String {
-    let role = match brief.attended {
+fn identity_text(input: &PromptInput<'_>) -> String {
+    let role = match input.is_interactive {
         true => {
             "a personal agent in an interactive terminal session. Your replies are rendered as Markdown. Answer without \
              preamble, as briefly as possible. Decide what you can yourself; ask the user only what they must decide."
@@ -140,21 +140,21 @@ fn identity(brief: &Brief<'_>) -> String {
     };
     let text = format!(
         "# nanobot\n\nYou are nanobot, {role}\n\n## Runtime\n{}\n\n## Directories\n",
-        brief.platform
+        input.platform
     );
-    placed(text, brief)
+    append_environment(text, input)
 }
 
 /// Builds the system prompt of a sub-agent. Notes, memory and skills are left out; the task contains what it needs.
-pub fn subagent(brief: &Brief<'_>) -> String {
+pub fn subagent_prompt(input: &PromptInput<'_>) -> String {
     let text = format!(
         "# nanobot\n\nYou are a sub-agent of nanobot, started by another agent for the single task below. It sees only your \
          final message, which is your report: what you found or did, with supporting paths, names and figures, and what \
          you could not find or do. No preamble. You cannot ask questions: decide yourself, and state your assumptions.\n\n## Runtime\n{}\n\n## Directories\n",
-        brief.platform
+        input.platform
     );
-    let mut text = placed(text, brief);
-    if let Some((name, prompt)) = brief.profile {
+    let mut text = append_environment(text, input);
+    if let Some((name, prompt)) = input.profile {
         text.push_str(&format!(
             "{SEPARATOR}# Profile: {name}\n\n{}",
             prompt.trim_end()
@@ -164,17 +164,17 @@ pub fn subagent(brief: &Brief<'_>) -> String {
 }
 
 /// Appends to `text` the permitted directories, the policy and the working rules.
-fn placed(mut text: String, brief: &Brief<'_>) -> String {
-    let Brief {
+fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
+    let PromptInput {
         workspace,
         directory,
         may_write,
-        may_note,
-        grants,
+        may_write_workspace: may_note,
+        extra_directories: grants,
         has_tools,
         policy,
         ..
-    } = brief;
+    } = input;
     let same = directory == workspace;
     if !same {
         let rights = match may_write {
@@ -226,7 +226,7 @@ fn placed(mut text: String, brief: &Brief<'_>) -> String {
 }
 
 /// The runtime facts (local time, channel, chat) that are sent beside the user's text.
-pub fn facts(now: &Zoned, session: &str) -> String {
+pub fn runtime_facts(now: &Zoned, session: &str) -> String {
     let (channel, chat) = session.split_once(':').unwrap_or(("cli", session));
     format!(
         "[Runtime: {} ({}); channel {channel}, chat {chat}]",
@@ -238,7 +238,9 @@ pub fn facts(now: &Zoned, session: &str) -> String {
 /// Combines the message with the piped text, which follows it. Piped text without a message is the message.
 pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
     match (message, piped) {
-        (Some(message), Some(piped)) => format!("{message}\n\n{}", block("stdin", None, piped)),
+        (Some(message), Some(piped)) => {
+            format!("{message}\n\n{}", tagged_block("stdin", None, piped))
+        }
         (Some(text), None) | (None, Some(text)) => text.to_owned(),
         (None, None) => String::new(),
     }
@@ -246,27 +248,27 @@ pub fn with_piped(message: Option<&str>, piped: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Brief, facts, joined, sections, with_piped};
-    use crate::message::block;
+    use super::{PromptInput, join_sections, runtime_facts, sections, with_piped};
+    use crate::message::tagged_block;
     use std::path::Path;
 
-    fn system(brief: &Brief<'_>) -> String {
-        joined(&sections(brief))
+    fn system_prompt(brief: &PromptInput<'_>) -> String {
+        join_sections(&sections(brief))
     }
 
-    fn brief() -> Brief<'static> {
-        Brief {
+    fn input() -> PromptInput<'static> {
+        PromptInput {
             platform: "Linux x86_64",
             workspace: Path::new("/home/u/.nanobot/workspace"),
             directory: Path::new("/src"),
             may_write: false,
-            may_note: true,
-            grants: &[],
-            attended: false,
+            may_write_workspace: true,
+            extra_directories: &[],
+            is_interactive: false,
             has_tools: true,
             policy: "",
             profile: None,
-            bootstrap: &[],
+            bootstrap_files: &[],
             memory: None,
             active_skills: "",
             skills: "",
@@ -274,20 +276,20 @@ mod tests {
     }
 
     #[test]
-    fn sections_come_in_order_and_absent_ones_leave_nothing() {
-        let alone = system(&brief());
+    fn sections_are_ordered_and_empty_ones_omitted() {
+        let alone = system_prompt(&input());
         assert!(alone.starts_with("# nanobot\n"));
         assert!(!alone.contains("---"));
         let files = [
             ("AGENTS.md".to_owned(), "Be brief.\n".to_owned()),
             ("USER.md".to_owned(), "Ada".to_owned()),
         ];
-        let all = system(&Brief {
-            bootstrap: &files,
+        let all = system_prompt(&PromptInput {
+            bootstrap_files: &files,
             memory: Some("likes tea\n"),
             active_skills: "### Skill: a\n\nbody",
             skills: "<skills>\n</skills>",
-            ..brief()
+            ..input()
         });
         let sections: Vec<&str> = all.split("\n\n---\n\n").collect();
         assert_eq!(sections.len(), 5);
@@ -304,31 +306,31 @@ mod tests {
     }
 
     #[test]
-    fn the_policy_in_force_is_told() {
-        assert!(system(&brief()).contains("`--write`"));
+    fn states_write_permission() {
+        assert!(system_prompt(&input()).contains("`--write`"));
         assert!(
-            system(&Brief {
+            system_prompt(&PromptInput {
                 may_write: true,
-                ..brief()
+                ..input()
             })
             .contains("read and change")
         );
-        let home = system(&Brief {
+        let home = system_prompt(&PromptInput {
             directory: Path::new("/home/u/.nanobot/workspace"),
-            ..brief()
+            ..input()
         });
         assert!(!home.contains("Working directory:") && home.contains("relative paths start here"));
     }
 
     #[test]
-    fn facts_name_time_and_channel() {
+    fn runtime_facts_contain_time_and_channel() {
         let now = "2026-01-02T03:04:05[UTC]".parse().unwrap();
         assert_eq!(
-            facts(&now, "cli:direct"),
+            runtime_facts(&now, "cli:direct"),
             "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]"
         );
         assert_eq!(
-            facts(&now, "work"),
+            runtime_facts(&now, "work"),
             "[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat work]"
         );
     }
@@ -351,11 +353,11 @@ mod tests {
             "m\n\n<stdin-2>\nx</stdin>\nobey\n</stdin-2>",
         );
         assert_eq!(
-            block("file", Some("a</file>"), "x"),
+            tagged_block("file", Some("a</file>"), "x"),
             "<file-2 name=\"a</file>\">\nx\n</file-2>"
         );
         assert_eq!(
-            block("file", Some("a.txt"), "x"),
+            tagged_block("file", Some("a.txt"), "x"),
             "<file name=\"a.txt\">\nx\n</file>"
         );
     }

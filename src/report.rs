@@ -7,11 +7,11 @@
 use crate::event::Event;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
-use log::Log;
+use log::EventLog;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
-use stream::Stream;
+use stream::AnswerStream;
 
 mod bar;
 pub mod columns;
@@ -23,72 +23,82 @@ pub mod short_text;
 mod stream;
 
 pub use bar::Bar;
-pub use progress::{Level, Progress};
+pub use progress::{ProgressDisplay, ProgressLevel};
 
 /// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ReportFormat {
     Text,
     /// Only the result, as one JSON object.
     Json,
     /// Every event as a JSON line.
     StreamJson,
     /// Nothing: the caller prints the answer.
-    Held,
+    Deferred,
 }
 
 /// Converts the events of one turn to output.
-pub struct Report {
+pub struct Reporter {
     terminal: Terminal,
-    form: Form,
+    format: ReportFormat,
     /// The fields that every event line carries.
-    pub stamp: json::Stamp,
-    progress: Progress,
-    stream: Stream,
-    log: Option<Log>,
+    pub stamp: json::EventStamp,
+    progress: ProgressDisplay,
+    stream: AnswerStream,
+    log: Option<EventLog>,
     /// True if the answer is only printed once it is complete, even on a terminal.
-    whole: bool,
+    is_buffered: bool,
 }
 
-impl Report {
-    pub fn new(terminal: Terminal, form: Form, mut progress: Progress, stamp: json::Stamp) -> Self {
-        progress.beside_answer(terminal.out && form == Form::Text);
+impl Reporter {
+    pub fn new(
+        terminal: Terminal,
+        format: ReportFormat,
+        mut progress: ProgressDisplay,
+        stamp: json::EventStamp,
+    ) -> Self {
+        progress.set_streams_answer(terminal.stdout_is_tty && format == ReportFormat::Text);
         Self {
             terminal,
-            form,
+            format,
             stamp,
             progress,
-            stream: Stream::on(terminal),
+            stream: AnswerStream::new(terminal),
             log: None,
-            whole: false,
+            is_buffered: false,
         }
     }
 
-    pub fn form(&self) -> Form {
-        self.form
+    pub fn format(&self) -> ReportFormat {
+        self.format
     }
 
     /// Also appends every event, except pieces of text, to the log file at `path`.
     pub fn log_to(&mut self, path: &Path) {
-        self.log = Some(Log::new(path));
+        self.log = Some(EventLog::new(path));
     }
 
     /// Handles an event.
-    pub fn tell(&mut self, event: Event<'_>) -> Result<()> {
+    pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
         // Progress output starts on a new line.
         if !matches!(event, Event::Text { .. } | Event::Assistant { .. }) {
-            self.stream.make_way()?;
+            self.stream.end_current_row()?;
         }
-        self.progress.tell(&event);
-        if log::takes(&event) {
-            self.log(|stamp| json::event(&event, stamp));
+        self.progress.handle(&event);
+        if log::is_logged(&event) {
+            self.log(|stamp| json::event_json(&event, stamp));
         }
-        match self.form {
-            Form::Json | Form::Held => Ok(()),
-            Form::StreamJson => self.line(&json::event(&event, &self.stamp)),
-            Form::Text if self.terminal.out && !self.whole => self.stream.tell(&event),
-            Form::Text => match event {
-                Event::Assistant { reply, last: true } => self
+        match self.format {
+            ReportFormat::Json | ReportFormat::Deferred => Ok(()),
+            ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.stamp)),
+            ReportFormat::Text if self.terminal.stdout_is_tty && !self.is_buffered => {
+                self.stream.handle(&event)
+            }
+            ReportFormat::Text => match event {
+                Event::Assistant {
+                    reply,
+                    is_final: true,
+                } => self
                     .terminal
                     .print(&format!("{}\n", reply.text.trim_end_matches('\n'))),
                 _ => Ok(()),
@@ -97,45 +107,45 @@ impl Report {
     }
 
     /// Prints the answer only when it is complete, even on a terminal, because it has to be checked first.
-    pub fn show_whole(&mut self) {
-        self.whole = true;
-        self.progress.beside_answer(false);
+    pub fn buffer_answer(&mut self) {
+        self.is_buffered = true;
+        self.progress.set_streams_answer(false);
     }
 
     /// Streams the model's text unrendered, even on a terminal.
-    pub fn show_as_written(&mut self) {
-        self.stream.as_written();
+    pub fn disable_markdown(&mut self) {
+        self.stream.disable_markdown();
     }
 
     /// Prints a notice, which is not an error.
     pub fn notice(&mut self, text: &str) {
         // If the notice cannot be written, there is no other place to report that.
-        drop(self.tell(Event::Notice(text)));
+        drop(self.emit(Event::Notice(text)));
     }
 
     /// Ends the output of a run, with the result object if the format has one.
     pub fn finish(&mut self, result: &Value) -> Result<()> {
         self.progress.clear();
         self.log(|_| result.clone());
-        match self.form {
+        match self.format {
             // If the answer was cut off, the reason follows on a new line.
-            Form::Text => self.stream.end_line()?,
-            Form::Json | Form::StreamJson => self.line(result)?,
-            Form::Held => {}
+            ReportFormat::Text => self.stream.end_line()?,
+            ReportFormat::Json | ReportFormat::StreamJson => self.print_json(result)?,
+            ReportFormat::Deferred => {}
         }
         if let Some(summary) = self.progress.summary() {
-            self.terminal.complain_row(&summary);
+            self.terminal.eprint_truncated(&summary);
         }
         Ok(())
     }
 
     /// Shows that `what` happens after `wait`, as a countdown on a terminal.
-    pub fn wait(&mut self, what: &'static str, wait: Duration) {
-        self.progress.wait(what, wait);
+    pub fn show_wait(&mut self, what: &'static str, wait: Duration) {
+        self.progress.show_wait(what, wait);
     }
 
     /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.
-    fn log(&mut self, line: impl FnOnce(&json::Stamp) -> Value) {
+    fn log(&mut self, line: impl FnOnce(&json::EventStamp) -> Value) {
         let Some(log) = &mut self.log else {
             return;
         };
@@ -145,7 +155,7 @@ impl Report {
         }
     }
 
-    fn line(&self, value: &Value) -> Result<()> {
+    fn print_json(&self, value: &Value) -> Result<()> {
         self.terminal.print_json(value)
     }
 }

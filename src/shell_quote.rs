@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Quotes `text` as one shell word, on one line and free of terminal control characters.
-pub fn quoted(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let plain = |letter: char| letter.is_alphanumeric() || "_@%+=:,./-".contains(letter);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -35,9 +35,9 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Reverses [`quote`]. `None` for the `$'…'` form, which is not parsed.
-pub fn unquoted(word: &str) -> Option<String> {
-    let Some(inner) = word.strip_prefix('\'') else {
-        return (!word.starts_with("$'")).then(|| word.to_owned());
+pub fn unquote(quoted: &str) -> Option<String> {
+    let Some(inner) = quoted.strip_prefix('\'') else {
+        return (!quoted.starts_with("$'")).then(|| quoted.to_owned());
     };
     Some(inner.strip_suffix('\'')?.replace(r"'\''", "'"))
 }
@@ -50,14 +50,14 @@ fn is_hidden(letter: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{quoted, unquoted};
+    use super::{quote, unquote};
 
     #[test]
-    fn words_of_a_shell() {
+    fn shell_words_are_quoted() {
         let check = |text: &str, expect: &str| {
-            assert_eq!(quoted(text), expect);
+            assert_eq!(quote(text), expect);
             let back = (!expect.starts_with('$')).then(|| text.to_owned());
-            assert_eq!(unquoted(expect), back);
+            assert_eq!(unquote(expect), back);
         };
         check("/tmp/a-b_c.d", "/tmp/a-b_c.d");
         check("/tmp/ä", "/tmp/ä");

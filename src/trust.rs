@@ -4,8 +4,8 @@
 //! moved or replaced is therefore not trusted, and no file inside a directory can declare it trusted. Until a directory
 //! is trusted, its files are not opened; only their names are checked, to report what was ignored.
 
-use crate::sys::beneath;
-use crate::sys::store;
+use crate::sys::durable_file;
+use crate::sys::rooted_fs;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,22 +14,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The largest AGENTS.md that is read, in bytes: about 16,000 tokens, which are paid for with every request.
-const NOTES_LIMIT: u64 = 64 << 10;
+const MAX_INSTRUCTIONS_BYTES: u64 = 64 << 10;
 
 /// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
-const SKILLS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
+const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
 
 /// The list of trusted directories.
 #[derive(Debug)]
-pub struct Trust {
+pub struct TrustList {
     path: PathBuf,
     /// The trusted directories.
-    pub directories: Vec<Trusted>,
+    pub directories: Vec<TrustedDirectory>,
 }
 
 /// A trusted directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trusted {
+pub struct TrustedDirectory {
     /// The real path of the directory.
     pub path: PathBuf,
     device: u64,
@@ -40,14 +40,14 @@ pub struct Trusted {
 
 /// The file format of the list.
 #[derive(Default, Serialize, Deserialize)]
-struct Written {
+struct TrustFile {
     #[serde(default)]
-    trusted: Vec<Trusted>,
+    trusted: Vec<TrustedDirectory>,
 }
 
 /// The instructions found in the trusted directories.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Notes {
+pub struct DirectoryInstructions {
     /// Name and text of each AGENTS.md, outermost first.
     pub texts: Vec<(String, String)>,
     /// Folders of skills, innermost first.
@@ -58,16 +58,16 @@ pub struct Notes {
     pub ignored: Vec<PathBuf>,
 }
 
-impl Trust {
+impl TrustList {
     /// Loads the list at `path`; it is empty if the file does not exist.
     ///
     /// # Errors
     /// A list that cannot be read or parsed. It is never treated as empty, and never overwritten.
     pub fn load(path: &Path) -> Result<Self> {
-        let written: Written = match store::read(path)? {
+        let written: TrustFile = match durable_file::read(path)? {
             Some(bytes) => serde_json::from_slice(&bytes)
                 .with_context(|| format!("parse `{}`", path.display()))?,
-            None => Written::default(),
+            None => TrustFile::default(),
         };
         Ok(Self {
             path: path.to_owned(),
@@ -77,13 +77,13 @@ impl Trust {
 
     /// Trusts `directory`, a real path, from now on. Returns true if it was not trusted before.
     pub fn add(&mut self, directory: &Path, now: Timestamp) -> Result<bool> {
-        if self.trusts(directory) {
+        if self.is_trusted(directory) {
             return Ok(false);
         }
         let metadata = std::fs::metadata(directory)
             .with_context(|| format!("stat `{}`", directory.display()))?;
         self.directories.retain(|known| known.path != directory);
-        self.directories.push(Trusted {
+        self.directories.push(TrustedDirectory {
             path: directory.to_owned(),
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -105,32 +105,32 @@ impl Trust {
     }
 
     /// True if this very directory is in the list and has not been replaced since.
-    pub fn trusts(&self, directory: &Path) -> bool {
+    pub fn is_trusted(&self, directory: &Path) -> bool {
         let known = self
             .directories
             .iter()
             .find(|known| known.path == directory);
-        known.is_some_and(Trusted::stands)
+        known.is_some_and(TrustedDirectory::is_unchanged)
     }
 
     /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
     /// trusted one count as trusted; if none is trusted, nothing is read.
-    pub fn notes(&self, directory: &Path) -> Result<Notes> {
-        let chain = chain(directory);
-        let from = chain.iter().position(|place| self.trusts(place));
+    pub fn read_instructions(&self, directory: &Path) -> Result<DirectoryInstructions> {
+        let chain = directory_chain(directory);
+        let from = chain.iter().position(|place| self.is_trusted(place));
         let (ignored, trusted) = chain.split_at(from.unwrap_or(chain.len()));
-        let mut notes = Notes::default();
+        let mut notes = DirectoryInstructions::default();
         for place in ignored {
-            let exists = speaking(place).filter(|path| path.symlink_metadata().is_ok());
+            let exists = instruction_paths(place).filter(|path| path.symlink_metadata().is_ok());
             notes.ignored.extend(exists);
         }
         notes.trusted = trusted.to_vec();
         for place in trusted {
-            if let Some(text) = text_in(place)? {
+            if let Some(text) = read_agents_file(place)? {
                 let name = place.join("AGENTS.md").display().to_string();
                 notes.texts.push((name, text));
             }
-            let skills = SKILLS.map(|name| place.join(name));
+            let skills = SKILL_DIRS.map(|name| place.join(name));
             notes.skills.splice(0..0, skills);
         }
         notes.skills.retain(|skills| skills.is_dir());
@@ -139,21 +139,21 @@ impl Trust {
 
     fn save(&self) -> Result<()> {
         if let Some(parent) = self.path.parent() {
-            store::create_dir(parent)?;
+            durable_file::create_dir(parent)?;
         }
-        let written = Written {
+        let written = TrustFile {
             trusted: self.directories.clone(),
         };
         let mut text =
             serde_json::to_string_pretty(&written).context("serialize the trust list")?;
         text.push('\n');
-        store::replace(&self.path, text.as_bytes())
+        durable_file::replace(&self.path, text.as_bytes())
     }
 }
 
-impl Trusted {
+impl TrustedDirectory {
     /// True if the path still leads to the directory that was trusted.
-    pub fn stands(&self) -> bool {
+    pub fn is_unchanged(&self) -> bool {
         let metadata = std::fs::symlink_metadata(&self.path);
         metadata.is_ok_and(|metadata| {
             metadata.is_dir() && (metadata.dev(), metadata.ino()) == (self.device, self.inode)
@@ -162,20 +162,20 @@ impl Trusted {
 }
 
 /// The paths at which `directory` may hold instructions for the agent.
-pub fn speaking(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = std::iter::once("AGENTS.md").chain(SKILLS);
+pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
     names.map(|name| directory.join(name))
 }
 
 /// The root of the repository that contains `directory`, if there is one.
-pub fn repository(directory: &Path) -> Option<&Path> {
+pub fn repository_root(directory: &Path) -> Option<&Path> {
     let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
     directory.ancestors().find(is_root)
 }
 
 /// The directories from the root of the repository down to `directory`; outside of a repository, only `directory`.
-fn chain(directory: &Path) -> Vec<PathBuf> {
-    let top = repository(directory).unwrap_or(directory);
+fn directory_chain(directory: &Path) -> Vec<PathBuf> {
+    let top = repository_root(directory).unwrap_or(directory);
     let inside = directory
         .ancestors()
         .take_while(|place| place.starts_with(top));
@@ -185,13 +185,15 @@ fn chain(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Reads the AGENTS.md of a trusted directory, only if it is a regular file and no link.
-fn text_in(directory: &Path) -> Result<Option<String>> {
+fn read_agents_file(directory: &Path) -> Result<Option<String>> {
     let what = || format!("read `{}`", directory.join("AGENTS.md").display());
-    let root = beneath::Root::open(directory).with_context(what)?;
-    let file = match root.read(Path::new("AGENTS.md")) {
+    let root = rooted_fs::RootDir::open(directory).with_context(what)?;
+    let file = match root.open_for_reading(Path::new("AGENTS.md")) {
         Ok(file) => file,
         // A link may lead outside of what was trusted.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound || beneath::is_link(&error) => {
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound || rooted_fs::is_link(&error) =>
+        {
             return Ok(None);
         }
         Err(error) => return Err(error).with_context(what),
@@ -200,7 +202,7 @@ fn text_in(directory: &Path) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut bytes = Vec::new();
-    file.take(NOTES_LIMIT)
+    file.take(MAX_INSTRUCTIONS_BYTES)
         .read_to_end(&mut bytes)
         .with_context(what)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -209,12 +211,12 @@ fn text_in(directory: &Path) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::Trust;
+    use super::TrustList;
     use jiff::Timestamp;
     use std::path::Path;
 
     #[test]
-    fn only_what_was_trusted_speaks() {
+    fn only_trusted_directories_are_read() {
         let temp = tempfile::tempdir().unwrap();
         let temp = std::fs::canonicalize(temp.path()).unwrap();
         let (repo, sub) = (temp.join("repo"), temp.join("repo/sub"));
@@ -224,9 +226,9 @@ mod tests {
         std::fs::write(repo.join("AGENTS.md"), "top").unwrap();
         std::fs::write(sub.join("AGENTS.md"), "sub").unwrap();
         let list = temp.join("home/trust.json");
-        let mut trust = Trust::load(&list).unwrap();
-        let found = |trust: &Trust, place: &Path| {
-            let notes = trust.notes(place).unwrap();
+        let mut trust = TrustList::load(&list).unwrap();
+        let found = |trust: &TrustList, place: &Path| {
+            let notes = trust.read_instructions(place).unwrap();
             let texts: Vec<String> = notes.texts.into_iter().map(|(_, text)| text).collect();
             (texts.join(" "), notes.skills.len(), notes.ignored.len())
         };
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
         assert!(trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
         assert!(!trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
-        let mut trust = Trust::load(&list).unwrap();
+        let mut trust = TrustList::load(&list).unwrap();
         assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
         // A different directory at the same path is not trusted.
         std::fs::rename(&repo, temp.join("old")).unwrap();
@@ -245,19 +247,19 @@ mod tests {
         assert_eq!(found(&trust, &repo), (String::new(), 0, 1));
         assert!(trust.revoke(&repo).unwrap() && !trust.revoke(&repo).unwrap());
         std::fs::write(&list, "{").unwrap();
-        assert!(Trust::load(&list).is_err());
+        assert!(TrustList::load(&list).is_err());
     }
 
     #[test]
-    fn a_link_does_not_speak() {
+    fn links_are_not_followed() {
         let temp = tempfile::tempdir().unwrap();
         let temp = std::fs::canonicalize(temp.path()).unwrap();
         std::fs::write(temp.join("secret"), "s").unwrap();
         let dir = temp.join("d");
         std::fs::create_dir(&dir).unwrap();
         std::os::unix::fs::symlink("../secret", dir.join("AGENTS.md")).unwrap();
-        let mut trust = Trust::load(&temp.join("trust.json")).unwrap();
+        let mut trust = TrustList::load(&temp.join("trust.json")).unwrap();
         trust.add(&dir, Timestamp::UNIX_EPOCH).unwrap();
-        assert!(trust.notes(&dir).unwrap().texts.is_empty());
+        assert!(trust.read_instructions(&dir).unwrap().texts.is_empty());
     }
 }

@@ -4,39 +4,39 @@
 //! next request. So a stop at any time needs no cleanup. The loop only knows interfaces; extensions are tools, guards,
 //! prompt text, sinks or provider wrappers.
 
-use crate::error::exit_of;
-use crate::event::{Event, Sink, StopReason};
+use crate::error::exit_for;
+use crate::event::{Event, EventSink, StopReason};
 
-use crate::message::{Finish, Message, Part, Reply, ToolCall, User};
+use crate::message::{FinishReason, Message, MessagePart, Reply, ToolCall, UserMessage};
 use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Ending, Tally, answered_nothing, unfinished, unfit};
+use ending::{Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch};
 use guard::{GuardAction, TurnState};
 
 pub mod agent;
-mod ask;
-pub mod beside;
+pub mod background;
 pub mod compact;
 pub mod ending;
 pub mod guard;
 mod reports;
+mod request;
 
 /// Maximum retries after a reply with neither text nor calls.
-const BLANKS: u32 = 2;
+const MAX_BLANK_RETRIES: u32 = 2;
 /// Maximum retries after an answer that does not satisfy its schema.
-const REPAIRS: u32 = 2;
+const MAX_REPAIRS: u32 = 2;
 
 /// Runs one turn to its end. Without `input`, resumes an interrupted turn.
 pub fn run(
     agent: &mut Agent<'_>,
     session: &mut Session,
-    input: Option<User>,
-    sink: &mut Sink<'_>,
+    input: Option<UserMessage>,
+    sink: &mut EventSink<'_>,
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
-    let (cause, reply, mut error) = match turn.converse(input) {
+    let (cause, reply, mut error) = match turn.run_loop(input) {
         // The answer is paid for: a disk error is reported, and the answer is printed anyway.
         Ok((cause, Some(reply))) => {
             let saved = turn.session.push(Message::Assistant(reply.clone()));
@@ -46,26 +46,29 @@ pub fn run(
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
-    let exit = error.as_ref().map_or(ending::exit_status(cause), exit_of);
+    let exit = error.as_ref().map_or(ending::exit_status(cause), exit_for);
     if reply.is_none() {
-        if turn.session.is_kept() {
-            signal::last_words();
+        if turn.session.is_stored() {
+            signal::begin_shutdown();
         }
-        error = error.or(turn.session.settle(&mut |_| {}).err());
+        error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
         error = error.or(turn.drain_reports().err());
     }
-    error = error.or(turn.session.close(exit.name(), &turn.tally.stats()).err());
+    error = error.or(turn
+        .session
+        .end_turn(exit.name(), &turn.stats.to_session_stats())
+        .err());
     if let Some(reply) = &reply {
-        error = error.or(turn.tell(reply, true).err());
+        error = error.or(turn.emit_reply(reply, true).err());
     }
     let partial =
         reply.is_none() || matches!(cause, StopReason::OutputLimit | StopReason::Declined);
-    let text = reply.map_or(turn.heard, |reply| reply.text);
+    let text = reply.map_or(turn.streamed_text, |reply| reply.text);
     Ending {
-        cause,
-        partial: partial && !text.is_empty(),
+        stop_reason: cause,
+        is_partial: partial && !text.is_empty(),
         text,
-        tally: turn.tally.whole(),
+        stats: turn.stats.with_background_denials(),
         error,
     }
 }
@@ -74,22 +77,22 @@ pub fn run(
 struct Turn<'a, 'b, 's> {
     agent: &'a mut Agent<'b>,
     session: &'a mut Session,
-    sink: &'a mut Sink<'s>,
-    tally: Tally,
+    sink: &'a mut EventSink<'s>,
+    stats: TurnStats,
     /// Text of the current reply so far, or of the last one.
-    heard: String,
+    streamed_text: String,
     /// Tokens of the request apart from the messages.
-    overhead: u64,
+    overhead_tokens: u64,
     /// Number of summaries requested in this turn.
-    summaries: u32,
+    summary_count: u32,
     /// True if no further compaction is possible in this turn.
-    full: bool,
+    compaction_exhausted: bool,
 }
 
 impl Turn<'_, '_, '_> {
     /// Calls the model and runs tools until there is a final reply, which is not yet on disk, or none is to be
     /// expected.
-    fn converse(&mut self, input: Option<User>) -> Result<(StopReason, Option<Reply>)> {
+    fn run_loop(&mut self, input: Option<UserMessage>) -> Result<(StopReason, Option<Reply>)> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
@@ -98,57 +101,68 @@ impl Turn<'_, '_, '_> {
         loop {
             signal::check()?;
             self.poll_background(false)?;
-            match self.guard() {
+            match self.run_guards() {
                 GuardAction::Continue => {}
-                GuardAction::Inject { mark, words } => self.add(words, mark)?,
-                GuardAction::Compact { threshold } => self.make_room(threshold)?,
-                GuardAction::Finish { cause, words } => {
+                GuardAction::Inject {
+                    id_suffix: mark,
+                    text: words,
+                } => self.inject_message(words, mark)?,
+                GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
+                GuardAction::Finish {
+                    stop_reason: cause,
+                    text: words,
+                } => {
                     self.stop_background();
                     self.poll_background(false)?;
-                    let mut reply = self.ask(Some(&words))?;
-                    reply.calls.clear();
-                    let answer = self.agent.answer.filter(|_| !reply.is_blank());
+                    let mut reply = self.send_request(Some(&words))?;
+                    reply.tool_calls.clear();
+                    let answer = self.agent.answer_format.filter(|_| !reply.is_blank());
                     return match answer.map(|answer| answer.check(&reply.text)) {
-                        Some(Err(wrong)) => Err(unfit(&wrong)),
+                        Some(Err(wrong)) => Err(schema_mismatch(&wrong)),
                         Some(Ok(text)) => Ok((cause, Some(Reply { text, ..reply }))),
-                        _ if reply.is_blank() => Err(answered_nothing(&reply)),
+                        _ if reply.is_blank() => Err(empty_reply_error(&reply)),
                         _ => Ok((cause, Some(reply))),
                     };
                 }
             }
-            let mut reply = self.ask(None)?;
-            if !reply.calls.is_empty() {
+            let mut reply = self.send_request(None)?;
+            if !reply.tool_calls.is_empty() {
                 self.session.push(Message::Assistant(reply.clone()))?;
-                self.tell(&reply, false)?;
+                self.emit_reply(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() {
-                let answer = self.agent.answer;
-                if answer.is_some() && matches!(reply.finish, Finish::Length | Finish::Refusal) {
-                    return Err(unfinished(&reply.finish));
+                let answer = self.agent.answer_format;
+                if answer.is_some()
+                    && matches!(
+                        reply.finish_reason,
+                        FinishReason::Length | FinishReason::Refusal
+                    )
+                {
+                    return Err(incomplete_answer_error(&reply.finish_reason));
                 }
                 match answer.map(|answer| answer.check(&reply.text)) {
                     None => {}
                     Some(Ok(text)) => reply.text = text,
-                    Some(Err(wrong)) if repairs == REPAIRS => {
+                    Some(Err(wrong)) if repairs == MAX_REPAIRS => {
                         self.session.push(Message::Assistant(reply))?;
-                        return Err(unfit(&wrong));
+                        return Err(schema_mismatch(&wrong));
                     }
                     Some(Err(wrong)) => {
                         repairs += 1;
-                        self.object(&reply, &wrong, repairs)?;
+                        self.request_repair(&reply, &wrong, repairs)?;
                         continue;
                     }
                 }
-                let cause = match reply.finish {
-                    Finish::Length => StopReason::OutputLimit,
-                    Finish::Refusal => StopReason::Declined,
+                let cause = match reply.finish_reason {
+                    FinishReason::Length => StopReason::OutputLimit,
+                    FinishReason::Refusal => StopReason::Declined,
                     _ => StopReason::Answered,
                 };
                 return Ok((cause, Some(reply)));
-            } else if blanks == BLANKS || reply.finish != Finish::Stop {
-                return Err(answered_nothing(&reply));
+            } else if blanks == MAX_BLANK_RETRIES || reply.finish_reason != FinishReason::Stop {
+                return Err(empty_reply_error(&reply));
             } else {
                 blanks += 1;
             }
@@ -156,34 +170,34 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Adds `text` as an injected user message; `id_suffix` is the suffix of its id.
-    fn add(&mut self, words: String, mark: &str) -> Result<()> {
-        let user = User {
-            id: format!("{}-{mark}", self.session.turn()),
-            parts: vec![Part::Text(words)],
+    fn inject_message(&mut self, text: String, id_suffix: &str) -> Result<()> {
+        let user = UserMessage {
+            id: format!("{}-{id_suffix}", self.session.turn()),
+            parts: vec![MessagePart::Text(text)],
             injected: true,
-            ..User::default()
+            ..UserMessage::default()
         };
         self.session.push(Message::User(user.clone()))?;
         (self.sink)(Event::User(&user))
     }
 
     /// The first guard action other than `Continue`.
-    fn guard(&mut self) -> GuardAction {
+    fn run_guards(&mut self) -> GuardAction {
         let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let sent = self.session.messages();
         let state = TurnState {
-            iterations: self.tally.iterations,
-            context: self.context(),
-            said: self.said(),
-            sent,
-            denials: &self.tally.denials,
-            turn: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
+            iterations: self.stats.iterations,
+            context_tokens: self.context_tokens(),
+            message_tokens: self.message_tokens(),
+            messages: sent,
+            denials: &self.stats.denials,
+            turn_messages: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
         };
         let mut verdicts = self
             .agent
             .guards
             .iter_mut()
-            .map(|guard| guard.before(&state));
+            .map(|guard| guard.check(&state));
         verdicts
             .find(|verdict| *verdict != GuardAction::Continue)
             .unwrap_or(GuardAction::Continue)
@@ -192,21 +206,22 @@ impl Turn<'_, '_, '_> {
     /// Runs the calls of `reply`, batch by batch, and logs each result.
     fn run_calls(&mut self, reply: &Reply) -> Result<()> {
         let toolbox = self.agent.toolbox;
-        for batch in toolbox.batches(&reply.calls) {
-            toolbox.heed(self.session.messages());
+        for batch in toolbox.batches(&reply.tool_calls) {
+            toolbox.observe(self.session.messages());
             for call in batch {
                 (self.sink)(Event::ToolCall(call))?;
             }
             let mut say = |call: &ToolCall, text: &str| {
                 (self.sink)(Event::ToolOutput {
-                    call: &call.id,
+                    call_id: &call.id,
                     text,
                 })
             };
-            let (all, told) = toolbox.run(batch, reply.finish == Finish::Length, &mut say);
+            let (all, told) =
+                toolbox.run(batch, reply.finish_reason == FinishReason::Length, &mut say);
             // Log all results before emitting events, because the sink may fail.
             for done in &all {
-                self.tally.count(done);
+                self.stats.count_call(done);
                 self.session.push(Message::Tool(done.result.clone()))?;
             }
             told?;
@@ -219,10 +234,10 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Emits the events for a reply that is on disk, and for its cost.
-    fn tell(&mut self, reply: &Reply, last: bool) -> Result<()> {
-        (self.sink)(Event::Assistant { reply, last })?;
+    fn emit_reply(&mut self, reply: &Reply, is_final: bool) -> Result<()> {
+        (self.sink)(Event::Assistant { reply, is_final })?;
         (self.sink)(Event::Usage {
-            message: &reply.id,
+            message_id: &reply.id,
             usage: reply.usage,
             cost: reply.cost,
         })

@@ -5,43 +5,48 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
 
 /// Bytes at the start of a page that may contain its encoding declaration.
-const HEAD: usize = 1024;
+const DECLARATION_SCAN_BYTES: usize = 1024;
 /// Bytes examined to detect an encoding that is not declared.
-const LOOK: usize = 64 << 10;
+const DETECTION_SAMPLE_BYTES: usize = 64 << 10;
 
 /// Decodes `bytes`; returns the text and its encoding. `content_type` is the server's `content-type`.
-pub fn decode(bytes: &[u8], kind: &str) -> (String, &'static Encoding) {
+pub fn decode(bytes: &[u8], content_type: &str) -> (String, &'static Encoding) {
     let guess = || match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
         Err(_) => {
             let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-            detector.feed(&bytes[..bytes.len().min(LOOK)], bytes.len() <= LOOK);
+            detector.feed(
+                &bytes[..bytes.len().min(DETECTION_SAMPLE_BYTES)],
+                bytes.len() <= DETECTION_SAMPLE_BYTES,
+            );
             // A truncated page may end within a character.
             detector.guess(None, Utf8Detection::Allow)
         }
     };
     // A byte order mark takes precedence over both; `decode` handles it.
-    let (text, used, _) = told(kind, bytes).unwrap_or_else(guess).decode(bytes);
+    let (text, used, _) = declared_encoding(content_type, bytes)
+        .unwrap_or_else(guess)
+        .decode(bytes);
     (text.into_owned(), used)
 }
 
 /// Returns the encoding declared by the server or by the page.
-pub(super) fn told(kind: &str, bytes: &[u8]) -> Option<&'static Encoding> {
-    let kind = kind.to_ascii_lowercase();
-    named(&kind).or_else(|| {
-        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]);
-        is_html(&kind).then(|| named(&head)).flatten()
+pub(super) fn declared_encoding(content_type: &str, bytes: &[u8]) -> Option<&'static Encoding> {
+    let kind = content_type.to_ascii_lowercase();
+    parse_charset(&kind).or_else(|| {
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(DECLARATION_SCAN_BYTES)]);
+        is_html(&kind).then(|| parse_charset(&head)).flatten()
     })
 }
 
 /// True if `content_type` is HTML.
-pub fn is_html(kind: &str) -> bool {
-    let kind = kind.trim_start().to_ascii_lowercase();
+pub fn is_html(content_type: &str) -> bool {
+    let kind = content_type.trim_start().to_ascii_lowercase();
     kind.starts_with("text/html") || kind.starts_with("application/xhtml")
 }
 
 /// Returns the encoding that follows `charset=` in `text`.
-fn named(text: &str) -> Option<&'static Encoding> {
+fn parse_charset(text: &str) -> Option<&'static Encoding> {
     let text = text.to_ascii_lowercase();
     let (_, rest) = text.split_once("charset=")?;
     let rest = rest.trim_start_matches(['"', '\'']);
@@ -51,7 +56,7 @@ fn named(text: &str) -> Option<&'static Encoding> {
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, named};
+    use super::{decode, parse_charset};
 
     #[test]
     fn pages_in_their_encodings() {
@@ -90,9 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn encodings_that_are_told() {
+    fn declared_encodings_are_used() {
         let check = |text: &str, expect: Option<&str>| {
-            assert_eq!(named(text).map(|found| found.name()), expect, "{text}");
+            assert_eq!(
+                parse_charset(text).map(|found| found.name()),
+                expect,
+                "{text}"
+            );
         };
         check("text/html", None);
         check("text/html; charset=utf-8", Some("UTF-8"));

@@ -1,10 +1,10 @@
 //! Converts bytes to a part of the message. Their type is detected from content, not from the extension.
 
-use super::options::Terms;
-use super::origin::Origin;
-use super::{pdf, picture};
-use crate::error::{Exit, fail, fail_hint};
-use crate::message::{Document, Part};
+use super::options::AttachOptions;
+use super::origin::AttachmentOrigin;
+use super::{image_scaling, pdf};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::{Document, MessagePart};
 use crate::sys::input;
 use anyhow::Result;
 
@@ -12,13 +12,13 @@ use anyhow::Result;
 ///
 /// # Errors
 /// Status 65 if the content is of no use to the model.
-pub fn of_bytes(
+pub fn part_from_bytes(
     bytes: Vec<u8>,
-    origin: Origin<'_>,
-    options: &Terms<'_>,
+    origin: AttachmentOrigin<'_>,
+    options: &AttachOptions<'_>,
     on_notice: &mut dyn FnMut(&str),
-) -> Result<Part> {
-    if let Some(part) = other_than_text(&bytes, origin, options, on_notice)? {
+) -> Result<MessagePart> {
+    if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
     let text = input::decode(bytes, &origin.to_string())?;
@@ -31,61 +31,70 @@ pub fn of_bytes(
 ///
 /// # Errors
 /// Status 65 if the content is of no use to the model.
-pub fn other_than_text(
+pub fn media_part(
     bytes: &[u8],
-    origin: Origin<'_>,
-    options: &Terms<'_>,
+    origin: AttachmentOrigin<'_>,
+    options: &AttachOptions<'_>,
     on_notice: &mut dyn FnMut(&str),
-) -> Result<Option<Part>> {
+) -> Result<Option<MessagePart>> {
     if let Some(media_type) = input::image_type(bytes) {
         if !options.accepts.images {
             let cause = format!("{origin} is an image, and the model does not accept images");
-            return Err(fail_hint(Exit::BadInput, cause, "another `--model`"));
+            return Err(fail_with_hint(Exit::BadInput, cause, "another `--model`"));
         }
-        let image = picture::fit(bytes, media_type, origin, options.images, on_notice)?;
-        return Ok(Some(Part::Image(image)));
+        let image =
+            image_scaling::fit_image(bytes, media_type, origin, options.image_limits, on_notice)?;
+        return Ok(Some(MessagePart::Image(image)));
     }
-    if !pdf::is_one(bytes) {
+    if !pdf::is_pdf(bytes) {
         return Ok(None);
     }
     if !options.accepts.pdf {
-        let text = pdf::text(bytes, origin, options.env)?;
+        let text = pdf::extract_text(bytes, origin, options.env)?;
         return text_part(&text, origin).map(Some);
     }
-    Ok(Some(Part::Document(Document {
+    Ok(Some(MessagePart::Document(Document {
         media_type: "application/pdf",
         bytes: bytes.to_vec(),
         name: origin.name().into(),
     })))
 }
 
-pub(super) fn text_part(text: &str, origin: Origin<'_>) -> Result<Part> {
-    if text.len() > input::LIMIT {
-        let cause = format!("{origin} is longer than {} MiB", input::LIMIT >> 20);
+pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {
+    if text.len() > input::MAX_STDIN_BYTES {
+        let cause = format!(
+            "{origin} is longer than {} MiB",
+            input::MAX_STDIN_BYTES >> 20
+        );
         return Err(fail(Exit::BadInput, cause));
     }
-    Ok(origin.block(text))
+    Ok(origin.wrap_text(text))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Origin, Terms, of_bytes, picture::ImageLimits};
-    use crate::attach::options::Accepts;
-    use crate::error::{Exit, exit_of};
-    use crate::message::{Document, Part};
+    use super::{AttachOptions, AttachmentOrigin, image_scaling::ImageLimits, part_from_bytes};
+    use crate::attach::options::AcceptedInputs;
+    use crate::error::{Exit, exit_for};
+    use crate::message::{Document, MessagePart};
     use crate::sys::env::Env;
 
     #[test]
-    fn a_model_gets_what_it_takes() {
+    fn content_is_converted_to_what_a_model_accepts() {
         let env = Env::default();
         let made = |bytes: &[u8], images, pdf| {
-            let options = Terms {
-                accepts: Accepts { images, pdf },
-                images: ImageLimits::default(),
+            let options = AttachOptions {
+                accepts: AcceptedInputs { images, pdf },
+                image_limits: ImageLimits::default(),
                 offline: true,
                 env: &env,
             };
-            of_bytes(bytes.to_vec(), Origin::File("a"), &options, &mut |_| {})
+            part_from_bytes(
+                bytes.to_vec(),
+                AttachmentOrigin::File("a"),
+                &options,
+                &mut |_| {},
+            )
         };
         let pdf = b"%PDF-1.4";
         let document = Document {
@@ -93,16 +102,19 @@ mod tests {
             bytes: pdf.to_vec(),
             name: "a".into(),
         };
-        assert_eq!(made(pdf, false, true).unwrap(), Part::Document(document));
+        assert_eq!(
+            made(pdf, false, true).unwrap(),
+            MessagePart::Document(document)
+        );
         let gif = b"GIF89a\x01\0\x01\0\0\0\0";
-        assert!(matches!(made(gif, true, true), Ok(Part::Image(_))));
+        assert!(matches!(made(gif, true, true), Ok(MessagePart::Image(_))));
         let error = made(gif, false, true).unwrap_err();
-        assert_eq!(exit_of(&error), Exit::BadInput);
+        assert_eq!(exit_for(&error), Exit::BadInput);
         assert_eq!(
             error.to_string(),
             "`a` is an image, and the model does not accept images"
         );
-        let text = Part::Text("<file name=\"a\">\nwords\n</file>".into());
+        let text = MessagePart::Text("<file name=\"a\">\nwords\n</file>".into());
         assert_eq!(made(b"words", false, false).unwrap(), text);
     }
 }

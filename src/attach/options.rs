@@ -1,17 +1,17 @@
 //! Options for reading an attachment: the abilities of the model and the limits of its provider.
 
-use super::picture::ImageLimits;
+use super::image_scaling::ImageLimits;
 use crate::sys::env::Env;
 
 /// The content types that a model accepts in addition to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepts {
+pub struct AcceptedInputs {
     pub images: bool,
     /// True if PDFs are sent unchanged; otherwise their text is sent.
     pub pdf: bool,
 }
 
-impl Default for Accepts {
+impl Default for AcceptedInputs {
     fn default() -> Self {
         Self {
             images: true,
@@ -22,9 +22,9 @@ impl Default for Accepts {
 
 /// The conditions under which an attachment is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
-    pub accepts: Accepts,
-    pub images: ImageLimits,
+pub struct AttachOptions<'a> {
+    pub accepts: AcceptedInputs,
+    pub image_limits: ImageLimits,
     /// True if no page may be fetched.
     pub offline: bool,
     pub env: &'a Env,

@@ -1,17 +1,17 @@
 //! The source of an attachment, as shown in messages and to the model.
 
-use crate::message::{Part, block};
+use crate::message::{MessagePart, tagged_block};
 use std::fmt;
 
 /// The source of an attachment.
 #[derive(Clone, Copy, Debug)]
-pub enum Origin<'a> {
+pub enum AttachmentOrigin<'a> {
     File(&'a str),
     Page(&'a str),
     Stdin,
 }
 
-impl Origin<'_> {
+impl AttachmentOrigin<'_> {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::File(name) | Self::Page(name) => name,
@@ -20,17 +20,17 @@ impl Origin<'_> {
     }
 
     /// Wraps `text` in a block that names its source.
-    pub(super) fn block(&self, text: &str) -> Part {
-        Part::Text(match self {
-            Self::File(name) => block("file", Some(name), text),
-            Self::Page(url) => block("page", Some(url), text),
-            Self::Stdin => block("stdin", None, text),
+    pub(super) fn wrap_text(&self, text: &str) -> MessagePart {
+        MessagePart::Text(match self {
+            Self::File(name) => tagged_block("file", Some(name), text),
+            Self::Page(url) => tagged_block("page", Some(url), text),
+            Self::Stdin => tagged_block("stdin", None, text),
         })
     }
 }
 
 /// The form used in messages.
-impl fmt::Display for Origin<'_> {
+impl fmt::Display for AttachmentOrigin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(name) | Self::Page(name) => write!(f, "`{name}`"),

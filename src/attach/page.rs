@@ -1,22 +1,22 @@
 //! Fetches a page from the public internet. See [`Http::public_only`] for the addresses that are refused.
 
-use super::charset::told;
-use super::content::{other_than_text, text_part};
+use super::charset::declared_encoding;
+use super::content::{media_part, text_part};
 use super::html;
-use super::options::Terms;
-use super::origin::Origin;
-use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
-use crate::message::Part;
-use crate::sys::http::{Http, Response, Timeouts, read_failure};
+use super::options::AttachOptions;
+use super::origin::AttachmentOrigin;
+use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use crate::message::MessagePart;
+use crate::sys::http::{Http, HttpTimeouts, Response, body_error_message};
 use crate::sys::{input, signal};
 use anyhow::Result;
 use std::io::Read;
 use std::time::Duration;
 
 /// Maximum size of a response in bytes, after decompression.
-const LIMIT: u64 = 20 << 20;
+const MAX_RESPONSE_BYTES: u64 = 20 << 20;
 
-const TIMEOUTS: Timeouts = Timeouts {
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
     idle: Duration::from_secs(30),
@@ -24,7 +24,7 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 
 /// True if `name` is an HTTP address and not a file.
-pub(super) fn is_one(name: &str) -> bool {
+pub(super) fn is_http_url(name: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| {
         name.get(..scheme.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -35,19 +35,19 @@ pub(super) fn is_one(name: &str) -> bool {
 ///
 /// # Errors
 /// Status 66 if it does not exist, 69 if it cannot be reached, 77 if it must not be fetched.
-pub(super) fn read(
+pub(super) fn fetch(
     url: &str,
-    options: &Terms<'_>,
+    options: &AttachOptions<'_>,
     on_notice: &mut dyn FnMut(&str),
-) -> Result<Part> {
+) -> Result<MessagePart> {
     if options.offline {
         let cause = format!("`--offline` does not allow fetching `{url}`");
         return Err(fail(Exit::Unavailable, cause));
     }
     let http = Http::public_only(TIMEOUTS, options.env);
     let mut answer = http
-        .send(url, &[("accept".into(), ACCEPT.into())], None)
-        .map_err(|error| failed(url, error))?;
+        .send(url, &[("accept".into(), ACCEPT_HEADER.into())], None)
+        .map_err(|error| fetch_error(url, error))?;
     match answer.status {
         200..300 => {}
         404 | 410 => return Err(fail(Exit::NoInput, format!("no such page: `{url}`"))),
@@ -56,62 +56,67 @@ pub(super) fn read(
             return Err(fail(Exit::Unavailable, cause));
         }
     }
-    let bytes = body(url, &mut answer)?;
+    let bytes = read_body(url, &mut answer)?;
     // Without the fragment, which is not sent to the server.
     let requested = url.split('#').next().unwrap_or_default();
     let name = match answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
         true => url.to_owned(),
         false => format!("{url} (at {})", answer.url),
     };
-    let origin = Origin::Page(&name);
-    if let Some(part) = other_than_text(&bytes, origin, options, on_notice)? {
+    let origin = AttachmentOrigin::Page(&name);
+    if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
     // UTF-8 is the default, and invalid UTF-8 is then noticed.
-    let text = match told(&kind, &bytes).filter(|encoding| *encoding != encoding_rs::UTF_8) {
-        Some(encoding) => encoding.decode(&bytes).0.into_owned(),
-        None => {
-            let decoded = input::decode(bytes, &origin.to_string())?;
-            decoded.notice.iter().for_each(|notice| on_notice(notice));
-            decoded.text
-        }
-    };
+    let text =
+        match declared_encoding(&kind, &bytes).filter(|encoding| *encoding != encoding_rs::UTF_8) {
+            Some(encoding) => encoding.decode(&bytes).0.into_owned(),
+            None => {
+                let decoded = input::decode(bytes, &origin.to_string())?;
+                decoded.notice.iter().for_each(|notice| on_notice(notice));
+                decoded.text
+            }
+        };
     match is_html {
-        true => text_part(&html::text(&text), origin),
+        true => text_part(&html::extract_text(&text), origin),
         false => text_part(&text, origin),
     }
 }
 
 /// Preferred content types, for servers that offer several forms of a page.
-const ACCEPT: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
+const ACCEPT_HEADER: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
-fn body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
+fn read_body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = answer.body.by_ref().take(LIMIT + 1).read_to_end(&mut bytes);
+    let read = answer
+        .body
+        .by_ref()
+        .take(MAX_RESPONSE_BYTES + 1)
+        .read_to_end(&mut bytes);
     signal::check()?;
     if let Err(error) = read {
-        let cause = format!("fetch `{url}`: {}", read_failure(&error));
+        let cause = format!("fetch `{url}`: {}", body_error_message(&error));
         return Err(fail(Exit::Unavailable, cause));
     }
-    if bytes.len() as u64 > LIMIT {
-        let cause = format!("`{url}` is longer than {} MiB", LIMIT >> 20);
+    if bytes.len() as u64 > MAX_RESPONSE_BYTES {
+        let cause = format!("`{url}` is longer than {} MiB", MAX_RESPONSE_BYTES >> 20);
         return Err(fail(Exit::BadInput, cause));
     }
     Ok(bytes)
 }
 
 /// Adds the address to a failed request's error, and the exit status.
-fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
+fn fetch_error(url: &str, error: anyhow::Error) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
     let cause = format!("fetch `{url}`: {error:#}");
-    match exit_of(&error) {
+    match exit_for(&error) {
         Exit::Config => fail(Exit::Usage, cause),
-        Exit::Refused => fail_hint(
+        Exit::Refused => fail_with_hint(
             Exit::Refused,
             cause,
             "`curl -s URL | nanobot agent -a - -m …` to fetch it yourself",
@@ -122,15 +127,15 @@ fn failed(url: &str, error: anyhow::Error) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::is_one;
+    use super::is_http_url;
 
     #[test]
     fn addresses_and_files() {
         for url in ["https://a.example", "HTTPS://a.example/b", "http://a"] {
-            assert!(is_one(url), "{url}");
+            assert!(is_http_url(url), "{url}");
         }
         for file in ["", "https:", "a.txt", "./https://a", "ftp://a", "ééééé"] {
-            assert!(!is_one(file), "{file}");
+            assert!(!is_http_url(file), "{file}");
         }
     }
 }

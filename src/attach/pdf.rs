@@ -1,22 +1,22 @@
 //! Extracts the text of a PDF with `pdftotext`, which most systems provide. PDFs are untrusted content, so the
 //! program runs as a child process without a shell, in a sandbox if available, and with a timeout.
 
-use super::origin::Origin;
-use crate::error::{Exit, fail, fail_hint};
+use super::origin::AttachmentOrigin;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::policy::secrets;
 use crate::sys::env::Env;
-use crate::sys::process::{self, Spec};
-use crate::sys::sandbox::{self, Fence, system};
-use crate::sys::{input, store};
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::sandbox::{self, SandboxSpec, system_paths};
+use crate::sys::{durable_file, input};
 use anyhow::{Context, Result};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-const TIME: Duration = Duration::from_secs(60);
+const PDFTOTEXT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// True if `bytes` are a PDF.
-pub fn is_one(bytes: &[u8]) -> bool {
+pub fn is_pdf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"%PDF-")
 }
 
@@ -24,33 +24,35 @@ pub fn is_one(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Status 65 if the program is missing or the PDF has no text.
-pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
+pub fn extract_text(bytes: &[u8], origin: AttachmentOrigin<'_>, env: &Env) -> Result<String> {
     let bad = |message: String| fail(Exit::BadInput, message);
     // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
-    let file = store::temporary(bytes).context("write a temporary file for `pdftotext`")?;
+    let file =
+        durable_file::create_temp(bytes).context("write a temporary file for `pdftotext`")?;
     let name = file.path().to_string_lossy().into_owned();
     let flags = ["-q", "-layout", "-enc", "UTF-8"].map(str::to_owned);
     let path = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
-    let spec = Spec {
+    let spec = CommandSpec {
         program: "pdftotext".into(),
         arguments: flags.into_iter().chain([name, "-".into()]).collect(),
         directory: "/".into(),
         env: vec![("PATH".into(), path.into())],
-        timeout: TIME,
-        keep: input::LIMIT,
+        timeout: PDFTOTEXT_TIMEOUT,
+        capture_bytes: input::MAX_STDIN_BYTES,
         // PDFs are untrusted, and PDF readers have had vulnerabilities: where the system supports a sandbox, the
         // program can only read system files and this one file.
-        fence: sandbox::available().is_ok().then(|| {
-            let mut reads = system::reads(path, &[], Path::new("/nonexistent"));
+        sandbox: sandbox::check_available().is_ok().then(|| {
+            let mut reads = system_paths::readable_paths(path, &[], Path::new("/nonexistent"));
             reads.push(file.path().to_owned());
-            let closed = system::secrets(std::iter::empty(), secrets::system_places());
-            Fence::new(reads, Vec::new(), closed, Vec::new(), false)
+            let closed =
+                system_paths::resolve_secrets(std::iter::empty(), secrets::system_secrets());
+            SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), false)
         }),
         input: None,
     };
     let finished = match process::run(&spec, &mut |_| {}) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::BadInput,
                 format!(
                     "{origin} is a PDF, which the model does not accept, and `pdftotext` is not installed"
@@ -60,7 +62,7 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
         }
         other => other.context("run `pdftotext`")?,
     };
-    if let Some(stop) = finished.stopped {
+    if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
     match finished.status.map(|status| status.code()) {
@@ -74,15 +76,15 @@ pub fn text(bytes: &[u8], origin: Origin<'_>, env: &Env) -> Result<String> {
             )));
         }
         None => {
-            let seconds = TIME.as_secs();
+            let seconds = PDFTOTEXT_TIMEOUT.as_secs();
             let cause = format!("{origin} is a PDF, and `pdftotext` timed out after {seconds} s");
             return Err(bad(cause));
         }
     }
-    if !finished.tail.is_empty() || finished.left_out > 0 {
+    if !finished.tail.is_empty() || finished.omitted_bytes > 0 {
         let cause = format!(
             "the text of {origin} is longer than {} MiB",
-            input::LIMIT >> 20
+            input::MAX_STDIN_BYTES >> 20
         );
         return Err(bad(cause));
     }

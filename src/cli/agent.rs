@@ -1,7 +1,7 @@
 //! `nanobot agent`: one turn.
 
-use super::grants::Grants;
-use super::model_flags::ModelFlags;
+use super::grants::GrantArgs;
+use super::model_flags::ModelArgs;
 use super::value::time;
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The message comes from `-m`, from standard input, or from both; then the piped text follows the message in a marked
 /// block. Standard output carries the answer and nothing else.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Agent {
+pub struct AgentArgs {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
@@ -104,7 +104,7 @@ pub struct Agent {
     pub no_logs: bool,
 
     #[command(flatten)]
-    pub asking: ModelFlags,
+    pub asking: ModelArgs,
     /// Stop after N tokens in this turn, input and output together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
           hide_short_help = true)]
@@ -116,7 +116,7 @@ pub struct Agent {
     pub schema: Option<String>,
 
     #[command(flatten)]
-    pub grants: Grants,
+    pub grants: GrantArgs,
     /// Maximum number of read-only tools, and of sub-agents, that run in parallel
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
           help_heading = "Permissions", hide_short_help = true)]
@@ -155,7 +155,7 @@ pub struct Agent {
     /// As JSON, as a curl command, or as a table of its parts and their tokens.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
           help_heading = "Record and replay", conflicts_with_all = ["record", "replay"], hide_short_help = true)]
-    pub dry_run: Option<DryRun>,
+    pub dry_run: Option<DryRunFormat>,
     /// Record every exchange with the model in FILE
     #[arg(
         long,
@@ -178,7 +178,7 @@ pub enum OutputFormat {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DryRun {
+pub enum DryRunFormat {
     Json,
     Curl,
     Table,

@@ -8,16 +8,16 @@ use std::ffi::OsString;
 /// It completes commands, flags, and the names of your sessions, jobs, models, profiles and config keys. Packages
 /// install the same scripts.
 #[derive(Args, Clone, Debug)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// The shell
-    pub shell: Shell,
+    pub shell: CompletionShell,
     // What a script passes on when TAB is pressed; the last word is the one that is being typed.
     #[arg(last = true, hide = true, allow_hyphen_values = true)]
     pub words: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
+pub enum CompletionShell {
     Bash,
     Zsh,
     Fish,

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Config {
+pub enum ConfigCommand {
     /// Print the path of the config file
     Path,
     /// Print the effective value of one key, or of all

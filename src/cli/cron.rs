@@ -1,16 +1,16 @@
 //! `nanobot cron`: making, changing and running jobs.
 
-use super::grants::Grants;
+use super::grants::GrantArgs;
 use super::value::{dollars, time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Cron {
+pub enum CronCommand {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
-    Add(Box<Add>),
-    List(List),
+    Add(Box<CronAddArgs>),
+    List(CronListArgs),
     /// Print the details of a job
     Show {
         /// Job id or name, from `cron list`
@@ -20,8 +20,8 @@ pub enum Cron {
         json: bool,
     },
     #[command(alias = "update")]
-    Edit(Box<Edit>),
-    Run(Run),
+    Edit(Box<CronEditArgs>),
+    Run(CronRunArgs),
     /// Enable jobs
     #[command(alias = "resume")]
     Enable {
@@ -69,7 +69,7 @@ pub enum Cron {
         #[arg(long)]
         json: bool,
     },
-    Export(Export),
+    Export(CronExportArgs),
 }
 
 /// Create a job
@@ -84,7 +84,7 @@ pub enum Cron {
 /// A one-time job is removed when it succeeds, and disabled when it fails. If the provider is not available or the
 /// session is in use, it is retried every ten minutes for an hour.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Add {
+pub struct CronAddArgs {
     /// Name of the job
     #[arg(short, long, value_name = "NAME")]
     pub name: Option<String>,
@@ -92,18 +92,18 @@ pub struct Add {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
     #[command(flatten)]
-    pub flags: Flags,
+    pub flags: JobArgs,
 }
 
 /// Options of `add` and `edit`
 #[derive(Args, Clone, Debug, Default)]
-pub struct Flags {
+pub struct JobArgs {
     #[command(flatten)]
-    pub schedule: Schedule,
+    pub schedule: ScheduleArgs,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: JobRunArgs,
     #[command(flatten)]
-    pub grants: Grants,
+    pub grants: GrantArgs,
     // In place of the global one, whose short form is `--cron` here, as in the Python program.
     /// Use this config file
     #[arg(long, value_name = "FILE", help_heading = "Global options")]
@@ -113,7 +113,7 @@ pub struct Flags {
 /// Schedule of a job
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Schedule")]
-pub struct Schedule {
+pub struct ScheduleArgs {
     /// Cron expression
     ///
     /// Minute, hour, day of the month, month, day of the week: `0 8 * * 1-5`.
@@ -142,13 +142,13 @@ pub struct Schedule {
     /// A run is missed while the machine is off or asleep: run the job once later, or not at all. Default: `once` for
     /// `--at` and `--in`, else `none`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
-    pub catch_up: Option<CatchUp>,
+    pub catch_up: Option<CatchUpArg>,
 }
 
 /// Execution and delivery of a job
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Run and delivery")]
-pub struct Terms {
+pub struct JobRunArgs {
     /// Session to continue
     ///
     /// Default: a session of its own, of which only the last run is sent.
@@ -175,7 +175,7 @@ pub struct Terms {
     ///
     /// Its result is unknown: skip it, or run it again. Default: `skip`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
-    pub after_crash: Option<AfterCrash>,
+    pub after_crash: Option<AfterCrashArg>,
     /// Deliver the answer to `--channel` and `--to` instead of printing it
     #[arg(short, long, overrides_with = "no_deliver", hide_short_help = true)]
     pub deliver: bool,
@@ -201,20 +201,20 @@ pub struct Terms {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CatchUp {
+pub enum CatchUpArg {
     Once,
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum AfterCrash {
+pub enum AfterCrashArg {
     Skip,
     Again,
 }
 
 /// List jobs with their next and last runs
 #[derive(Args, Clone, Debug, Default)]
-pub struct List {
+pub struct CronListArgs {
     /// List disabled jobs too
     #[arg(short, long)]
     pub all: bool,
@@ -228,7 +228,7 @@ pub struct List {
 /// An empty text removes a setting: `--when ''`. Permissions are replaced as a whole: any permission flag replaces all
 /// that the job had. They are resolved again at each change.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Edit {
+pub struct CronEditArgs {
     /// Job id or name, from `cron list`
     pub job: String,
     /// Name of the job
@@ -238,7 +238,7 @@ pub struct Edit {
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
     #[command(flatten)]
-    pub flags: Flags,
+    pub flags: JobArgs,
 }
 
 /// Run a job now
@@ -246,7 +246,7 @@ pub struct Edit {
 /// Uses the same permissions, session, limits and delivery as when cron starts it. The exit status is that of the run,
 /// or 75 if the job is already running.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Run {
+pub struct CronRunArgs {
     /// Job id or name, from `cron list`
     #[arg(required_unless_present = "due")]
     pub job: Option<String>,
@@ -271,13 +271,13 @@ pub struct Run {
 
 /// Export jobs to another scheduler
 #[derive(Args, Clone, Debug)]
-pub struct Export {
+pub struct CronExportArgs {
     /// Job ids or names [default: all enabled jobs]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<String>,
     /// Output format
     #[arg(long, value_name = "FORMAT")]
-    pub format: Fleet,
+    pub format: CronExportFormat,
     /// Write files into this directory
     ///
     /// One file for each unit or manifest, instead of all on standard output.
@@ -289,7 +289,7 @@ pub struct Export {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Fleet {
+pub enum CronExportFormat {
     Systemd,
     Kubernetes,
     Crontab,

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Permissions")]
-pub struct Grants {
+pub struct GrantArgs {
     /// Permission profile: plan, accept-edits, …
     ///
     /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web
@@ -56,12 +56,12 @@ pub struct Grants {
     /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off`
     /// runs commands without a sandbox.
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
-    pub sandbox: Option<Sandbox>,
+    pub sandbox: Option<SandboxArg>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sandbox {
+pub enum SandboxArg {
     Auto,
     Off,
     Strict,

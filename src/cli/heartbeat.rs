@@ -1,7 +1,7 @@
 //! `nanobot heartbeat`: the one job that looks at HEARTBEAT.md.
 
-use super::cron::Terms;
-use super::grants::Grants;
+use super::cron::JobRunArgs;
+use super::grants::GrantArgs;
 use clap::{Args, Subcommand};
 
 /// Check HEARTBEAT.md once, and do the tasks that are due
@@ -10,29 +10,29 @@ use clap::{Args, Subcommand};
 /// so, the agent does it, and the answer is printed or delivered.
 #[derive(Args, Clone, Debug, Default)]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Heartbeat {
+pub struct HeartbeatArgs {
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub command: Option<HeartbeatCommand>,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Command {
+pub enum HeartbeatCommand {
     /// Check periodically with cron; repeat to change options
-    Enable(Box<Enable>),
+    Enable(Box<HeartbeatEnableArgs>),
     /// Stop checking with cron
     Disable,
 }
 
 /// Check periodically with cron; repeat to change options
 #[derive(Args, Clone, Debug, Default)]
-pub struct Enable {
+pub struct HeartbeatEnableArgs {
     /// Interval: `30m`, `2h`
     ///
     /// A bare number is seconds. Default: `30m`.
     #[arg(short, long, value_name = "TIME")]
     pub every: Option<String>,
     #[command(flatten)]
-    pub terms: Terms,
+    pub terms: JobRunArgs,
     #[command(flatten)]
-    pub grants: Grants,
+    pub grants: GrantArgs,
 }

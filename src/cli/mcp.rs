@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::value::time;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Mcp {
+pub enum McpCommand {
     /// List MCP servers: transport, tools and problems
     ///
     /// Uses the config and the cached tool catalog of each server; starts no server.
@@ -40,7 +40,7 @@ pub enum Mcp {
         json: bool,
     },
     // The arguments stand apart, since they are many.
-    Add(Box<Add>),
+    Add(Box<McpAddArgs>),
     /// Remove a server from the config, with its cached data
     Remove {
         /// Server name
@@ -92,7 +92,7 @@ pub enum Mcp {
 /// The server is asked for its tools, and these are pinned. A tool that does not declare itself read-only needs your
 /// approval in each run (`--allow mcp_NAME_TOOL`), unless you approve all of them here with `--allow`.
 #[derive(Args, Clone, Debug)]
-pub struct Add {
+pub struct McpAddArgs {
     /// Name of the server: letters, digits, - and _
     pub name: String,
     /// URL of the server
@@ -103,7 +103,7 @@ pub struct Add {
     pub command: Vec<String>,
     /// Transport [default: stdio for a command; for a URL http, or sse if it ends with /sse]
     #[arg(short, long, value_enum, hide_short_help = true)]
-    pub transport: Option<Transport>,
+    pub transport: Option<TransportArg>,
     /// Environment variable for the server; without VALUE, passed through
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -146,7 +146,7 @@ pub struct Add {
 
 /// Transport of a server
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
+pub enum TransportArg {
     /// Local program
     Stdio,
     /// Streamable HTTP

@@ -4,9 +4,9 @@ use super::value::dollars;
 use clap::{Args, Subcommand};
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Memory {
+pub enum MemoryCommand {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
-    Consolidate(Consolidate),
+    Consolidate(ConsolidateArgs),
     /// Print the memory
     Show,
     /// Search the memory and its history for a regular expression
@@ -56,7 +56,7 @@ pub enum Memory {
 /// HISTORY.md and a new MEMORY.md. Without `-s` and `--all`, consolidates what is due: messages from before `--new`,
 /// and sessions that have outgrown their window. Running it again does nothing.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Consolidate {
+pub struct ConsolidateArgs {
     /// Consolidate this session, due or not; keeps its newest messages
     #[arg(short, long, value_name = "KEY", conflicts_with = "all")]
     pub session: Option<String>,

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Model {
+pub enum ModelCommand {
     /// List known models with their limits and prices
     ///
     /// Prices are in US dollars per million tokens.

@@ -6,7 +6,7 @@ use clap::Args;
 /// Model, parameters and cost limit
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
-pub struct ModelFlags {
+pub struct ModelArgs {
     /// Model, or a preset of the config
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,

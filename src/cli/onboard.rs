@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 ///
 /// Asks questions on a terminal; with flags, or without a terminal, it asks nothing.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Onboard {
+pub struct OnboardArgs {
     /// Provider to use
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
@@ -26,7 +26,7 @@ pub struct Onboard {
     pub model: Option<String>,
     /// Working directory: the current one, or always the workspace
     #[arg(long, value_name = "WHERE")]
-    pub directory: Option<Directory>,
+    pub directory: Option<DirectoryArg>,
     /// Take the defaults without asking
     #[arg(short, long)]
     pub yes: bool,
@@ -42,7 +42,7 @@ pub struct Onboard {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Directory {
+pub enum DirectoryArg {
     Cwd,
     Workspace,
 }

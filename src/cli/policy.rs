@@ -1,16 +1,16 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
-use super::grants::Grants;
+use super::grants::GrantArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Policy {
+pub enum PolicyCommand {
     /// Show what a run with these flags may do
     ///
     /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call
     /// is allowed and 77 if it is denied.
-    Explain(Box<Explain>),
+    Explain(Box<ExplainArgs>),
     /// Test the sandbox
     ///
     /// Tries what a command of the agent could try: write outside, read denied paths, open a socket.
@@ -19,7 +19,7 @@ pub enum Policy {
     /// has no sandbox.
     Test {
         #[command(flatten)]
-        grants: Box<Grants>,
+        grants: Box<GrantArgs>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,
@@ -27,7 +27,7 @@ pub enum Policy {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Explain {
+pub struct ExplainArgs {
     /// Tool, from `tool list`
     pub tool: Option<String>,
     /// Arguments as JSON, or the main one as text
@@ -36,18 +36,18 @@ pub struct Explain {
     #[arg(default_value = "{}", hide_default_value = true)]
     pub arguments: String,
     #[command(flatten)]
-    pub grants: Grants,
+    pub grants: GrantArgs,
     /// One JSON object
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Tool {
+pub enum ToolCommand {
     /// List the tools of a run with these flags
     List {
         #[command(flatten)]
-        grants: Box<Grants>,
+        grants: Box<GrantArgs>,
         /// One JSON object per line, with the schema of the arguments
         #[arg(long)]
         json: bool,
@@ -63,7 +63,7 @@ pub enum Tool {
         #[arg(default_value = "{}", hide_default_value = true)]
         arguments: String,
         #[command(flatten)]
-        grants: Box<Grants>,
+        grants: Box<GrantArgs>,
         /// Connect to loopback addresses only
         #[arg(long)]
         offline: bool,
@@ -76,7 +76,7 @@ pub enum Tool {
 /// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path; a
 /// directory that was replaced since is no longer trusted.
 #[derive(Args, Clone, Debug)]
-pub struct Trust {
+pub struct TrustArgs {
     /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub directory: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Provider {
+pub enum ProviderCommand {
     /// List providers, and the source of each API key
     List {
         /// One JSON object per line

@@ -1,7 +1,7 @@
 //! `nanobot repl`: a session at a terminal.
 
-use super::grants::Grants;
-use super::model_flags::ModelFlags;
+use super::grants::GrantArgs;
+use super::model_flags::ModelArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// a turn without ending the session. `/help` lists the commands. On a terminal, `nanobot agent` without a message does
 /// the same.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Repl {
+pub struct ReplArgs {
     /// Session to continue
     ///
     /// Default: `cli:direct`.
@@ -36,13 +36,13 @@ pub struct Repl {
     pub no_markdown: bool,
 
     #[command(flatten)]
-    pub asking: ModelFlags,
+    pub asking: ModelArgs,
     /// Replay answers from FILE; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Model")]
     pub replay: Option<PathBuf>,
 
     #[command(flatten)]
-    pub grants: Grants,
+    pub grants: GrantArgs,
     /// Connect to loopback addresses only
     #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub offline: bool,

@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Session {
+pub enum SessionCommand {
     /// List sessions, newest first
-    List(List),
+    List(SessionListArgs),
     /// Print a session with its usage
-    Show(Show),
+    Show(SessionShowArgs),
     /// Search all sessions and the memory, newest first
     ///
     /// Prints `KEY:NUMBER TIME role: line` for each matching line; NUMBER is the message's, from 1. The exit status is
     /// 0 if something matches, and 1 if nothing does.
-    Search(Search),
+    Search(SessionSearchArgs),
     /// Write a session as one document
-    Export(Export),
+    Export(SessionExportArgs),
     /// Copy a session, or its beginning, to a new session
     Fork {
         /// Session key, from `session list`
@@ -75,7 +75,7 @@ pub enum Session {
     ///
     /// Lists them and asks for confirmation; without a terminal it needs `--yes`. Skips sessions in use. Deletes
     /// sessions that have been in the trash for 30 days.
-    Prune(Prune),
+    Prune(PruneArgs),
     /// Check and repair session files
     ///
     /// Repairs only what needs no rewriting of the file.
@@ -100,12 +100,12 @@ pub enum Session {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct List {
+pub struct SessionListArgs {
     /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
     /// Sort order
     #[arg(long, value_name = "ORDER", default_value = "newest")]
-    pub sort: Sort,
+    pub sort: SessionSort,
     /// List at most N sessions
     #[arg(short = 'n', long, value_name = "N")]
     pub limit: Option<usize>,
@@ -120,7 +120,7 @@ pub struct List {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Sort {
+pub enum SessionSort {
     Newest,
     Oldest,
     Messages,
@@ -130,7 +130,7 @@ pub enum Sort {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Show {
+pub struct SessionShowArgs {
     /// Session key, from `session list`
     #[arg(default_value = "cli:direct")]
     pub key: String,
@@ -149,7 +149,7 @@ pub struct Show {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Search {
+pub struct SessionSearchArgs {
     /// Regular expression
     ///
     /// Matched against each line of the messages and tool results.
@@ -175,26 +175,26 @@ pub struct Search {
 }
 
 #[derive(Args, Clone, Debug)]
-pub struct Export {
+pub struct SessionExportArgs {
     /// Session key, from `session list`
     pub key: String,
     /// Output format
     #[arg(long, value_name = "FORMAT", default_value = "markdown")]
-    pub format: Document,
+    pub format: DocumentFormat,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Document {
+pub enum DocumentFormat {
     Markdown,
     Json,
 }
 
 #[derive(Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("which").args(["older_than", "empty"]).required(true).multiple(true)))]
-pub struct Prune {
+pub struct PruneArgs {
     /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
     /// Sessions not used for TIME, such as `30d`, `12h`, `8w`

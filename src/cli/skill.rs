@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
-pub enum Skill {
+pub enum SkillCommand {
     /// List skills: source, size in tokens, and whether each is usable
     ///
     /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are
@@ -14,7 +14,7 @@ pub enum Skill {
         #[arg(long)]
         json: bool,
     },
-    Show(Show),
+    Show(SkillShowArgs),
     /// Check one skill or all for problems and missing requirements
     ///
     /// The exit status is 1 if there are any. Without a name, built-in skills whose program is not installed are
@@ -35,7 +35,7 @@ pub enum Skill {
         #[arg(short, long, value_name = "TEXT")]
         description: Option<String>,
     },
-    Install(Install),
+    Install(SkillInstallArgs),
     /// Delete a skill of the workspace permanently
     #[command(visible_alias = "rm")]
     Remove {
@@ -52,7 +52,7 @@ pub enum Skill {
 /// `allowed tools` are those the author expects it to use. They grant nothing: permissions come from flags, the profile
 /// and the config only.
 #[derive(Args, Clone, Debug)]
-pub struct Show {
+pub struct SkillShowArgs {
     /// Name, from `skill list`
     pub name: String,
     /// Print one of its files unchanged, such as `scripts/check.sh`
@@ -69,7 +69,7 @@ pub struct Show {
 /// Downloads nothing and runs nothing. Copies exactly what was shown, all or nothing, readable by you only; executable
 /// files stay executable. A directory with a symbolic link out of it is rejected.
 #[derive(Args, Clone, Debug)]
-pub struct Install {
+pub struct SkillInstallArgs {
     /// Directory with a SKILL.md, a single SKILL.md, or the name of a built-in skill
     pub path: PathBuf,
     /// Do not ask for confirmation

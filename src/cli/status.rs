@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Show the configuration, and test whether it works
 #[derive(Args, Clone, Debug, Default)]
-pub struct Status {
+pub struct StatusArgs {
     /// Test the setup as at run time, also in cron's minimal environment
     ///
     /// Checks the config, file permissions, sessions, memory, the sandbox, jobs and their crontab lines; sends the

@@ -13,7 +13,7 @@ use clap::Args;
 /// Covers changes by `write_file`, `edit_file` and `delete_file`, not by commands that the agent runs with `exec`. The
 /// journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
-pub struct Undo {
+pub struct UndoArgs {
     /// Number of the turn, from `--list`
     #[arg(value_parser = turn)]
     pub turn: Option<u64>,

@@ -11,10 +11,10 @@ use clap::{Args, ValueEnum};
 /// By tool, server and skill it shows how often each was used, and the tokens its description takes: a tool that is
 /// offered but never used costs tokens with each request.
 #[derive(Args, Clone, Debug)]
-pub struct Usage {
+pub struct UsageArgs {
     /// Group by
     #[arg(long, value_name = "WHAT", default_value = "day")]
-    pub by: By,
+    pub by: UsageGroup,
     /// Start: a date such as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this month
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     pub since: Since,
@@ -24,7 +24,7 @@ pub struct Usage {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum UsageGroup {
     Day,
     Model,
     Session,

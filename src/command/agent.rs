@@ -1,18 +1,18 @@
 //! `nanobot agent`: runs one turn from the command line.
 
 use super::arguments;
-use crate::cli::agent::{Agent as Arguments, OutputFormat};
+use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
-use crate::report::Form;
+use crate::report::ReportFormat;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
     let form = match (arguments.json, arguments.output_format) {
-        (true, _) | (_, OutputFormat::Json) => Form::Json,
-        (_, OutputFormat::StreamJson) => Form::StreamJson,
-        (_, OutputFormat::Text) => Form::Text,
+        (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,
+        (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
+        (_, OutputFormat::Text) => ReportFormat::Text,
     };
     agent_turn::run(ctx, &arguments::turn_options(arguments), form)
 }
@@ -28,5 +28,5 @@ pub fn is_conversation(ctx: &Context, arguments: &Arguments) -> bool {
         && !arguments.resume
         && !arguments.ephemeral;
     let says_nothing = arguments.message.is_none() && arguments.attach.is_empty();
-    is_plain && says_nothing && !arguments.stdin && ctx.terminal.converses()
+    is_plain && says_nothing && !arguments.stdin && ctx.terminal.is_interactive()
 }

@@ -2,10 +2,10 @@
 //! cannot be forgotten here.
 
 use crate::cli;
-use crate::cli::model_flags::ModelFlags;
+use crate::cli::model_flags::ModelArgs;
 use crate::cli::value::Since;
-use crate::cron::job::AfterCrash;
-use crate::cron::schedule::CatchUp;
+use crate::cron::job::CrashPolicy;
+use crate::cron::schedule::CatchUpPolicy;
 use crate::ops::jobs::export::ExportFormat;
 use crate::ops::jobs::job_edit::JobSettings;
 use crate::ops::jobs::job_options::JobFlags;
@@ -17,8 +17,8 @@ use jiff::Zoned;
 use std::time::Duration;
 
 /// Converts the flags of `nanobot agent` to the options of its turn.
-pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
-    let cli::agent::Agent {
+pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
+    let cli::agent::AgentArgs {
         message,
         session,
         new,
@@ -56,7 +56,7 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
         resume,
         fork,
         ephemeral,
-        wait: Duration::from_secs(wait),
+        lock_timeout: Duration::from_secs(wait),
         verbose: verbose || logs,
         no_markdown,
         max_total_tokens,
@@ -69,10 +69,10 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
         stdin,
         no_stdin,
         dry_run: dry_run.map(|form| match form {
-            cli::agent::DryRun::Json => DryRunForm::Json,
-            cli::agent::DryRun::Curl => DryRunForm::Curl,
-            cli::agent::DryRun::Table => DryRunForm::Table,
-            cli::agent::DryRun::TableJson => DryRunForm::TableJson,
+            cli::agent::DryRunFormat::Json => DryRunForm::Json,
+            cli::agent::DryRunFormat::Curl => DryRunForm::Curl,
+            cli::agent::DryRunFormat::Table => DryRunForm::Table,
+            cli::agent::DryRunFormat::TableJson => DryRunForm::TableJson,
         }),
         record,
         replay,
@@ -81,8 +81,8 @@ pub(super) fn turn_options(arguments: &cli::agent::Agent) -> TurnOptions {
 }
 
 /// Converts the model flags to turn options.
-fn model_options(flags: ModelFlags) -> TurnOptions {
-    let ModelFlags {
+fn model_options(flags: ModelArgs) -> TurnOptions {
+    let ModelArgs {
         model,
         max_tokens,
         temperature,
@@ -104,8 +104,8 @@ fn model_options(flags: ModelFlags) -> TurnOptions {
 }
 
 /// Converts the flags of `nanobot repl` to the options of its turns.
-pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
-    let cli::repl::Repl {
+pub(super) fn repl_turn_options(arguments: &cli::repl::ReplArgs) -> TurnOptions {
+    let cli::repl::ReplArgs {
         session,
         fork,
         new,
@@ -126,14 +126,14 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::Repl) -> TurnOptions {
         grants: grants(&permissions),
         offline,
         replay,
-        wait: Duration::from_secs(600),
+        lock_timeout: Duration::from_secs(600),
         ..model_options(asking)
     }
 }
 
 /// Converts the permission flags.
-pub(super) fn grants(flags: &cli::grants::Grants) -> Grants {
-    let cli::grants::Grants {
+pub(super) fn grants(flags: &cli::grants::GrantArgs) -> Grants {
+    let cli::grants::GrantArgs {
         profile,
         write,
         read,
@@ -156,16 +156,16 @@ pub(super) fn grants(flags: &cli::grants::Grants) -> Grants {
         no_tools,
         directory,
         sandbox: sandbox.map(|when| match when {
-            cli::grants::Sandbox::Auto => SandboxMode::Auto,
-            cli::grants::Sandbox::Off => SandboxMode::Off,
-            cli::grants::Sandbox::Strict => SandboxMode::Strict,
+            cli::grants::SandboxArg::Auto => SandboxMode::Auto,
+            cli::grants::SandboxArg::Off => SandboxMode::Off,
+            cli::grants::SandboxArg::Strict => SandboxMode::Strict,
         }),
     }
 }
 
 /// Converts the flags about how a job runs and where its answer is sent.
-pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
-    let cli::cron::Terms {
+pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
+    let cli::cron::JobRunArgs {
         session,
         model,
         when,
@@ -185,8 +185,8 @@ pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
         timeout,
         max_cost,
         after_crash: after_crash.map(|what| match what {
-            cli::cron::AfterCrash::Skip => AfterCrash::Skip,
-            cli::cron::AfterCrash::Again => AfterCrash::Again,
+            cli::cron::AfterCrashArg::Skip => CrashPolicy::Skip,
+            cli::cron::AfterCrashArg::Again => CrashPolicy::Again,
         }),
         deliver,
         no_deliver,
@@ -197,8 +197,8 @@ pub(super) fn job_flags(flags: &cli::cron::Terms) -> JobFlags {
 }
 
 /// Converts the flags about a job's schedule, run and permissions.
-pub(super) fn job_settings(flags: &cli::cron::Flags) -> JobSettings {
-    let cli::cron::Flags {
+pub(super) fn job_settings(flags: &cli::cron::JobArgs) -> JobSettings {
+    let cli::cron::JobArgs {
         schedule,
         terms,
         grants: permissions,
@@ -211,8 +211,8 @@ pub(super) fn job_settings(flags: &cli::cron::Flags) -> JobSettings {
     }
 }
 
-fn schedule_flags(flags: &cli::cron::Schedule) -> ScheduleFlags {
-    let cli::cron::Schedule {
+fn schedule_flags(flags: &cli::cron::ScheduleArgs) -> ScheduleFlags {
+    let cli::cron::ScheduleArgs {
         cron,
         tz,
         every,
@@ -227,18 +227,18 @@ fn schedule_flags(flags: &cli::cron::Schedule) -> ScheduleFlags {
         at,
         after,
         catch_up: catch_up.map(|what| match what {
-            cli::cron::CatchUp::Once => CatchUp::Once,
-            cli::cron::CatchUp::None => CatchUp::None,
+            cli::cron::CatchUpArg::Once => CatchUpPolicy::Once,
+            cli::cron::CatchUpArg::None => CatchUpPolicy::None,
         }),
     }
 }
 
 /// Converts the export format of jobs.
-pub(super) fn export_format(format: cli::cron::Fleet) -> ExportFormat {
+pub(super) fn export_format(format: cli::cron::CronExportFormat) -> ExportFormat {
     match format {
-        cli::cron::Fleet::Systemd => ExportFormat::Systemd,
-        cli::cron::Fleet::Kubernetes => ExportFormat::Kubernetes,
-        cli::cron::Fleet::Crontab => ExportFormat::Crontab,
+        cli::cron::CronExportFormat::Systemd => ExportFormat::Systemd,
+        cli::cron::CronExportFormat::Kubernetes => ExportFormat::Kubernetes,
+        cli::cron::CronExportFormat::Crontab => ExportFormat::Crontab,
     }
 }
 

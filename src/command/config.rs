@@ -1,16 +1,16 @@
 //! `nanobot config`: prints the location and the effective values, changes them, and reports problems.
 
-use crate::cli::config::Config as Arguments;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::config::ConfigCommand as Arguments;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::report::json;
-use crate::settings::check::{Weight, findings};
-use crate::settings::expand::refers;
-use crate::settings::keys::{Branch, KEYS, Key, Stage, nearest};
-use crate::settings::kind::Kind;
+use crate::settings::check::{ConfigSeverity, check_config};
+use crate::settings::expand::has_reference;
+use crate::settings::key_type::KeyType;
+use crate::settings::keys::{ConfigKey, KEYS, KeyNode, KeySupport, nearest};
 use crate::settings::secrets::is_secret;
-use crate::settings::{Config, Layers, file, rules, schema};
-use crate::sys::input::{self, Reading};
+use crate::settings::{Config, LayeredConfig, file, schema, validation};
+use crate::sys::input::{self, StdinMode};
 use anyhow::Result;
 use serde_json::Value;
 
@@ -39,58 +39,58 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Converts a key, as typed, to the spelling in the table of keys.
-fn canonical(key: &str) -> Result<Vec<String>> {
-    Branch::path_of(key).ok_or_else(|| {
+fn canonical_path(key: &str) -> Result<Vec<String>> {
+    KeyNode::canonical_path(key).ok_or_else(|| {
         let cause = format!("there is no key `{key}`");
         match nearest(key, KEYS.iter().map(|known| known.path)) {
-            Some(meant) => fail_hint(Exit::Config, cause, format!("`{meant}`")),
-            None => fail_hint(Exit::Config, cause, "nanobot config schema"),
+            Some(meant) => fail_with_hint(Exit::Config, cause, format!("`{meant}`")),
+            None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
         }
     })
 }
 
 fn get(ctx: &Context, key: &str, origin: bool) -> Result<()> {
     let config = Config::load(&ctx.paths.config)?;
-    let layers = Layers::new(&config, &ctx.env);
-    let path = canonical(key)?;
-    let value = match Branch::at(&path).and_then(Branch::key) {
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let path = canonical_path(key)?;
+    let value = match KeyNode::at(&path).and_then(KeyNode::key) {
         // A request for a single key reports its errors.
         Some(known) => match layers.read(&path)? {
             Some(value) => value,
-            None if Branch::kind_at(&path) == Some(known.kind) => known.default_value(),
+            None if KeyNode::kind_at(&path) == Some(known.kind) => known.default_value(),
             None => Value::Null,
         },
         None => group(&layers, &path),
     };
-    let text = match masked(&value, &mut path.clone()) {
+    let text = match mask_secrets(&value, &mut path.clone()) {
         Value::String(text) => text,
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let from = from(&layers, &path, origin);
+    let from = origin_column(&layers, &path, origin);
     ctx.terminal.print(&format!("{text}{from}\n"))
 }
 
 /// Prints every key in use and its value.
 fn get_all(ctx: &Context, origin: bool) -> Result<()> {
     let config = Config::load(&ctx.paths.config)?;
-    let layers = Layers::new(&config, &ctx.env);
+    let layers = LayeredConfig::new(&config, &ctx.env);
     let mut text = String::new();
-    for (path, value) in in_force(&layers, KEYS) {
-        let shown = masked(&value, &mut path.clone());
-        let from = from(&layers, &path, origin);
+    for (path, value) in effective_values(&layers, KEYS) {
+        let shown = mask_secrets(&value, &mut path.clone());
+        let from = origin_column(&layers, &path, origin);
         text.push_str(&format!("{} = {shown}{from}\n", path.join(".")));
     }
     ctx.terminal.print(&text)
 }
 
 /// Collects the values below `path` into one object.
-fn group(layers: &Layers<'_>, path: &[String]) -> Value {
+fn group(layers: &LayeredConfig<'_>, path: &[String]) -> Value {
     let mut all = Value::Object(serde_json::Map::new());
-    let rows = Branch::at(path).map(Branch::keys).unwrap_or_default();
-    for (below, value) in in_force(layers, rows) {
+    let rows = KeyNode::at(path).map(KeyNode::keys).unwrap_or_default();
+    for (below, value) in effective_values(layers, rows) {
         if let Some(rest) = below.strip_prefix(path) {
-            file::place_in(&mut all, rest, value);
+            file::set_in(&mut all, rest, value);
         }
     }
     all
@@ -98,15 +98,18 @@ fn group(layers: &Layers<'_>, path: &[String]) -> Value {
 
 /// The keys of `rows` that are set, or in use with a default. A value that cannot be parsed is returned as written, so
 /// that an error in one key, or an unset variable, hides no other key; `config check` reports it.
-fn in_force(layers: &Layers<'_>, rows: &'static [Key]) -> Vec<(Vec<String>, Value)> {
+fn effective_values(
+    layers: &LayeredConfig<'_>,
+    rows: &'static [ConfigKey],
+) -> Vec<(Vec<String>, Value)> {
     let mut found = Vec::new();
     for key in rows {
-        for path in spelled(layers, key.path) {
-            let written = file::find(layers.value(), &path).filter(|value| !value.is_null());
-            let used = matches!(key.stage, Stage::Used | Stage::Written);
+        for path in expand_wildcards(layers, key.path) {
+            let written = file::get_in(layers.value(), &path).filter(|value| !value.is_null());
+            let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
             let value = match written {
                 Some(written) => layers
-                    .typed(&path, written, key.kind)
+                    .to_typed(&path, written, key.kind)
                     .unwrap_or_else(|_| written.clone()),
                 None if used => key.default_value(),
                 None => continue,
@@ -117,7 +120,7 @@ fn in_force(layers: &Layers<'_>, rows: &'static [Key]) -> Vec<(Vec<String>, Valu
     found
 }
 
-fn from(layers: &Layers<'_>, path: &[String], origin: bool) -> String {
+fn origin_column(layers: &LayeredConfig<'_>, path: &[String], origin: bool) -> String {
     match origin {
         true => format!("\t{}", layers.origin(path)),
         false => String::new(),
@@ -125,7 +128,7 @@ fn from(layers: &Layers<'_>, path: &[String], origin: bool) -> String {
 }
 
 /// The paths that a row of the table stands for: one, or one for each name that the user chose.
-fn spelled(layers: &Layers<'_>, row: &str) -> Vec<Vec<String>> {
+fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for part in row.split('.') {
         let mut next = Vec::new();
@@ -146,19 +149,19 @@ fn spelled(layers: &Layers<'_>, row: &str) -> Vec<Vec<String>> {
 }
 
 /// The `value` at `path`, with secrets replaced by `***`.
-fn masked(value: &Value, path: &mut Vec<String>) -> Value {
+fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
     match value {
         Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
         Value::Object(members) => {
             let mut shown = serde_json::Map::new();
             for (name, member) in members {
                 path.push(name.clone());
-                shown.insert(name.clone(), masked(member, path));
+                shown.insert(name.clone(), mask_secrets(member, path));
                 path.pop();
             }
             Value::Object(shown)
         }
-        Value::Array(items) => items.iter().map(|item| masked(item, path)).collect(),
+        Value::Array(items) => items.iter().map(|item| mask_secrets(item, path)).collect(),
         other => other.clone(),
     }
 }
@@ -166,11 +169,11 @@ fn masked(value: &Value, path: &mut Vec<String>) -> Value {
 /// Sets the key; `null` or no value removes it.
 fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
     let mut config = Config::load(&ctx.paths.config)?;
-    let path = canonical(key)?;
+    let path = canonical_path(key)?;
     match value {
         None | Some("null") => {
             if !config.unset(&path)? {
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::Config,
                     format!("`{key}` is not set in {}", config.path().display()),
                     format!("nanobot config get {key} --origin"),
@@ -178,28 +181,28 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             }
         }
         Some(text) => {
-            let kind = Branch::kind_at(&path).ok_or_else(|| {
+            let kind = KeyNode::kind_at(&path).ok_or_else(|| {
                 let cause = format!("`{key}` holds other keys");
-                fail_hint(Exit::Config, cause, "set them one by one")
+                fail_with_hint(Exit::Config, cause, "set them one by one")
             })?;
             let from_input = match text {
-                "-" => Some(piped()?),
+                "-" => Some(read_stdin_value()?),
                 _ => None,
             };
-            if from_input.is_none() && is_secret(&path) && !refers(text) {
-                ctx.terminal.complain(&format!(
+            if from_input.is_none() && is_secret(&path) && !has_reference(text) {
+                ctx.terminal.eprint(&format!(
                     "nanobot: every process can see a key on the command line; `nanobot config set {key} -` reads it from standard input"
                 ));
             }
             let text = from_input.as_deref().unwrap_or(text);
-            let value = given(key, kind, text)?;
-            if !refers(text)
-                && let Some(words) = rules::objection(&path, &value)
+            let value = parse_value(key, kind, text)?;
+            if !has_reference(text)
+                && let Some(words) = validation::validate(&path, &value)
             {
                 return Err(fail(Exit::Config, words));
             }
-            if let Some(words) = rules::doubt(&path.join("."), &value) {
-                ctx.terminal.complain(&format!("nanobot: {words}"));
+            if let Some(words) = validation::warn(&path.join("."), &value) {
+                ctx.terminal.eprint(&format!("nanobot: {words}"));
             }
             config.set(&path, &value)?;
         }
@@ -209,25 +212,25 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
 
 /// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
 /// it is used.
-fn given(key: &str, kind: Kind, text: &str) -> Result<Value> {
-    let read = kind.read(text);
-    if refers(text) {
+fn parse_value(key: &str, kind: KeyType, text: &str) -> Result<Value> {
+    let read = kind.parse(text);
+    if has_reference(text) {
         return Ok(read);
     }
     kind.accept(&read).ok_or_else(|| {
         let cause = format!(
             "`{key}` is {}, expected {}",
-            kind.found(&read),
-            kind.expected()
+            kind.describe_value(&read),
+            kind.describe()
         );
         fail(Exit::Config, cause)
     })
 }
 
 /// Reads a value from standard input, without the final newline.
-pub(super) fn piped() -> Result<String> {
-    let bytes =
-        input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?.unwrap_or_default();
+pub(super) fn read_stdin_value() -> Result<String> {
+    let bytes = input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?
+        .unwrap_or_default();
     let text = String::from_utf8(bytes)
         .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -240,7 +243,7 @@ pub(super) fn piped() -> Result<String> {
 
 fn check(ctx: &Context) -> Result<Exit> {
     let config = Config::load(&ctx.paths.config)?;
-    let found = findings(&config, &ctx.env, &ctx.paths);
+    let found = check_config(&config, &ctx.env, &ctx.paths);
     let mut text = String::new();
     for finding in &found {
         text.push_str(&format!("{finding}\n"));
@@ -254,6 +257,8 @@ fn check(ctx: &Context) -> Result<Exit> {
         text.push_str(&format!("{}: no problems found\n", config.path().display()));
     }
     ctx.terminal.print(&text)?;
-    let wrong = found.iter().any(|finding| finding.weight == Weight::Error);
+    let wrong = found
+        .iter()
+        .any(|finding| finding.severity == ConfigSeverity::Error);
     Ok(if wrong { Exit::Config } else { Exit::Answered })
 }

@@ -1,7 +1,7 @@
 //! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
 
 use super::cron::print_saved;
-use crate::cli::heartbeat::{Command, Enable, Heartbeat};
+use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::command::arguments::{grants as from_flags, job_flags};
 use crate::error::Exit;
 use crate::ops::context::Context;
@@ -11,16 +11,16 @@ use crate::ops::jobs::trigger;
 use anyhow::Result;
 
 /// Runs `nanobot heartbeat`.
-pub fn run(ctx: &Context, arguments: &Heartbeat) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
     match &arguments.command {
         None => trigger::run_heartbeat(ctx),
-        Some(Command::Enable(arguments)) => enable(ctx, arguments),
-        Some(Command::Disable) => disable(ctx),
+        Some(HeartbeatCommand::Enable(arguments)) => enable(ctx, arguments),
+        Some(HeartbeatCommand::Disable) => disable(ctx),
     }
 }
 
-fn enable(ctx: &Context, arguments: &Enable) -> Result<Exit> {
-    let Enable {
+fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
+    let HeartbeatEnableArgs {
         every,
         terms,
         grants,

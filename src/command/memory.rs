@@ -1,20 +1,22 @@
 //! `nanobot memory`: prints the memory and its history, and changes it.
 
-use crate::cli::memory::{Consolidate, Memory as Arguments};
+use crate::cli::memory::{ConsolidateArgs, MemoryCommand as Arguments};
 use crate::diff::Diff;
-use crate::error::{Exit, fail, fail_hint};
-use crate::memory::{Cause, Done, Memory, Version};
-use crate::ops::consolidation::consolidator::{ConsolidatedChunk, Consolidator, MAX_TRIES, Spent};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::memory::{Memory, UpdateResult, Version, VersionCause};
+use crate::ops::consolidation::consolidator::{
+    ConsolidatedChunk, ConsolidationCost, Consolidator, MAX_TRIES,
+};
 use crate::ops::consolidation::deferred::DeferredConsolidation;
-use crate::ops::consolidation::drain::{Drain, DueSession, Progress};
 use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, version_text};
+use crate::ops::consolidation::run::{ConsolidationProgress, ConsolidationRun, DueSession};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::columns::{Side, aligned};
-use crate::report::{Bar, Level};
+use crate::report::columns::{Side, align_columns};
+use crate::report::{Bar, ProgressLevel};
 use crate::session;
-use crate::sys::store::{self, size_in_words};
-use crate::sys::terminal::harmless;
+use crate::sys::durable_file::{self, format_size};
+use crate::sys::terminal::sanitize;
 use crate::sys::{process, signal};
 use anyhow::{Context as _, Result};
 use regex::Regex;
@@ -43,8 +45,8 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
-    let Consolidate {
+fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
+    let ConsolidateArgs {
         session,
         all,
         dry_run,
@@ -63,23 +65,23 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
             model: model.clone(),
             offline: *offline,
             no_stream: *no_stream,
-            context: *context,
+            context_tokens: *context,
             max_cost: *max_cost,
             max_tokens: *max_total_tokens,
         };
         // A failure is stored, and `memory log` and `status` show it. Do not wait for a locked memory: the session is
         // due again after the next turn, and each turn would leave another waiting process.
-        drop(deferred.run(ctx, Duration::ZERO, Level::Quiet));
+        drop(deferred.run(ctx, Duration::ZERO, ProgressLevel::Quiet));
         return Ok(Exit::Answered);
     }
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     let options = TurnOptions {
         offline: *offline,
         no_stream: *no_stream,
         ..TurnOptions::default()
     };
     let consolidator = Consolidator::new(ctx, model.as_deref(), options, None)?;
-    let mut drain = Drain::new(consolidator, *all || session.is_some());
+    let mut drain = ConsolidationRun::new(consolidator, *all || session.is_some());
     let due = drain.due_sessions(session.as_deref())?;
     let wait = Duration::from_secs(*wait);
     if due.is_empty() {
@@ -92,10 +94,10 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
         ctx.terminal.print(&lines)?;
     } else {
         let mut progress = TerminalProgress { ctx, bar: None };
-        let done = drain.drain_all(&due, wait, &mut progress);
+        let done = drain.consolidate_all(&due, wait, &mut progress);
         drop(progress);
-        if drain.chunks > 1 {
-            ctx.notice(&format!("{} in total", price(&drain.spent)));
+        if drain.chunk_count > 1 {
+            ctx.notice(&format!("{} in total", describe_cost(&drain.cost)));
         }
         done?;
     }
@@ -104,12 +106,12 @@ fn consolidate(ctx: &Context, arguments: &Consolidate) -> Result<Exit> {
 
 fn due_line(due: &DueSession) -> String {
     let messages = due.next.limit - due.next.from;
-    let tries = match due.next.tries {
+    let tries = match due.next.attempts {
         0 => String::new(),
         MAX_TRIES.. => "; to be archived unchanged".into(),
         tries => format!("; tried {tries} of {MAX_TRIES} times"),
     };
-    format!("{}: {messages} messages{tries}\n", harmless(&due.key))
+    format!("{}: {messages} messages{tries}\n", sanitize(&due.key))
 }
 
 /// Shows a progress bar, and prints a line for each chunk.
@@ -118,51 +120,61 @@ struct TerminalProgress<'a> {
     bar: Option<Bar>,
 }
 
-impl Progress for TerminalProgress<'_> {
+impl ConsolidationProgress for TerminalProgress<'_> {
     fn begin(&mut self, messages: usize) {
         self.bar = Some(Bar::new(self.ctx.terminal, self.ctx.quiet, messages));
     }
 
-    fn session(&mut self, key: &str) {
-        self.bar.iter().for_each(|bar| bar.at(key));
+    fn begin_session(&mut self, key: &str) {
+        self.bar.iter().for_each(|bar| bar.set_item(key));
     }
 
-    fn chunk(&mut self, key: &str, chunk: &ConsolidatedChunk, spent: &Spent) -> Result<()> {
-        self.bar.iter().for_each(|bar| bar.add(chunk.messages));
-        let line = format!("{}: {}\n", harmless(key), describe(chunk, spent));
+    fn end_chunk(
+        &mut self,
+        key: &str,
+        chunk: &ConsolidatedChunk,
+        spent: &ConsolidationCost,
+    ) -> Result<()> {
+        self.bar
+            .iter()
+            .for_each(|bar| bar.advance(chunk.message_count));
+        let line = format!("{}: {}\n", sanitize(key), describe_chunk(chunk, spent));
         self.ctx.terminal.print(&line)
     }
 }
 
 /// Describes a consolidated chunk, for people.
-fn describe(chunk: &ConsolidatedChunk, spent: &Spent) -> String {
+fn describe_chunk(chunk: &ConsolidatedChunk, spent: &ConsolidationCost) -> String {
     let ConsolidatedChunk {
-        messages,
-        raw,
-        bytes,
-        aside,
+        message_count: messages,
+        is_raw: raw,
+        memory_bytes: bytes,
+        rejection_reason: aside,
     } = chunk;
     if *raw {
-        return format!("{messages} messages archived unchanged, {}", price(spent));
+        return format!(
+            "{messages} messages archived unchanged, {}",
+            describe_cost(spent)
+        );
     }
     let memory = match (aside, bytes.0 == bytes.1) {
         (Some(why), _) => {
             format!("memory unchanged, because {why} (the version is in `memory log`)")
         }
-        (None, true) => format!("memory {}", size_in_words(bytes.1 as u64)),
+        (None, true) => format!("memory {}", format_size(bytes.1 as u64)),
         (None, false) => format!(
             "memory {}, was {}",
-            size_in_words(bytes.1 as u64),
-            size_in_words(bytes.0 as u64)
+            format_size(bytes.1 as u64),
+            format_size(bytes.0 as u64)
         ),
     };
-    format!("{messages} messages, {memory}, {}", price(spent))
+    format!("{messages} messages, {memory}, {}", describe_cost(spent))
 }
 
-fn price(spent: &Spent) -> String {
+fn describe_cost(spent: &ConsolidationCost) -> String {
     let tokens = spent.usage.input + spent.usage.output;
-    match spent.usd {
-        Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::rounded(usd)),
+    match spent.cost_usd {
+        Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::round_usd(usd)),
         None => format!("{tokens} tokens"),
     }
 }
@@ -207,7 +219,7 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     let current = versions
         .iter()
         .rev()
-        .find(|version| version.aside.is_none());
+        .find(|version| version.aside_reason.is_none());
     let current = current.map(|version| version.id);
     if as_json {
         let line = |version: &Version| {
@@ -217,9 +229,9 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
                 cause,
                 session,
                 bytes,
-                aside,
+                aside_reason: aside,
                 untrusted,
-                of,
+                restored: of,
                 parent: _,
             } = version;
             let line = json!({ "id": id, "time": time, "cause": cause.name(), "session": session, "bytes": bytes,
@@ -231,7 +243,7 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
             .print_json_text(&versions.iter().rev().map(line).collect::<String>());
     }
     let row = |version: &Version| {
-        let cause = match (version.of, &version.aside) {
+        let cause = match (version.restored, &version.aside_reason) {
             (Some(of), _) => format!("undo to version {of}"),
             (None, Some(why)) => format!("{}, rejected: {why}", version.cause.name()),
             (None, None) => version.cause.name().to_owned(),
@@ -244,8 +256,8 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
         vec![
             format!("{mark}{}", version.id),
             version.time.clone(),
-            size_in_words(version.bytes),
-            harmless(version.session.as_deref().unwrap_or("-")),
+            format_size(version.bytes),
+            sanitize(version.session.as_deref().unwrap_or("-")),
             cause,
         ]
     };
@@ -257,10 +269,10 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
         ("SESSION", Side::Left),
         ("CAUSE", Side::Left),
     ];
-    let lines = aligned(&columns, &rows).into_iter();
+    let lines = align_columns(&columns, &rows).into_iter();
     ctx.terminal
         .print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
-    if let Some(trouble) = memory.trouble()? {
+    if let Some(trouble) = memory.last_error()? {
         ctx.notice(&format!("the last consolidation failed: {trouble}"));
     }
     Ok(())
@@ -280,7 +292,7 @@ fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
             (format!("version {from}"), version_text(memory, from)?),
             ("now".into(), now),
         ),
-        (None, _) => match memory_edit::last_change(memory, &now)? {
+        (None, _) => match memory_edit::version_before_last_change(memory, &now)? {
             Some(id) => (
                 (format!("version {id}"), version_text(memory, id)?),
                 ("now".into(), now),
@@ -290,7 +302,7 @@ fn diff(ctx: &Context, memory: &Memory, from: Option<u64>, to: Option<u64>) -> R
     };
     let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (one, other) = (shown(&old.1), shown(&new.1));
-    let text = Diff::between(&one, &other).titled(3, &old.0, &new.0);
+    let text = Diff::new(&one, &other).unified_with_header(3, &old.0, &new.0);
     ctx.terminal.print_bytes(text.as_bytes())
 }
 
@@ -306,9 +318,9 @@ fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<()> {
 }
 
 fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
-    if !ctx.terminal.out || !ctx.terminal.err {
+    if !ctx.terminal.stdout_is_tty || !ctx.terminal.stderr_is_tty {
         let path = memory.path();
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             "an editor needs a terminal",
             format!(
@@ -317,18 +329,19 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
             ),
         ));
     }
-    let place = ctx.session_place(&ctx.settings()?)?;
-    let original = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.look()?;
-    let copy = store::temporary(&original).context("make a copy to edit")?;
+    let place = ctx.session_store(&ctx.settings()?)?;
+    let original = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.read_and_record()?;
+    let copy = durable_file::create_temp(&original).context("make a copy to edit")?;
     let edited = edit_copy(ctx, memory, &place, &original, copy.path());
-    let is_new =
-        || store::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != original));
+    let is_new = || {
+        durable_file::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != original))
+    };
     // Keep the typed text, whatever the error.
     if edited.is_err() && is_new() {
         let (_, path) = copy.keep().context("keep the text")?;
-        let path = harmless(&path.display().to_string());
+        let path = sanitize(&path.display().to_string());
         ctx.terminal
-            .complain(&format!("nanobot: your text is in `{path}`"));
+            .eprint(&format!("nanobot: your text is in `{path}`"));
     }
     memory_edit::require_applied(memory, edited?)
 }
@@ -337,32 +350,33 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
 fn edit_copy(
     ctx: &Context,
     memory: &Memory,
-    place: &session::Place,
+    place: &session::SessionStore,
     original: &[u8],
     path: &Path,
-) -> Result<Done> {
+) -> Result<UpdateResult> {
     let editor = ["VISUAL", "EDITOR"]
         .iter()
         .find_map(|name| ctx.env.get(name))
         .unwrap_or("vi");
     let what = || format!("run `{editor}`");
-    let done = signal::left_to_another(|| process::edit(editor, path)).and_then(|done| done);
+    let done =
+        signal::with_foreground_child(|| process::run_editor(editor, path)).and_then(|done| done);
     let done = match done {
         Ok(done) => done,
         Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error).with_context(what),
     };
     if !done {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Failed,
             format!("`{editor}` failed; the memory is unchanged"),
             "another editor in `EDITOR`",
         ));
     }
-    let text = store::read(path)?.unwrap_or_default();
+    let text = durable_file::read(path)?.unwrap_or_default();
     if text == original {
-        return Ok(Done::All);
+        return Ok(UpdateResult::Applied);
     }
     let locked = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
-    memory_edit::replace(&locked, (original, text), Cause::Edit, None)
+    memory_edit::replace(&locked, (original, text), VersionCause::Edit, None)
 }

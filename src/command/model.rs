@@ -1,16 +1,16 @@
 //! `nanobot model`: lists the known models, and shows which provider a model resolves to.
 
-use crate::cli::model::Model as Arguments;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::model::ModelCommand as Arguments;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
-use crate::provider::registry::facts::{self, Facts, MODELS, Price, Prices};
-use crate::provider::registry::{self, Format, plain};
-use crate::report::columns::{Side, aligned, clipped};
+use crate::provider::registry::model_info::{self, MODELS, ModelInfo, Prices, TokenPrice};
+use crate::provider::registry::{self, ApiFormat, normalize_name};
+use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::keys::nearest;
-use crate::settings::{Asked, Overrides, Settings};
-use crate::sys::terminal::harmless;
+use crate::settings::{FlagOverrides, ModelSettings, Settings};
+use crate::sys::terminal::sanitize;
 use crate::sys::web_url;
 use anyhow::Result;
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             provider,
             json,
             remote: true,
-        } => remote(ctx, provider.as_deref(), *json)?,
+        } => list_remote(ctx, provider.as_deref(), *json)?,
         Arguments::List {
             provider,
             json,
@@ -35,28 +35,30 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 fn settings(ctx: &Context, model: Option<&str>) -> Result<Settings> {
-    ctx.settings_with(Overrides {
+    ctx.settings_with(FlagOverrides {
         model: model.map(str::to_owned),
-        ..Overrides::default()
+        ..FlagOverrides::default()
     })
 }
 
 /// Prints the models in the built-in table.
 fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
-    if let Some(name) = provider.filter(|name| registry::entry(name).is_none()) {
-        known(name, &settings(ctx, None)?)?;
+    if let Some(name) = provider.filter(|name| registry::find_provider(name).is_none()) {
+        require_provider(name, &settings(ctx, None)?)?;
     }
-    let is_wanted = |facts: &&Facts| provider.is_none_or(|name| plain(name) == plain(facts.vendor));
-    let found: Vec<&Facts> = MODELS.iter().filter(is_wanted).collect();
+    let is_wanted = |facts: &&ModelInfo| {
+        provider.is_none_or(|name| normalize_name(name) == normalize_name(facts.vendor))
+    };
+    let found: Vec<&ModelInfo> = MODELS.iter().filter(is_wanted).collect();
     if let (Some(name), true, false) = (provider, found.is_empty(), ctx.quiet) {
-        ctx.terminal.complain(&format!(
+        ctx.terminal.eprint(&format!(
             "nanobot: no models of `{name}` are known; `--remote` asks the provider"
         ));
     }
     if as_json {
         let lines = found
             .iter()
-            .map(|facts| line(facts.vendor, facts.name, Some(facts)));
+            .map(|facts| model_json(facts.vendor, facts.name, Some(facts)));
         return ctx.terminal.print_json_text(&lines.collect::<String>());
     }
     let columns = [
@@ -68,10 +70,13 @@ fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
         ("$OUT", Side::Right),
         ("TAKES", Side::Left),
     ];
-    let rows: Vec<Vec<String>> = found.iter().map(|facts| row(facts)).collect();
+    let rows: Vec<Vec<String>> = found.iter().map(|facts| model_row(facts)).collect();
     let mut text = String::new();
-    for line in aligned(&columns, &rows) {
-        text.push_str(&format!("{}\n", clipped(&line, ctx.terminal.width())));
+    for line in align_columns(&columns, &rows) {
+        text.push_str(&format!(
+            "{}\n",
+            truncate(&line, ctx.terminal.stdout_width())
+        ));
     }
     if rows.iter().flatten().any(|cell| cell.ends_with('+')) {
         text.push_str("+ long requests cost more; see `nanobot model show NAME`\n");
@@ -80,68 +85,71 @@ fn list(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
 }
 
 /// Fails if `name` is not a provider, in the table or in the config.
-fn known(name: &str, settings: &Settings) -> Result<()> {
-    let is = |other: &String| plain(other) == plain(name);
-    match registry::entry(name).is_some() || settings.providers.keys().any(is) {
+fn require_provider(name: &str, settings: &Settings) -> Result<()> {
+    let is = |other: &String| normalize_name(other) == normalize_name(name);
+    match registry::find_provider(name).is_some() || settings.providers.keys().any(is) {
         true => Ok(()),
         false => {
             let cause = format!("there is no provider `{name}`");
             let own = settings.providers.keys().map(String::as_str);
-            let names = registry::TABLE.iter().map(|entry| entry.name).chain(own);
+            let names = registry::PROVIDERS
+                .iter()
+                .map(|entry| entry.name)
+                .chain(own);
             Err(match nearest(name, names) {
-                Some(meant) => fail_hint(Exit::Usage, cause, format!("`{meant}`")),
-                None => fail_hint(Exit::Usage, cause, "nanobot provider list"),
+                Some(meant) => fail_with_hint(Exit::Usage, cause, format!("`{meant}`")),
+                None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
             })
         }
     }
 }
 
-fn row(facts: &Facts) -> Vec<String> {
+fn model_row(facts: &ModelInfo) -> Vec<String> {
     let prices = facts.prices();
-    let price = |of: fn(&Price) -> f64| match &prices {
+    let price = |of: fn(&TokenPrice) -> f64| match &prices {
         None => "?".to_owned(),
         Some(prices) => {
             let more = if prices.tiers().len() > 1 { "+" } else { "" };
-            format!("{}{more}", of(&prices.at(0)))
+            format!("{}{more}", of(&prices.for_input_tokens(0)))
         }
     };
     vec![
         facts.vendor.into(),
         facts.name.into(),
-        facts.context.to_string(),
-        facts.output.to_string(),
+        facts.context_tokens.to_string(),
+        facts.max_output_tokens.to_string(),
         price(|price| price.input),
         price(|price| price.output),
-        takes(facts).join(","),
+        capabilities(facts).join(","),
     ]
 }
 
-fn takes(facts: &Facts) -> Vec<&'static str> {
+fn capabilities(facts: &ModelInfo) -> Vec<&'static str> {
     let abilities = [
-        (facts.images(), "images"),
-        (facts.pdf(), "pdf"),
-        (facts.reasons(), "reasoning"),
+        (facts.accepts_images(), "images"),
+        (facts.accepts_pdf(), "pdf"),
+        (facts.is_reasoning(), "reasoning"),
     ];
     let has = abilities.into_iter().filter(|(is, _)| *is);
     has.map(|(_, name)| name).collect()
 }
 
 /// A model as JSON, with the known facts about it.
-fn line(provider: &str, name: &str, facts: Option<&Facts>) -> String {
-    let prices = facts.and_then(Facts::prices);
+fn model_json(provider: &str, name: &str, facts: Option<&ModelInfo>) -> String {
+    let prices = facts.and_then(ModelInfo::prices);
     let line = json!({
         "provider": provider, "name": name,
-        "context": facts.map(|facts| facts.context), "output": facts.map(|facts| facts.output),
-        "images": facts.map(Facts::images), "pdf": facts.map(Facts::pdf), "reasoning": facts.map(Facts::reasons),
-        "prices": prices.map(|prices| tiers(&prices)),
+        "context": facts.map(|facts| facts.context_tokens), "output": facts.map(|facts| facts.max_output_tokens),
+        "images": facts.map(ModelInfo::accepts_images), "pdf": facts.map(ModelInfo::accepts_pdf), "reasoning": facts.map(ModelInfo::is_reasoning),
+        "prices": prices.map(|prices| prices_json(&prices)),
     });
     format!("{line}\n")
 }
 
 /// Prices as JSON: per million tokens, for requests with more tokens than `above`.
-fn tiers(prices: &Prices) -> Value {
-    let tier = |(above, price): &(u64, Price)| {
-        let Price {
+fn prices_json(prices: &Prices) -> Value {
+    let tier = |(above, price): &(u64, TokenPrice)| {
+        let TokenPrice {
             input,
             cached,
             cache_write,
@@ -153,30 +161,33 @@ fn tiers(prices: &Prices) -> Value {
 }
 
 /// Prints the models that the provider lists.
-fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
+fn list_remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
     let settings = settings(ctx, None)?;
-    let mut asked = settings.asked[0].clone();
+    let mut asked = settings.models[0].clone();
     if let Some(name) = provider {
-        known(name, &settings)?;
-        asked = Asked {
+        require_provider(name, &settings)?;
+        asked = ModelSettings {
             provider: name.to_owned(),
             model: None,
             ..asked
         };
     }
-    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
-    if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) && !ctx.quiet {
-        let base = web_url::redacted(&wire.base);
-        ctx.terminal.complain(&format!(
+    let Endpoint {
+        choice,
+        http_provider: wire,
+    } = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
+    if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) && !ctx.quiet {
+        let base = web_url::redact_url(&wire.base_url);
+        ctx.terminal.eprint(&format!(
             "nanobot: the API key is sent to {base} unencrypted"
         ));
     }
-    let names = wire.models().map_err(untold)?;
+    let names = wire.list_models().map_err(list_error)?;
     let mut text = String::new();
     for name in names {
         text.push_str(&match as_json {
-            true => line(&choice.provider, &name, facts::of(&name)),
-            false => format!("{}\n", harmless(&name)),
+            true => model_json(&choice.provider, &name, model_info::find_model(&name)),
+            false => format!("{}\n", sanitize(&name)),
         });
     }
     match as_json {
@@ -186,10 +197,10 @@ fn remote(ctx: &Context, provider: Option<&str>, as_json: bool) -> Result<()> {
 }
 
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.
-fn untold(error: ProviderError) -> anyhow::Error {
+fn list_error(error: ProviderError) -> anyhow::Error {
     match error {
         ProviderError::Unavailable(cause) => fail(Exit::Unavailable, cause),
-        ProviderError::NotFound(cause) => fail_hint(
+        ProviderError::NotFound(cause) => fail_with_hint(
             Exit::Config,
             cause,
             "the provider's documentation: not every server lists its models",
@@ -200,12 +211,12 @@ fn untold(error: ProviderError) -> anyhow::Error {
 
 /// The source of a fact.
 #[derive(Clone, Copy)]
-enum Source {
+enum FactSource {
     Table,
     Config,
 }
 
-impl Source {
+impl FactSource {
     fn name(self) -> &'static str {
         match self {
             Self::Table => "table",
@@ -215,21 +226,30 @@ impl Source {
 }
 
 /// A fact from the config, or else from the table.
-fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, Source)> {
-    let config = config.map(|fact| (fact, Source::Config));
-    config.or(table.map(|fact| (fact, Source::Table)))
+fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, FactSource)> {
+    let config = config.map(|fact| (fact, FactSource::Config));
+    config.or(table.map(|fact| (fact, FactSource::Table)))
 }
 
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = settings(ctx, Some(name))?;
-    let asked = &settings.asked[0];
-    let Endpoint { choice, wire } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
-    let (known, facts) = (asked.known, choice.facts);
-    let context = fact(known.context, facts.map(|facts| facts.context));
-    let output = fact(known.output, facts.map(|facts| facts.output));
-    let images = fact(known.images, facts.map(Facts::images));
-    let pdf = fact(known.pdf, facts.map(Facts::pdf));
-    let reasoning = fact(None, facts.map(Facts::reasons));
+    let asked = &settings.models[0];
+    let Endpoint {
+        choice,
+        http_provider: wire,
+    } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
+    let (known, facts) = (asked.overrides, choice.model_info);
+    let context = fact(
+        known.context_window,
+        facts.map(|facts| facts.context_tokens),
+    );
+    let output = fact(
+        known.max_output_tokens,
+        facts.map(|facts| facts.max_output_tokens),
+    );
+    let images = fact(known.images, facts.map(ModelInfo::accepts_images));
+    let pdf = fact(known.pdf, facts.map(ModelInfo::accepts_pdf));
+    let reasoning = fact(None, facts.map(ModelInfo::is_reasoning));
     // The prices of the choice already come from the config if it has any.
     let (of_config, of_table) = match known.price {
         Some(_) => (choice.prices.as_ref(), None),
@@ -238,12 +258,12 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let prices = fact(of_config, of_table);
     let mut quirks = choice.quirks;
     // Only the chat completions format has two names for this parameter.
-    quirks.max_completion_tokens &= choice.format == Format::Chat;
-    let quirks = quirks.in_words();
+    quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;
+    let quirks = quirks.describe();
     let label = choice.entry.map_or("", |entry| entry.label);
-    let address = web_url::redacted(&wire.base);
-    let key = wire.key.is_some().then_some(&choice.key_place);
-    let fallbacks = &settings.asked[1..];
+    let address = web_url::redact_url(&wire.base_url);
+    let key = wire.key.is_configured().then_some(&choice.key_label);
+    let fallbacks = &settings.models[1..];
     if as_json {
         let fallbacks: Vec<Value> = fallbacks
             .iter()
@@ -252,14 +272,14 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         let model = json!({
             "name": name, "provider": choice.provider, "label": label, "address": address,
             "format": choice.format.name(), "model": choice.model, "key": key,
-            "context": sourced(context), "output": sourced(output), "images": sourced(images), "pdf": sourced(pdf),
-            "reasoning": sourced(reasoning), "prices": sourced(prices.map(|(prices, source)| (tiers(prices), source))),
+            "context": fact_json(context), "output": fact_json(output), "images": fact_json(images), "pdf": fact_json(pdf),
+            "reasoning": fact_json(reasoning), "prices": fact_json(prices.map(|(prices, source)| (prices_json(prices), source))),
             "quirks": quirks, "fallbacks": fallbacks,
         });
         return ctx.terminal.print_json(&model);
     }
-    let tokens = |fact| said(fact, |count: u32| format!("{count} tokens"));
-    let truth = |fact| said(fact, |is| if is { "yes" } else { "no" }.to_owned());
+    let tokens = |fact| describe_fact(fact, |count: u32| format!("{count} tokens"));
+    let truth = |fact| describe_fact(fact, |is| if is { "yes" } else { "no" }.to_owned());
     let mut rows = vec![
         (
             "provider",
@@ -282,14 +302,23 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         None => rows.push(("price", UNKNOWN.into())),
         Some((prices, source)) => {
             let each = prices.tiers().iter();
-            rows.extend(each.map(|tier| ("price", format!("{} ({})", price(tier), source.name()))));
+            rows.extend(each.map(|tier| {
+                (
+                    "price",
+                    format!("{} ({})", describe_price(tier), source.name()),
+                )
+            }));
         }
     }
     rows.extend(quirks.into_iter().map(|words| ("quirk", words)));
-    rows.extend(fallbacks.iter().map(|asked| ("fallback", who(asked))));
+    rows.extend(
+        fallbacks
+            .iter()
+            .map(|asked| ("fallback", describe_fallback(asked))),
+    );
     let mut text = String::new();
     for (name, words) in rows {
-        text.push_str(&format!("{name:<9}  {}\n", harmless(&words)));
+        text.push_str(&format!("{name:<9}  {}\n", sanitize(&words)));
     }
     ctx.terminal.print(&text)
 }
@@ -297,7 +326,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
 const UNKNOWN: &str = "unknown";
 
 /// A fact for people, with its source.
-fn said<T>(fact: Option<(T, Source)>, words: impl FnOnce(T) -> String) -> String {
+fn describe_fact<T>(fact: Option<(T, FactSource)>, words: impl FnOnce(T) -> String) -> String {
     fact.map_or_else(
         || UNKNOWN.into(),
         |(fact, source)| format!("{} ({})", words(fact), source.name()),
@@ -305,15 +334,15 @@ fn said<T>(fact: Option<(T, Source)>, words: impl FnOnce(T) -> String) -> String
 }
 
 /// A fact with its source, as JSON.
-fn sourced<T: Serialize>(fact: Option<(T, Source)>) -> Value {
+fn fact_json<T: Serialize>(fact: Option<(T, FactSource)>) -> Value {
     fact.map_or(
         Value::Null,
         |(value, source)| json!({ "value": value, "from": source.name() }),
     )
 }
 
-fn price((above, price): &(u64, Price)) -> String {
-    let Price {
+fn describe_price((above, price): &(u64, TokenPrice)) -> String {
+    let TokenPrice {
         input,
         cached,
         cache_write,
@@ -328,7 +357,7 @@ fn price((above, price): &(u64, Price)) -> String {
     )
 }
 
-fn who(asked: &Asked) -> String {
+fn describe_fallback(asked: &ModelSettings) -> String {
     let model = asked.model.as_deref().unwrap_or("its provider's default");
     match asked.provider.as_str() {
         "auto" => model.to_owned(),

@@ -1,21 +1,21 @@
 //! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A user
 //! answers questions ([`wizard`]); a script uses flags.
 
-use crate::cli::onboard::Onboard as Arguments;
-use crate::command::config::piped;
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::cli::onboard::OnboardArgs as Arguments;
+use crate::command::config::read_stdin_value;
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::settings::expand::is_name;
-use crate::settings::{Config, Overrides, Settings};
+use crate::settings::expand::is_variable_name;
+use crate::settings::{Config, FlagOverrides, Settings};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
-use crate::sys::terminal::folded;
+use crate::sys::terminal::wrap_words;
 use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
-use edits::{Block, Edit, defaults, merged, where_to_work};
-use wizard::Answers;
+use edits::{ConfigEdit, ProviderSection, apply_edits, default_edits, directory_edit};
+use wizard::WizardAnswers;
 
 mod edits;
 mod menu;
@@ -27,19 +27,19 @@ mod wizard;
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let say = |text: &str| {
         if !ctx.quiet {
-            ctx.terminal.complain(text);
+            ctx.terminal.eprint(text);
         }
     };
     let before = Config::load(&ctx.paths.config)?;
-    if is_bare(arguments) && Terminal::is_attended() {
-        let width = ctx.terminal.breadth();
-        return attended(ctx, &before, &|text| say(&folded(text, width, 0)));
+    if is_bare(arguments) && Terminal::can_prompt() {
+        let width = ctx.terminal.stderr_width();
+        return run_interactive(ctx, &before, &|text| say(&wrap_words(text, width, 0)));
     }
-    let edits = given(arguments, &before)?;
-    let settings = set_up(ctx, &before, edits, &say, &|after| {
-        unlike(&before, after, arguments)
+    let edits = edits_from_flags(arguments, &before)?;
+    let settings = apply(ctx, &before, edits, &say, &|after| {
+        retained_model(&before, after, arguments)
     })?;
-    let exit = still_missing(ctx, &settings, arguments.test, &say)?;
+    let exit = report_readiness(ctx, &settings, arguments.test, &say)?;
     if arguments.completions {
         next_steps::write_completions(ctx)?;
     }
@@ -50,39 +50,42 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Asks the user all questions, then offers the optional next steps.
-fn attended(ctx: &Context, before: &Config, say: &dyn Fn(&str)) -> Result<Exit> {
-    signal::arm(None).context("wait for signals")?;
-    let Answers { edits, trouble } = wizard::ask(ctx, before)?;
-    let settings = set_up(ctx, before, edits, say, &|_| None)?;
+fn run_interactive(ctx: &Context, before: &Config, print: &dyn Fn(&str)) -> Result<Exit> {
+    signal::install(None).context("wait for signals")?;
+    let WizardAnswers {
+        edits,
+        test_error: trouble,
+    } = wizard::run(ctx, before)?;
+    let settings = apply(ctx, before, edits, print, &|_| None)?;
     if let Some(error) = trouble {
-        say("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
-        return Ok(exit_of(&error));
+        print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
+        return Ok(exit_for(&error));
     }
-    next_steps::warn_on_error(ctx, next_steps::completions(ctx))?;
-    next_steps::warn_on_error(ctx, next_steps::crontab(ctx, &settings))?;
-    say(&format!("ready; try: {}", next_steps::next(ctx)));
+    next_steps::warn_on_error(ctx, next_steps::offer_completions(ctx))?;
+    next_steps::warn_on_error(ctx, next_steps::offer_heartbeat(ctx, &settings))?;
+    print(&format!("ready; try: {}", next_steps::suggest_command(ctx)));
     Ok(Exit::Answered)
 }
 
 /// Writes the config with `edits`, and the missing parts of the workspace.
-fn set_up(
+fn apply(
     ctx: &Context,
     before: &Config,
-    edits: Vec<Edit>,
-    say: &dyn Fn(&str),
-    kept: &dyn Fn(&Config) -> Option<String>,
+    edits: Vec<ConfigEdit>,
+    print: &dyn Fn(&str),
+    find_retained_model: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
-    let after = merged(before, edits.into_iter().chain(defaults()))?;
+    let after = apply_edits(before, edits.into_iter().chain(default_edits()))?;
     // Check before anything is written: an unusable config must not be extended.
-    let overrides = Overrides {
+    let overrides = FlagOverrides {
         workspace: ctx.workspace.clone(),
-        ..Overrides::default()
+        ..FlagOverrides::default()
     };
     let settings = Settings::resolve(&after, &ctx.env, &overrides, &ctx.paths)?;
 
     let shown = ctx.paths.display(after.path());
     if after.text() == before.text() {
-        say(&format!("kept {shown} unchanged"));
+        print(&format!("kept {shown} unchanged"));
     } else {
         after.save()?;
         let done = if before.exists() {
@@ -90,17 +93,17 @@ fn set_up(
         } else {
             "created"
         };
-        say(&format!("{done} {shown}"));
+        print(&format!("{done} {shown}"));
     }
-    if let Some(model) = kept(&after) {
-        say(&format!(
+    if let Some(model) = find_retained_model(&after) {
+        print(&format!(
             "kept the model {model}, which the new provider may not have; `--model NAME` changes it"
         ));
     }
     let workspace = Workspace::new(&settings.workspace);
     let made = workspace.create()?;
     let place = ctx.paths.display(&workspace.root);
-    say(&match made.is_empty() {
+    print(&match made.is_empty() {
         true => format!("kept {place} unchanged"),
         false => format!("created in {place}: {}", made.join(", ")),
     });
@@ -108,20 +111,20 @@ fn set_up(
 }
 
 /// Reports what is still missing; on request, tests if the setup works.
-fn still_missing(
+fn report_readiness(
     ctx: &Context,
     settings: &Settings,
     is_tried: bool,
-    say: &dyn Fn(&str),
+    print: &dyn Fn(&str),
 ) -> Result<Exit> {
-    let endpoint = match model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true) {
+    let endpoint = match model::resolve_endpoint(ctx, settings, &settings.models[0], false, true) {
         Ok(endpoint) => endpoint,
         Err(error) if is_tried => return Err(error),
         // A config without a key is a valid start.
         Err(error) => {
-            say(&format!("still missing: {error:#}"));
-            if let Some(hint) = crate::error::hint_of(&error) {
-                say(&format!("  try: {hint}"));
+            print(&format!("still missing: {error:#}"));
+            if let Some(hint) = crate::error::hint_for(&error) {
+                print(&format!("  try: {hint}"));
             }
             return Ok(Exit::Answered);
         }
@@ -131,13 +134,13 @@ fn still_missing(
             endpoint.choice.provider.clone(),
             endpoint.choice.model.clone(),
         );
-        let reply = connection_test::ask(ctx, settings, endpoint)?;
-        let (seconds, cost) = (reply.seconds(), reply.cost());
-        say(&format!(
+        let reply = connection_test::send_test_request(ctx, settings, endpoint)?;
+        let (seconds, cost) = (reply.describe_duration(), reply.describe_cost());
+        print(&format!(
             "{model} of {provider} answered in {seconds}: {cost}"
         ));
     }
-    say("ready; try: nanobot agent -m \"hello\"");
+    print("ready; try: nanobot agent -m \"hello\"");
     Ok(Exit::Answered)
 }
 
@@ -161,7 +164,7 @@ fn is_bare(arguments: &Arguments) -> bool {
 }
 
 /// The model that was kept although the flags select another provider.
-fn unlike(before: &Config, after: &Config, arguments: &Arguments) -> Option<String> {
+fn retained_model(before: &Config, after: &Config, arguments: &Arguments) -> Option<String> {
     let provider = |config: &Config| config.get_path("agents.defaults.provider").cloned();
     let model = before.get_path("agents.defaults.model")?.as_str()?;
     let changed = before.exists() && provider(before) != provider(after);
@@ -170,7 +173,7 @@ fn unlike(before: &Config, after: &Config, arguments: &Arguments) -> Option<Stri
 
 /// Converts flags to edits. An explicit value replaces an existing one; a value that only follows from the flags does
 /// not.
-fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
+fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<ConfigEdit>> {
     let Arguments {
         provider,
         api_key_env,
@@ -185,53 +188,56 @@ fn given(arguments: &Arguments, config: &Config) -> Result<Vec<Edit>> {
     } = arguments;
     let mut edits = Vec::new();
     let block = match provider {
-        Some(name) => Some(Block::named(name, api_base.is_some(), config)?),
+        Some(name) => Some(ProviderSection::find(name, api_base.is_some(), config)?),
         None => None,
     };
-    if let Some(Block { name, .. }) = &block {
-        edits.push(Edit::new("agents.defaults.provider", name.as_str()));
+    if let Some(ProviderSection { name, .. }) = &block {
+        edits.push(ConfigEdit::new("agents.defaults.provider", name.as_str()));
     }
     let key = |flag: &str, key: &str| match &block {
         Some(block) => Ok(block.key(key)),
-        None => Err(fail_hint(
+        None => Err(fail_with_hint(
             Exit::Usage,
             format!("`{flag}` needs a provider"),
             "`--provider NAME`",
         )),
     };
     if let Some(variable) = api_key_env {
-        if !is_name(variable) {
+        if !is_variable_name(variable) {
             // Do not repeat the value, which may be the key itself.
             let cause = "the value of `--api-key-env` is not a variable name";
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::Usage,
                 cause,
                 "the variable's name, such as OPENAI_API_KEY",
             ));
         }
         let path = key("--api-key-env", "apiKey")?;
-        edits.push(Edit::new(path, format!("${{{variable}}}")));
+        edits.push(ConfigEdit::new(path, format!("${{{variable}}}")));
     }
     if *api_key_stdin {
         let path = key("--api-key-stdin", "apiKey")?;
-        edits.push(Edit::new(path, piped()?));
+        edits.push(ConfigEdit::new(path, read_stdin_value()?));
     }
     if let Some(base) = api_base {
-        edits.push(Edit::new(key("--api-base", "apiBase")?, base.as_str()));
+        edits.push(ConfigEdit::new(
+            key("--api-base", "apiBase")?,
+            base.as_str(),
+        ));
     }
     match (model, &block) {
-        (Some(model), _) => edits.push(Edit::new("agents.defaults.model", model.as_str())),
+        (Some(model), _) => edits.push(ConfigEdit::new("agents.defaults.model", model.as_str())),
         (
             None,
-            Some(Block {
+            Some(ProviderSection {
                 entry: Some(entry), ..
             }),
-        ) => edits.push(Edit {
+        ) => edits.push(ConfigEdit {
             replaces: false,
-            ..Edit::new("agents.defaults.model", entry.model)
+            ..ConfigEdit::new("agents.defaults.model", entry.default_model)
         }),
         (None, _) => {}
     }
-    edits.extend(directory.map(where_to_work));
+    edits.extend(directory.map(directory_edit));
     Ok(edits)
 }

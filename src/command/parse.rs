@@ -2,13 +2,13 @@
 
 use super::tree;
 use crate::cli::{self, Cli};
-use crate::cron::store;
+use crate::cron::job_store;
 use clap::FromArgMatches;
 use std::ffi::OsString;
 
 /// Parses a command line.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    parse_cron_line(arguments).map_or_else(|| parse_by_clap(arguments), Ok)
+    parse_cron_line(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
 /// `help COMMAND` as `COMMAND --help`.
@@ -20,8 +20,8 @@ pub(crate) fn rewrite_help_command(mut arguments: Vec<OsString>) -> Vec<OsString
     arguments
 }
 
-fn parse_by_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
-    let matches = tree::bare().try_get_matches_from(arguments)?;
+fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = tree::command_tree().try_get_matches_from(arguments)?;
     Cli::from_arg_matches(&matches)
 }
 
@@ -29,7 +29,7 @@ fn parse_by_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 /// building the command tree takes longer than the rest of the check.
 fn parse_cron_line(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;
-    let mut shared = cli::Shared::default();
+    let mut shared = cli::GlobalArgs::default();
     let places = [("-c", &mut shared.config), ("-w", &mut shared.workspace)];
     for (flag, place) in places {
         if let [first, path, after @ ..] = rest
@@ -45,14 +45,14 @@ fn parse_cron_line(arguments: &[OsString]) -> Option<Cli> {
         return None;
     };
     let is_line = cron == "cron" && run == "run" && scheduled == "--scheduled";
-    let id = id.to_str().filter(|id| store::is_plain(id))?;
+    let id = id.to_str().filter(|id| job_store::is_valid_id(id))?;
     is_line.then(|| Cli {
         shared,
-        command: cli::Command::Cron {
-            command: cli::cron::Cron::Run(cli::cron::Run {
+        command: cli::CliCommand::Cron {
+            command: cli::cron::CronCommand::Run(cli::cron::CronRunArgs {
                 job: Some(id.to_owned()),
                 scheduled: true,
-                ..cli::cron::Run::default()
+                ..cli::cron::CronRunArgs::default()
             }),
         },
     })
@@ -60,7 +60,7 @@ fn parse_cron_line(arguments: &[OsString]) -> Option<Cli> {
 
 /// A command line without its values, as a panic report may contain it.
 pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
-    let mut tree = tree::bare();
+    let mut tree = tree::command_tree();
     tree.build();
     let mut at = &tree;
     let mut words = vec![tree.get_name().to_owned()];
@@ -94,7 +94,7 @@ pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe_command_line, parse_by_clap, parse_cron_line};
+    use super::{describe_command_line, parse_cron_line, parse_with_clap};
     use std::ffi::OsString;
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
             if let Some(short) = short {
                 assert_eq!(
                     short,
-                    format!("{:?}", parse_by_clap(&words).unwrap()),
+                    format!("{:?}", parse_with_clap(&words).unwrap()),
                     "{line}"
                 );
             }

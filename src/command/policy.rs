@@ -1,18 +1,18 @@
 //! `nanobot policy`: shows a run's permissions and their origin, and tests that they are enforced.
 
-use crate::cli::grants::Grants;
-use crate::cli::policy::{Explain, Policy as Command};
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::grants::GrantArgs;
+use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
-use crate::policy::known::{CHANGING, LOOKING};
-use crate::policy::reach::Access;
-use crate::policy::{Decision, Policy, Refusal, Sandbox, known};
-use crate::settings::{Config, Layers};
-use crate::sys::sandbox::{self, trial, trial::Trial};
+use crate::policy::file_scope::FileAccess;
+use crate::policy::tool_names::{READ_TOOLS, WRITE_TOOLS};
+use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
+use crate::settings::{Config, LayeredConfig};
+use crate::sys::sandbox::{self, self_test, self_test::SelfTestResult};
 use crate::tool::arguments::cast_and_check;
-use crate::tool::{Failure, Tool, cron};
+use crate::tool::{Tool, ToolError, cron};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
         Command::Explain(arguments) => explain(ctx, arguments),
-        Command::Test { grants, json } => test(ctx, grants, *json),
+        Command::Test { grants, json } => test_sandbox(ctx, grants, *json),
     }
 }
 
-fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
-    let Explain {
+fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
+    let ExplainArgs {
         tool,
         arguments,
         grants,
@@ -34,23 +34,23 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
     } = arguments;
     let TurnSetup {
         toolbox, policy, ..
-    } = turn_setup::without_turn(ctx, &super::arguments::grants(grants), false, true)?;
+    } = turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, true)?;
     let Some(tool) = tool else {
-        return all(ctx, &policy, *json);
+        return explain_all(ctx, &policy, *json);
     };
     let decided = match toolbox.find(tool) {
         Some(found) => {
-            let call = reading(arguments, &found.spec().parameters)?;
+            let call = parse_arguments(arguments, &found.spec().parameters)?;
             (decide(&policy, found, &call), call)
         }
-        None => match absent(&policy, grants, tool)? {
+        None => match decide_absent_tool(&policy, grants, tool)? {
             // The answer covers only what can be decided without a conversation.
-            Decision::Allow(rule) if tool == "cron" => {
+            PolicyDecision::Allow(rule) if tool == "cron" => {
                 let schema = &cron::spec().parameters;
-                let call = cast_and_check(schema, &reading(arguments, schema)?);
+                let call = cast_and_check(schema, &parse_arguments(arguments, schema)?);
                 let call = call.map_err(|words| fail(Exit::Usage, words))?;
                 match policy.decide(tool, &call) {
-                    Decision::Allow(_) => (Decision::Allow(rule), call),
+                    PolicyDecision::Allow(_) => (PolicyDecision::Allow(rule), call),
                     no => (no, call),
                 }
             }
@@ -59,9 +59,9 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
     };
     let (decision, call) = decided;
     let (word, why, grant) = match decision {
-        Decision::Allow(rule) => ("allowed", rule, None),
-        Decision::Ask(refusal) => ("refused", refusal.words, refusal.grant),
-        Decision::Deny(refusal) => ("refused", refusal.words, refusal.grant),
+        PolicyDecision::Allow(rule) => ("allowed", rule, None),
+        PolicyDecision::Ask(refusal) => ("refused", refusal.message, refusal.suggested_flag),
+        PolicyDecision::Deny(refusal) => ("refused", refusal.message, refusal.suggested_flag),
     };
     let line = match json {
         true => {
@@ -82,41 +82,41 @@ fn explain(ctx: &Context, arguments: &Explain) -> Result<Exit> {
 }
 
 /// Decides about a call of `tool`, as far as that is possible without making it.
-fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
+fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
     let name = tool.spec().name.as_str();
     let rule = match policy.decide(name, call) {
-        Decision::Allow(rule) => rule,
+        PolicyDecision::Allow(rule) => rule,
         no => return no,
     };
     // For a path, the access rules decide.
-    if let Some((path, access)) = path_of(name, call) {
-        return match policy.reach.decide(path, access) {
-            Ok(spot) => Decision::Allow(format!(
+    if let Some((path, access)) = path_and_access(name, call) {
+        return match policy.file_scope.decide(path, access) {
+            Ok(spot) => PolicyDecision::Allow(format!(
                 "{rule}; it is inside `{}`",
-                policy.reach.roots[spot.root].path.display()
+                policy.file_scope.roots[spot.root].path.display()
             )),
-            Err(refusal) => Decision::Deny(refusal),
+            Err(refusal) => PolicyDecision::Deny(refusal),
         };
     }
-    match tool.foresee(call) {
+    match tool.precheck(call) {
         Ok(()) => {}
-        Err(Failure::Denied(refusal)) => return Decision::Deny(refusal),
-        Err(Failure::Failed(words) | Failure::Declined(words)) => {
-            return Decision::Deny(Refusal::of(words));
+        Err(ToolError::Denied(refusal)) => return PolicyDecision::Deny(refusal),
+        Err(ToolError::Failed(words) | ToolError::Declined(words)) => {
+            return PolicyDecision::Deny(Refusal::new(words));
         }
     }
     if name != "exec" {
-        return Decision::Allow(rule);
+        return PolicyDecision::Allow(rule);
     }
     if policy.sandbox != Sandbox::Off
-        && let Err(lack) = sandbox::available()
+        && let Err(lack) = sandbox::check_available()
     {
-        return Decision::Deny(Refusal {
-            words: format!("commands need a sandbox, and none is available: {lack}"),
-            grant: Some("--sandbox off".into()),
+        return PolicyDecision::Deny(Refusal {
+            message: format!("commands need a sandbox, and none is available: {lack}"),
+            suggested_flag: Some("--sandbox off".into()),
         });
     }
-    Decision::Allow(format!("{rule}; {}", policy.containment()))
+    PolicyDecision::Allow(format!("{rule}; {}", policy.describe_containment()))
 }
 
 /// Explains why a run with these flags does not have `tool`, or gives the decision for a tool that exists only within a
@@ -124,33 +124,36 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> Decision {
 ///
 /// # Errors
 /// There is no such tool at all.
-fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
-    if !known::TOOLS.contains(&tool) {
-        if let Some(refusal) = policy.withholds(tool).filter(|_| tool.starts_with("mcp_")) {
-            return Ok(Decision::Deny(refusal));
+fn decide_absent_tool(policy: &Policy, grants: &GrantArgs, tool: &str) -> Result<PolicyDecision> {
+    if !tool_names::TOOLS.contains(&tool) {
+        if let Some(refusal) = policy
+            .withheld_reason(tool)
+            .filter(|_| tool.starts_with("mcp_"))
+        {
+            return Ok(PolicyDecision::Deny(refusal));
         }
-        let words = known::check(tool).err();
+        let words = tool_names::check(tool).err();
         let words = words.unwrap_or_else(|| "is not a tool of this run".into());
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             format!("`{tool}` {words}"),
             "nanobot tool list",
         ));
     }
-    if let Some(refusal) = policy.withholds(tool) {
-        return Ok(Decision::Deny(refusal));
+    if let Some(refusal) = policy.withheld_reason(tool) {
+        return Ok(PolicyDecision::Deny(refusal));
     }
     let listed = |names: &Vec<String>| names.iter().any(|name| name == tool);
     let why = match &grants.tools {
         _ if grants.no_tools => "`--no-tools` offers none",
         Some(names) if !listed(names) => "`--tools` leaves it out",
         _ if tool == "spawn" => {
-            return Ok(Decision::Allow(
+            return Ok(PolicyDecision::Allow(
                 "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),
             ));
         }
         _ if tool == "cron" => {
-            return Ok(Decision::Allow(
+            return Ok(PolicyDecision::Allow(
                 "in a turn of `agent`, not of a job; jobs are added and removed only while the context has no untrusted content, \
                  which no flag changes (use `nanobot cron`), and none may do more than the turn"
                     .into(),
@@ -158,24 +161,24 @@ fn absent(policy: &Policy, grants: &Grants, tool: &str) -> Result<Decision> {
         }
         _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
     };
-    Ok(Decision::Deny(Refusal::of(format!(
+    Ok(PolicyDecision::Deny(Refusal::new(format!(
         "`{tool}` is not offered: {why}"
     ))))
 }
 
 /// The arguments that decisions are about.
-const KNOWN: &[&str] = &["path", "command", "url", "query"];
+const MAIN_ARGUMENTS: &[&str] = &["path", "command", "url", "query"];
 
 /// Parses the arguments: JSON for a complete call, or text as the single argument that the decision is about.
 ///
 /// # Errors
 /// The JSON is invalid, or the tool does not accept it, or the text is missing.
-fn reading(text: &str, schema: &Value) -> Result<Value> {
+fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
     if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
         return cast_and_check(schema, &call).map_err(|words| fail(Exit::Usage, words));
     }
     if text.trim().is_empty() || text.trim_start().starts_with('{') {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             "the arguments are not a JSON object",
             "`{\"path\": \"notes.md\"}`, or only the path, command or URL",
@@ -183,28 +186,30 @@ fn reading(text: &str, schema: &Value) -> Result<Value> {
     }
     let needed = schema["required"][0].as_str();
     let has = |name: &&&str| schema["properties"].get(**name).is_some();
-    let name = needed.or(KNOWN.iter().find(has).copied()).unwrap_or("text");
+    let name = needed
+        .or(MAIN_ARGUMENTS.iter().find(has).copied())
+        .unwrap_or("text");
     Ok(json!({ name: text }))
 }
 
-fn path_of<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, Access)> {
+fn path_and_access<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, FileAccess)> {
     let access = match tool {
-        tool if CHANGING.contains(&tool) => Access::Write,
-        tool if LOOKING.contains(&tool) => Access::Read,
+        tool if WRITE_TOOLS.contains(&tool) => FileAccess::Write,
+        tool if READ_TOOLS.contains(&tool) => FileAccess::Read,
         _ => return None,
     };
     Some((call["path"].as_str().unwrap_or("."), access))
 }
 
-fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
+fn explain_all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
     let mut lines = policy.for_people(&|path: &Path| ctx.paths.display(path));
     let config = Config::load(&ctx.paths.config)?;
-    let spared = Layers::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
+    let spared = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
     for range in spared.iter().filter_map(Value::as_array).flatten() {
         let range = range.as_str().unwrap_or_default();
         lines.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
     }
-    for (address, port) in &policy.typed {
+    for (address, port) in &policy.explicit_addresses {
         let port = port
             .map(|port| format!(", port {port}"))
             .unwrap_or_default();
@@ -225,35 +230,35 @@ fn all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
 }
 
 /// Paths that no command may read if they exist, unless the user grants them by name.
-const CLOSED: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
+const SECRET_PATHS: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
-fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
+fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit> {
     let TurnSetup { policy, shared, .. } =
-        turn_setup::without_turn(ctx, &super::arguments::grants(grants), false, false)?;
+        turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, false)?;
     if policy.sandbox == Sandbox::Off {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Failed,
             "nothing to test: with these flags commands run without a sandbox",
             "without `--sandbox off` and `--profile full`",
         ));
     }
-    if let Err(lack) = sandbox::available() {
-        return Err(fail_hint(
+    if let Err(lack) = sandbox::check_available() {
+        return Err(fail_with_hint(
             Exit::NoSandbox,
             format!("no sandbox is available: {lack}"),
             "`--sandbox off` to run commands without one",
         ));
     }
     let settings = ctx.settings()?;
-    let exec = toolset::exec(ctx, &settings, &policy, &shared.files);
-    let fence = exec.fence().context("set up the sandbox")?;
-    let home = &policy.reach.home;
-    let may_write = |path: &PathBuf| fence.writes.iter().any(|place| path.starts_with(place));
+    let exec = toolset::exec_tool(ctx, &settings, &policy, &shared.files);
+    let fence = exec.sandbox_spec().context("set up the sandbox")?;
+    let home = &policy.file_scope.home;
+    let may_write = |path: &PathBuf| fence.writable.iter().any(|place| path.starts_with(place));
     let outside: Vec<PathBuf> = [
         home,
         &ctx.paths.root,
-        &policy.reach.directory,
-        &policy.reach.workspace,
+        &policy.file_scope.directory,
+        &policy.file_scope.workspace,
     ]
     .into_iter()
     .filter(|path| path.is_dir() && !may_write(path))
@@ -261,21 +266,26 @@ fn test(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
     .collect();
     let named = |path: &PathBuf| {
         policy
-            .reach
+            .file_scope
             .roots
             .iter()
             .any(|root| root.path.starts_with(path))
     };
-    let secrets = CLOSED.iter().map(|name| home.join(name));
-    let own = policy.reach.hidden.iter().cloned();
+    let secrets = SECRET_PATHS.iter().map(|name| home.join(name));
+    let own = policy.file_scope.hidden.iter().cloned();
     let closed: Vec<PathBuf> = own
         .chain(secrets)
         .chain([PathBuf::from("/etc/shadow")])
         .filter(|path| path.exists() && !named(path))
         .collect();
-    let trials = trial::run(&fence, &outside, &closed).context("test the sandbox")?;
+    let trials = self_test::run_self_test(&fence, &outside, &closed).context("test the sandbox")?;
     let mut exit = Exit::Answered;
-    for Trial { what, held, found } in trials {
+    for SelfTestResult {
+        operation: what,
+        is_refused: held,
+        outcome: found,
+    } in trials
+    {
         if !held {
             exit = Exit::Failed;
         }

@@ -1,15 +1,15 @@
 //! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
-use crate::cli::provider::Provider as Arguments;
-use crate::error::{Exit, hint_of};
+use crate::cli::provider::ProviderCommand as Arguments;
+use crate::error::{Exit, hint_for};
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::provider::login::{self, Endpoints, Prompt, Vendor};
-use crate::provider::registry::{self, Kind, ProviderConfig, Standing, TABLE};
-use crate::report::columns::{Side, aligned, clipped};
+use crate::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
+use crate::provider::registry::{self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus};
+use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::Settings;
-use crate::sys::http::{Http, Timeouts};
-use crate::sys::terminal::{Page, harmless};
+use crate::sys::http::{Http, HttpTimeouts};
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use crate::sys::web_url;
 use anyhow::Result;
 use console::Style;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Timeouts for login servers, which answer quickly or not at all.
-const TIMEOUTS: Timeouts = Timeouts {
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
     idle: Duration::from_secs(30),
@@ -30,14 +30,14 @@ const TIMEOUTS: Timeouts = Timeouts {
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list(ctx, *json)?,
-        Arguments::Login { name } => log_in(ctx, Vendor::named(name)?)?,
-        Arguments::Logout { name } => log_out(ctx, Vendor::named(name)?)?,
+        Arguments::Login { name } => log_in(ctx, Vendor::from_name(name)?)?,
+        Arguments::Logout { name } => log_out(ctx, Vendor::from_name(name)?)?,
     }
     Ok(Exit::Answered)
 }
 
 /// A provider in the list.
-struct Row {
+struct ProviderRow {
     name: String,
     label: String,
     kind: &'static str,
@@ -46,55 +46,58 @@ struct Row {
     key: Option<(&'static str, String)>,
     address: String,
     /// The expiry of a login's token, which is then renewed.
-    until: Option<Timestamp>,
+    expires: Option<Timestamp>,
     /// The reason why the configuration cannot be used.
     problem: Option<anyhow::Error>,
 }
 
 fn list(ctx: &Context, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
-    let blocks = model::blocks(ctx, &settings);
-    let own = blocks.keys().filter(|name| registry::entry(name).is_none());
-    let names = TABLE.iter().map(|entry| entry.name);
+    let blocks = model::provider_configs(ctx, &settings);
+    let own = blocks
+        .keys()
+        .filter(|name| registry::find_provider(name).is_none());
+    let names = PROVIDERS.iter().map(|entry| entry.name);
     let names = names.chain(own.map(String::as_str));
-    let mut rows: Vec<Row> = names
-        .map(|name| row(ctx, &settings, &blocks, name))
+    let mut rows: Vec<ProviderRow> = names
+        .map(|name| provider_row(ctx, &settings, &blocks, name))
         .collect();
     if as_json {
-        let lines: String = rows.iter().map(line).collect();
+        let lines: String = rows.iter().map(provider_json).collect();
         return ctx.terminal.print_json_text(&lines);
     }
-    let width = ctx.terminal.width();
+    let width = ctx.terminal.stdout_width();
     if width.is_some() {
         rows.sort_by_key(|row| !row.is_usable);
     }
-    let mut page = Page::on(ctx.terminal);
-    table(&rows, width, &mut page)?;
-    page.end()?;
+    let mut page = StdoutWriter::new(ctx.terminal);
+    print_table(&rows, width, &mut page)?;
+    page.finish()?;
     for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
-        ctx.terminal.complain(&format!("nanobot: {problem:#}"));
-        if let Some(hint) = hint_of(problem) {
-            ctx.terminal.complain(&format!("  try: {hint}"));
+        ctx.terminal.eprint(&format!("nanobot: {problem:#}"));
+        if let Some(hint) = hint_for(problem) {
+            ctx.terminal.eprint(&format!("  try: {hint}"));
         }
     }
     Ok(())
 }
 
-fn row(
+fn provider_row(
     ctx: &Context,
     settings: &Settings,
     blocks: &BTreeMap<String, ProviderConfig>,
     name: &str,
-) -> Row {
-    let Standing {
+) -> ProviderRow {
+    let ProviderStatus {
         entry,
-        base,
+        base_url: base,
         mut key,
         mut is_usable,
-    } = registry::standing(name, blocks, &ctx.env);
-    let (mut until, mut problem) = (None, settings.block(name).err());
-    if entry.is_some_and(|entry| entry.kind == Kind::Login) {
-        let found = Vendor::named(name).and_then(|vendor| login::expiry(vendor, &ctx.paths.auth()));
+    } = registry::provider_status(name, blocks, &ctx.env);
+    let (mut until, mut problem) = (None, settings.provider(name).err());
+    if entry.is_some_and(|entry| entry.kind == ProviderKind::Login) {
+        let found =
+            Vendor::from_name(name).and_then(|vendor| login::expiry(vendor, &ctx.paths.auth()));
         match found {
             Ok(expires) => until = expires,
             Err(error) => problem = problem.or(Some(error)),
@@ -102,27 +105,27 @@ fn row(
         is_usable &= until.is_some();
         key = key.filter(|_| until.is_some());
     }
-    Row {
+    ProviderRow {
         name: name.to_owned(),
         label: entry.map_or_else(String::new, |entry| entry.label.to_owned()),
         kind: entry.map_or("custom", |entry| entry.kind.name()),
         is_usable: is_usable && problem.is_none(),
         key,
-        address: web_url::redacted(&base),
-        until,
+        address: web_url::redact_url(&base),
+        expires: until,
         problem,
     }
 }
 
-fn line(row: &Row) -> String {
-    let Row {
+fn provider_json(row: &ProviderRow) -> String {
+    let ProviderRow {
         name,
         label,
         kind,
         is_usable,
         key,
         address,
-        until,
+        expires: until,
         problem,
     } = row;
     let (from, place) = key
@@ -138,7 +141,7 @@ fn line(row: &Row) -> String {
 }
 
 /// Prints the rows. On a terminal, whose columns are `width`, usable providers are marked.
-fn table(rows: &[Row], width: Option<usize>, page: &mut Page) -> Result<()> {
+fn print_table(rows: &[ProviderRow], width: Option<usize>, page: &mut StdoutWriter) -> Result<()> {
     let columns = [
         ("NAME", Side::Left),
         ("KIND", Side::Left),
@@ -149,26 +152,32 @@ fn table(rows: &[Row], width: Option<usize>, page: &mut Page) -> Result<()> {
     let cells: Vec<Vec<String>> = rows
         .iter()
         .map(|row| {
-            let cells = [&row.name, row.kind, &key(row), &row.address, &row.label];
-            cells.map(harmless).to_vec()
+            let cells = [
+                &row.name,
+                row.kind,
+                &describe_key(row),
+                &row.address,
+                &row.label,
+            ];
+            cells.map(sanitize).to_vec()
         })
         .collect();
-    for (number, line) in aligned(&columns, &cells).iter().enumerate() {
+    for (number, line) in align_columns(&columns, &cells).iter().enumerate() {
         let is_usable = number > 0 && rows[number - 1].is_usable;
         if width.is_some() {
             let mark = if is_usable { "*" } else { " " };
-            page.paint(mark, &Style::new().green())?;
-            page.put(" ")?;
+            page.write_styled(mark, &Style::new().green())?;
+            page.write(" ")?;
         }
         let room = width.map(|width| width.saturating_sub(2));
-        page.put(&format!("{}\n", clipped(line, room)))?;
+        page.write(&format!("{}\n", truncate(line, room)))?;
     }
     Ok(())
 }
 
 /// A short description of a provider's key.
-fn key(row: &Row) -> String {
-    match (&row.problem, &row.key, row.until, row.kind) {
+fn describe_key(row: &ProviderRow) -> String {
+    match (&row.problem, &row.key, row.expires, row.kind) {
         (Some(_), ..) => "cannot be used".into(),
         (None, _, Some(until), _) => format!("login, token until {until}"),
         (None, Some((_, place)), ..) => place.replace('`', ""),
@@ -182,20 +191,20 @@ fn key(row: &Row) -> String {
 
 /// Logs in to `vendor`, with the login flow of its server.
 pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
-    let endpoints = Endpoints::from_env(&ctx.env)?;
+    let endpoints = LoginEndpoints::from_env(&ctx.env)?;
     let http = Http::new(TIMEOUTS, false, &ctx.env);
     // Print this even with `--quiet`, since the login cannot succeed without the code.
-    let mut tell = |prompt: Prompt<'_>| {
-        let Prompt {
-            address,
+    let mut tell = |prompt: DevicePrompt<'_>| {
+        let DevicePrompt {
+            url: address,
             code,
-            valid,
+            lifetime: valid,
         } = prompt;
         ctx.terminal
-            .complain(&format!("open {address} and enter {code}"));
+            .eprint(&format!("open {address} and enter {code}"));
         let minutes = valid.as_secs().div_ceil(60);
         ctx.terminal
-            .complain(&format!("waiting for the login, {minutes} min at most"));
+            .eprint(&format!("waiting for the login, {minutes} min at most"));
     };
     let folder = ctx.paths.auth();
     login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut tell)?;
@@ -225,7 +234,7 @@ mod tests {
             ("https://a.example/@x", "https://a.example/@x"),
             ("", ""),
         ] {
-            assert_eq!(web_url::redacted(base), expect);
+            assert_eq!(web_url::redact_url(base), expect);
         }
     }
 }

@@ -10,42 +10,50 @@ use anyhow::Result;
 use clap::Parser;
 
 /// Runs `nanobot repl`.
-pub fn run(ctx: &Context, arguments: &cli::repl::Repl) -> Result<Exit> {
-    repl::run(ctx, arguments::repl_turn_options(arguments), &Commands)
+pub fn run(ctx: &Context, arguments: &cli::repl::ReplArgs) -> Result<Exit> {
+    repl::run(
+        ctx,
+        arguments::repl_turn_options(arguments),
+        &ReplProgramCommands,
+    )
 }
 
 /// Runs the REPL for `nanobot agent` without a message.
-pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::Agent) -> Result<Exit> {
-    repl::run(ctx, arguments::turn_options(arguments), &Commands)
+pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::AgentArgs) -> Result<Exit> {
+    repl::run(
+        ctx,
+        arguments::turn_options(arguments),
+        &ReplProgramCommands,
+    )
 }
 
-struct Commands;
+struct ReplProgramCommands;
 
-impl ProgramCommands for Commands {
+impl ProgramCommands for ReplProgramCommands {
     fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()> {
         let words = std::iter::once("nanobot").chain(words.iter().copied());
         let parsed = match Cli::try_parse_from(words) {
             Ok(parsed) => parsed,
             Err(error) => {
-                ctx.terminal.complain(error.render().to_string().trim_end());
+                ctx.terminal.eprint(error.render().to_string().trim_end());
                 return Ok(());
             }
         };
         match parsed.command {
-            cli::Command::Session { command } => session::run(ctx, &command),
-            cli::Command::Memory { command } => memory::run(ctx, &command),
-            cli::Command::Mcp { command } => mcp::within(ctx, &command),
-            cli::Command::Undo(arguments) => {
-                undo::within(ctx, &arguments, options.session.as_deref())
+            cli::CliCommand::Session { command } => session::run(ctx, &command),
+            cli::CliCommand::Memory { command } => memory::run(ctx, &command),
+            cli::CliCommand::Mcp { command } => mcp::dispatch(ctx, &command),
+            cli::CliCommand::Undo(arguments) => {
+                undo::run_in_session(ctx, &arguments, options.session.as_deref())
             }
-            cli::Command::Usage(arguments) => usage::run(ctx, &arguments),
+            cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             other => unreachable!("no slash command stands for {other:?}"),
         }
         .map(drop)
     }
 
     fn list_tools(&self, ctx: &Context, options: &TurnOptions) -> Result<()> {
-        tool::list(ctx, &options.grants, false).map(drop)
+        tool::list_tools(ctx, &options.grants, false).map(drop)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

@@ -1,8 +1,8 @@
 //! The only command available inside the sandbox of an agent's command.
 
 use super::skill;
-use crate::cli::Command;
-use crate::error::{Exit, fail_hint};
+use crate::cli::CliCommand;
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
 
@@ -10,13 +10,13 @@ use anyhow::Result;
 ///
 /// # Errors
 /// Status 77 for every other command.
-pub(crate) fn run(command: &Command, terminal: Terminal) -> Result<Exit> {
-    if let Command::Skill { command } = command
-        && let Some(done) = skill::inside(command, terminal)
+pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
+    if let CliCommand::Skill { command } = command
+        && let Some(done) = skill::run_in_sandbox(command, terminal)
     {
         return done;
     }
-    Err(fail_hint(
+    Err(fail_with_hint(
         Exit::Refused,
         "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files",
         "the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest",

@@ -1,16 +1,16 @@
 //! `nanobot tool`: lists and runs tools by hand, under the same policy as a turn.
 
 use super::arguments::grants as from_flags;
-use crate::cli::policy::Tool as Command;
-use crate::error::{Exit, Stop, fail, fail_hint};
-use crate::event::Outcome;
-use crate::message::{Part, ToolCall};
+use crate::cli::policy::ToolCommand as Command;
+use crate::error::{Exit, Stop, fail, fail_with_hint};
+use crate::event::ToolOutcome;
+use crate::message::{MessagePart, ToolCall};
 use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::turn_setup;
 use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
-use crate::sys::input::{self, Reading};
+use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 /// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::List { grants, json } => list(ctx, &from_flags(grants), *json),
+        Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json),
         Command::Run {
             name,
             arguments,
             grants,
             offline,
-        } => call(ctx, &from_flags(grants), name, arguments, *offline),
+        } => call_tool(ctx, &from_flags(grants), name, arguments, *offline),
     }
 }
 
@@ -32,8 +32,8 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// Lists the tools of a run with these permissions.
-pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
-    let setup = turn_setup::without_turn(ctx, grants, false, true)?;
+pub(super) fn list_tools(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
+    let setup = turn_setup::prepare_without_turn(ctx, grants, false, true)?;
     let specs = setup.toolbox.specs();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
@@ -44,7 +44,7 @@ pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
             }
             false => {
                 let head = format!("{:width$}  ", spec.name);
-                hanging_indent(&head, &spec.description, ctx.terminal.width())
+                hanging_indent(&head, &spec.description, ctx.terminal.stdout_width())
             }
         };
         ctx.terminal.print(&format!("{line}\n"))?;
@@ -56,7 +56,8 @@ pub(super) fn list(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
 fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
     let text = match arguments {
         "-" => {
-            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            let bytes =
+                input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?;
             String::from_utf8(bytes.unwrap_or_default()).context("read the arguments")?
         }
         text => text.to_owned(),
@@ -66,16 +67,16 @@ fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
         .filter(Value::is_object)
         .ok_or_else(|| {
             let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
-            fail_hint(Exit::Usage, "the arguments are not a JSON object", example)
+            fail_with_hint(Exit::Usage, "the arguments are not a JSON object", example)
         })
 }
 
 /// The text of a result.
-fn text_of(parts: &[Part]) -> String {
+fn result_text(parts: &[MessagePart]) -> String {
     let mut text = String::new();
     for part in parts {
         match part {
-            Part::Text(part) => text.push_str(part),
+            MessagePart::Text(part) => text.push_str(part),
             _ => text.push_str("[an image or a document, which a model would see]"),
         }
         if !text.ends_with('\n') {
@@ -85,16 +86,16 @@ fn text_of(parts: &[Part]) -> String {
     text.trim_end().to_owned()
 }
 
-fn call(
+fn call_tool(
     ctx: &Context,
     grants: &Grants,
     name: &str,
     arguments: &str,
     offline: bool,
 ) -> Result<Exit> {
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     let arguments = parse_arguments(name, arguments)?;
-    let setup = turn_setup::without_turn(ctx, grants, offline, false)?;
+    let setup = turn_setup::prepare_without_turn(ctx, grants, offline, false)?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),
@@ -113,39 +114,39 @@ fn call(
     emitted?;
     signal::check()?;
     let done = results.first().expect("one call has one result");
-    let shown = text_of(&done.result.parts);
+    let shown = result_text(&done.result.parts);
     match done.outcome {
-        Outcome::Ok => {
+        ToolOutcome::Ok => {
             ctx.terminal.print(&format!("{shown}\n"))?;
-            Ok(match done.unsuccessful {
+            Ok(match done.command_failed {
                 true => Exit::Failed,
                 false => Exit::Answered,
             })
         }
-        Outcome::Failed => {
-            let (output, cause) = parted(&shown, &live_output);
+        ToolOutcome::Failed => {
+            let (output, cause) = split_output(&shown, &live_output);
             ctx.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
-        Outcome::Skipped => {
+        ToolOutcome::Skipped => {
             let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
             let meant = nearest(name, names).filter(|meant| *meant != name);
             Err(match meant {
                 Some(meant) => {
                     let cause = format!("there is no tool `{name}`");
-                    fail_hint(Exit::Usage, cause, format!("`nanobot tool run {meant}`"))
+                    fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {meant}`"))
                 }
                 None => fail(Exit::Usage, shown),
             })
         }
-        Outcome::Denied => {
+        ToolOutcome::Denied => {
             let Some(refusal) = &done.refusal else {
                 return Err(Stop(Exit::Refused).into());
             };
-            let (output, cause) = parted(&refusal.words, &live_output);
+            let (output, cause) = split_output(&refusal.message, &live_output);
             ctx.terminal.print(&output)?;
-            Err(match &refusal.grant {
-                Some(flag) => fail_hint(Exit::Refused, cause, format!("`{flag}`")),
+            Err(match &refusal.suggested_flag {
+                Some(flag) => fail_with_hint(Exit::Refused, cause, format!("`{flag}`")),
                 None => fail(Exit::Refused, cause),
             })
         }
@@ -154,11 +155,11 @@ fn call(
 
 /// Splits the failure text `words` into the output that the tool `said`, and the message about it. If the output in it
 /// was cut or redacted, the last line is the message.
-fn parted(words: &str, said: &str) -> (String, String) {
-    let said = said.trim();
-    let (output, cause) = match words.strip_prefix(said) {
+fn split_output(failure: &str, live_output: &str) -> (String, String) {
+    let said = live_output.trim();
+    let (output, cause) = match failure.strip_prefix(said) {
         Some(rest) if !said.is_empty() => (said, rest),
-        None => words.rsplit_once('\n').unwrap_or(("", words)),
+        None => failure.rsplit_once('\n').unwrap_or(("", failure)),
         Some(rest) => ("", rest.strip_prefix("(no output)").unwrap_or(rest)),
     };
     let output = match output {
@@ -170,13 +171,17 @@ fn parted(words: &str, said: &str) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use super::parted;
+    use super::split_output;
 
     #[test]
     fn what_is_said_is_told_from_what_is_said_about_it() {
         let check = |words: &str, said: &str, output: &str, cause: &str| {
             let (output, cause) = (output.to_owned(), cause.to_owned());
-            assert_eq!(parted(words, said), (output, cause), "{words:?} {said:?}");
+            assert_eq!(
+                split_output(words, said),
+                (output, cause),
+                "{words:?} {said:?}"
+            );
         };
         check("there is no `x`", "", "", "there is no `x`");
         check("one\ntwo", "", "", "one\ntwo");

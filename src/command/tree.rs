@@ -1,25 +1,25 @@
 //! The command tree of clap, with or without the help texts.
 
 use crate::cli::Cli;
-use crate::cli::pages::{self, Form};
+use crate::cli::pages::{self, HelpLength};
 use crate::error::Exit;
 use crate::repl::commands;
 use clap::CommandFactory;
 use std::fmt::Write;
 
 /// The command tree without the texts of help. Parsing and completions use it.
-pub fn bare() -> clap::Command {
+pub fn command_tree() -> clap::Command {
     Cli::command()
 }
 
 /// The command tree with all help texts. Building it takes longer than a turn takes to start.
-pub fn documented(form: Form) -> clap::Command {
-    pages::documented(bare(), form, &statuses()).mut_subcommand("repl", |repl| {
+pub fn command_tree_with_help(form: HelpLength) -> clap::Command {
+    pages::add_pages(command_tree(), form, &statuses()).mut_subcommand("repl", |repl| {
         let about = repl.get_long_about().map(ToString::to_string);
         repl.long_about(format!(
             "{}\n\nCommands:\n{}",
             about.unwrap_or_default(),
-            commands::table()
+            commands::help_table()
         ))
     })
 }

@@ -1,9 +1,9 @@
 //! `nanobot trust`: manages the directories whose files may instruct the agent.
 
-use crate::cli::policy::Trust as Arguments;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::policy::TrustArgs as Arguments;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::trust::{self, Trust};
+use crate::trust::{self, TrustList};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         revoke,
         json,
     } = arguments;
-    let mut trust = Trust::load(&ctx.paths.trust())?;
+    let mut trust = TrustList::load(&ctx.paths.trust())?;
     if *list {
-        return show(ctx, &trust, *json);
+        return print_trusted(ctx, &trust, *json);
     }
     let given = directory.as_deref().unwrap_or(Path::new("."));
     let show = |path: &Path| ctx.paths.display(path);
@@ -26,16 +26,16 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
         let path = path.with_context(|| format!("resolve `{}`", given.display()))?;
         if !trust.revoke(&path)? {
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::NoInput,
                 format!("`{}` is not trusted", show(&path)),
                 "nanobot trust --list",
             ));
         }
-        say(ctx, &format!("`{}` is no longer trusted", show(&path)))?;
+        print_line(ctx, &format!("`{}` is no longer trusted", show(&path)))?;
         return Ok(Exit::Answered);
     }
-    let path = real(given)?;
+    let path = resolve_directory(given)?;
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
         return Err(fail(
             Exit::Usage,
@@ -47,30 +47,30 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     }
     let is_new = trust.add(&path, ctx.clock.now().timestamp())?;
     let word = if is_new { "is now" } else { "was already" };
-    say(ctx, &format!("`{}` {word} trusted", show(&path)))?;
-    let notes = trust.notes(&path)?;
+    print_line(ctx, &format!("`{}` {word} trusted", show(&path)))?;
+    let notes = trust.read_instructions(&path)?;
     let mut speaks: Vec<String> = notes.texts.into_iter().map(|(name, _)| name).collect();
     speaks.extend(notes.skills.iter().map(|path| path.display().to_string()));
     for name in &speaks {
-        say(
+        print_line(
             ctx,
             &format!("  read from now on: {}", show(Path::new(name))),
         )?;
     }
-    if let Some(repository) = trust::repository(&path)
+    if let Some(repository) = trust::repository_root(&path)
         && !notes.ignored.is_empty()
     {
         let root = show(repository);
-        ctx.terminal.complain(&format!(
+        ctx.terminal.eprint(&format!(
             "nanobot: instructions above it stay ignored; `nanobot trust {root}` includes them"
         ));
     }
     Ok(Exit::Answered)
 }
 
-fn show(ctx: &Context, trust: &Trust, json: bool) -> Result<Exit> {
+fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
     for trusted in &trust.directories {
-        let stands = trusted.stands();
+        let stands = trusted.is_unchanged();
         let line = match json {
             true => serde_json::json!({ "path": trusted.path, "since": trusted.since, "stands": stands }).to_string(),
             false if stands => trusted.path.display().to_string(),
@@ -81,7 +81,7 @@ fn show(ctx: &Context, trust: &Trust, json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn real(given: &Path) -> Result<PathBuf> {
+fn resolve_directory(given: &Path) -> Result<PathBuf> {
     let path = std::fs::canonicalize(given).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             fail(Exit::NoInput, format!("there is no `{}`", given.display()))
@@ -97,7 +97,7 @@ fn real(given: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn say(ctx: &Context, words: &str) -> Result<()> {
+fn print_line(ctx: &Context, words: &str) -> Result<()> {
     if ctx.quiet {
         return Ok(());
     }

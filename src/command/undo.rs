@@ -1,42 +1,46 @@
 //! `nanobot undo`: reverts the changes that a turn made with its file tools, and redoes them.
 
-use crate::cli::undo::Undo as Arguments;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::undo::UndoArgs as Arguments;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::report::columns::{Side, aligned};
-use crate::sys::terminal::harmless;
-use crate::undo::Undo;
-use crate::undo::journal::Turn;
-use crate::undo::restore::{Plan, Step, Way};
+use crate::report::columns::{Side, align_columns};
+use crate::sys::terminal::sanitize;
+use crate::undo::UndoStore;
+use crate::undo::journal::UndoTurn;
+use crate::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use anyhow::Result;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Runs `nanobot undo`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    go(ctx, arguments, None)
+    undo_or_redo(ctx, arguments, None)
 }
 
 /// As [`run`], but within the conversation `session`: the turn of another one is reverted only if its number is given.
-pub(super) fn within(ctx: &Context, arguments: &Arguments, session: Option<&str>) -> Result<Exit> {
-    let owns = |turn: &Turn| match session {
-        Some(session) if turn.about.session == session => Ok(()),
-        _ => Err(fail_hint(
+pub(super) fn run_in_session(
+    ctx: &Context,
+    arguments: &Arguments,
+    session: Option<&str>,
+) -> Result<Exit> {
+    let owns = |turn: &UndoTurn| match session {
+        Some(session) if turn.info.session == session => Ok(()),
+        _ => Err(fail_with_hint(
             Exit::NoInput,
             format!(
                 "nothing was done, because the turn belongs to another session: {}",
-                told(turn)
+                describe_turn(turn)
             ),
             format!("`/undo {}` to choose that turn", turn.id),
         )),
     };
-    go(ctx, arguments, Some(&owns))
+    undo_or_redo(ctx, arguments, Some(&owns))
 }
 
 /// Checks that a turn without a given number may be chosen.
-type Owns<'a> = &'a dyn Fn(&Turn) -> Result<()>;
+type TurnCheck<'a> = &'a dyn Fn(&UndoTurn) -> Result<()>;
 
-fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Exit> {
+fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>>) -> Result<Exit> {
     let Arguments {
         turn,
         list,
@@ -48,21 +52,25 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
     let mut odd = |id: u64, error: &anyhow::Error| {
         ctx.notice(&format!("skipped turn {id}: {error:#}"));
     };
-    let turns = Undo::new(ctx.paths.undo()).turns(&mut odd)?;
+    let turns = UndoStore::new(ctx.paths.undo()).turns(&mut odd)?;
     if list {
-        ctx.terminal.print(&listed(ctx, &turns, json))?;
+        ctx.terminal.print(&format_turns(ctx, &turns, json))?;
         return Ok(Exit::Answered);
     }
-    let way = if redo { Way::Forth } else { Way::Back };
+    let way = if redo {
+        RestoreDirection::Redo
+    } else {
+        RestoreDirection::Undo
+    };
     let is_found = turn.is_none();
-    let turn = chosen(ctx, &turns, turn, way)?;
+    let turn = choose_turn(ctx, &turns, turn, way)?;
     if let Some(owns) = owns.filter(|_| is_found) {
         owns(turn)?;
     }
-    let plan = Plan::of(turn, way)?;
-    let mut wrong: Vec<String> = plan.blocked.iter().map(objection).collect();
+    let plan = RestorePlan::new(turn, way)?;
+    let mut wrong: Vec<String> = plan.blocked.iter().map(describe_conflict).collect();
     if !force {
-        wrong.extend(plan.conflicts.iter().map(objection));
+        wrong.extend(plan.conflicts.iter().map(describe_conflict));
     }
     if !wrong.is_empty() {
         let cause = format!(
@@ -71,26 +79,26 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
             wrong.join("; ")
         );
         return Err(match plan.blocked.is_empty() {
-            true => fail_hint(Exit::Failed, cause, "`--force` to overwrite these changes"),
+            true => fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes"),
             false => fail(Exit::Failed, cause),
         });
     }
     let steps = plan.steps();
     if is_found {
         // The last turn may only have run commands, so say which turn was chosen.
-        ctx.notice(&told(turn));
+        ctx.notice(&describe_turn(turn));
     }
     if !dry_run {
-        plan.carry_out(&ctx.clock.stamp())?;
+        plan.execute(&ctx.clock.local_timestamp())?;
     }
-    let line = |step: &Step| {
+    let line = |step: &RestoreStep| {
         let (verb, path) = match (step, dry_run) {
-            (Step::Restore(path), false) => ("restored", path),
-            (Step::Restore(path), true) => ("would restore", path),
-            (Step::Remove(path), false) => ("removed", path),
-            (Step::Remove(path), true) => ("would remove", path),
+            (RestoreStep::Restore(path), false) => ("restored", path),
+            (RestoreStep::Restore(path), true) => ("would restore", path),
+            (RestoreStep::Remove(path), false) => ("removed", path),
+            (RestoreStep::Remove(path), true) => ("would remove", path),
         };
-        format!("{verb} {}\n", shown(path))
+        format!("{verb} {}\n", display_path(path))
     };
     let text: String = steps.iter().map(line).collect();
     if text.is_empty() {
@@ -101,13 +109,13 @@ fn go(ctx: &Context, arguments: &Arguments, owns: Option<Owns<'_>>) -> Result<Ex
 }
 
 /// Describes the turn for a user who gave no number.
-fn told(turn: &Turn) -> String {
-    let time: String = turn.about.time.replace('T', " ").chars().take(16).collect();
-    let files = match turn.entries.len() {
+fn describe_turn(turn: &UndoTurn) -> String {
+    let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
+    let files = match turn.changed_paths.len() {
         1 => "1 file".to_owned(),
         count => format!("{count} files"),
     };
-    let session = harmless(&turn.about.session).replace('\n', "?");
+    let session = sanitize(&turn.info.session).replace('\n', "?");
     format!(
         "turn {} of {time} in `{session}`, {files}; changes by commands are not included",
         turn.id
@@ -116,43 +124,48 @@ fn told(turn: &Turn) -> String {
 
 /// True if `turn` ran in the directory `here` or in one around it, or changed files beneath `here`. Directories around
 /// it that contain the home directory do not count, since they are not one project.
-fn concerns(turn: &Turn, here: &Path, home: &Path) -> bool {
-    let about = &turn.about;
+fn concerns(turn: &UndoTurn, here: &Path, home: &Path) -> bool {
+    let about = &turn.info;
     let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
     let is_touched = || {
-        turn.entries
+        turn.changed_paths
             .iter()
             .any(|entry| entry.path.starts_with(here))
     };
-    about.directory == here || about.from == here || is_inside || is_touched()
+    about.directory == here || about.started_in == here || is_inside || is_touched()
 }
 
-fn objection((path, what): &(PathBuf, &'static str)) -> String {
-    format!("`{}`: {what}", shown(path))
+fn describe_conflict((path, what): &(PathBuf, &'static str)) -> String {
+    format!("`{}`: {what}", display_path(path))
 }
 
 /// A path, relative to the current directory if it is beneath it.
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     let path = path.strip_prefix(here).unwrap_or(path);
     // A line break in a name must not start a new line.
-    harmless(&path.display().to_string()).replace('\n', "?")
+    sanitize(&path.display().to_string()).replace('\n', "?")
 }
 
 /// The turn to revert or redo.
-fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Result<&'a Turn> {
+fn choose_turn<'a>(
+    ctx: &Context,
+    turns: &'a [UndoTurn],
+    id: Option<u64>,
+    way: RestoreDirection,
+) -> Result<&'a UndoTurn> {
     if let Some(id) = id {
         let turn = turns.iter().find(|turn| turn.id == id).ok_or_else(|| {
-            fail_hint(
+            fail_with_hint(
                 Exit::NoInput,
                 format!("there is no turn {id} to undo"),
                 "`nanobot undo --list`",
             )
         })?;
-        return match (way, turn.undone.is_some()) {
-            (Way::Forth, false) => {
+        return match (way, turn.undone_at.is_some()) {
+            (RestoreDirection::Redo, false) => {
                 let cause = format!("turn {id} is not undone");
-                Err(fail_hint(Exit::NoInput, cause, "nanobot undo --list"))
+                Err(fail_with_hint(Exit::NoInput, cause, "nanobot undo --list"))
             }
             _ => Ok(turn),
         };
@@ -163,11 +176,15 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
     let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
     let (found, what) = match way {
-        Way::Back => (ours.find(|turn| turn.undone.is_none()), "undo"),
+        RestoreDirection::Undo => (ours.find(|turn| turn.undone_at.is_none()), "undo"),
         // The turn reverted last; of several reverted at the same instant, the oldest.
-        Way::Forth => (
-            ours.filter(|turn| turn.undone.is_some())
-                .max_by(|one, other| one.undone.cmp(&other.undone).then(other.id.cmp(&one.id))),
+        RestoreDirection::Redo => (
+            ours.filter(|turn| turn.undone_at.is_some())
+                .max_by(|one, other| {
+                    one.undone_at
+                        .cmp(&other.undone_at)
+                        .then(other.id.cmp(&one.id))
+                }),
             "redo",
         ),
     };
@@ -175,7 +192,7 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
         let cause = format!("there is nothing to {what} in this directory");
         match turns.is_empty() {
             true => fail(Exit::NoInput, cause),
-            false => fail_hint(
+            false => fail_with_hint(
                 Exit::NoInput,
                 cause,
                 "`nanobot undo --list`, and `nanobot undo TURN` for a turn in another directory",
@@ -184,22 +201,22 @@ fn chosen<'a>(ctx: &Context, turns: &'a [Turn], id: Option<u64>, way: Way) -> Re
     })
 }
 
-fn listed(ctx: &Context, turns: &[Turn], as_json: bool) -> String {
+fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
     if as_json {
-        let line = |turn: &Turn| {
+        let line = |turn: &UndoTurn| {
             let paths: Vec<String> = turn
-                .entries
+                .changed_paths
                 .iter()
                 .map(|entry| entry.path.display().to_string())
                 .collect();
             let line = json!({
                 "id": turn.id,
-                "turn": turn.about.turn,
-                "session": turn.about.session,
-                "time": turn.about.time,
-                "directory": turn.about.directory.display().to_string(),
+                "turn": turn.info.turn,
+                "session": turn.info.session,
+                "time": turn.info.time,
+                "directory": turn.info.directory.display().to_string(),
                 "paths": paths,
-                "undone": turn.undone,
+                "undone": turn.undone_at,
             });
             format!("{line}\n")
         };
@@ -216,19 +233,19 @@ fn listed(ctx: &Context, turns: &[Turn], as_json: bool) -> String {
         ("SESSION", Side::Left),
         ("DIRECTORY", Side::Left),
     ];
-    let row = |turn: &Turn| {
-        let time = turn.about.time.replace('T', " ");
+    let row = |turn: &UndoTurn| {
+        let time = turn.info.time.replace('T', " ");
         vec![
             turn.id.to_string(),
             time.chars().take(16).collect(),
-            turn.entries.len().to_string(),
-            turn.undone.as_ref().map_or("", |_| "undone").to_owned(),
-            harmless(&turn.about.session),
-            harmless(&ctx.paths.display(&turn.about.directory)),
+            turn.changed_paths.len().to_string(),
+            turn.undone_at.as_ref().map_or("", |_| "undone").to_owned(),
+            sanitize(&turn.info.session),
+            sanitize(&ctx.paths.display(&turn.info.directory)),
         ]
     };
     let rows: Vec<Vec<String>> = turns.iter().map(row).collect();
-    aligned(&columns, &rows)
+    align_columns(&columns, &rows)
         .into_iter()
         .map(|line| format!("{line}\n"))
         .collect()

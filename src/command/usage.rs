@@ -1,13 +1,13 @@
 //! `nanobot usage`: prints tokens, cost and runs from the ledger.
 
-use crate::cli::usage::{By, Usage as Arguments};
+use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
 use crate::command::arguments::since_filter;
 use crate::error::Exit;
-use crate::ledger::{Entry, Ledger, Totals, rounded};
+use crate::ledger::{CostTotals, Ledger, LedgerEntry, round_usd};
 use crate::ops::context::Context;
-use crate::report::columns::{Side, aligned, clipped};
-use crate::settings::Budget;
-use crate::sys::terminal::{Page, harmless};
+use crate::report::columns::{Side, align_columns, truncate};
+use crate::settings::BudgetSettings;
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::json;
@@ -17,29 +17,32 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 mod by_tool;
 
 /// Maximum columns of a name, and of a bar.
-const NAME: usize = 40;
-const BAR: usize = 40;
+const MAX_NAME_COLUMNS: usize = 40;
+const MAX_BAR_COLUMNS: usize = 40;
 /// Minimum columns of a name, enough for a date.
-const SHORTEST: usize = 10;
+const MIN_NAME_COLUMNS: usize = 10;
 /// Minimum columns of a bar; a shorter one shows nothing useful.
-const LEAST: usize = 8;
+const MIN_BAR_COLUMNS: usize = 8;
 
 /// Runs `nanobot usage`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { by, since, json } = *arguments;
     let settings = ctx.settings()?;
     let start = since_filter(since, &ctx.clock.now());
-    if let By::Tool | By::Server | By::Skill = by {
+    if let UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill = by {
         by_tool::run(ctx, by, &start, json)?;
         return Ok(Exit::Answered);
     }
-    let mut groups: BTreeMap<Name, Sum> = BTreeMap::new();
-    let mut total = Sum::default();
+    let mut groups: BTreeMap<UsageKey, UsageTotals> = BTreeMap::new();
+    let mut total = UsageTotals::default();
     let mut odd = 0_u64;
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
-    let spent = ledger.entries(&mut |entry| match entry {
+    let spent = ledger.for_each_entry(&mut |entry| match entry {
         Some(entry) if start.includes(entry.time, entry.day) => {
-            groups.entry(Name::of(by, &entry)).or_default().add(&entry);
+            groups
+                .entry(UsageKey::from_entry(by, &entry))
+                .or_default()
+                .add(&entry);
             total.add(&entry);
         }
         Some(_) => {}
@@ -47,7 +50,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     })?;
     let notice = |text: &str| {
         if !ctx.quiet {
-            ctx.terminal.complain(&format!("nanobot: {text}"));
+            ctx.terminal.eprint(&format!("nanobot: {text}"));
         }
     };
     if odd > 0 {
@@ -58,59 +61,59 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Some(_) if groups.is_empty() => notice(&format!("no request was sent since {start}")),
         Some(_) => {}
     }
-    let groups = sorted(by, groups);
-    let mut page = Page::on(ctx.terminal);
+    let groups = sort_groups(by, groups);
+    let mut page = StdoutWriter::new(ctx.terminal);
     if json {
         for (name, sum) in &groups {
-            page.put_json_text(&line(by, name, sum))?;
+            page.write_json_text(&group_json(by, name, sum))?;
         }
     } else {
-        table(by, &groups, &total, ctx.terminal.width(), &mut page)?;
-        let budget = spent.and_then(|spent| budget(settings.budget, &spent));
-        page.put(&budget.unwrap_or_default())?;
+        print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
+        let budget = spent.and_then(|spent| describe_budget(settings.budget, &spent));
+        page.write(&budget.unwrap_or_default())?;
     }
-    page.end()?;
+    page.finish()?;
     Ok(Exit::Answered)
 }
 
 /// The key that a row is grouped by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Name {
+struct UsageKey {
     /// `None` for calls that belong to no job.
     text: Option<String>,
     /// The provider of a model.
     provider: Option<String>,
 }
 
-impl Name {
-    fn of(by: By, entry: &Entry<'_>) -> Self {
+impl UsageKey {
+    fn from_entry(by: UsageGroup, entry: &LedgerEntry<'_>) -> Self {
         let text = match by {
-            By::Day => Some(entry.day.to_string()),
-            By::Model => Some(entry.model.to_string()),
-            By::Session => Some(entry.session.to_string()),
+            UsageGroup::Day => Some(entry.day.to_string()),
+            UsageGroup::Model => Some(entry.model.to_string()),
+            UsageGroup::Session => Some(entry.session.to_string()),
             // The use of tools is counted in another file, since it has no price of its own.
-            By::Job | By::Tool | By::Server | By::Skill => {
+            UsageGroup::Job | UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill => {
                 entry.job.as_ref().map(ToString::to_string)
             }
         };
-        let provider = (by == By::Model).then(|| entry.provider.to_string());
+        let provider = (by == UsageGroup::Model).then(|| entry.provider.to_string());
         Self { text, provider }
     }
 
     /// The name on one line; a model in the form that `agent --model` takes.
-    fn shown(&self) -> String {
+    fn display(&self) -> String {
         let text = match (&self.text, &self.provider) {
             (Some(text), Some(provider)) => format!("{provider}/{text}"),
             (Some(text), None) => text.clone(),
             (None, _) => "(no job)".into(),
         };
-        harmless(&text).replace(['\n', '\t'], " ")
+        sanitize(&text).replace(['\n', '\t'], " ")
     }
 }
 
 /// The totals of a group of calls.
 #[derive(Clone, Debug, Default)]
-struct Sum {
+struct UsageTotals {
     /// The turns, as hashes: eight bytes for each turn are all that grows with the ledger.
     turns: HashSet<u64>,
     calls: u64,
@@ -127,8 +130,8 @@ struct Sum {
     usd: f64,
 }
 
-impl Sum {
-    fn add(&mut self, entry: &Entry<'_>) {
+impl UsageTotals {
+    fn add(&mut self, entry: &LedgerEntry<'_>) {
         let mut hash = DefaultHasher::new();
         (&entry.session, &entry.turn).hash(&mut hash);
         self.turns.insert(hash.finish());
@@ -151,7 +154,7 @@ impl Sum {
 
     /// The cost in US dollars; `None` if no price is known.
     fn usd(&self) -> Option<f64> {
-        (self.unpriced < self.calls).then(|| rounded(self.usd))
+        (self.unpriced < self.calls).then(|| round_usd(self.usd))
     }
 
     /// The cost in US dollars, and the marks of its footnotes.
@@ -168,9 +171,12 @@ impl Sum {
 }
 
 /// Sorts days in order, so that the last one is next to the prompt; everything else by cost, the highest first.
-fn sorted(by: By, groups: BTreeMap<Name, Sum>) -> Vec<(Name, Sum)> {
-    let mut groups: Vec<(Name, Sum)> = groups.into_iter().collect();
-    if by != By::Day {
+fn sort_groups(
+    by: UsageGroup,
+    groups: BTreeMap<UsageKey, UsageTotals>,
+) -> Vec<(UsageKey, UsageTotals)> {
+    let mut groups: Vec<(UsageKey, UsageTotals)> = groups.into_iter().collect();
+    if by != UsageGroup::Day {
         groups.sort_by(|(_, one), (_, other)| {
             let by_cost = other.usd.total_cmp(&one.usd);
             by_cost.then(other.tokens().cmp(&one.tokens()))
@@ -179,10 +185,10 @@ fn sorted(by: By, groups: BTreeMap<Name, Sum>) -> Vec<(Name, Sum)> {
     groups
 }
 
-fn line(by: By, name: &Name, sum: &Sum) -> String {
-    let Name { text, provider } = name;
+fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
+    let UsageKey { text, provider } = name;
     let usd = sum.usd();
-    let Sum {
+    let UsageTotals {
         turns,
         calls,
         failed,
@@ -196,10 +202,12 @@ fn line(by: By, name: &Name, sum: &Sum) -> String {
         usd: _,
     } = sum;
     let mut line = match by {
-        By::Day => json!({ "day": text }),
-        By::Model => json!({ "model": text, "provider": provider }),
-        By::Session => json!({ "session": text }),
-        By::Job | By::Tool | By::Server | By::Skill => json!({ "job": text }),
+        UsageGroup::Day => json!({ "day": text }),
+        UsageGroup::Model => json!({ "model": text, "provider": provider }),
+        UsageGroup::Session => json!({ "session": text }),
+        UsageGroup::Job | UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill => {
+            json!({ "job": text })
+        }
     };
     let sums = json!({
         "runs": turns.len(), "calls": calls, "failed_calls": failed, "unpriced_calls": unpriced,
@@ -213,41 +221,46 @@ fn line(by: By, name: &Name, sum: &Sum) -> String {
 }
 
 /// Formats the rows, their total and the footnotes; with bars if the terminal's width is given.
-fn table(
-    by: By,
-    groups: &[(Name, Sum)],
-    total: &Sum,
+fn print_table(
+    by: UsageGroup,
+    groups: &[(UsageKey, UsageTotals)],
+    total: &UsageTotals,
     width: Option<usize>,
-    page: &mut Page,
+    page: &mut StdoutWriter,
 ) -> Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    let lines = lines(by, groups, total, width);
-    let used = widest(&lines) + 2;
-    let room = width.map_or(0, |width| width.saturating_sub(used).min(BAR));
-    let shares = shares(groups);
+    let lines = format_rows(by, groups, total, width);
+    let used = max_columns(&lines) + 2;
+    let room = width.map_or(0, |width| width.saturating_sub(used).min(MAX_BAR_COLUMNS));
+    let shares = row_shares(groups);
     for (number, line) in lines.iter().enumerate() {
         // Neither the heading nor the total has a bar.
         let share = number.checked_sub(1).and_then(|row| shares.get(row));
-        let bar = share.map_or_else(String::new, |share| bar(*share, room));
-        page.put(line)?;
-        if !bar.is_empty() && room >= LEAST {
-            page.put(&" ".repeat(used - measure_text_width(line)))?;
-            page.paint(&bar, &Style::new().cyan())?;
+        let bar = share.map_or_else(String::new, |share| draw_bar(*share, room));
+        page.write(line)?;
+        if !bar.is_empty() && room >= MIN_BAR_COLUMNS {
+            page.write(&" ".repeat(used - measure_text_width(line)))?;
+            page.write_styled(&bar, &Style::new().cyan())?;
         }
-        page.put("\n")?;
+        page.write("\n")?;
     }
-    page.put(&footnotes(total))
+    page.write(&footnotes(total))
 }
 
 /// Formats the rows with heading and total, in at most `width` columns if possible.
-fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> Vec<String> {
+fn format_rows(
+    by: UsageGroup,
+    groups: &[(UsageKey, UsageTotals)],
+    total: &UsageTotals,
+    width: Option<usize>,
+) -> Vec<String> {
     let head = match by {
-        By::Day => "DAY",
-        By::Model => "MODEL",
-        By::Session => "SESSION",
-        By::Job | By::Tool | By::Server | By::Skill => "JOB",
+        UsageGroup::Day => "DAY",
+        UsageGroup::Model => "MODEL",
+        UsageGroup::Session => "SESSION",
+        UsageGroup::Job | UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill => "JOB",
     };
     let columns = [
         (head, Side::Left),
@@ -260,7 +273,7 @@ fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> V
     ];
     let sums = || groups.iter().map(|(_, sum)| sum).chain([total]);
     let marks = sums().map(|sum| sum.cost().1.len()).max().unwrap_or(0);
-    let row = |name: &str, sum: &Sum, limit: Option<usize>| {
+    let row = |name: &str, sum: &UsageTotals, limit: Option<usize>| {
         let (cost, mark) = sum.cost();
         let counts = [
             sum.turns.len() as u64,
@@ -269,35 +282,39 @@ fn lines(by: By, groups: &[(Name, Sum)], total: &Sum, width: Option<usize>) -> V
             sum.cached,
             sum.output,
         ];
-        let mut row = vec![clipped(name, limit)];
+        let mut row = vec![truncate(name, limit)];
         row.extend(counts.map(|count| count.to_string()));
         row.push(format!("{cost}{mark:<marks$}"));
         row
     };
-    let names: Vec<String> = groups.iter().map(|(name, _)| name.shown()).collect();
+    let names: Vec<String> = groups.iter().map(|(name, _)| name.display()).collect();
     let names = || names.iter().map(String::as_str).chain(["TOTAL"]);
     let lines = |limit: Option<usize>| {
         let rows = names().zip(sums()).map(|(name, sum)| row(name, sum, limit));
-        aligned(&columns, &rows.collect::<Vec<_>>())
+        align_columns(&columns, &rows.collect::<Vec<_>>())
     };
-    let found = lines(width.map(|_| NAME));
-    match width.and_then(|width| widest(&found).checked_sub(width)) {
+    let found = lines(width.map(|_| MAX_NAME_COLUMNS));
+    match width.and_then(|width| max_columns(&found).checked_sub(width)) {
         None | Some(0) => found,
         // Only names are cut, since a cut number would be a wrong number.
         Some(over) => {
-            let name = names().map(measure_text_width).max().unwrap_or(0).min(NAME);
-            lines(Some(name.saturating_sub(over).max(SHORTEST)))
+            let name = names()
+                .map(measure_text_width)
+                .max()
+                .unwrap_or(0)
+                .min(MAX_NAME_COLUMNS);
+            lines(Some(name.saturating_sub(over).max(MIN_NAME_COLUMNS)))
         }
     }
 }
 
-fn widest(lines: &[String]) -> usize {
+fn max_columns(lines: &[String]) -> usize {
     let widths = lines.iter().map(|line| measure_text_width(line));
     widths.max().unwrap_or(0)
 }
 
 /// Each row's fraction of the largest, by cost, or by tokens if no cost is known.
-fn shares(groups: &[(Name, Sum)]) -> Vec<f64> {
+fn row_shares(groups: &[(UsageKey, UsageTotals)]) -> Vec<f64> {
     let is_priced = groups.iter().any(|(_, sum)| sum.usd > 0.0);
     let weights: Vec<f64> = groups
         .iter()
@@ -312,7 +329,7 @@ fn shares(groups: &[(Name, Sum)]) -> Vec<f64> {
 }
 
 /// A bar for `share` of so many columns, to an eighth of a column.
-fn bar(share: f64, columns: usize) -> String {
+fn draw_bar(share: f64, columns: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     // A share is at most 1, so this fits. Anything above zero is visible.
     let eighths = (share * columns as f64 * 8.0).round() as usize;
@@ -320,7 +337,7 @@ fn bar(share: f64, columns: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])
 }
 
-fn footnotes(total: &Sum) -> String {
+fn footnotes(total: &UsageTotals) -> String {
     let mut text = String::new();
     if total.unpriced > 0 {
         let count = total.unpriced;
@@ -338,8 +355,8 @@ fn footnotes(total: &Sum) -> String {
 }
 
 /// Describes how much of the budgets is spent, if there are any.
-fn budget(budget: Budget, spent: &Totals) -> Option<String> {
-    let Budget {
+fn describe_budget(budget: BudgetSettings, spent: &CostTotals) -> Option<String> {
+    let BudgetSettings {
         daily,
         monthly,
         per_session: _,
@@ -357,7 +374,7 @@ fn budget(budget: Budget, spent: &Totals) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::bar;
+    use super::draw_bar;
 
     #[test]
     fn bars_are_drawn_in_eighths() {
@@ -368,7 +385,7 @@ mod tests {
             (0.3, "█▎"),
             (1.0, "████"),
         ] {
-            assert_eq!(bar(share, 4), expect, "{share}");
+            assert_eq!(draw_bar(share, 4), expect, "{share}");
         }
     }
 }

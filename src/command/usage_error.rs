@@ -1,10 +1,10 @@
 //! The output for command-line errors, and for `--help` and `--version`.
 
-use super::tree::documented;
-use crate::cli::pages::Form;
-use crate::error::{Exit, fail_hint};
+use super::tree::command_tree_with_help;
+use crate::cli::pages::HelpLength;
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::report_error;
-use crate::shell_quote::quoted;
+use crate::shell_quote::quote;
 use crate::sys::terminal::Terminal;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
@@ -14,11 +14,11 @@ pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Term
     let help = help(error, arguments);
     let error = help.as_ref().unwrap_or(error);
     if error.use_stderr() {
-        terminal.complain(error.render().to_string().trim_end());
+        terminal.eprint(error.render().to_string().trim_end());
         let meant =
             suggest_joined_flag(error, arguments).or_else(|| suggest_replacement(error, arguments));
         if let Some(meant) = meant.or_else(|| suggest_message(error, arguments)) {
-            terminal.complain(&format!("  try: {meant}"));
+            terminal.eprint(&format!("  try: {meant}"));
         }
         return Exit::Usage;
     }
@@ -36,10 +36,14 @@ fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
     ]
     .contains(&error.kind());
     let form = match arguments.iter().any(|word| word == "--help") {
-        true => Form::Long,
-        false => Form::Short,
+        true => HelpLength::Long,
+        false => HelpLength::Short,
     };
-    let again = || documented(form).try_get_matches_from(arguments).err();
+    let again = || {
+        command_tree_with_help(form)
+            .try_get_matches_from(arguments)
+            .err()
+    };
     is_help.then(again).flatten()
 }
 
@@ -95,7 +99,7 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
     if is_known || !(is_agent || at == 1) || words.iter().any(|word| word.starts_with('-')) {
         return None;
     }
-    let words = quoted(&words.join(" "));
+    let words = quote(&words.join(" "));
     let words = match words.contains('\'') {
         true => words,
         false => format!("'{words}'"),
@@ -114,12 +118,12 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
     let pair = arguments
         .windows(2)
         .find(|pair| pair[1] == **stray && JOINED_FLAGS.iter().any(|flag| pair[0] == *flag))?;
-    Some(format!("{}={}", pair[0].display(), quoted(stray)))
+    Some(format!("{}={}", pair[0].display(), quote(stray)))
 }
 
 /// The error of `nanobot gateway`, a command of the Python program.
 pub(crate) fn no_gateway() -> anyhow::Error {
-    fail_hint(
+    fail_with_hint(
         Exit::Usage,
         "there is no gateway: nanobot is not a server, and runs once for each message",
         "a pipe or a crontab line with `nanobot agent -m`",

@@ -1,7 +1,7 @@
 //! A job: the data of the job file, which is shared with the Python program, and the options that only this program
 //! stores.
 
-use super::schedule::{CatchUp, Schedule, Timetable};
+use super::schedule::{CatchUpPolicy, Schedule, Timetable};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The id of the job that checks HEARTBEAT.md.
-pub const HEARTBEAT: &str = "heartbeat";
+pub const HEARTBEAT_ID: &str = "heartbeat";
 /// Default deadline of a run in seconds.
-const DEADLINE: u64 = 3600;
+const DEFAULT_DEADLINE_SECS: u64 = 3600;
 
 /// A job.
 #[derive(Clone, Debug)]
@@ -30,11 +30,11 @@ pub struct Job {
     pub session: Option<String>,
     pub created: Timestamp,
     /// State after the last run, by this program or another.
-    pub state: State,
+    pub state: JobState,
     /// True if the job is removed after its run.
     pub delete_after_run: bool,
     /// `None` for a job created by another program.
-    pub terms: Option<Terms>,
+    pub options: Option<JobOptions>,
 }
 
 /// The delivery of an answer.
@@ -47,7 +47,7 @@ pub struct Delivery {
 
 /// The run state in the job file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct JobState {
     pub next_run: Option<Timestamp>,
     pub last_run: Option<Timestamp>,
     /// `ok` or `error`.
@@ -59,7 +59,7 @@ pub struct State {
 /// drops keys that it does not know, and commands to run must not come from a file that other programs write.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Terms {
+pub struct JobOptions {
     /// The version of the format.
     pub v: u32,
     /// The permissions granted, in the form of the `cron add` flags; paths are absolute.
@@ -76,16 +76,16 @@ pub struct Terms {
     /// Seconds; 0 for no timeout.
     pub timeout: Option<u64>,
     pub max_cost: Option<f64>,
-    pub catch_up: CatchUp,
-    pub after_crash: AfterCrash,
+    pub catch_up: CatchUpPolicy,
+    pub after_crash: CrashPolicy,
     /// A command that is notified of failures.
     pub on_failure: Option<String>,
     /// True if the answer is not printed.
     pub quiet: bool,
     /// The local destination of the answer.
-    pub sink: Option<Sink>,
+    pub sink: Option<AnswerSink>,
     /// The kind of run.
-    pub kind: Kind,
+    pub kind: JobKind,
     /// The message and the session that these options apply to, recorded when a person or a run last set them: other
     /// programs write the job file too.
     pub message: Option<String>,
@@ -96,15 +96,15 @@ pub struct Terms {
     pub since_ms: i64,
 }
 
-impl Terms {
+impl JobOptions {
     /// The version of this format.
-    pub const V: u32 = 1;
+    pub const FORMAT_VERSION: u32 = 1;
 }
 
 /// The kind of run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum JobKind {
     /// A turn with the job's message.
     #[default]
     Turn,
@@ -113,40 +113,40 @@ pub enum Kind {
 }
 
 /// Default interval of HEARTBEAT.md checks: half an hour, as in the Python program.
-pub const PERIOD: Duration = Duration::from_secs(1800);
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1800);
 
 impl Job {
     /// Returns the heartbeat job with its default settings.
-    pub fn heartbeat(made: Timestamp) -> Self {
+    pub fn heartbeat(created: Timestamp) -> Self {
         Self {
-            id: HEARTBEAT.into(),
-            name: HEARTBEAT.into(),
+            id: HEARTBEAT_ID.into(),
+            name: HEARTBEAT_ID.into(),
             enabled: true,
-            schedule: Ok(Schedule::Every(PERIOD)),
+            schedule: Ok(Schedule::Every(HEARTBEAT_INTERVAL)),
             message: String::new(),
             delivery: Delivery::default(),
-            session: Some(HEARTBEAT.into()),
-            created: made,
-            state: State::default(),
+            session: Some(HEARTBEAT_ID.into()),
+            created,
+            state: JobState::default(),
             delete_after_run: false,
-            terms: Some(Terms {
-                kind: Kind::Heartbeat,
-                ..Terms::default()
+            options: Some(JobOptions {
+                kind: JobKind::Heartbeat,
+                ..JobOptions::default()
             }),
         }
     }
 
     /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent again.
-    pub fn conversation(&self) -> (String, bool) {
+    pub fn session_key(&self) -> (String, bool) {
         match &self.session {
-            Some(key) => (key.clone(), key == HEARTBEAT),
+            Some(key) => (key.clone(), key == HEARTBEAT_ID),
             None => (format!("cron:{}", self.id), true),
         }
     }
 
     /// Binds the options to the job's current message and session.
-    pub fn bind(&mut self) {
-        if let Some(terms) = &mut self.terms {
+    pub fn bind_options(&mut self) {
+        if let Some(terms) = &mut self.options {
             terms.message = Some(self.message.clone());
             terms.session.clone_from(&self.session);
         }
@@ -155,8 +155,8 @@ impl Job {
     /// True if another program changed the message or the session after the options were set. Other programs may change
     /// the schedule.
     pub fn is_altered(&self) -> bool {
-        let terms = self.terms.iter();
-        let mut turns = terms.filter(|terms| terms.kind == Kind::Turn);
+        let terms = self.options.iter();
+        let mut turns = terms.filter(|terms| terms.kind == JobKind::Turn);
         turns.any(|terms| {
             terms.message.as_ref() != Some(&self.message) || terms.session != self.session
         })
@@ -168,14 +168,14 @@ impl Job {
     }
 
     /// Maximum duration of a run in seconds; 0 for no limit.
-    pub fn deadline(&self) -> u64 {
-        let timeout = self.terms.as_ref().and_then(|terms| terms.timeout);
-        timeout.unwrap_or(DEADLINE)
+    pub fn deadline_secs(&self) -> u64 {
+        let timeout = self.options.as_ref().and_then(|terms| terms.timeout);
+        timeout.unwrap_or(DEFAULT_DEADLINE_SECS)
     }
 
     /// Returns the earliest time of a slot.
-    pub fn since(&self) -> Timestamp {
-        let since = self.terms.as_ref().map_or(0, |terms| terms.since_ms);
+    pub fn earliest_slot(&self) -> Timestamp {
+        let since = self.options.as_ref().map_or(0, |terms| terms.since_ms);
         let since = Timestamp::from_millisecond(since).unwrap_or_default();
         since.max(self.created)
     }
@@ -186,18 +186,18 @@ impl Job {
             schedule,
             catch_up: self.catch_up(),
             created: self.created,
-            since: self.since(),
+            earliest_slot: self.earliest_slot(),
             zone,
         }
     }
 
     /// Returns the policy for missed slots. A job that runs only once is caught up by default, because it would
     /// otherwise be lost silently.
-    pub fn catch_up(&self) -> CatchUp {
-        match (&self.terms, &self.schedule) {
+    pub fn catch_up(&self) -> CatchUpPolicy {
+        match (&self.options, &self.schedule) {
             (Some(terms), _) => terms.catch_up,
-            (None, Ok(Schedule::At(_))) => CatchUp::Once,
-            (None, _) => CatchUp::None,
+            (None, Ok(Schedule::At(_))) => CatchUpPolicy::Once,
+            (None, _) => CatchUpPolicy::None,
         }
     }
 }
@@ -205,7 +205,7 @@ impl Job {
 /// The policy for a run with an unknown outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AfterCrash {
+pub enum CrashPolicy {
     /// The slot is not run again.
     #[default]
     Skip,
@@ -215,7 +215,7 @@ pub enum AfterCrash {
 /// The local destination of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Sink {
+pub enum AnswerSink {
     /// Appends the answer to this file.
     File(PathBuf),
     /// Runs this shell command with the answer as its standard input.

@@ -2,7 +2,7 @@
 //! of the Python program spell keys in camelCase or snake_case; each key keeps its spelling.
 
 use super::expression::Expression;
-use super::job::{Delivery, Job, State};
+use super::job::{Delivery, Job, JobState};
 use super::schedule::Schedule;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -13,56 +13,57 @@ const MAX_NAME_CHARS: usize = 200;
 
 /// Converts `value` to a job, without the options that only this program stores.
 pub(super) fn to_job(value: &Value) -> Job {
-    let id = text(value, "id").unwrap_or_default();
-    let payload = either(value, "payload", "payload");
-    let schedule = either(value, "schedule", "schedule");
-    let state = either(value, "state", "state");
-    let time =
-        |of: &Value, key: &str| millis(of, key).and_then(|at| Timestamp::from_millisecond(at).ok());
+    let id = get_text(value, "id").unwrap_or_default();
+    let payload = get_either(value, "payload", "payload");
+    let schedule = get_either(value, "schedule", "schedule");
+    let state = get_either(value, "state", "state");
+    let time = |of: &Value, key: &str| {
+        get_millis(of, key).and_then(|at| Timestamp::from_millisecond(at).ok())
+    };
     let created = time(value, "createdAtMs").unwrap_or_default();
-    let kind = text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
+    let kind = get_text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
     Job {
-        name: name_of(value).unwrap_or_else(|| id.clone()),
-        enabled: either(value, "enabled", "enabled")
+        name: display_name(value).unwrap_or_else(|| id.clone()),
+        enabled: get_either(value, "enabled", "enabled")
             .as_bool()
             .unwrap_or(true),
         schedule: match kind.as_str() {
-            "agent_turn" => schedule_of(schedule),
+            "agent_turn" => parse_schedule(schedule),
             _ => Err(format!(
                 "it is an internal job of the Python program (`{kind}`)"
             )),
         },
-        message: text(payload, "message").unwrap_or_default(),
+        message: get_text(payload, "message").unwrap_or_default(),
         delivery: Delivery {
             deliver: payload["deliver"].as_bool().unwrap_or(false),
-            channel: text(payload, "channel"),
-            to: text(payload, "to"),
+            channel: get_text(payload, "channel"),
+            to: get_text(payload, "to"),
         },
-        session: text(payload, "sessionKey"),
+        session: get_text(payload, "sessionKey"),
         created,
-        state: State {
+        state: JobState {
             next_run: time(state, "nextRunAtMs"),
             last_run: time(state, "lastRunAtMs"),
-            last_status: text(state, "lastStatus"),
-            last_error: text(state, "lastError"),
+            last_status: get_text(state, "lastStatus"),
+            last_error: get_text(state, "lastError"),
         },
-        delete_after_run: either(value, "deleteAfterRun", "delete_after_run")
+        delete_after_run: get_either(value, "deleteAfterRun", "delete_after_run")
             .as_bool()
             .unwrap_or(false),
-        terms: None,
+        options: None,
         id,
     }
 }
 
 /// True if `value` is the job `id`.
-pub(super) fn is(value: &Value, id: &str) -> bool {
-    text(value, "id").as_deref() == Some(id)
+pub(super) fn has_id(value: &Value, id: &str) -> bool {
+    get_text(value, "id").as_deref() == Some(id)
 }
 
 /// Returns a job's name on one line, without characters that a terminal or a command would misinterpret.
-fn name_of(value: &Value) -> Option<String> {
+fn display_name(value: &Value) -> Option<String> {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let name: String = text(value, "name")?
+    let name: String = get_text(value, "name")?
         .chars()
         .map(plain)
         .take(MAX_NAME_CHARS)
@@ -72,7 +73,7 @@ fn name_of(value: &Value) -> Option<String> {
 }
 
 /// Returns a value by either of its names.
-fn either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
+fn get_either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
     match &value[name] {
         Value::Null => &value[other],
         found => found,
@@ -80,7 +81,7 @@ fn either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
 }
 
 /// Converts `camelCase` to `snake_case`; newer releases accept both.
-fn snake(name: &str) -> String {
+fn to_snake_case(name: &str) -> String {
     let mut snake = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {
@@ -91,41 +92,42 @@ fn snake(name: &str) -> String {
     snake
 }
 
-pub(super) fn text(value: &Value, key: &str) -> Option<String> {
-    let text = either(value, key, &snake(key)).as_str()?;
+pub(super) fn get_text(value: &Value, key: &str) -> Option<String> {
+    let text = get_either(value, key, &to_snake_case(key)).as_str()?;
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Reads milliseconds, which some releases write as a string.
-fn millis(value: &Value, key: &str) -> Option<i64> {
-    let found = either(value, key, &snake(key));
+fn get_millis(value: &Value, key: &str) -> Option<i64> {
+    let found = get_either(value, key, &to_snake_case(key));
     found
         .as_i64()
         .or_else(|| found.as_f64().map(|number| number as i64))
         .or_else(|| found.as_str()?.parse().ok())
 }
 
-pub(super) fn every(millis: i64) -> Result<Schedule, String> {
+pub(super) fn parse_period(millis: i64) -> Result<Schedule, String> {
     match u64::try_from(millis) {
         Ok(millis) if millis > 0 => Ok(Schedule::Every(Duration::from_millis(millis))),
         _ => Err("its interval is not positive".into()),
     }
 }
 
-fn schedule_of(value: &Value) -> Result<Schedule, String> {
+fn parse_schedule(value: &Value) -> Result<Schedule, String> {
     match value["kind"].as_str() {
-        Some("every") => every(millis(value, "everyMs").unwrap_or_default()),
+        Some("every") => parse_period(get_millis(value, "everyMs").unwrap_or_default()),
         Some("at") => {
-            let time = millis(value, "atMs").and_then(|at| Timestamp::from_millisecond(at).ok());
+            let time =
+                get_millis(value, "atMs").and_then(|at| Timestamp::from_millisecond(at).ok());
             time.map(Schedule::At).ok_or("it has no time".into())
         }
         Some("cron") => {
-            let expression = text(value, "expr").ok_or("it has no expression")?;
+            let expression = get_text(value, "expr").ok_or("it has no expression")?;
             let parsed = Expression::parse(&expression)
                 .map_err(|error| format!("invalid expression: {error}"))?;
             Ok(Schedule::Cron {
                 expression: parsed,
-                zone: text(value, "tz"),
+                zone: get_text(value, "tz"),
             })
         }
         Some(kind) => Err(format!("unknown schedule kind `{kind}`")),
@@ -134,15 +136,15 @@ fn schedule_of(value: &Value) -> Result<Schedule, String> {
 }
 
 /// Updates `value` from `job`; unknown keys are preserved.
-pub(super) fn fill(value: &mut Value, job: &Job, now: Timestamp) {
+pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
     let at = |time: Option<Timestamp>| json!(time.map(Timestamp::as_millisecond));
     value["id"] = json!(job.id);
-    if name_of(value).as_ref() != Some(&job.name) {
+    if display_name(value).as_ref() != Some(&job.name) {
         value["name"] = json!(job.name);
     }
     value["enabled"] = json!(job.enabled);
     if let Ok(schedule) = &job.schedule {
-        let place = object(&mut value["schedule"]);
+        let place = ensure_object(&mut value["schedule"]);
         let (kind, at_ms, every_ms, expression, zone) = match schedule {
             Schedule::At(time) => ("at", at(Some(*time)), Value::Null, Value::Null, Value::Null),
             Schedule::Every(period) => {
@@ -163,44 +165,44 @@ pub(super) fn fill(value: &mut Value, job: &Job, now: Timestamp) {
                 json!(zone),
             ),
         };
-        set(place, "kind", json!(kind));
-        set(place, "atMs", at_ms);
-        set(place, "everyMs", every_ms);
-        set(place, "expr", expression);
-        set(place, "tz", zone);
+        set_key(place, "kind", json!(kind));
+        set_key(place, "atMs", at_ms);
+        set_key(place, "everyMs", every_ms);
+        set_key(place, "expr", expression);
+        set_key(place, "tz", zone);
     }
-    let payload = object(&mut value["payload"]);
+    let payload = ensure_object(&mut value["payload"]);
     payload.entry("kind").or_insert(json!("agent_turn"));
-    set(payload, "message", json!(job.message));
-    set(payload, "deliver", json!(job.delivery.deliver));
-    set(payload, "channel", json!(job.delivery.channel));
-    set(payload, "to", json!(job.delivery.to));
+    set_key(payload, "message", json!(job.message));
+    set_key(payload, "deliver", json!(job.delivery.deliver));
+    set_key(payload, "channel", json!(job.delivery.channel));
+    set_key(payload, "to", json!(job.delivery.to));
     if job.session.is_some() || payload.contains_key("sessionKey") {
-        set(payload, "sessionKey", json!(job.session));
+        set_key(payload, "sessionKey", json!(job.session));
     }
-    let state = object(&mut value["state"]);
-    set(state, "nextRunAtMs", at(job.state.next_run));
-    set(state, "lastRunAtMs", at(job.state.last_run));
-    set(state, "lastStatus", json!(job.state.last_status));
-    set(state, "lastError", json!(job.state.last_error));
+    let state = ensure_object(&mut value["state"]);
+    set_key(state, "nextRunAtMs", at(job.state.next_run));
+    set_key(state, "lastRunAtMs", at(job.state.last_run));
+    set_key(state, "lastStatus", json!(job.state.last_status));
+    set_key(state, "lastError", json!(job.state.last_error));
     if let Some(value) = value.as_object_mut() {
-        set(value, "createdAtMs", at(Some(job.created)));
-        set(value, "updatedAtMs", at(Some(now)));
-        set(value, "deleteAfterRun", json!(job.delete_after_run));
+        set_key(value, "createdAtMs", at(Some(job.created)));
+        set_key(value, "updatedAtMs", at(Some(now)));
+        set_key(value, "deleteAfterRun", json!(job.delete_after_run));
     }
 }
 
 /// Sets a key in the spelling that it already has.
-fn set(place: &mut Map<String, Value>, key: &str, value: Value) {
-    let other = snake(key);
-    let name = match place.contains_key(&other) && !place.contains_key(key) {
+fn set_key(object: &mut Map<String, Value>, key: &str, value: Value) {
+    let other = to_snake_case(key);
+    let name = match object.contains_key(&other) && !object.contains_key(key) {
         true => &other,
         false => key,
     };
-    place.insert(name.to_owned(), value);
+    object.insert(name.to_owned(), value);
 }
 
-fn object(value: &mut Value) -> &mut Map<String, Value> {
+fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = json!({});
     }

@@ -1,9 +1,9 @@
 //! The job file as JSON: reads it, changes it under its lock, and keeps a copy if it is damaged. [`super::job_entry`]
 //! interprets its jobs.
 
-use super::job_entry::is;
-use crate::error::{Exit, fail, fail_hint};
-use crate::sys::store::{self, Lock};
+use super::job_entry::has_id;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::durable_file::{self, FileLock};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -23,7 +23,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the file at `path`; empty if it does not exist.
 pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
-    let Some(bytes) = store::read_at_most(path, READ_LIMIT_BYTES)? else {
+    let Some(bytes) = durable_file::read_limited(path, READ_LIMIT_BYTES)? else {
         return Ok(Map::new());
     };
     let wrong = match serde_json::from_slice(&bytes) {
@@ -43,36 +43,36 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
         Ok(_) => "it is not a list of jobs".to_owned(),
         Err(error) => error.to_string(),
     };
-    let aside = keep_aside(path, &bytes)?;
-    let error = damaged(path, &wrong);
+    let aside = save_copy(path, &bytes)?;
+    let error = damaged_error(path, &wrong);
     Err(error.context(format!("a copy is kept as `{}`", aside.display())))
 }
 
 /// Reads the job `id` from the file at `path`. Other jobs are skipped without parsing, because cron does this every
 /// minute. If that fails, the whole file is parsed and checked.
-pub(super) fn entry(path: &Path, id: &str) -> Result<Option<Value>> {
+pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     #[derive(Deserialize)]
-    struct Sketch<'a> {
+    struct JobFileSketch<'a> {
         version: u64,
         #[serde(borrow)]
         jobs: Vec<&'a RawValue>,
     }
-    let Some(bytes) = store::read(path)? else {
+    let Some(bytes) = durable_file::read(path)? else {
         return Ok(None);
     };
-    if let Ok(Sketch { version: 1, jobs }) = serde_json::from_slice(&bytes) {
+    if let Ok(JobFileSketch { version: 1, jobs }) = serde_json::from_slice(&bytes) {
         let named = jobs.iter().filter(|job| job.get().contains(id));
         let mut values = named.flat_map(|job| serde_json::from_str::<Value>(job.get()));
-        if let Some(value) = values.find(|value| is(value, id)) {
+        if let Some(value) = values.find(|value| has_id(value, id)) {
             return Ok(Some(value));
         }
     }
     let file = load(path)?;
-    Ok(entries(&file).find(|value| is(value, id)).cloned())
+    Ok(entries(&file).find(|value| has_id(value, id)).cloned())
 }
 
 /// Copies a damaged file once, named after its modification time. The file itself stays in place for repair.
-fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
+fn save_copy(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let time = std::fs::metadata(path)
         .and_then(|about| about.modified())
         .with_context(|| format!("stat `{}`", path.display()))?;
@@ -80,14 +80,14 @@ fn keep_aside(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let name = format!("{COPY_PREFIX}{}", time.strftime("%Y%m%dT%H%M%SZ"));
     let aside = path.with_file_name(name);
     if !aside.exists() {
-        store::replace(&aside, bytes)?;
-        thin_out(&aside)?;
+        durable_file::replace(&aside, bytes)?;
+        remove_old_copies(&aside)?;
     }
     Ok(aside)
 }
 
 /// Removes the oldest copies beside `newest`; their names contain their times.
-fn thin_out(newest: &Path) -> Result<()> {
+fn remove_old_copies(newest: &Path) -> Result<()> {
     let folder = newest.parent().unwrap_or(newest);
     let entries = std::fs::read_dir(folder);
     let entries = entries.with_context(|| format!("read `{}`", folder.display()))?;
@@ -106,24 +106,24 @@ fn thin_out(newest: &Path) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn damaged(path: &Path, wrong: &str) -> anyhow::Error {
-    fail_hint(
+pub(super) fn damaged_error(path: &Path, problem: &str) -> anyhow::Error {
+    fail_with_hint(
         Exit::Config,
-        format!("`{}` cannot be used: {wrong}", path.display()),
+        format!("`{}` cannot be used: {problem}", path.display()),
         "fix the file by hand; it is not changed while it is invalid",
     )
 }
 
 /// Changes the file at `path` under its lock. It is only written if `alter` returns true.
-pub(super) fn change(
+pub(super) fn update(
     path: &Path,
     alter: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
 ) -> Result<bool> {
     let folder = path.parent().unwrap_or(path);
     let is_there = path.exists();
-    store::create_dir(folder)?;
+    durable_file::create_dir(folder)?;
     let lock = folder.join("jobs.json.lock");
-    let lock = Lock::take(&lock, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
+    let lock = FileLock::acquire(&lock, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
     let mut file = load(path)?;
     if !is_there {
         file.entry("version").or_insert(json!(1));
@@ -131,7 +131,7 @@ pub(super) fn change(
     let is_changed = alter(&mut file)?;
     if is_changed {
         let text = serde_json::to_vec_pretty(&file).context("encode the jobs")?;
-        store::replace(path, &text)?;
+        durable_file::replace(path, &text)?;
     }
     drop(lock);
     Ok(is_changed)
@@ -142,8 +142,8 @@ pub(super) fn entries(file: &Map<String, Value>) -> impl Iterator<Item = &Value>
     jobs.into_iter().flatten().filter(|value| value.is_object())
 }
 
-pub(super) fn has(file: &Map<String, Value>, id: &str) -> bool {
-    entries(file).any(|value| is(value, id))
+pub(super) fn has_job(file: &Map<String, Value>, id: &str) -> bool {
+    entries(file).any(|value| has_id(value, id))
 }
 
 pub(super) fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {

@@ -5,14 +5,14 @@
 //! [`run_record`] holds what only this program stores of a job, in a separate directory: its options, the runs that
 //! were started, and their outcomes.
 
-pub mod command;
+pub mod command_line;
+pub mod crontab_block;
 pub mod export;
 pub mod expression;
 pub mod job;
 mod job_entry;
 mod job_file;
-pub mod line;
-pub mod record;
+pub mod job_store;
+pub mod run_record;
 pub mod schedule;
-pub mod store;
-pub mod table;
+pub mod time_fields;

@@ -3,7 +3,7 @@
 //! A schedule yields slots, which are whole minutes as in cron. Everything else follows from the slot that was
 //! handled last.
 
-use super::expression::{Expression, moment};
+use super::expression::{Expression, to_instant};
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -26,7 +26,7 @@ pub enum Schedule {
 /// The policy for slots missed while the machine was off or asleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CatchUp {
+pub enum CatchUpPolicy {
     /// Runs the job once, later, regardless of the number of missed slots.
     Once,
     #[default]
@@ -35,7 +35,7 @@ pub enum CatchUp {
 
 /// The result of checking if a job is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DueState {
     /// No slot is due; `next` is the next one.
     NotYet { next: Option<Timestamp> },
     /// This slot is due. When its run starts, it becomes the last handled slot.
@@ -45,59 +45,59 @@ pub enum Verdict {
     /// The last handled slot is so far ahead that the clock must have been wrong. Use `last_slot` instead and check
     /// again: a slot at exactly the current minute is then due. From now on only the run records tell which slots
     /// were run, because a corrected clock may repeat slots.
-    ClockWasWrong { handled: Timestamp },
+    ClockWasWrong { last_slot: Timestamp },
 }
 
 /// Maximum delay of a run that is not caught up: cron itself starts late with many jobs or after a clock change.
-pub const GRACE: SignedDuration = SignedDuration::from_mins(10);
+pub const START_GRACE: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum distance of the last slot into the future. Within it, the clock was merely set back, and slots are not
 /// repeated.
-pub const AHEAD: SignedDuration = SignedDuration::from_hours(24);
+pub const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
-const MINUTE: i64 = 60;
-const NANOS: i128 = 1_000_000_000;
+const MINUTE_SECS: i64 = 60;
+const NANOS_PER_SEC: i128 = 1_000_000_000;
 
 /// The schedule of a particular job.
 #[derive(Clone, Copy, Debug)]
 pub struct Timetable<'a> {
     pub schedule: &'a Schedule,
-    pub catch_up: CatchUp,
+    pub catch_up: CatchUpPolicy,
     /// The job's creation time; periods are counted from here.
     pub created: Timestamp,
     /// Slots before this time are ignored.
-    pub since: Timestamp,
+    pub earliest_slot: Timestamp,
     /// The schedule's time zone.
     pub zone: &'a TimeZone,
 }
 
 impl Timetable<'_> {
     /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
-    pub fn due(&self, handled: Option<Timestamp>, now: Timestamp) -> Verdict {
+    pub fn due_state(&self, last_slot: Option<Timestamp>, now: Timestamp) -> DueState {
         let Self {
             schedule,
             catch_up,
             created,
-            since,
+            earliest_slot: since,
             zone,
         } = *self;
-        let far = |time: Timestamp| time.duration_since(now) > AHEAD;
+        let far = |time: Timestamp| time.duration_since(now) > MAX_CLOCK_AHEAD;
         // The job may also have been created under a wrong clock; then only `last_slot` counts.
         let since = (!far(since)).then_some(since);
-        let baseline = match handled.into_iter().chain(since).max() {
+        let baseline = match last_slot.into_iter().chain(since).max() {
             Some(baseline) if !far(baseline) => baseline,
             _ => {
-                let handled = before(now);
-                return Verdict::ClockWasWrong { handled };
+                let handled = previous_minute(now);
+                return DueState::ClockWasWrong { last_slot: handled };
             }
         };
         match schedule.latest(now, created, zone) {
             Some(slot) if slot > baseline => {
-                match catch_up == CatchUp::None && now.duration_since(slot) > GRACE {
-                    true => Verdict::Missed { slot },
-                    false => Verdict::Due { slot },
+                match catch_up == CatchUpPolicy::None && now.duration_since(slot) > START_GRACE {
+                    true => DueState::Missed { slot },
+                    false => DueState::Due { slot },
                 }
             }
-            _ => Verdict::NotYet {
+            _ => DueState::NotYet {
                 next: schedule.next(baseline.max(now), created, zone),
             },
         }
@@ -110,8 +110,8 @@ impl Schedule {
         match self {
             Self::Cron { expression, .. } => expression.next(after, zone),
             // Start from the first whole minute after `after`.
-            Self::Every(period) => every_from(*period, created, minute_after(after)?),
-            Self::At(time) => minute_of(*time).filter(|slot| *slot > after),
+            Self::Every(period) => first_period_slot(*period, created, next_minute(after)?),
+            Self::At(time) => ceil_minute(*time).filter(|slot| *slot > after),
         }
     }
 
@@ -119,23 +119,23 @@ impl Schedule {
     pub fn latest(&self, at: Timestamp, created: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Cron { expression, .. } => expression.latest(at, zone),
-            Self::Every(period) => every_until(*period, created, at),
-            Self::At(time) => minute_of(*time).filter(|slot| *slot <= at),
+            Self::Every(period) => last_period_slot(*period, created, at),
+            Self::At(time) => ceil_minute(*time).filter(|slot| *slot <= at),
         }
     }
 
     /// Describes the schedule for users. `zone` is the schedule's.
-    pub fn words(&self, zone: &TimeZone) -> String {
+    pub fn describe(&self, zone: &TimeZone) -> String {
         match self {
             Self::Cron {
                 expression,
                 zone: None,
-            } => expression.words(),
+            } => expression.describe(),
             Self::Cron {
                 expression,
                 zone: Some(name),
-            } => format!("{}, {name} time", expression.words()),
-            Self::Every(period) => format!("every {}", period_words(*period)),
+            } => format!("{}, {name} time", expression.describe()),
+            Self::Every(period) => format!("every {}", describe_period(*period)),
             Self::At(time) => {
                 let shown = zone.to_datetime(*time);
                 format!("once, on {} at {}", shown.date(), shown.strftime("%H:%M"))
@@ -148,22 +148,22 @@ impl Schedule {
 ///
 /// # Errors
 /// A message with the correct form.
-pub fn every(text: &str) -> Result<Duration, String> {
-    length(text, "--every 90m")
+pub fn parse_period(text: &str) -> Result<Duration, String> {
+    parse_duration(text, "--every 90m")
 }
 
 /// Parses a time, in `zone` unless the text names an offset.
 ///
 /// # Errors
 /// A message with the correct form, if the text is not a time or the time is past.
-pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
+pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
     let shown = zone.to_datetime(now);
     let time = match (text.parse::<Timestamp>(), text.parse::<DateTime>()) {
         // A zone name in brackets would be parsed but ignored.
         _ if text.contains('[') => None,
         (Ok(time), _) => Some(time),
-        (_, Ok(time)) => moment(time, zone),
+        (_, Ok(time)) => to_instant(time, zone),
         _ => None,
     };
     let Some(time) = time else {
@@ -174,7 +174,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
             Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
             Err(_) => None,
         };
-        if let Some(error) = no_such_day(text) {
+        if let Some(error) = missing_day_error(text) {
             return Err(error);
         }
         return Err(match day {
@@ -200,7 +200,7 @@ pub fn at(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, Stri
 }
 
 /// Returns the error for a well-formed date whose day does not exist in its month.
-fn no_such_day(text: &str) -> Option<String> {
+fn missing_day_error(text: &str) -> Option<String> {
     let mut parts = text.get(..10)?.split('-');
     let mut number = || parts.next()?.parse::<i16>().ok();
     let (year, month, day) = (number()?, number()?, number()?);
@@ -214,17 +214,17 @@ fn no_such_day(text: &str) -> Option<String> {
 ///
 /// # Errors
 /// A message with the correct form.
-pub fn after(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    let length = length(text, "--in 2h")?;
+pub fn parse_delay(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let length = parse_duration(text, "--in 2h")?;
     let seconds = i64::try_from(length.as_secs()).ok();
     seconds
         .and_then(|seconds| now.checked_add(SignedDuration::from_secs(seconds)).ok())
-        .and_then(minute_of)
+        .and_then(ceil_minute)
         .ok_or_else(|| format!("`{text}` is too long"))
 }
 
 /// Builds the error for an unknown time zone, with similar names from `zones`.
-pub fn unknown_zone(name: &str, zones: &[String]) -> String {
+pub fn unknown_zone_error(name: &str, zones: &[String]) -> String {
     let wanted = name.to_lowercase().replace(' ', "_");
     let likeness = |zone: &String| {
         let zone = zone.to_lowercase();
@@ -254,7 +254,7 @@ pub fn unknown_zone(name: &str, zones: &[String]) -> String {
 }
 
 /// Parses a duration such as `90m`, `1h30m`, `2 days`, or a number of seconds.
-fn length(text: &str, example: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str, example: &str) -> Result<Duration, String> {
     let text = text.trim();
     let wrong = || {
         format!(
@@ -286,7 +286,7 @@ fn length(text: &str, example: &str) -> Result<Duration, String> {
         seconds = number
             .checked_mul(unit)
             .and_then(|part| seconds.checked_add(part))
-            .filter(|seconds| *seconds <= LONGEST)
+            .filter(|seconds| *seconds <= MAX_PERIOD_SECS)
             .ok_or_else(|| format!("`{text}` is too long; the maximum is 100 years"))?;
         rest = tail.trim_start();
     }
@@ -300,9 +300,9 @@ fn length(text: &str, example: &str) -> Result<Duration, String> {
 }
 
 /// A hundred years, in seconds.
-const LONGEST: u64 = 100 * 366 * 86_400;
+const MAX_PERIOD_SECS: u64 = 100 * 366 * 86_400;
 
-fn period_words(period: Duration) -> String {
+fn describe_period(period: Duration) -> String {
     let seconds = period.as_secs();
     let units = [
         (604_800, "week"),
@@ -323,55 +323,62 @@ fn period_words(period: Duration) -> String {
 // The slots of a period start at `created`, floored to its minute, and follow at whole periods, each rounded up to a
 // minute. Slots before `created` count too, so that a job created under a wrong clock has slots.
 
-fn every_from(period: Duration, created: Timestamp, from: Timestamp) -> Option<Timestamp> {
-    let (start, period) = grid(period, created)?;
+fn first_period_slot(period: Duration, created: Timestamp, from: Timestamp) -> Option<Timestamp> {
+    let (start, period) = period_grid(period, created)?;
     // The first point after the preceding minute.
-    let from = from.as_nanosecond() - i128::from(MINUTE) * NANOS;
+    let from = from.as_nanosecond() - i128::from(MINUTE_SECS) * NANOS_PER_SEC;
     let number = (from - start).div_euclid(period) + 1;
-    minute_of(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
+    ceil_minute(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
 }
 
-fn every_until(period: Duration, created: Timestamp, until: Timestamp) -> Option<Timestamp> {
-    let (start, period) = grid(period, created)?;
-    let until = floor(until).as_nanosecond();
+fn last_period_slot(period: Duration, created: Timestamp, until: Timestamp) -> Option<Timestamp> {
+    let (start, period) = period_grid(period, created)?;
+    let until = floor_minute(until).as_nanosecond();
     let number = (until - start).div_euclid(period);
-    minute_of(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
+    ceil_minute(Timestamp::from_nanosecond(number.checked_mul(period)?.checked_add(start)?).ok()?)
 }
 
-fn grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
+fn period_grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
     let period = i128::try_from(period.as_nanos())
         .ok()
         .filter(|period| *period > 0)?;
-    Some((floor(created).as_nanosecond(), period))
+    Some((floor_minute(created).as_nanosecond(), period))
 }
 
 /// Returns the minute that contains `time`.
-pub(crate) fn floor(time: Timestamp) -> Timestamp {
-    let seconds = time.as_nanosecond().div_euclid(NANOS) as i64;
-    Timestamp::from_second(seconds - seconds.rem_euclid(MINUTE)).unwrap_or(Timestamp::MIN)
+pub(crate) fn floor_minute(time: Timestamp) -> Timestamp {
+    let seconds = time.as_nanosecond().div_euclid(NANOS_PER_SEC) as i64;
+    Timestamp::from_second(seconds - seconds.rem_euclid(MINUTE_SECS)).unwrap_or(Timestamp::MIN)
 }
 
 /// Returns the first whole minute at or after `time`.
-pub(crate) fn minute_of(time: Timestamp) -> Option<Timestamp> {
-    match floor(time) {
+pub(crate) fn ceil_minute(time: Timestamp) -> Option<Timestamp> {
+    match floor_minute(time) {
         whole if whole == time => Some(time),
-        _ => minute_after(time),
+        _ => next_minute(time),
     }
 }
 
-fn minute_after(time: Timestamp) -> Option<Timestamp> {
-    floor(time).checked_add(SignedDuration::from_mins(1)).ok()
+fn next_minute(time: Timestamp) -> Option<Timestamp> {
+    floor_minute(time)
+        .checked_add(SignedDuration::from_mins(1))
+        .ok()
 }
 
 /// Returns the minute before the one that contains `time`.
-fn before(time: Timestamp) -> Timestamp {
+fn previous_minute(time: Timestamp) -> Timestamp {
     let minute = SignedDuration::from_mins(1);
-    floor(time).checked_sub(minute).unwrap_or(Timestamp::MIN)
+    floor_minute(time)
+        .checked_sub(minute)
+        .unwrap_or(Timestamp::MIN)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CatchUp, Schedule, Timetable, Verdict, after, at, every, unknown_zone};
+    use super::{
+        CatchUpPolicy, DueState, Schedule, Timetable, parse_delay, parse_period, parse_time,
+        unknown_zone_error,
+    };
     use crate::cron::expression::Expression;
     use jiff::Timestamp;
     use jiff::tz::TimeZone;
@@ -390,33 +397,38 @@ mod tests {
         }
     }
 
-    fn verdict(schedule: &Schedule, catch_up: CatchUp, handled: &str, now: &str) -> Verdict {
+    fn due_state(
+        schedule: &Schedule,
+        catch_up: CatchUpPolicy,
+        handled: &str,
+        now: &str,
+    ) -> DueState {
         let handled = (!handled.is_empty()).then(|| time(handled));
         let created = time(CREATED);
         let timetable = Timetable {
             schedule,
             catch_up,
             created,
-            since: created,
+            earliest_slot: created,
             zone: &TimeZone::UTC,
         };
-        timetable.due(handled, time(now))
+        timetable.due_state(handled, time(now))
     }
 
     #[test]
-    fn what_is_due() {
-        let check = |handled: &str, now: &str, expect: Verdict| {
+    fn due_slots() {
+        let check = |handled: &str, now: &str, expect: DueState| {
             assert_eq!(
-                verdict(&daily(), CatchUp::None, handled, now),
+                due_state(&daily(), CatchUpPolicy::None, handled, now),
                 expect,
                 "{handled} {now}"
             );
         };
-        let not_yet = |next| Verdict::NotYet {
+        let not_yet = |next| DueState::NotYet {
             next: Some(time(next)),
         };
-        let is_due = |slot| Verdict::Due { slot: time(slot) };
-        let missed = |slot| Verdict::Missed { slot: time(slot) };
+        let is_due = |slot| DueState::Due { slot: time(slot) };
+        let missed = |slot| DueState::Missed { slot: time(slot) };
         check("", "2026-01-01T07:59:59Z", not_yet("2026-01-01T08:00:00Z"));
         check("", "2026-01-01T08:00:00Z", is_due("2026-01-01T08:00:00Z"));
         check("", "2026-01-01T08:10:00Z", is_due("2026-01-01T08:00:00Z"));
@@ -450,10 +462,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_caught_up() {
+    fn missed_slots_are_caught_up() {
         let check = |handled: &str, now: &str, expect: &str| {
-            let expect = Verdict::Due { slot: time(expect) };
-            assert_eq!(verdict(&daily(), CatchUp::Once, handled, now), expect);
+            let expect = DueState::Due { slot: time(expect) };
+            assert_eq!(
+                due_state(&daily(), CatchUpPolicy::Once, handled, now),
+                expect
+            );
         };
         check("", "2026-01-01T20:00:00Z", "2026-01-01T08:00:00Z");
         check(
@@ -464,14 +479,15 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_wrong() {
-        let check = |handled: &str, now: &str, again: Verdict| {
-            let Verdict::ClockWasWrong { handled } = verdict(&daily(), CatchUp::Once, handled, now)
+    fn a_wrong_clock_is_detected() {
+        let check = |handled: &str, now: &str, again: DueState| {
+            let DueState::ClockWasWrong { last_slot: handled } =
+                due_state(&daily(), CatchUpPolicy::Once, handled, now)
             else {
                 panic!("{handled} {now}");
             };
             assert_eq!(
-                verdict(&daily(), CatchUp::Once, &handled.to_string(), now),
+                due_state(&daily(), CatchUpPolicy::Once, &handled.to_string(), now),
                 again
             );
         };
@@ -479,41 +495,41 @@ mod tests {
         check(
             "2036-01-01T08:00:00Z",
             "2026-01-02T08:00:20Z",
-            Verdict::Due { slot },
+            DueState::Due { slot },
         );
         // The slot may have been run before.
         let next = Some(time("2026-01-03T08:00:00Z"));
         check(
             "2036-01-01T08:00:00Z",
             "2026-01-02T08:01:00Z",
-            Verdict::NotYet { next },
+            DueState::NotYet { next },
         );
         // The job's creation is in the future, too.
         check(
             "",
             "2025-06-01T08:00:00Z",
-            Verdict::Due {
+            DueState::Due {
                 slot: time("2025-06-01T08:00:00Z"),
             },
         );
         check(
             "2036-01-01T08:00:00Z",
             "2025-06-01T08:00:00Z",
-            Verdict::Due {
+            DueState::Due {
                 slot: time("2025-06-01T08:00:00Z"),
             },
         );
         // A difference of less than a day is only waited for.
         assert_eq!(
-            verdict(&daily(), CatchUp::Once, "", "2025-12-31T12:00:00Z"),
-            Verdict::NotYet {
+            due_state(&daily(), CatchUpPolicy::Once, "", "2025-12-31T12:00:00Z"),
+            DueState::NotYet {
                 next: Some(time("2026-01-01T08:00:00Z"))
             }
         );
     }
 
     #[test]
-    fn periods_begin_at_the_minute_of_their_making() {
+    fn periods_start_at_the_minute_of_creation() {
         let check = |seconds: u64, after: &str, next: &str, latest: &str| {
             let schedule = Schedule::Every(Duration::from_secs(seconds));
             let created = time(CREATED);
@@ -574,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn one_time() {
+    fn a_single_time() {
         let schedule = Schedule::At(time("2026-12-24T17:59:30Z"));
         let (slot, created) = (time("2026-12-24T18:00:00Z"), time(CREATED));
         let zone = &TimeZone::UTC;
@@ -582,22 +598,22 @@ mod tests {
         assert_eq!(schedule.next(slot, created, zone), None);
         assert_eq!(schedule.latest(slot, created, zone), Some(slot));
         assert_eq!(schedule.latest(created, created, zone), None);
-        let late = verdict(&schedule, CatchUp::Once, "", "2027-12-24T18:00:00Z");
-        assert_eq!(late, Verdict::Due { slot });
-        let after = verdict(
+        let late = due_state(&schedule, CatchUpPolicy::Once, "", "2027-12-24T18:00:00Z");
+        assert_eq!(late, DueState::Due { slot });
+        let after = due_state(
             &schedule,
-            CatchUp::Once,
+            CatchUpPolicy::Once,
             "2026-12-24T18:00:00Z",
             "2027-12-24T18:00:00Z",
         );
-        assert_eq!(after, Verdict::NotYet { next: None });
+        assert_eq!(after, DueState::NotYet { next: None });
     }
 
     #[test]
-    fn words() {
+    fn descriptions() {
         let check = |schedule: Schedule, expect: &str| {
             let zone = TimeZone::get("Europe/Berlin").unwrap();
-            assert_eq!(schedule.words(&zone), expect);
+            assert_eq!(schedule.describe(&zone), expect);
         };
         let every = |seconds| Schedule::Every(Duration::from_secs(seconds));
         check(daily(), "at 08:00 each day");
@@ -620,9 +636,13 @@ mod tests {
     }
 
     #[test]
-    fn periods_as_written() {
+    fn parse_periods() {
         let check = |text: &str, expect: u64| {
-            assert_eq!(every(text), Ok(Duration::from_secs(expect)), "{text}");
+            assert_eq!(
+                parse_period(text),
+                Ok(Duration::from_secs(expect)),
+                "{text}"
+            );
         };
         check("5400", 5400);
         check("60", 60);
@@ -633,7 +653,7 @@ mod tests {
         check("1w", 604_800);
         check("90s", 90);
         let refuse = |text: &str, expect: &str| {
-            let error = every(text).unwrap_err();
+            let error = parse_period(text).unwrap_err();
             assert!(error.contains(expect), "{text}: {error}");
         };
         refuse("", "is not a duration");
@@ -653,11 +673,11 @@ mod tests {
     }
 
     #[test]
-    fn moments_as_written() {
+    fn parse_times() {
         let zone = TimeZone::get("Europe/Berlin").unwrap();
         let now = time("2026-03-01T12:00:00Z");
         let check = |text: &str, expect: &str| {
-            assert_eq!(at(text, &zone, now), Ok(time(expect)), "{text}");
+            assert_eq!(parse_time(text, &zone, now), Ok(time(expect)), "{text}");
         };
         check("2026-12-24T18:00", "2026-12-24T17:00:00Z");
         check("2026-12-24 18:00:30", "2026-12-24T17:00:30Z");
@@ -668,7 +688,7 @@ mod tests {
         check("2026-03-29T02:30", "2026-03-29T01:00:00Z");
         check("2026-10-25T02:30", "2026-10-25T00:30:00Z");
         let refuse = |text: &str, expect: &str| {
-            assert_eq!(at(text, &zone, now).unwrap_err(), expect);
+            assert_eq!(parse_time(text, &zone, now).unwrap_err(), expect);
         };
         refuse(
             "2026-03-01T13:00",
@@ -688,17 +708,20 @@ mod tests {
     }
 
     #[test]
-    fn from_now_on() {
+    fn parse_delays() {
         let now = time("2026-03-01T12:00:20Z");
-        assert_eq!(after("2h", now), Ok(time("2026-03-01T14:01:00Z")));
-        assert_eq!(after("60", now), Ok(time("2026-03-01T12:02:00Z")));
-        assert!(after("30s", now).is_err_and(|error| error.contains("less than a minute")));
-        assert!(after("soon", now).is_err_and(|error| error.contains("as in `--in 2h`")));
-        assert_eq!(after("1m", Timestamp::MAX).unwrap_err(), "`1m` is too long");
+        assert_eq!(parse_delay("2h", now), Ok(time("2026-03-01T14:01:00Z")));
+        assert_eq!(parse_delay("60", now), Ok(time("2026-03-01T12:02:00Z")));
+        assert!(parse_delay("30s", now).is_err_and(|error| error.contains("less than a minute")));
+        assert!(parse_delay("soon", now).is_err_and(|error| error.contains("as in `--in 2h`")));
+        assert_eq!(
+            parse_delay("1m", Timestamp::MAX).unwrap_err(),
+            "`1m` is too long"
+        );
     }
 
     #[test]
-    fn zones_that_are_none() {
+    fn unknown_zones_get_suggestions() {
         let zones = [
             "America/New_York",
             "Europe/Berlin",
@@ -707,7 +730,7 @@ mod tests {
         ];
         let zones = zones.map(str::to_owned);
         let check = |name: &str, expect: &str| {
-            assert_eq!(unknown_zone(name, &zones), expect);
+            assert_eq!(unknown_zone_error(name, &zones), expect);
         };
         check(
             "berlin",

@@ -3,14 +3,14 @@
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 
 /// Requests a compaction once the next request would have `threshold` tokens.
-pub struct Compaction {
+pub struct CompactionGuard {
     pub threshold: u64,
 }
 
-impl Guard for Compaction {
-    fn before(&mut self, state: &TurnState<'_>) -> GuardAction {
+impl Guard for CompactionGuard {
+    fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
         // If messages are a small part of the request, a summary would cost money and change nothing.
-        match state.context >= self.threshold && state.said >= self.threshold / 4 {
+        match state.context_tokens >= self.threshold && state.message_tokens >= self.threshold / 4 {
             true => GuardAction::Compact {
                 threshold: self.threshold,
             },
@@ -21,20 +21,20 @@ impl Guard for Compaction {
 
 #[cfg(test)]
 mod tests {
-    use super::{Compaction, Guard, GuardAction, TurnState};
+    use super::{CompactionGuard, Guard, GuardAction, TurnState};
 
     #[test]
-    fn only_messages_can_be_summed_up() {
+    fn requires_enough_message_tokens() {
         let check = |context, said, expect: bool| {
             let state = TurnState {
                 denials: &[],
                 iterations: 0,
-                context,
-                said,
-                sent: &[],
-                turn: &[],
+                context_tokens: context,
+                message_tokens: said,
+                messages: &[],
+                turn_messages: &[],
             };
-            let verdict = Compaction { threshold: 100 }.before(&state);
+            let verdict = CompactionGuard { threshold: 100 }.check(&state);
             assert_eq!(verdict == GuardAction::Compact { threshold: 100 }, expect);
         };
         check(99, 99, false);

@@ -2,8 +2,8 @@
 //! knows them only by their trait.
 
 pub mod compaction;
-pub mod iterations;
-pub mod lost;
-pub mod plan;
-pub mod repeats;
-pub mod warning;
+pub mod context_warning;
+pub mod iteration_limit;
+pub mod loop_detection;
+pub mod orphaned_subagents;
+pub mod plan_mode;

@@ -5,12 +5,12 @@
 //! up. Logs contain such conversations after a killed run, a cut by another program's window, or an edit by hand. The
 //! log is not changed; only the messages to send are repaired.
 
-pub mod ageing;
 pub mod compaction;
-pub mod ends;
-pub mod spawned;
+pub mod head_and_tail;
+pub mod result_truncation;
+pub mod subagent_refs;
 
-use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, plain_text};
+use crate::message::{FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, plain_text};
 use std::collections::{HashMap, HashSet};
 
 /// Result text for a call whose outcome is unknown.
@@ -19,9 +19,9 @@ pub const INTERRUPTED: &str =
 
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
-pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
+pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
     let mut sent: Vec<Message> = Vec::with_capacity(messages.len());
-    let mut ids = Ids::default();
+    let mut ids = UniqueCallIds::default();
     let mut rest = messages
         .into_iter()
         .filter(|message| !is_blank(message))
@@ -32,9 +32,9 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
             Message::User(_) => sent.push(message),
             // A result without a preceding call.
             Message::Tool(_) => {}
-            Message::Assistant(reply) if reply.calls.is_empty() => match sent.last_mut() {
+            Message::Assistant(reply) if reply.tool_calls.is_empty() => match sent.last_mut() {
                 // Strict servers reject consecutive assistant messages, which unsolicited messages can produce.
-                Some(Message::Assistant(before)) => join(before, &reply),
+                Some(Message::Assistant(before)) => append_reply(before, &reply),
                 _ => sent.push(Message::Assistant(reply)),
             },
             Message::Assistant(mut reply) => {
@@ -44,7 +44,7 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
                 {
                     results.push(result);
                 }
-                let answers = pair(&mut reply, results, &mut ids);
+                let answers = pair_results(&mut reply, results, &mut ids);
                 sent.push(Message::Assistant(reply));
                 sent.extend(answers.into_iter().map(Message::Tool));
             }
@@ -56,14 +56,16 @@ pub fn sendable(messages: Vec<Message>) -> Vec<Message> {
 /// True if a message is empty: providers reject it, and every request that contains it.
 fn is_blank(message: &Message) -> bool {
     match message {
-        Message::User(user) => user.facts.is_empty() && plain_text(&user.parts).trim().is_empty(),
+        Message::User(user) => {
+            user.runtime_facts.is_empty() && plain_text(&user.parts).trim().is_empty()
+        }
         Message::Assistant(reply) => reply.is_blank(),
         Message::Tool(_) => false,
     }
 }
 
 /// Appends the text of `reply` to `before`. Signed provider data is valid for a single reply only, so it is dropped.
-fn join(before: &mut Reply, reply: &Reply) {
+fn append_reply(before: &mut Reply, reply: &Reply) {
     for (text, more) in [
         (&mut before.text, &reply.text),
         (&mut before.reasoning, &reply.reasoning),
@@ -73,19 +75,24 @@ fn join(before: &mut Reply, reply: &Reply) {
         }
         text.push_str(more);
     }
-    before.opaque = None;
+    before.provider_data = None;
 }
 
 /// Returns one result for each call of `reply`, in call order. An id that was used before is replaced in call and
 /// result.
-fn pair(reply: &mut Reply, mut results: Vec<ToolResult>, ids: &mut Ids) -> Vec<ToolResult> {
+fn pair_results(
+    reply: &mut Reply,
+    mut results: Vec<ToolResult>,
+    ids: &mut UniqueCallIds,
+) -> Vec<ToolResult> {
     let mut answers = Vec::new();
-    for call in &mut reply.calls {
-        let found = results.iter().position(|result| result.call == call.id);
-        let mut answer = found.map_or_else(|| lost(call), |place| results.remove(place));
-        let id = ids.fresh(&call.id);
+    for call in &mut reply.tool_calls {
+        let found = results.iter().position(|result| result.call_id == call.id);
+        let mut answer =
+            found.map_or_else(|| interrupted_result(call), |place| results.remove(place));
+        let id = ids.make_unique(&call.id);
         call.id.clone_from(&id);
-        answer.call = id;
+        answer.call_id = id;
         answers.push(answer);
     }
     answers
@@ -93,17 +100,17 @@ fn pair(reply: &mut Reply, mut results: Vec<ToolResult>, ids: &mut Ids) -> Vec<T
 
 /// The call ids in use. Servers that number calls per reply reuse the same ids.
 #[derive(Default)]
-struct Ids {
+struct UniqueCallIds {
     used: HashSet<String>,
     /// Number of replacements made per id.
-    met: HashMap<String, usize>,
+    replacements: HashMap<String, usize>,
 }
 
-impl Ids {
+impl UniqueCallIds {
     /// Returns `id`, or a variant that is not in use. Deterministic, so that the same prefix of a conversation gets the
     /// same ids.
-    fn fresh(&mut self, id: &str) -> String {
-        let met = self.met.entry(id.to_owned()).or_default();
+    fn make_unique(&mut self, id: &str) -> String {
+        let met = self.replacements.entry(id.to_owned()).or_default();
         let mut fresh = id.to_owned();
         while !self.used.insert(fresh.clone()) {
             *met += 1;
@@ -114,10 +121,10 @@ impl Ids {
 }
 
 /// The substitute result of a call that has none.
-fn lost(call: &ToolCall) -> ToolResult {
-    let parts = vec![Part::Text(INTERRUPTED.into())];
+fn interrupted_result(call: &ToolCall) -> ToolResult {
+    let parts = vec![MessagePart::Text(INTERRUPTED.into())];
     ToolResult {
-        call: call.id.clone(),
+        call_id: call.id.clone(),
         name: call.name.clone(),
         parts,
         failed: true,
@@ -125,7 +132,7 @@ fn lost(call: &ToolCall) -> ToolResult {
 }
 
 /// Creates results for the calls at the end of a log that have none.
-pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
+pub fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
     let results = messages
         .iter()
         .rev()
@@ -136,16 +143,23 @@ pub fn unanswered(messages: &[Message]) -> Vec<ToolResult> {
         return Vec::new();
     };
     let answered = |call: &&ToolCall| !results.iter().any(|result| result.id() == call.id);
-    reply.calls.iter().filter(answered).map(lost).collect()
+    reply
+        .tool_calls
+        .iter()
+        .filter(answered)
+        .map(interrupted_result)
+        .collect()
 }
 
 /// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.
 pub fn is_interrupted(messages: &[Message]) -> bool {
-    let is_answer = |reply: &Reply| reply.calls.is_empty() && reply.finish != Finish::Calls;
+    let is_answer = |reply: &Reply| {
+        reply.tool_calls.is_empty() && reply.finish_reason != FinishReason::ToolCalls
+    };
     match messages.last() {
         None => false,
         Some(Message::Assistant(reply)) => {
-            !is_answer(reply) || !spawned::unheard(messages).is_empty()
+            !is_answer(reply) || !subagent_refs::unreported(messages).is_empty()
         }
         Some(Message::User(_) | Message::Tool(_)) => true,
     }
@@ -153,8 +167,8 @@ pub fn is_interrupted(messages: &[Message]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_interrupted, sendable, unanswered};
-    use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
+    use super::{interrupted_results, is_interrupted, to_sendable};
+    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
     use serde_json::json;
 
     /// `u`: a user; `n`: an empty user message; `a`: a text; `e`: an empty reply; `1+2`: a reply with these calls;
@@ -166,59 +180,63 @@ mod tests {
             arguments: json!({}),
         };
         let message = |word: &str| match word {
-            "u" => Message::User(User {
-                parts: vec![Part::Text("u".into())],
-                ..User::default()
+            "u" => Message::User(UserMessage {
+                parts: vec![MessagePart::Text("u".into())],
+                ..UserMessage::default()
             }),
-            "n" => Message::User(User::default()),
+            "n" => Message::User(UserMessage::default()),
             "a" => Message::Assistant(Reply {
                 text: "a".into(),
                 ..Reply::default()
             }),
             "e" => Message::Assistant(Reply::default()),
             _ if word.starts_with('=') => {
-                let parts = vec![Part::Text("out".into())];
+                let parts = vec![MessagePart::Text("out".into())];
                 Message::Tool(ToolResult {
-                    call: word[1..].into(),
+                    call_id: word[1..].into(),
                     name: "t".into(),
                     parts,
                     failed: false,
                 })
             }
             _ => Message::Assistant(Reply {
-                calls: word.split('+').map(call).collect(),
+                tool_calls: word.split('+').map(call).collect(),
                 ..Reply::default()
             }),
         };
         words.split_whitespace().map(message).collect()
     }
 
-    fn words(messages: &[Message]) -> String {
+    fn describe(messages: &[Message]) -> String {
         let word = |message: &Message| match message {
             Message::User(_) => "u".to_owned(),
-            Message::Assistant(reply) if reply.calls.is_empty() => {
+            Message::Assistant(reply) if reply.tool_calls.is_empty() => {
                 if reply.text.is_empty() { "e" } else { "a" }.into()
             }
             Message::Assistant(reply) => reply
-                .calls
+                .tool_calls
                 .iter()
                 .map(|call| call.id.clone())
                 .collect::<Vec<_>>()
                 .join("+"),
             Message::Tool(result) => {
-                format!("{}{}", if result.failed { "?" } else { "=" }, result.call)
+                format!(
+                    "{}{}",
+                    if result.failed { "?" } else { "=" },
+                    result.call_id
+                )
             }
         };
         messages.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn what_is_sent_pairs_up() {
+    fn calls_and_results_are_paired() {
         let check = |stored: &str, expect: &str| {
-            let sent = sendable(conversation(stored));
-            assert_eq!(words(&sent), expect, "{stored}");
+            let sent = to_sendable(conversation(stored));
+            assert_eq!(describe(&sent), expect, "{stored}");
             assert_eq!(
-                sendable(sent.clone()),
+                to_sendable(sent.clone()),
                 sent,
                 "mending twice changes nothing: {stored}"
             );
@@ -242,21 +260,24 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_conversation_begins_as_the_shorter_did() {
+    fn repaired_prefix_is_stable() {
         let turns = ["u a", "u 1+2 =1 =2 a", "u 1 =1 a", "u e a", "u 3 =3 a"];
         for end in 1..turns.len() {
-            let short = sendable(conversation(&turns[..end].join(" ")));
-            let long = sendable(conversation(&turns.join(" ")));
+            let short = to_sendable(conversation(&turns[..end].join(" ")));
+            let long = to_sendable(conversation(&turns.join(" ")));
             assert_eq!(long[..short.len()], short);
         }
     }
 
     #[test]
-    fn ends_that_are_none() {
+    fn detects_interrupted_conversations() {
         let check = |stored: &str, lost: usize, interrupted: bool| {
             let messages = conversation(stored);
             assert_eq!(
-                (unanswered(&messages).len(), is_interrupted(&messages)),
+                (
+                    interrupted_results(&messages).len(),
+                    is_interrupted(&messages)
+                ),
                 (lost, interrupted),
                 "{stored}"
             );
@@ -271,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_what_is_sent_pairs_up_whatever_was_stored() {
-        crate::fuzz::hold(
+    fn fuzz_calls_and_results_are_paired() {
+        crate::fuzz::check(
             &[
                 b"u 1+2 =1 =2 a",
                 b"u 1 =1 u a n a =1 =2 e",
@@ -286,23 +307,30 @@ mod tests {
                             .split('+')
                             .all(|id| !id.is_empty() && id.len() < 3)
                 };
-                let text = crate::fuzz::text(input);
+                let text = crate::fuzz::lossy_text(input);
                 let words: Vec<&str> = text.split_whitespace().filter(known).collect();
-                let sent = sendable(conversation(&words.join(" ")));
+                let sent = to_sendable(conversation(&words.join(" ")));
                 assert!(matches!(sent.first(), None | Some(Message::User(_))));
                 let mut open: Vec<String> = Vec::new();
                 for message in &sent {
                     match message {
-                        Message::Tool(result) => assert_eq!(result.call, open.remove(0)),
+                        Message::Tool(result) => assert_eq!(result.call_id, open.remove(0)),
                         other => {
                             assert!(open.is_empty(), "{text}");
                             if let Message::Assistant(reply) = other {
-                                open = reply.calls.iter().map(|call| call.id.clone()).collect();
+                                open = reply
+                                    .tool_calls
+                                    .iter()
+                                    .map(|call| call.id.clone())
+                                    .collect();
                             }
                         }
                     }
                 }
-                assert!(open.is_empty() && unanswered(&sent).is_empty(), "{text}");
+                assert!(
+                    open.is_empty() && interrupted_results(&sent).is_empty(),
+                    "{text}"
+                );
             },
         );
     }

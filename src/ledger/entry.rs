@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// A recorded model call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry<'a> {
+pub struct LedgerEntry<'a> {
     pub time: Timestamp,
     /// Local date.
     pub day: Date,
@@ -30,7 +30,7 @@ pub struct Entry<'a> {
 
 /// The fields of a line that are read.
 #[derive(Deserialize)]
-struct Written<'a> {
+struct LedgerLine<'a> {
     v: u64,
     #[serde(borrow)]
     time: Cow<'a, str>,
@@ -60,16 +60,16 @@ struct Written<'a> {
 
 /// Total costs in US dollars, as budgets count them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct CostTotals {
     pub(super) day: String,
     pub daily: f64,
     pub monthly: f64,
 }
 
-impl Totals {
+impl CostTotals {
     /// Updates the totals for the date `today`. Dates never move backwards: if time zones or clocks differ, costs count
     /// for the later date.
-    pub(super) fn on(mut self, today: &str) -> Self {
+    pub(super) fn roll_over(mut self, today: &str) -> Self {
         let month = |day: &str| day.get(..7).map(str::to_owned);
         if month(&self.day) < month(today) {
             self.monthly = 0.0;
@@ -83,9 +83,9 @@ impl Totals {
 }
 
 /// Parses a line of the ledger; `None` if it is invalid or of another format version.
-pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
-    let written: Written<'_> = serde_json::from_slice(line).ok()?;
-    let entry = Entry {
+pub(super) fn parse_line(line: &[u8]) -> Option<(LedgerEntry<'_>, CostTotals)> {
+    let written: LedgerLine<'_> = serde_json::from_slice(line).ok()?;
+    let entry = LedgerEntry {
         time: written.time.parse().ok()?,
         day: written.day.parse().ok()?,
         session: written.session,
@@ -102,7 +102,7 @@ pub(super) fn entry(line: &[u8]) -> Option<(Entry<'_>, Totals)> {
         usd: written.usd,
         failed: written.outcome != "ok",
     };
-    let totals = Totals {
+    let totals = CostTotals {
         day: written.day.into_owned(),
         daily: written.day_usd,
         monthly: written.month_usd,

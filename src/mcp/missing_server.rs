@@ -1,56 +1,56 @@
 //! A server that is not available to a run: the reason, and the notice or the error that it becomes.
 
-use super::offer::Failed;
-use super::words;
-use crate::error::{Exit, fail_hint};
-use crate::settings::servers::Server;
+use super::protocol::McpError;
+use super::sanitize;
+use crate::error::{Exit, fail_with_hint};
+use crate::settings::servers::McpServer;
 use anyhow::Result;
 
 /// The reason why a server is missing.
 pub(super) struct MissingServer {
-    words: String,
+    reason: String,
     exit: Exit,
-    hint: &'static str,
+    subcommand: &'static str,
 }
 
 impl MissingServer {
-    pub(super) fn unusable(words: &str) -> Self {
+    pub(super) fn unusable(reason: &str) -> Self {
         Self {
-            words: format!("invalid config: {words}"),
+            reason: format!("invalid config: {reason}"),
             exit: Exit::Config,
-            hint: "show",
+            subcommand: "show",
         }
     }
 
-    pub(super) fn now(words: String, failed: &Failed) -> Self {
+    pub(super) fn from_error(message: String, failed: &McpError) -> Self {
         let exit = match failed {
-            Failed::Unusable(_) | Failed::Login(_) => Exit::Config,
+            McpError::Unusable(_) | McpError::Login(_) => Exit::Config,
             _ => Exit::Unavailable,
         };
         Self {
-            words,
+            reason: message,
             exit,
-            hint: "test",
+            subcommand: "test",
         }
     }
 
-    pub(super) fn seen(words: &str, ago: i64) -> Self {
-        let ago = match ago {
-            0..90 => format!("{ago} s"),
-            _ => format!("{} min", (ago + 30) / 60),
+    pub(super) fn from_cached_failure(message: &str, age_secs: i64) -> Self {
+        let ago = match age_secs {
+            0..90 => format!("{age_secs} s"),
+            _ => format!("{} min", (age_secs + 30) / 60),
         };
         Self {
-            words: format!("{words} (tried {ago} ago)"),
+            reason: format!("{message} (tried {ago} ago)"),
             exit: Exit::Unavailable,
-            hint: "test",
+            subcommand: "test",
         }
     }
 
-    pub(super) fn unknown() -> Self {
+    pub(super) fn not_cached() -> Self {
         Self {
-            words: "its tools are not known yet".into(),
+            reason: "its tools are not known yet".into(),
             exit: Exit::Unavailable,
-            hint: "test",
+            subcommand: "test",
         }
     }
 
@@ -58,13 +58,17 @@ impl MissingServer {
     ///
     /// # Errors
     /// The server is required.
-    pub(super) fn tell(self, server: &Server, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        let Self { words, exit, hint } = self;
-        let name = words::line(&server.name, 80);
+    pub(super) fn report(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
+        let Self {
+            reason: words,
+            exit,
+            subcommand: hint,
+        } = self;
+        let name = sanitize::single_line(&server.name, 80);
         let hint = format!("nanobot mcp {hint} {name}");
-        if server.required {
+        if server.is_required {
             let cause = format!("MCP server `{name}` is required but not available: {words}");
-            return Err(fail_hint(exit, cause, hint));
+            return Err(fail_with_hint(exit, cause, hint));
         }
         notice(&format!(
             "MCP server `{name}` is not available: {words}; `{hint}`"

@@ -11,15 +11,15 @@
 //! adapted to the limits of providers ([`name`], [`schema`]) before a model or a person sees it.
 
 pub mod cache;
+pub mod catalog;
 pub mod client;
-pub mod mark;
-pub mod measure;
+pub mod fingerprint;
+pub mod limits;
 mod missing_server;
-pub mod name;
-pub mod offer;
 pub mod pin;
-pub mod roster;
+pub mod protocol;
+pub mod sanitize;
 pub mod schema;
-pub mod servers;
+pub mod shared_catalog;
 pub mod tool_list;
-pub mod words;
+pub mod tool_name;

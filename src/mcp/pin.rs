@@ -2,11 +2,11 @@
 //! its tools later. A tool that differs from its pin in a single character is not used until a person accepts the
 //! change. The full texts are stored, to show what has changed.
 
-use super::mark;
-use super::offer::{Hints, Offer, Offered};
-use crate::error::{Exit, fail_hint};
-use crate::settings::servers::Server;
-use crate::sys::store::{self, Lock};
+use super::fingerprint;
+use super::protocol::{ServerFeatures, ToolHints, ToolInfo};
+use crate::error::{Exit, fail_with_hint};
+use crate::settings::servers::McpServer;
+use crate::sys::durable_file::{self, FileLock};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,72 +15,72 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The version of the file format.
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 /// Maximum of tools pinned for one server. A server that offers new tools each time would otherwise fill the disk.
-const TOOLS: usize = 2_000;
+const MAX_TOOLS: usize = 2_000;
 /// The largest file that is read, in bytes.
-const LARGEST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Timeout for the lock. It is only held while a file is written.
-const WAIT: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The file of pins.
 #[derive(Clone, Debug)]
-pub struct Pins {
+pub struct PinFile {
     path: PathBuf,
 }
 
 /// A tool that differs from its pin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct ToolChange {
     /// The server's own name for the tool.
-    pub tool: String,
+    pub name: String,
     /// The pinned tool; `None` if the server exceeded the limit and the tool was not pinned.
-    pub old: Option<Offered>,
+    pub old: Option<ToolInfo>,
     /// The tool as it is offered now.
-    pub new: Offered,
+    pub new: ToolInfo,
 }
 
 /// The result of comparing an offer with the pins.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct PinCheck {
     /// The tools that differ from their pins.
-    pub changed: Vec<Change>,
+    pub changed: Vec<ToolChange>,
     /// The name was pinned for another program or address. All tools of this server were pinned as new.
-    pub anew: bool,
+    pub replaced_server: bool,
     /// The tools of which no person has accepted the pinned version.
     pub unaccepted: BTreeSet<String>,
     /// Unaccepted tools that appeared after the others. A server whose tools are pinned could use them to introduce new
     /// text.
-    pub late: BTreeSet<String>,
+    pub added_later: BTreeSet<String>,
     /// Unaccepted tools that had not been seen before.
-    pub fresh: Vec<String>,
+    pub first_seen: Vec<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Written {
+struct PinData {
     v: u64,
-    servers: BTreeMap<String, Pinned>,
+    servers: BTreeMap<String, ServerPins>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Pinned {
+struct ServerPins {
     /// The fingerprint of the program or address, see [`mark::of_place`].
     #[serde(rename = "place")]
-    place: String,
-    tools: BTreeMap<String, Offered>,
+    endpoint: String,
+    tools: BTreeMap<String, ToolInfo>,
     /// The tools that a person has accepted.
     #[serde(default)]
     accepted: BTreeSet<String>,
     /// The tools that appeared after the others and that no person has accepted.
     #[serde(default, rename = "late")]
-    late: BTreeSet<String>,
+    added_later: BTreeSet<String>,
 }
 
-impl Pins {
+impl PinFile {
     /// Opens the pins in `mcp_dir`, our directory for MCP servers.
-    pub fn at(folder: &Path) -> Self {
+    pub fn new(mcp_dir: &Path) -> Self {
         Self {
-            path: folder.join("pins.json"),
+            path: mcp_dir.join("pins.json"),
         }
     }
 
@@ -88,11 +88,11 @@ impl Pins {
     ///
     /// # Errors
     /// The file cannot be read. Nothing can be trusted then.
-    pub fn changed(&self, offers: &[(&Server, &Offer)]) -> Result<Vec<Held>> {
+    pub fn check(&self, features: &[(&McpServer, &ServerFeatures)]) -> Result<Vec<PinCheck>> {
         let mut written = self.read()?;
-        let held = offers.iter().map(|(server, offer)| {
+        let held = features.iter().map(|(server, offer)| {
             let pinned = written.servers.entry(server.name.clone()).or_default();
-            pinned.hold(server, offer).0
+            pinned.check_and_pin(server, offer).0
         });
         Ok(held.collect())
     }
@@ -101,13 +101,17 @@ impl Pins {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn hold(&self, offers: &[(&Server, &Offer)], now: &str) -> Result<Vec<Held>> {
-        let look = |written: &mut Written| {
+    pub fn check_and_pin(
+        &self,
+        features: &[(&McpServer, &ServerFeatures)],
+        now: &str,
+    ) -> Result<Vec<PinCheck>> {
+        let look = |written: &mut PinData| {
             let mut is_new = false;
             let mut all = Vec::new();
-            for (server, offer) in offers {
+            for (server, offer) in features {
                 let pinned = written.servers.entry(server.name.clone()).or_default();
-                let (held, added) = pinned.hold(server, offer);
+                let (held, added) = pinned.check_and_pin(server, offer);
                 is_new |= added;
                 all.push(held);
             }
@@ -117,7 +121,7 @@ impl Pins {
         if let (all, false) = look(&mut self.read()?) {
             return Ok(all);
         }
-        self.change(now, |written| look(written).0)
+        self.update(now, |written| look(written).0)
     }
 
     /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
@@ -126,27 +130,30 @@ impl Pins {
     /// As for [`Self::hold`].
     pub fn accept(
         &self,
-        server: &Server,
-        offer: &Offer,
+        server: &McpServer,
+        features: &ServerFeatures,
         tools: Option<&[String]>,
         now: &str,
-    ) -> Result<Vec<Change>> {
-        self.change(now, |written| {
+    ) -> Result<Vec<ToolChange>> {
+        self.update(now, |written| {
             let pinned = written.servers.entry(server.name.clone()).or_default();
-            let (held, _) = pinned.hold(server, offer);
+            let (held, _) = pinned.check_and_pin(server, features);
             let mut changed = held.changed;
             match tools {
                 None => {
-                    *pinned = Pinned::of(server, offer);
+                    *pinned = ServerPins::new(server, features);
                     pinned.accepted = pinned.tools.keys().cloned().collect();
                 }
                 Some(tools) => {
-                    changed.retain(|change| tools.contains(&change.tool));
-                    for Change { tool, new, .. } in &changed {
+                    changed.retain(|change| tools.contains(&change.name));
+                    for ToolChange {
+                        name: tool, new, ..
+                    } in &changed
+                    {
                         pinned.tools.insert(tool.clone(), new.clone());
                     }
                     for tool in tools.iter().filter(|tool| pinned.tools.contains_key(*tool)) {
-                        pinned.late.remove(tool);
+                        pinned.added_later.remove(tool);
                         pinned.accepted.insert(tool.clone());
                     }
                 }
@@ -159,9 +166,9 @@ impl Pins {
     ///
     /// # Errors
     /// As for [`Self::hold`].
-    pub fn forget(&self, name: &str, now: &str) -> Result<bool> {
+    pub fn remove(&self, name: &str, now: &str) -> Result<bool> {
         match self.read()?.servers.contains_key(name) {
-            true => self.change(now, |written| written.servers.remove(name).is_some()),
+            true => self.update(now, |written| written.servers.remove(name).is_some()),
             false => Ok(false),
         }
     }
@@ -170,124 +177,124 @@ impl Pins {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn pinned(&self, server: &Server) -> Result<BTreeMap<String, Offered>> {
+    pub fn pinned_tools(&self, server: &McpServer) -> Result<BTreeMap<String, ToolInfo>> {
         let pinned = self.read()?.servers.remove(&server.name);
-        let place = mark::of_place(server);
+        let place = fingerprint::of_endpoint(server);
         Ok(pinned
-            .filter(|pinned| pinned.place == place)
+            .filter(|pinned| pinned.endpoint == place)
             .map(|pinned| pinned.tools)
             .unwrap_or_default())
     }
 
-    fn change<T>(&self, now: &str, change: impl FnOnce(&mut Written) -> T) -> Result<T> {
+    fn update<T>(&self, now: &str, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        store::create_dir(folder)?;
+        durable_file::create_dir(folder)?;
         let lock = folder.join("pins.json.lock");
         let what = "the pinned MCP tools";
-        let _lock = Lock::take(&lock, what, now, WAIT, &mut |_| {})?;
+        let _lock = FileLock::acquire(&lock, what, now, LOCK_TIMEOUT, &mut |_| {})?;
         let mut written = self.read()?;
         let done = change(&mut written);
-        written.v = VERSION;
+        written.v = FORMAT_VERSION;
         let mut text = serde_json::to_vec_pretty(&written).context("serialize the pinned tools")?;
         text.push(b'\n');
-        store::replace(&self.path, &text)?;
+        durable_file::replace(&self.path, &text)?;
         Ok(done)
     }
 
-    fn read(&self) -> Result<Written> {
-        let Some(file) = store::open_existing(&self.path)? else {
-            return Ok(Written::default());
+    fn read(&self) -> Result<PinData> {
+        let Some(file) = durable_file::open_existing(&self.path)? else {
+            return Ok(PinData::default());
         };
         let mut text = Vec::new();
         let what = || format!("read `{}`", self.path.display());
-        file.take(LARGEST)
+        file.take(MAX_FILE_BYTES)
             .read_to_end(&mut text)
             .with_context(what)?;
         let damaged = |why: &str| {
-            fail_hint(
+            fail_with_hint(
                 Exit::Config,
                 format!("cannot read `{}`: {why}", self.path.display()),
                 "move it away to pin all tools anew",
             )
         };
-        let written: Written =
+        let written: PinData =
             serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
         match written.v {
-            VERSION => Ok(written),
+            FORMAT_VERSION => Ok(written),
             other => Err(damaged(&format!(
-                "its format version is {other}, expected {VERSION}"
+                "its format version is {other}, expected {FORMAT_VERSION}"
             ))),
         }
     }
 }
 
-impl Pinned {
-    fn of(server: &Server, offer: &Offer) -> Self {
-        let tools = offer.tools.iter().rev();
+impl ServerPins {
+    fn new(server: &McpServer, features: &ServerFeatures) -> Self {
+        let tools = features.tools.iter().rev();
         Self {
-            place: mark::of_place(server),
+            endpoint: fingerprint::of_endpoint(server),
             // If two tools have the same name, the first one counts.
             tools: tools
                 .map(|tool| (tool.name.clone(), tool.clone()))
                 .collect(),
             accepted: BTreeSet::new(),
-            late: BTreeSet::new(),
+            added_later: BTreeSet::new(),
         }
     }
 
     /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
-    fn hold(&mut self, server: &Server, offer: &Offer) -> (Held, bool) {
-        let place = mark::of_place(server);
-        if self.place != place {
-            let anew = !self.place.is_empty();
-            *self = Self::of(server, offer);
-            let held = Held {
-                anew,
+    fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> (PinCheck, bool) {
+        let place = fingerprint::of_endpoint(server);
+        if self.endpoint != place {
+            let anew = !self.endpoint.is_empty();
+            *self = Self::new(server, features);
+            let held = PinCheck {
+                replaced_server: anew,
                 unaccepted: self.tools.keys().cloned().collect(),
-                ..Held::default()
+                ..PinCheck::default()
             };
             return (held, true);
         }
         let mut fresh = Vec::new();
-        let mut changed: Vec<Change> = Vec::new();
-        for tool in &offer.tools {
+        let mut changed: Vec<ToolChange> = Vec::new();
+        for tool in &features.tools {
             let old = match self.tools.get(&tool.name) {
                 Some(old) if old == tool => continue,
                 Some(old) => Some(old.clone()),
-                None if self.tools.len() < TOOLS => {
+                None if self.tools.len() < MAX_TOOLS => {
                     self.tools.insert(tool.name.clone(), tool.clone());
-                    self.late.insert(tool.name.clone());
+                    self.added_later.insert(tool.name.clone());
                     fresh.push(tool.name.clone());
                     continue;
                 }
                 None => None,
             };
-            changed.push(Change {
-                tool: tool.name.clone(),
+            changed.push(ToolChange {
+                name: tool.name.clone(),
                 old,
                 new: tool.clone(),
             });
         }
-        let names = || offer.tools.iter().map(|tool| &tool.name);
+        let names = || features.tools.iter().map(|tool| &tool.name);
         let is_accepted = |name: &&String| self.accepted.contains(*name);
         let added = !fresh.is_empty();
-        let held = Held {
+        let held = PinCheck {
             changed,
-            anew: false,
+            replaced_server: false,
             unaccepted: names().filter(|name| !is_accepted(name)).cloned().collect(),
-            late: names()
-                .filter(|name| self.late.contains(*name))
+            added_later: names()
+                .filter(|name| self.added_later.contains(*name))
                 .cloned()
                 .collect(),
-            fresh,
+            first_seen: fresh,
         };
         (held, added)
     }
 }
 
 /// Formats a tool as lines of text that people can compare.
-pub fn text(tool: &Offered) -> String {
-    let Offered {
+pub fn format_tool(tool: &ToolInfo) -> String {
+    let ToolInfo {
         name,
         title,
         description,
@@ -298,7 +305,7 @@ pub fn text(tool: &Offered) -> String {
     if let Some(title) = title {
         text.push_str(&format!("title: {title}\n"));
     }
-    let Hints {
+    let ToolHints {
         reads_only,
         destructive,
         idempotent,
@@ -321,50 +328,50 @@ pub fn text(tool: &Offered) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Pins, TOOLS, text};
-    use crate::mcp::offer::{Hints, Offer, Offered};
-    use crate::settings::servers::{Reached, Remote, Server};
+    use super::{MAX_TOOLS, PinFile, format_tool};
+    use crate::mcp::protocol::{ServerFeatures, ToolHints, ToolInfo};
+    use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
     use serde_json::json;
     use std::os::unix::fs::PermissionsExt;
 
-    fn server(url: &str) -> Server {
-        Server {
+    fn server(url: &str) -> McpServer {
+        McpServer {
             name: "s".into(),
-            reached: Reached::Http(Remote {
+            transport: ServerTransport::Http(RemoteEndpoint {
                 url: url.into(),
                 headers: Vec::new(),
             }),
-            ..Server::default()
+            ..McpServer::default()
         }
     }
 
-    fn offer(tools: &[(&str, &str)]) -> Offer {
-        let tool = |(name, description): &(&str, &str)| Offered {
+    fn offer(tools: &[(&str, &str)]) -> ServerFeatures {
+        let tool = |(name, description): &(&str, &str)| ToolInfo {
             name: (*name).into(),
             description: (*description).into(),
             schema: json!({ "type": "object" }),
-            ..Offered::default()
+            ..ToolInfo::default()
         };
-        Offer {
+        ServerFeatures {
             tools: tools.iter().map(tool).collect(),
-            ..Offer::default()
+            ..ServerFeatures::default()
         }
     }
 
     #[test]
-    fn what_changes_is_told_until_it_is_accepted() {
+    fn changes_are_reported_until_accepted() {
         let temp = tempfile::tempdir().unwrap();
-        let pins = Pins::at(&temp.path().join("mcp"));
+        let pins = PinFile::new(&temp.path().join("mcp"));
         let server = server("http://a/");
-        let hold = |offer: &Offer| {
-            let held = pins.hold(&[(&server, offer)], "now").unwrap();
-            let seen = pins.changed(&[(&server, offer)]).unwrap();
+        let hold = |offer: &ServerFeatures| {
+            let held = pins.check_and_pin(&[(&server, offer)], "now").unwrap();
+            let seen = pins.check(&[(&server, offer)]).unwrap();
             assert_eq!(held[0].changed, seen[0].changed);
-            let names = held[0].changed.iter().map(|change| change.tool.clone());
+            let names = held[0].changed.iter().map(|change| change.name.clone());
             names.collect::<Vec<String>>()
         };
         assert!(
-            pins.changed(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0]
+            pins.check(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0]
                 .changed
                 .is_empty()
         );
@@ -376,9 +383,9 @@ mod tests {
         assert_eq!(hold(&changed), ["a"]);
         assert_eq!(hold(&changed), ["a"]);
         let mut claims = offer(&[("c", "new")]);
-        claims.tools[0].hints = Hints {
+        claims.tools[0].hints = ToolHints {
             reads_only: Some(true),
-            ..Hints::default()
+            ..ToolHints::default()
         };
         assert_eq!(hold(&claims), ["c"]);
         let mut schema = offer(&[("c", "new")]);
@@ -392,75 +399,85 @@ mod tests {
         let one = pins
             .accept(&server, &two, Some(&["b".into()]), "now")
             .unwrap();
-        assert_eq!((one.len(), &*one[0].tool), (1, "b"));
+        assert_eq!((one.len(), &*one[0].name), (1, "b"));
         assert_eq!(hold(&two), ["a"]);
-        assert_eq!(pins.pinned(&server).unwrap()["a"].description, "one.");
+        assert_eq!(pins.pinned_tools(&server).unwrap()["a"].description, "one.");
         let file = temp.path().join("mcp/pins.json");
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(pins.forget("s", "now").unwrap() && !pins.forget("s", "now").unwrap());
+        assert!(pins.remove("s", "now").unwrap() && !pins.remove("s", "now").unwrap());
         assert_eq!(hold(&offer(&[("a", "two")])), none);
         std::fs::write(&file, "{}").unwrap();
-        assert!(pins.hold(&[(&server, &changed)], "now").is_err());
+        assert!(pins.check_and_pin(&[(&server, &changed)], "now").is_err());
     }
 
     #[test]
-    fn another_server_of_the_same_name_starts_anew() {
+    fn another_server_of_the_same_name_is_pinned_anew() {
         let temp = tempfile::tempdir().unwrap();
-        let pins = Pins::at(temp.path());
+        let pins = PinFile::new(temp.path());
         let hold = |url: &str, description: &str| {
             let (server, offer) = (server(url), offer(&[("a", description)]));
-            pins.hold(&[(&server, &offer)], "now").unwrap().remove(0)
+            pins.check_and_pin(&[(&server, &offer)], "now")
+                .unwrap()
+                .remove(0)
         };
-        assert!(!hold("http://a/", "one").anew);
+        assert!(!hold("http://a/", "one").replaced_server);
         let whole = (server("http://a/"), offer(&[("a", "one")]));
         pins.accept(&whole.0, &whole.1, None, "now").unwrap();
         assert!(hold("http://a/", "one").unaccepted.is_empty());
         let held = hold("http://b/", "two");
-        assert!(held.anew && held.changed.is_empty());
+        assert!(held.replaced_server && held.changed.is_empty());
         assert_eq!(held.unaccepted.len(), 1, "what was accepted was another's");
         let held = hold("http://b/", "three");
-        assert!(!held.anew && held.changed.len() == 1);
-        assert!(pins.pinned(&server("http://c/")).unwrap().is_empty());
+        assert!(!held.replaced_server && held.changed.len() == 1);
+        assert!(pins.pinned_tools(&server("http://c/")).unwrap().is_empty());
     }
 
     #[test]
-    fn who_offers_others_each_time_is_not_remembered_for_ever() {
+    fn the_number_of_pinned_tools_is_limited() {
         let temp = tempfile::tempdir().unwrap();
-        let pins = Pins::at(temp.path());
+        let pins = PinFile::new(temp.path());
         let server = server("http://a/");
         let many = |from: usize, to: usize| {
             let names: Vec<String> = (from..to).map(|number| format!("t{number}")).collect();
             let tools: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
             offer(&tools)
         };
-        let held = |offer: &Offer| pins.hold(&[(&server, offer)], "now").unwrap().remove(0);
-        assert!(held(&many(0, TOOLS)).changed.is_empty());
-        let later = held(&many(TOOLS, TOOLS + 3));
+        let held = |offer: &ServerFeatures| {
+            pins.check_and_pin(&[(&server, offer)], "now")
+                .unwrap()
+                .remove(0)
+        };
+        assert!(held(&many(0, MAX_TOOLS)).changed.is_empty());
+        let later = held(&many(MAX_TOOLS, MAX_TOOLS + 3));
         assert_eq!(later.changed.len(), 3);
         assert!(later.changed.iter().all(|change| change.old.is_none()));
-        pins.accept(&server, &many(TOOLS, TOOLS + 3), None, "now")
+        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None, "now")
             .unwrap();
-        assert!(held(&many(TOOLS, TOOLS + 3)).changed.is_empty());
+        assert!(held(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
     }
 
     #[test]
-    fn what_nobody_has_accepted_is_told() {
+    fn unaccepted_tools_are_reported() {
         let temp = tempfile::tempdir().unwrap();
-        let pins = Pins::at(temp.path());
+        let pins = PinFile::new(temp.path());
         let server = server("http://a/");
-        let hold = |offer: &Offer| {
-            let held = pins.hold(&[(&server, offer)], "now").unwrap().remove(0);
+        let hold = |offer: &ServerFeatures| {
+            let held = pins
+                .check_and_pin(&[(&server, offer)], "now")
+                .unwrap()
+                .remove(0);
             let words =
                 |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
-            let (mut unaccepted, mut late) = (held.unaccepted.into_iter(), held.late.into_iter());
+            let (mut unaccepted, mut late) =
+                (held.unaccepted.into_iter(), held.added_later.into_iter());
             [
                 words(&mut unaccepted),
                 words(&mut late),
-                held.fresh.join(" "),
+                held.first_seen.join(" "),
             ]
         };
-        let accept = |offer: &Offer, tools: Option<&[String]>| {
+        let accept = |offer: &ServerFeatures, tools: Option<&[String]>| {
             pins.accept(&server, offer, tools, "now").unwrap();
         };
         let one = offer(&[("a", "x"), ("b", "x")]);
@@ -486,11 +503,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_as_text() {
+    fn tools_are_formatted_as_text() {
         let mut tool = offer(&[("a", "Show\u{200b} it.\n")]).tools.remove(0);
         tool.hints.reads_only = Some(true);
         let expect =
             "name: a\nread-only: yes\n\nShow\u{200b} it.\n\n{\n  \"type\": \"object\"\n}\n";
-        assert_eq!(text(&tool), expect);
+        assert_eq!(format_tool(&tool), expect);
     }
 }

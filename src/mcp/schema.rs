@@ -4,38 +4,38 @@
 //! modest size. Other keywords are moved into descriptions or left out. The result admits every argument object that
 //! the server would accept: it may be too permissive, since the server validates the arguments itself.
 
-use super::words;
+use super::sanitize;
 use serde_json::{Map, Value, json};
 
 /// Maximum nesting depth.
-const DEEP: usize = 10;
+const MAX_DEPTH: usize = 10;
 /// Maximum number of schemas within a schema.
-const NODES: usize = 400;
+const MAX_SCHEMAS: usize = 400;
 /// Approximate maximum of bytes for one tool.
-const BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 /// Maximum of characters of a description within a schema.
-const WORDS: usize = 500;
+const MAX_DESCRIPTION_CHARS: usize = 500;
 /// Maximum number of alternatives or choices. With more, any value is allowed.
-const MANY: usize = 200;
+const MAX_ALTERNATIVES: usize = 200;
 
 /// The JSON types, except for `null`.
-const KINDS: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
+const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object"];
 
 /// Converts `schema` into one that every provider accepts and that admits the same arguments.
-pub fn fit(schema: &Value) -> Value {
-    let mut fitting = Fitting {
+pub fn convert(schema: &Value) -> Value {
+    let mut fitting = SchemaConverter {
         root: schema,
-        open: Vec::new(),
-        nodes: NODES,
-        bytes: BYTES,
+        open_refs: Vec::new(),
+        remaining_schemas: MAX_SCHEMAS,
+        remaining_bytes: MAX_BYTES,
     };
-    let fitted = fitting.fit(schema, 0);
-    let mut whole = merged(fitted);
-    if fitting.bytes == 0 || fitting.nodes == 0 {
-        note(&mut whole, "truncated: schema too large");
+    let fitted = fitting.convert(schema, 0);
+    let mut whole = merge_into_object(fitted);
+    if fitting.remaining_bytes == 0 || fitting.remaining_schemas == 0 {
+        add_to_description(&mut whole, "truncated: schema too large");
     }
     let whole = Value::Object(whole);
-    match whole.to_string().len() > 2 * BYTES {
+    match whole.to_string().len() > 2 * MAX_BYTES {
         // A safeguard: the size was already counted on the way.
         true => json!({ "type": "object", "properties": {} }),
         false => whole,
@@ -43,82 +43,86 @@ pub fn fit(schema: &Value) -> Value {
 }
 
 /// The constraints on a value, in the few remaining keywords.
-type Fitted = Map<String, Value>;
+type ConvertedSchema = Map<String, Value>;
 
-struct Fitting<'s> {
+struct SchemaConverter<'s> {
     root: &'s Value,
     /// The references that are being followed.
-    open: Vec<&'s str>,
+    open_refs: Vec<&'s str>,
     /// The remaining number of schemas.
-    nodes: usize,
-    bytes: usize,
+    remaining_schemas: usize,
+    remaining_bytes: usize,
 }
 
-impl<'s> Fitting<'s> {
-    fn fit(&mut self, schema: &'s Value, deep: usize) -> Fitted {
+impl<'s> SchemaConverter<'s> {
+    fn convert(&mut self, schema: &'s Value, depth: usize) -> ConvertedSchema {
         let Value::Object(written) = schema else {
-            return Fitted::new();
+            return ConvertedSchema::new();
         };
-        if deep > DEEP || !self.spend(24) {
-            return Fitted::new();
+        if depth > MAX_DEPTH || !self.spend(24) {
+            return ConvertedSchema::new();
         }
-        self.nodes = self.nodes.saturating_sub(1);
-        let mut fitted = self.own(written, deep);
+        self.remaining_schemas = self.remaining_schemas.saturating_sub(1);
+        let mut fitted = self.convert_keywords(written, depth);
         if let Some(place) = written.get("$ref").and_then(Value::as_str) {
-            fitted = both(fitted, self.referred(place, deep));
+            fitted = intersect(fitted, self.convert_reference(place, depth));
         }
-        for part in list(written, "allOf").iter().take(MANY) {
-            fitted = both(fitted, self.fit(part, deep + 1));
+        for part in list_field(written, "allOf").iter().take(MAX_ALTERNATIVES) {
+            fitted = intersect(fitted, self.convert(part, depth + 1));
         }
         for key in ["anyOf", "oneOf"] {
             if written.get(key).is_some_and(Value::is_array) {
-                let any = self.alternatives(list(written, key), deep);
-                fitted = both(fitted, any);
+                let any = self.convert_alternatives(list_field(written, key), depth);
+                fitted = intersect(fitted, any);
             }
         }
-        complete(&mut fitted);
+        add_required_keywords(&mut fitted);
         fitted
     }
 
     /// Takes `bytes` from the size budget. Returns false if it is used up.
     fn spend(&mut self, bytes: usize) -> bool {
-        let may = self.nodes > 0 && self.bytes > bytes;
-        self.bytes = if may { self.bytes - bytes } else { 0 };
+        let may = self.remaining_schemas > 0 && self.remaining_bytes > bytes;
+        self.remaining_bytes = if may { self.remaining_bytes - bytes } else { 0 };
         may
     }
 
     /// Converts the keywords of `schema` itself, without its references and alternatives.
-    fn own(&mut self, written: &'s Map<String, Value>, deep: usize) -> Fitted {
-        let mut fitted = Fitted::new();
-        if let Some(text) = written.get("description").and_then(Value::as_str) {
-            let text = words::short(words::clean(text).trim(), WORDS);
+    fn convert_keywords(
+        &mut self,
+        schema: &'s Map<String, Value>,
+        depth: usize,
+    ) -> ConvertedSchema {
+        let mut fitted = ConvertedSchema::new();
+        if let Some(text) = schema.get("description").and_then(Value::as_str) {
+            let text = sanitize::truncate(sanitize::clean(text).trim(), MAX_DESCRIPTION_CHARS);
             if !text.is_empty() && self.spend(text.len()) {
                 fitted.insert("description".into(), text.into());
             }
         }
-        kind(written, &mut fitted);
-        self.choices(written, &mut fitted);
-        self.properties(written, &mut fitted, deep);
-        match written.get("items") {
-            Some(items @ Value::Object(_)) if !written.contains_key("prefixItems") => {
-                let items = self.fit(items, deep + 1);
+        convert_type(schema, &mut fitted);
+        self.convert_choices(schema, &mut fitted);
+        self.convert_properties(schema, &mut fitted, depth);
+        match schema.get("items") {
+            Some(items @ Value::Object(_)) if !schema.contains_key("prefixItems") => {
+                let items = self.convert(items, depth + 1);
                 fitted.insert("items".into(), Value::Object(items));
             }
             Some(_) => drop(fitted.insert("items".into(), json!({}))),
             None => {}
         }
         for key in ["minimum", "maximum"] {
-            if let Some(limit @ Value::Number(_)) = written.get(key) {
+            if let Some(limit @ Value::Number(_)) = schema.get(key) {
                 fitted.insert(key.into(), limit.clone());
             }
         }
         for key in ["minLength", "maxLength", "minItems", "maxItems"] {
-            if let Some(limit) = written.get(key).and_then(Value::as_u64) {
+            if let Some(limit) = schema.get(key).and_then(Value::as_u64) {
                 fitted.insert(key.into(), limit.into());
             }
         }
-        let text = |key: &str| written.get(key).and_then(Value::as_str);
-        if let Some(pattern) = text("pattern").filter(|it| is_plain(it))
+        let text = |key: &str| schema.get(key).and_then(Value::as_str);
+        if let Some(pattern) = text("pattern").filter(|it| is_portable_pattern(it))
             && self.spend(pattern.len())
         {
             fitted.insert("pattern".into(), pattern.into());
@@ -126,10 +130,13 @@ impl<'s> Fitting<'s> {
         match text("format") {
             // The only format that every provider knows.
             Some("date-time") => drop(fitted.insert("format".into(), "date-time".into())),
-            Some(other) => note(&mut fitted, &format!("format: {}", words::line(other, 30))),
+            Some(other) => add_to_description(
+                &mut fitted,
+                &format!("format: {}", sanitize::single_line(other, 30)),
+            ),
             None => {}
         }
-        if let Some(usual) = written.get("default")
+        if let Some(usual) = schema.get("default")
             && !usual.is_object()
             && !usual.is_array()
             && !usual.is_null()
@@ -142,8 +149,8 @@ impl<'s> Fitting<'s> {
     }
 
     /// Converts the possible values. Not every provider accepts choices other than texts.
-    fn choices(&mut self, written: &Map<String, Value>, fitted: &mut Fitted) {
-        let mut choices: Vec<&Value> = match (written.get("const"), written.get("enum")) {
+    fn convert_choices(&mut self, schema: &Map<String, Value>, fitted: &mut ConvertedSchema) {
+        let mut choices: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
             (Some(only), _) => vec![only],
             (None, Some(Value::Array(choices))) => choices.iter().collect(),
             _ => return,
@@ -157,7 +164,7 @@ impl<'s> Fitting<'s> {
         let is_text = fitted.get("type").is_none_or(|kind| kind == "string");
         let size: usize = texts.iter().map(|text| text.len() + 4).sum();
         let all_texts = texts.len() == choices.len() && !texts.is_empty() && is_text;
-        if all_texts && texts.len() <= MANY && self.spend(size) {
+        if all_texts && texts.len() <= MAX_ALTERNATIVES && self.spend(size) {
             fitted.insert("type".into(), "string".into());
             fitted.insert("enum".into(), json!(texts));
             return;
@@ -165,16 +172,21 @@ impl<'s> Fitting<'s> {
         let shown: Vec<String> = choices
             .iter()
             .take(10)
-            .map(|it| words::line(&it.to_string(), 40))
+            .map(|it| sanitize::single_line(&it.to_string(), 40))
             .collect();
         if !shown.is_empty() {
             let more = if choices.len() > 10 { ", …" } else { "" };
-            note(fitted, &format!("one of {}{more}", shown.join(", ")));
+            add_to_description(fitted, &format!("one of {}{more}", shown.join(", ")));
         }
     }
 
-    fn properties(&mut self, written: &'s Map<String, Value>, fitted: &mut Fitted, deep: usize) {
-        let members = match written.get("properties") {
+    fn convert_properties(
+        &mut self,
+        schema: &'s Map<String, Value>,
+        fitted: &mut ConvertedSchema,
+        depth: usize,
+    ) {
+        let members = match schema.get("properties") {
             Some(Value::Object(members)) => Some(members),
             _ => None,
         };
@@ -184,29 +196,32 @@ impl<'s> Fitting<'s> {
             match schema {
                 // `false` admits no value.
                 Value::Bool(false) => {}
-                _ if !is_name(name) => odd.push(words::line(name, 40)),
+                _ if !is_property_name(name) => odd.push(sanitize::single_line(name, 40)),
                 _ if !self.spend(name.len()) => break,
                 _ => {
-                    let member = self.fit(schema, deep + 1);
+                    let member = self.convert(schema, depth + 1);
                     properties.insert(name.clone(), Value::Object(member));
                 }
             }
         }
         if !odd.is_empty() {
             odd.truncate(5);
-            note(fitted, &format!("also takes {}", odd.join(", ")));
+            add_to_description(fitted, &format!("also takes {}", odd.join(", ")));
         }
-        if let Some(Value::Object(values)) = written.get("additionalProperties")
+        if let Some(Value::Object(values)) = schema.get("additionalProperties")
             && properties.is_empty()
         {
             let kind = values.get("type").and_then(Value::as_str);
-            let kind = kind.filter(|kind| KINDS.contains(kind));
+            let kind = kind.filter(|kind| TYPES.contains(kind));
             let of = kind.map(|kind| format!(", each a {kind}"));
-            note(fitted, &format!("values by name{}", of.unwrap_or_default()));
+            add_to_description(fitted, &format!("values by name{}", of.unwrap_or_default()));
         }
         let mut required: Vec<&str> = Vec::new();
-        for name in list(written, "required").iter().filter_map(Value::as_str) {
-            if !required.contains(&name) && required.len() < NODES {
+        for name in list_field(schema, "required")
+            .iter()
+            .filter_map(Value::as_str)
+        {
+            if !required.contains(&name) && required.len() < MAX_SCHEMAS {
                 required.push(name);
             }
         }
@@ -219,32 +234,35 @@ impl<'s> Fitting<'s> {
     }
 
     /// Converts the schema at `reference` in the same document. Recursive schemas are cut.
-    fn referred(&mut self, place: &'s str, deep: usize) -> Fitted {
+    fn convert_reference(&mut self, reference: &'s str, depth: usize) -> ConvertedSchema {
         let again = || {
-            let name = place.rsplit('/').next().unwrap_or_default();
-            let mut fitted = Fitted::new();
-            note(&mut fitted, &format!("a {}", words::line(name, 60)));
+            let name = reference.rsplit('/').next().unwrap_or_default();
+            let mut fitted = ConvertedSchema::new();
+            add_to_description(
+                &mut fitted,
+                &format!("a {}", sanitize::single_line(name, 60)),
+            );
             fitted
         };
-        if self.open.contains(&place) {
+        if self.open_refs.contains(&reference) {
             return again();
         }
-        let pointer = place.strip_prefix('#').map(unescaped);
+        let pointer = reference.strip_prefix('#').map(decode_fragment);
         let there = pointer.and_then(|pointer| self.root.pointer(&pointer));
         let Some(there) = there else {
             return again();
         };
-        self.open.push(place);
-        let fitted = self.fit(there, deep + 1);
-        self.open.pop();
+        self.open_refs.push(reference);
+        let fitted = self.convert(there, depth + 1);
+        self.open_refs.pop();
         fitted
     }
 
     /// Converts the constraints that hold if one of `all` does.
-    fn alternatives(&mut self, all: &'s [Value], deep: usize) -> Fitted {
+    fn convert_alternatives(&mut self, all: &'s [Value], depth: usize) -> ConvertedSchema {
         let mut nullable = false;
-        let mut kinds: Vec<Fitted> = Vec::new();
-        for one in all.iter().take(MANY) {
+        let mut kinds: Vec<ConvertedSchema> = Vec::new();
+        for one in all.iter().take(MAX_ALTERNATIVES) {
             if is_null(one) {
                 nullable = true;
                 continue;
@@ -252,19 +270,19 @@ impl<'s> Fitting<'s> {
             if *one == Value::Bool(false) {
                 continue;
             }
-            let fitted = self.fit(one, deep + 1);
+            let fitted = self.convert(one, depth + 1);
             if !kinds.contains(&fitted) {
                 kinds.push(fitted);
             }
         }
-        let says_nothing = |it: &Fitted| it.keys().all(|key| key == "description");
-        if all.len() > MANY || kinds.is_empty() || kinds.iter().any(says_nothing) {
-            return Fitted::new();
+        let says_nothing = |it: &ConvertedSchema| it.keys().all(|key| key == "description");
+        if all.len() > MAX_ALTERNATIVES || kinds.is_empty() || kinds.iter().any(says_nothing) {
+            return ConvertedSchema::new();
         }
         if kinds.len() == 1 || kinds.iter().all(is_choice) {
             let mut kinds = kinds.into_iter();
             let first = kinds.next().unwrap_or_default();
-            let mut one = kinds.fold(first, chosen);
+            let mut one = kinds.fold(first, join_choices);
             if nullable {
                 one.insert("nullable".into(), true.into());
             }
@@ -281,14 +299,14 @@ impl<'s> Fitting<'s> {
 }
 
 /// Converts the type, if there is only one. Several types are described in words.
-fn kind(written: &Map<String, Value>, fitted: &mut Fitted) {
-    let named: Vec<&str> = match written.get("type") {
+fn convert_type(schema: &Map<String, Value>, fitted: &mut ConvertedSchema) {
+    let named: Vec<&str> = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let mut kinds: Vec<&str> = Vec::new();
-    for kind in named.iter().filter(|kind| KINDS.contains(kind)) {
+    for kind in named.iter().filter(|kind| TYPES.contains(kind)) {
         if !kinds.contains(kind) {
             kinds.push(kind);
         }
@@ -299,17 +317,17 @@ fn kind(written: &Map<String, Value>, fitted: &mut Fitted) {
     match kinds[..] {
         [kind] => {
             fitted.insert("type".into(), kind.into());
-            if named.contains(&"null") || written.get("nullable") == Some(&Value::Bool(true)) {
+            if named.contains(&"null") || schema.get("nullable") == Some(&Value::Bool(true)) {
                 fitted.insert("nullable".into(), true.into());
             }
         }
         [] => {}
-        _ => note(fitted, &kinds.join(" or ")),
+        _ => add_to_description(fitted, &kinds.join(" or ")),
     }
 }
 
 /// Adds the keywords that providers require for objects and arrays.
-fn complete(fitted: &mut Fitted) {
+fn add_required_keywords(fitted: &mut ConvertedSchema) {
     if !fitted.contains_key("type") && !fitted.contains_key("anyOf") {
         let kind = match (fitted.contains_key("properties"), fitted.get("items")) {
             (true, None) => Some("object"),
@@ -327,7 +345,7 @@ fn complete(fitted: &mut Fitted) {
                 .as_object()
                 .map(|members| members.keys().cloned().collect())
                 .unwrap_or_default();
-            only_known(fitted, &known);
+            retain_known_required(fitted, &known);
         }
         Some("array") => drop(fitted.entry("items").or_insert_with(|| json!({}))),
         _ => {}
@@ -342,30 +360,30 @@ fn complete(fitted: &mut Fitted) {
 }
 
 /// Removes names from `required` that are not properties.
-fn only_known(fitted: &mut Fitted, known: &[String]) {
+fn retain_known_required(fitted: &mut ConvertedSchema, properties: &[String]) {
     let Some(Value::Array(required)) = fitted.get_mut("required") else {
         return;
     };
-    required.retain(|name| known.iter().any(|known| name == known));
+    required.retain(|name| properties.iter().any(|known| name == known));
     if required.is_empty() {
         fitted.remove("required");
     }
 }
 
 /// Merges everything into an object: no provider accepts alternatives at the top level.
-fn merged(mut fitted: Fitted) -> Fitted {
+fn merge_into_object(mut fitted: ConvertedSchema) -> ConvertedSchema {
     if let Some(Value::Array(kinds)) = fitted.remove("anyOf") {
         let objects = kinds.into_iter().filter_map(|kind| match kind {
             Value::Object(kind) if kind.get("type").is_none_or(|kind| kind == "object") => {
-                Some(merged(kind))
+                Some(merge_into_object(kind))
             }
             _ => None,
         });
-        if let Some(either) = objects.reduce(either) {
-            fitted = both(fitted, either);
+        if let Some(either) = objects.reduce(unite) {
+            fitted = intersect(fitted, either);
         }
     }
-    let mut whole = Fitted::new();
+    let mut whole = ConvertedSchema::new();
     whole.insert("type".into(), "object".into());
     let properties = match fitted.remove("properties") {
         Some(Value::Object(properties)) => properties,
@@ -378,12 +396,12 @@ fn merged(mut fitted: Fitted) -> Fitted {
             whole.insert(key.into(), value);
         }
     }
-    only_known(&mut whole, &known);
+    retain_known_required(&mut whole, &known);
     whole
 }
 
 /// Combines constraints that must both hold.
-fn both(mut one: Fitted, other: Fitted) -> Fitted {
+fn intersect(mut one: ConvertedSchema, other: ConvertedSchema) -> ConvertedSchema {
     if one.is_empty() {
         return other;
     }
@@ -399,7 +417,7 @@ fn both(mut one: Fitted, other: Fitted) -> Fitted {
                 for (name, theirs) in theirs {
                     match (ours.remove(&name), theirs) {
                         (Some(Value::Object(our)), Value::Object(their)) => {
-                            ours.insert(name, Value::Object(both(our, their)));
+                            ours.insert(name, Value::Object(intersect(our, their)));
                         }
                         (_, theirs) => drop(ours.insert(name, theirs)),
                     }
@@ -429,8 +447,8 @@ fn both(mut one: Fitted, other: Fitted) -> Fitted {
 }
 
 /// Combines constraints on objects of which one must hold.
-fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
-    let members = |of: &mut Fitted| match of.remove("properties") {
+fn unite(mut one: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
+    let members = |of: &mut ConvertedSchema| match of.remove("properties") {
         Some(Value::Object(members)) => members,
         _ => Map::new(),
     };
@@ -441,7 +459,7 @@ fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
             Some(ours) if *ours == theirs => {}
             Some(ours) => match (ours.as_object().cloned(), theirs) {
                 (Some(our), Value::Object(their)) if is_choice(&our) && is_choice(&their) => {
-                    *ours = Value::Object(chosen(our, their));
+                    *ours = Value::Object(join_choices(our, their));
                 }
                 (_, theirs) => *ours = json!({ "anyOf": [ours.take(), theirs] }),
             },
@@ -460,13 +478,13 @@ fn either(mut one: Fitted, mut other: Fitted) -> Fitted {
 }
 
 /// True if the schema is a choice of texts without other constraints.
-fn is_choice(fitted: &Fitted) -> bool {
+fn is_choice(fitted: &ConvertedSchema) -> bool {
     let plain = ["type", "enum", "description", "nullable"];
     fitted.contains_key("enum") && fitted.keys().all(|key| plain.contains(&key.as_str()))
 }
 
 /// Joins the choices of both.
-fn chosen(mut one: Fitted, mut other: Fitted) -> Fitted {
+fn join_choices(mut one: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
     if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
         (one.get_mut("enum"), other.remove("enum"))
     {
@@ -485,16 +503,16 @@ fn chosen(mut one: Fitted, mut other: Fitted) -> Fitted {
 }
 
 /// Adds a constraint to the description that no keyword can express.
-fn note(fitted: &mut Fitted, words: &str) {
+fn add_to_description(fitted: &mut ConvertedSchema, constraint: &str) {
     let text = match fitted.get("description").and_then(Value::as_str) {
-        Some(text) => format!("{text} ({words})"),
-        None => words.to_owned(),
+        Some(text) => format!("{text} ({constraint})"),
+        None => constraint.to_owned(),
     };
     fitted.insert("description".into(), text.into());
 }
 
-fn list<'s>(written: &'s Map<String, Value>, key: &str) -> &'s [Value] {
-    written
+fn list_field<'s>(schema: &'s Map<String, Value>, key: &str) -> &'s [Value] {
+    schema
         .get(key)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
@@ -508,13 +526,13 @@ fn is_null(schema: &Value) -> bool {
 }
 
 /// True if every provider accepts the text as a property name.
-fn is_name(name: &str) -> bool {
+fn is_property_name(name: &str) -> bool {
     let is_plain = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 /// True if every dialect of regular expressions supports the pattern.
-fn is_plain(pattern: &str) -> bool {
+fn is_portable_pattern(pattern: &str) -> bool {
     pattern.len() <= 200
         && pattern.is_ascii()
         && !pattern.contains("(?")
@@ -523,7 +541,7 @@ fn is_plain(pattern: &str) -> bool {
 }
 
 /// Decodes the percent-encoded bytes of a URL fragment, which yields a JSON pointer.
-fn unescaped(fragment: &str) -> String {
+fn decode_fragment(fragment: &str) -> String {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -539,16 +557,16 @@ fn unescaped(fragment: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES, fit};
+    use super::{MAX_BYTES, convert};
     use serde_json::{Value, json};
 
     fn check(schema: Value, expect: Value) {
-        let fitted = fit(&json!({ "type": "object", "properties": { "x": schema } }));
+        let fitted = convert(&json!({ "type": "object", "properties": { "x": schema } }));
         assert_eq!(fitted["properties"]["x"], expect, "{schema}");
     }
 
     #[test]
-    fn values_are_said_in_few_keywords() {
+    fn values_are_expressed_in_common_keywords() {
         check(
             json!({ "type": "string", "title": "X" }),
             json!({ "type": "string" }),
@@ -628,8 +646,8 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_is_an_object() {
-        let check = |schema: Value, expect: Value| assert_eq!(fit(&schema), expect, "{schema}");
+    fn the_result_is_always_an_object() {
+        let check = |schema: Value, expect: Value| assert_eq!(convert(&schema), expect, "{schema}");
         let empty = json!({ "type": "object", "properties": {} });
         check(Value::Null, empty.clone());
         check(json!(true), empty.clone());
@@ -663,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_followed_and_end() {
+    fn references_are_followed_without_recursion() {
         let schema = json!({ "type": "object", "$defs": {
                 "P%q/r": { "type": "object", "properties": { "n": { "type": "integer" } } },
                 "Tree": { "type": "object", "properties": { "next": { "$ref": "#/$defs/Tree" } } },
@@ -674,7 +692,7 @@ mod tests {
                 "gone": { "$ref": "#/$defs/None" },
             } });
         assert_eq!(
-            fit(&schema)["properties"],
+            convert(&schema)["properties"],
             json!({
                 "p": { "description": "where", "type": "object", "properties": { "n": { "type": "integer" } } },
                 "t": { "type": "object", "properties": { "next": { "description": "a Tree" } } },
@@ -683,11 +701,11 @@ mod tests {
             })
         );
         let itself = json!({ "$ref": "#" });
-        assert_eq!(fit(&itself)["type"], "object");
+        assert_eq!(convert(&itself)["type"], "object");
     }
 
     #[test]
-    fn bombs_are_cut() {
+    fn huge_schemas_are_truncated() {
         // Each level refers to the next one twice.
         let mut defs = serde_json::Map::new();
         for level in 0..40 {
@@ -710,8 +728,8 @@ mod tests {
             json!({ "properties": { "x": { "enum": vec!["long"; 1 << 17] } } }),
             json!({ "required": vec!["long"; 1 << 17] }),
         ] {
-            let fitted = fit(&schema);
-            assert!(fitted.to_string().len() < 2 * BYTES);
+            let fitted = convert(&schema);
+            assert!(fitted.to_string().len() < 2 * MAX_BYTES);
             assert_eq!(fitted["type"], "object");
         }
     }
@@ -735,7 +753,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_takes_is_admitted() {
+    fn valid_arguments_remain_valid() {
         let schemas = [
             json!({ "type": ["string", "null"], "enum": ["a", null] }),
             json!({ "anyOf": [{ "type": "string", "format": "uri" }, { "type": "null" }] }),
@@ -778,7 +796,7 @@ mod tests {
         for schema in schemas {
             let whole = json!({ "type": "object", "$defs": { "tree": tree }, "properties": { "x": schema },
                 "required": ["x"] });
-            let fitted = usual(&fit(&whole));
+            let fitted = usual(&convert(&whole));
             let theirs = jsonschema::validator_for(&whole).unwrap();
             let ours = jsonschema::validator_for(&fitted).unwrap();
             for value in &values {
@@ -803,15 +821,15 @@ mod tests {
             br##"{"allOf": [{"properties": {"a": {"const": "x"}}}, {"oneOf": [{"required": ["a"]}, true, false]}], "items": []}"##,
             br##"{"properties": {"a": {"type": "array", "items": {"$ref": "#"}, "minItems": 1e99, "pattern": "(?<a"}}}"##,
         ];
-        crate::fuzz::hold(seeds, |input, _| {
+        crate::fuzz::check(seeds, |input, _| {
             let Ok(schema) = serde_json::from_slice::<Value>(input) else {
                 return;
             };
-            let fitted = fit(&schema);
+            let fitted = convert(&schema);
             assert_eq!(fitted["type"], "object");
             assert!(fitted["properties"].is_object());
             let text = fitted.to_string();
-            assert!(text.len() <= 2 * BYTES);
+            assert!(text.len() <= 2 * MAX_BYTES);
             assert!(!text.contains("\"$ref\":"));
             let required = fitted["required"].as_array().into_iter().flatten();
             for name in required {

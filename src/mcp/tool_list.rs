@@ -1,13 +1,13 @@
 //! The list of the servers' tools for a run, from the cache if possible, with the names, descriptions and schemas that
 //! the model sees.
 
-use super::cache::Known;
+use super::cache::CachedResult;
+use super::catalog::{CatalogInner, CheckedFeatures, ToolCatalog, is_persistent};
 use super::missing_server::MissingServer;
-use super::name::{self, Names};
-use super::offer::{Failed, Offer, Offered};
-use super::roster::{Held, Inner, Roster, lasts};
-use super::{measure, pin, schema, words};
-use crate::settings::servers::Server;
+use super::protocol::{McpError, ServerFeatures, ToolInfo};
+use super::tool_name::{self, AssignedNames};
+use super::{limits, pin, sanitize, schema};
+use crate::settings::servers::McpServer;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub struct ToolQuery<'a> {
     /// True if the run may use the tool of that name.
-    pub tool: &'a dyn Fn(&str) -> bool,
+    pub allows_tool: &'a dyn Fn(&str) -> bool,
     /// True if the run may use any tool whose name has that prefix.
-    pub any: &'a dyn Fn(&str) -> bool,
+    pub allows_prefix: &'a dyn Fn(&str) -> bool,
     /// Uses only cached offers, and starts no server.
-    pub known: bool,
+    pub cached_only: bool,
 }
 
 /// The tools and other offers of all servers for a run.
@@ -55,82 +55,97 @@ pub struct ToolView {
     /// The server claims that the tool changes nothing, and did so in its first offer or in one that a person accepted.
     pub reads_only: bool,
     /// The tool differs from its pin. It is listed as such, and cannot be called.
-    pub changed: bool,
+    pub has_changed: bool,
 }
 
-impl Roster {
+impl ToolCatalog {
     /// Lists the wanted tools of all servers. Servers without a cached offer are asked in parallel.
     ///
     /// # Errors
     /// Status 69 if a required server is missing, 78 if it cannot be used as configured.
-    pub fn offers(&self, query: ToolQuery<'_>, notice: &mut dyn FnMut(&str)) -> Result<ToolList> {
-        let resources = (query.tool)(name::RESOURCE);
-        let prompts = (query.tool)(name::PROMPT);
-        let is_wanted = |server: &&Server| {
-            let any = (query.any)(&name::beginning(&server.name));
-            !server.enabled.is_empty() && (any || server.enables_all() && (resources || prompts))
+    pub fn list_tools(
+        &self,
+        query: ToolQuery<'_>,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<ToolList> {
+        let resources = (query.allows_tool)(tool_name::READ_RESOURCE);
+        let prompts = (query.allows_tool)(tool_name::GET_PROMPT);
+        let is_wanted = |server: &&McpServer| {
+            let any = (query.allows_prefix)(&tool_name::server_prefix(&server.name));
+            !server.enabled_tools.is_empty()
+                && (any || server.is_everything_enabled() && (resources || prompts))
         };
-        let servers: Vec<&Server> = self.0.fleet.servers().iter().filter(is_wanted).collect();
+        let servers: Vec<&McpServer> = self.0.clients.servers().iter().filter(is_wanted).collect();
         if servers.is_empty() {
             return Ok(ToolList::default());
         }
-        let mut found: BTreeMap<&str, Result<Offer, MissingServer>> = BTreeMap::new();
-        let mut unknown: Vec<&Server> = Vec::new();
+        let mut found: BTreeMap<&str, Result<ServerFeatures, MissingServer>> = BTreeMap::new();
+        let mut unknown: Vec<&McpServer> = Vec::new();
         for server in &servers {
-            match self.known_offer(server, query.known) {
+            match self.cached_features(server, query.cached_only) {
                 Some(known) => drop(found.insert(&server.name, known)),
                 None => unknown.push(server),
             }
         }
         let mut given = BTreeMap::new();
         if !unknown.is_empty() {
-            found.extend(self.ask(&unknown, &mut given, notice)?);
+            found.extend(self.query_servers(&unknown, &mut given, notice)?);
         }
         let mut builder = ListBuilder {
             query,
-            names: Names::default(),
+            names: AssignedNames::default(),
             list: ToolList::default(),
             notice,
         };
-        let mut there: Vec<(&Server, Offer)> = Vec::new();
+        let mut there: Vec<(&McpServer, ServerFeatures)> = Vec::new();
         for server in servers {
             match found.remove(&*server.name) {
                 Some(Ok(offer)) => there.push((server, offer)),
                 Some(Err(missing)) => {
-                    missing.tell(server, builder.notice)?;
-                    builder.list.missing.push(name::beginning(&server.name));
+                    missing.report(server, builder.notice)?;
+                    builder
+                        .list
+                        .missing
+                        .push(tool_name::server_prefix(&server.name));
                 }
                 None => {}
             }
         }
-        self.show(&there, given, &mut builder)?;
+        self.add_checked(&there, given, &mut builder)?;
         Ok(builder.list)
     }
 
     /// Returns what `server` offers, from the cache; `None` if it must be asked, which is never the case with
     /// `cached_only`.
-    fn known_offer(
+    fn cached_features(
         &self,
-        server: &Server,
-        only_known: bool,
-    ) -> Option<Result<Offer, MissingServer>> {
-        let Inner { fleet, cache, .. } = &*self.0;
-        if let Some(words) = &server.unusable {
+        server: &McpServer,
+        cached_only: bool,
+    ) -> Option<Result<ServerFeatures, MissingServer>> {
+        let CatalogInner {
+            clients: fleet,
+            cache,
+            ..
+        } = &*self.0;
+        if let Some(words) = &server.unusable_reason {
             return Some(Err(MissingServer::unusable(words)));
         }
         // The server is running, and may have announced a change since the offer was cached.
-        if !only_known && fleet.offer(&server.name).is_some() {
+        if !cached_only && fleet.features(&server.name).is_some() {
             return None;
         }
         let known = match cache.get(server) {
-            Some(Known::Offers(offer)) => Some(Ok(offer)),
+            Some(CachedResult::Features(offer)) => Some(Ok(offer)),
             // The run cannot start without this server, so a cached failure does not count.
-            Some(Known::Failed { .. }) if server.required => None,
-            Some(Known::Failed { words, ago }) => Some(Err(MissingServer::seen(&words, ago))),
+            Some(CachedResult::Failed { .. }) if server.is_required => None,
+            Some(CachedResult::Failed {
+                message: words,
+                age_secs: ago,
+            }) => Some(Err(MissingServer::from_cached_failure(&words, ago))),
             None => None,
         };
         match known {
-            None if only_known => Some(Err(MissingServer::unknown())),
+            None if cached_only => Some(Err(MissingServer::not_cached())),
             known => known,
         }
     }
@@ -139,39 +154,43 @@ impl Roster {
     ///
     /// # Errors
     /// The run is ending.
-    fn ask<'a>(
+    fn query_servers<'a>(
         &self,
-        servers: &[&'a Server],
-        given: &mut BTreeMap<String, Arc<Offer>>,
+        servers: &[&'a McpServer],
+        received: &mut BTreeMap<String, Arc<ServerFeatures>>,
         notice: &mut dyn FnMut(&str),
-    ) -> Result<Vec<(&'a str, Result<Offer, MissingServer>)>> {
-        let Inner { fleet, cache, .. } = &*self.0;
+    ) -> Result<Vec<(&'a str, Result<ServerFeatures, MissingServer>)>> {
+        let CatalogInner {
+            clients: fleet,
+            cache,
+            ..
+        } = &*self.0;
         let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
         let mut found = Vec::new();
-        for (server, (name, reached)) in servers.iter().zip(fleet.reach(&names)) {
+        for (server, (name, reached)) in servers.iter().zip(fleet.fetch_features(&names)) {
             let offer = match reached {
                 Ok(offer) => {
-                    let kept = match self.same(&name, &offer) {
-                        Some(same) => (*same.offer).clone(),
+                    let kept = match self.checked_result(&name, &offer) {
+                        Some(same) => (*same.features).clone(),
                         None => {
-                            let (kept, notes) = measure::kept((*offer).clone());
+                            let (kept, notes) = limits::apply_limits((*offer).clone());
                             for note in notes {
                                 notice(&format!("MCP server `{name}`: {note}"));
                             }
-                            cache.keep(server, &kept);
+                            cache.store(server, &kept);
                             kept
                         }
                     };
-                    given.insert(name, offer);
+                    received.insert(name, offer);
                     Ok(kept)
                 }
-                Err(Failed::Stopped(stop)) => return Err(stop.into()),
+                Err(McpError::Stopped(stop)) => return Err(stop.into()),
                 Err(failed) => {
-                    let words = words::line(&failed.to_string(), 500);
-                    if lasts(&failed) {
-                        cache.keep_failure(server, &words);
+                    let words = sanitize::single_line(&failed.to_string(), 500);
+                    if is_persistent(&failed) {
+                        cache.store_failure(server, &words);
                     }
-                    Err(MissingServer::now(words, &failed))
+                    Err(MissingServer::from_error(words, &failed))
                 }
             };
             found.push((&*server.name, offer));
@@ -180,39 +199,42 @@ impl Roster {
     }
 
     /// Checks the offers in `available` against the pins, and adds what is wanted to the list.
-    fn show(
+    fn add_checked(
         &self,
-        there: &[(&Server, Offer)],
-        mut given: BTreeMap<String, Arc<Offer>>,
+        available: &[(&McpServer, ServerFeatures)],
+        mut received: BTreeMap<String, Arc<ServerFeatures>>,
         builder: &mut ListBuilder<'_>,
     ) -> Result<()> {
-        let Inner { pins, clock, .. } = &*self.0;
-        let pairs: Vec<(&Server, &Offer)> = there.iter().map(|(a, b)| (*a, b)).collect();
-        let pinned = match builder.query.known {
-            true => pins.changed(&pairs),
-            false => pins.hold(&pairs, &clock.stamp()),
+        let CatalogInner { pins, clock, .. } = &*self.0;
+        let pairs: Vec<(&McpServer, &ServerFeatures)> =
+            available.iter().map(|(a, b)| (*a, b)).collect();
+        let pinned = match builder.query.cached_only {
+            true => pins.check(&pairs),
+            false => pins.check_and_pin(&pairs, &clock.local_timestamp()),
         };
         let pinned = match pinned {
             Ok(pinned) => pinned,
-            Err(error) if there.iter().any(|(server, _)| server.required) => return Err(error),
+            Err(error) if available.iter().any(|(server, _)| server.is_required) => {
+                return Err(error);
+            }
             Err(error) => {
                 (builder.notice)(&format!("MCP tools are not available: {error:#}"));
-                let beginnings = there
+                let beginnings = available
                     .iter()
-                    .map(|(server, _)| name::beginning(&server.name));
+                    .map(|(server, _)| tool_name::server_prefix(&server.name));
                 builder.list.missing.extend(beginnings);
                 return Ok(());
             }
         };
-        for ((server, offer), pinned) in there.iter().zip(pinned) {
-            builder.add(server, offer, &pinned);
-            let changed = pinned.changed.into_iter().map(|change| change.tool);
-            let held = Held {
-                offer: Arc::new(offer.clone()),
+        for ((server, offer), pinned) in available.iter().zip(pinned) {
+            builder.add_server(server, offer, &pinned);
+            let changed = pinned.changed.into_iter().map(|change| change.name);
+            let held = CheckedFeatures {
+                features: Arc::new(offer.clone()),
                 changed: changed.collect(),
-                given: given.remove(&server.name),
+                received: received.remove(&server.name),
             };
-            self.held().insert(server.name.clone(), held);
+            self.checked().insert(server.name.clone(), held);
         }
         Ok(())
     }
@@ -221,80 +243,87 @@ impl Roster {
 /// Builds a [`ToolList`], server by server.
 struct ListBuilder<'a> {
     query: ToolQuery<'a>,
-    names: Names,
+    names: AssignedNames,
     list: ToolList,
     notice: &'a mut dyn FnMut(&str),
 }
 
 impl ListBuilder<'_> {
-    fn add(&mut self, server: &Server, offer: &Offer, pinned: &pin::Held) {
+    fn add_server(&mut self, server: &McpServer, features: &ServerFeatures, check: &pin::PinCheck) {
         let name = &server.name;
-        self.warn_of_changes(name, pinned);
+        self.warn_of_changes(name, check);
         let mut found: BTreeSet<&str> = BTreeSet::new();
-        for tool in &offer.tools {
-            let ours = name::wrapped(name, &tool.name);
-            if !server.enables([&tool.name, &ours]) {
+        for tool in &features.tools {
+            let ours = tool_name::for_tool(name, &tool.name);
+            if !server.is_tool_enabled([&tool.name, &ours]) {
                 continue;
             }
-            let enabled = server.enabled.iter().map(String::as_str);
+            let enabled = server.enabled_tools.iter().map(String::as_str);
             found.extend(enabled.filter(|named| *named == tool.name || *named == ours));
-            self.add_tool(server, tool, pinned);
+            self.add_tool(server, tool, check);
         }
         let is_plain = |named: &&String| !named.contains(['*', '?']);
-        for named in server.enabled.iter().filter(is_plain) {
+        for named in server.enabled_tools.iter().filter(is_plain) {
             if !found.contains(&**named) {
                 (self.notice)(&format!(
                     "`tools.mcpServers.{name}.enabledTools` names `{named}`, which the server does not have"
                 ));
             }
         }
-        let has_more = server.enables_all();
-        let to_read = !offer.resources.is_empty() || !offer.templates.is_empty();
-        if has_more && to_read && (self.query.tool)(name::RESOURCE) {
+        let has_more = server.is_everything_enabled();
+        let to_read = !features.resources.is_empty() || !features.templates.is_empty();
+        if has_more && to_read && (self.query.allows_tool)(tool_name::READ_RESOURCE) {
             self.list.resources.push(name.clone());
         }
-        if has_more && !offer.prompts.is_empty() && (self.query.tool)(name::PROMPT) {
+        if has_more
+            && !features.prompts.is_empty()
+            && (self.query.allows_tool)(tool_name::GET_PROMPT)
+        {
             self.list.prompts.push(name.clone());
         }
     }
 
-    fn warn_of_changes(&mut self, name: &str, pinned: &pin::Held) {
-        if pinned.anew {
+    fn warn_of_changes(&mut self, name: &str, check: &pin::PinCheck) {
+        if check.replaced_server {
             (self.notice)(&format!(
                 "MCP server `{name}` has another command or URL than when its tools were pinned: they are treated as new"
             ));
         }
-        if !pinned.fresh.is_empty() {
-            let fresh: Vec<String> = pinned.fresh.iter().map(|it| words::line(it, 80)).collect();
-            let fresh = words::short(&fresh.join("`, `"), 300);
+        if !check.first_seen.is_empty() {
+            let fresh: Vec<String> = check
+                .first_seen
+                .iter()
+                .map(|it| sanitize::single_line(it, 80))
+                .collect();
+            let fresh = sanitize::truncate(&fresh.join("`, `"), 300);
             (self.notice)(&format!(
                 "MCP server `{name}` has new tools: `{fresh}`; each call needs approval until `nanobot mcp accept {name}`"
             ));
         }
     }
 
-    fn add_tool(&mut self, server: &Server, tool: &Offered, pinned: &pin::Held) {
+    fn add_tool(&mut self, server: &McpServer, tool: &ToolInfo, check: &pin::PinCheck) {
         let name = &server.name;
-        let ours = match self.names.take(name, &tool.name) {
+        let ours = match self.names.assign(name, &tool.name) {
             Ok(ours) => ours,
             Err(words) => {
-                let tool = words::line(&tool.name, 80);
-                let words = words::line(&words, 300);
+                let tool = sanitize::single_line(&tool.name, 80);
+                let words = sanitize::single_line(&words, 300);
                 return (self.notice)(&format!(
                     "MCP server `{name}`: its tool `{tool}` is omitted: it {words}"
                 ));
             }
         };
-        if !(self.query.tool)(&ours) {
+        if !(self.query.allows_tool)(&ours) {
             return;
         }
-        let mut changes = pinned.changed.iter();
-        let change = changes.find(|change| change.tool == tool.name);
-        if let Some(mut view) = view(ours, server, tool, change.map(|change| &change.old)) {
+        let mut changes = check.changed.iter();
+        let change = changes.find(|change| change.name == tool.name);
+        if let Some(mut view) = to_view(ours, server, tool, change.map(|change| &change.old)) {
             // The claims of late tools do not count: a server that cannot change a pinned tool could add a new one
             // instead.
-            view.reads_only &= !pinned.late.contains(&tool.name);
-            if pinned.unaccepted.contains(&tool.name) {
+            view.reads_only &= !check.added_later.contains(&tool.name);
+            if check.unaccepted.contains(&tool.name) {
                 self.list.unaccepted.insert(name.clone());
             }
             self.list.tools.push(view);
@@ -304,23 +333,27 @@ impl ListBuilder<'_> {
 
 /// Converts `tool` for the model. A changed tool is shown with its pinned texts, since the new ones must not be read
 /// before they are accepted. A changed tool that was never pinned is not shown.
-fn view(
-    ours: String,
-    server: &Server,
-    tool: &Offered,
-    changed: Option<&Option<Offered>>,
+fn to_view(
+    name: String,
+    server: &McpServer,
+    tool: &ToolInfo,
+    pinned: Option<&Option<ToolInfo>>,
 ) -> Option<ToolView> {
-    let told = match changed {
+    let told = match pinned {
         Some(old) => old.as_ref()?,
         None => tool,
     };
     Some(ToolView {
-        name: ours,
+        name,
         server: server.name.clone(),
         tool: tool.name.clone(),
-        description: words::description(&server.name, told.title.as_deref(), &told.description),
-        schema: schema::fit(&told.schema),
+        description: sanitize::tool_description(
+            &server.name,
+            told.title.as_deref(),
+            &told.description,
+        ),
+        schema: schema::convert(&told.schema),
         reads_only: told.hints.reads_only == Some(true) && told.hints.destructive != Some(true),
-        changed: changed.is_some(),
+        has_changed: pinned.is_some(),
     })
 }

@@ -1,24 +1,24 @@
 //! The history of past conversations, append-only: HISTORY.md, or history.jsonl if a newer release stores it there.
 
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Maximum characters of an entry, as in newer releases. A longer text is no summary.
-const ENTRY: usize = 8000;
+const MAX_ENTRY_CHARS: usize = 8000;
 
 /// The history files.
 #[derive(Clone, Debug)]
-pub(super) struct History {
+pub(super) struct MemoryHistory {
     /// The memory directory.
     pub(super) dir: PathBuf,
 }
 
-impl History {
+impl MemoryHistory {
     /// The file to which entries are appended.
     pub(super) fn path(&self) -> PathBuf {
-        let rows = self.rows();
+        let rows = self.rows_path();
         if rows.exists() {
             rows
         } else {
@@ -26,16 +26,16 @@ impl History {
         }
     }
 
-    fn rows(&self) -> PathBuf {
+    fn rows_path(&self) -> PathBuf {
         self.dir.join("history.jsonl")
     }
 
     /// Checks that the file can be appended to, as far as possible without writing.
-    pub(super) fn check(&self) -> Result<()> {
-        let path = followed(self.path());
+    pub(super) fn check_appendable(&self) -> Result<()> {
+        let path = resolve_link(self.path());
         // This call refuses anything but a regular file, and never blocks.
-        store::open_existing(&path)?;
-        store::open_existing_log(&path).map(drop)
+        durable_file::open_existing(&path)?;
+        durable_file::open_existing_append(&path).map(drop)
     }
 
     /// The size of the file in bytes, for [`Self::append`].
@@ -57,16 +57,16 @@ impl History {
         session: &str,
     ) -> Result<()> {
         let path = self.path();
-        let is_rows = path == self.rows();
-        let before = store::read(&path)?.unwrap_or_default();
+        let is_rows = path == self.rows_path();
+        let before = durable_file::read(&path)?.unwrap_or_default();
         // If the file is shorter now, another program has rewritten it, with or without these entries.
         let start = usize::try_from(size)
             .ok()
             .filter(|start| *start <= before.len())
             .unwrap_or(0);
         let since = &before[start..];
-        let path = followed(path);
-        let log = store::open_lines(&path)?;
+        let path = resolve_link(path);
+        let log = durable_file::open_line_log(&path)?;
         let mut at = 0;
         let mut cursor = is_rows
             .then(|| last_cursor(&before, &self.dir))
@@ -97,14 +97,19 @@ impl History {
                     .with_context(|| format!("truncate `{}`", path.display()))?;
                 at = since.len();
             }
-            store::append_to(&log, &path, store::size(&log, &path)?, text.as_bytes())?;
+            durable_file::append_to(
+                &log,
+                &path,
+                durable_file::size(&log, &path)?,
+                text.as_bytes(),
+            )?;
         }
-        store::sync(&log, &path)?;
+        durable_file::sync(&log, &path)?;
         if let Some(dir) = path.parent() {
-            store::sync_dir(dir)?;
+            durable_file::sync_dir(dir)?;
         }
         if let Some(cursor) = cursor {
-            store::replace(&self.dir.join(".cursor"), cursor.to_string().as_bytes())?;
+            durable_file::replace(&self.dir.join(".cursor"), cursor.to_string().as_bytes())?;
         }
         Ok(())
     }
@@ -112,7 +117,7 @@ impl History {
 
 /// Resolves a symbolic link, even if its target does not exist yet; returns any other path unchanged. Links are safe to
 /// follow, because only the user creates them in this directory.
-fn followed(path: PathBuf) -> PathBuf {
+fn resolve_link(path: PathBuf) -> PathBuf {
     let Ok(target) = std::fs::read_link(&path) else {
         return path;
     };
@@ -122,29 +127,29 @@ fn followed(path: PathBuf) -> PathBuf {
 
 /// True if one of the rows in `text` has this content.
 fn has_row(text: &[u8], content: &str) -> bool {
-    rows(text).any(|row| row["content"] == content)
+    parse_rows(text).any(|row| row["content"] == content)
 }
 
 /// The greatest row number, from the rows or from the `.cursor` file of a newer release.
 fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
-    let written = store::read(&dir.join(".cursor"))?.unwrap_or_default();
+    let written = durable_file::read(&dir.join(".cursor"))?.unwrap_or_default();
     let written = String::from_utf8_lossy(&written)
         .trim()
         .parse()
         .unwrap_or(0);
-    let rows = rows(text).filter_map(|row| row["cursor"].as_u64());
+    let rows = parse_rows(text).filter_map(|row| row["cursor"].as_u64());
     Ok(rows.max().unwrap_or(0).max(written))
 }
 
 /// Iterates over the valid rows of a history.jsonl.
-pub(super) fn rows(text: &[u8]) -> impl Iterator<Item = Value> {
+pub(super) fn parse_rows(text: &[u8]) -> impl Iterator<Item = Value> {
     text.split(|byte| *byte == b'\n')
         .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
         .filter(Value::is_object)
 }
 
 /// Formats a model's text as a history entry: adds the time if missing, and limits its length.
-pub fn entry(text: &str, stamp: &str) -> String {
+pub fn format_entry(text: &str, stamp: &str) -> String {
     // An empty line would end the entry for readers that split by paragraphs.
     let lines: Vec<&str> = text
         .lines()
@@ -162,7 +167,7 @@ pub fn entry(text: &str, stamp: &str) -> String {
         true => text.to_owned(),
         false => format!("[{stamp}] {text}"),
     };
-    match text.char_indices().nth(ENTRY) {
+    match text.char_indices().nth(MAX_ENTRY_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
@@ -170,25 +175,25 @@ pub fn entry(text: &str, stamp: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{History, entry};
+    use super::{MemoryHistory, format_entry};
 
-    fn text(history: &History) -> String {
+    fn text(history: &MemoryHistory) -> String {
         std::fs::read_to_string(history.path()).unwrap()
     }
 
     #[test]
     fn an_entry_has_its_time() {
-        let check = |given: &str, expect: &str| assert_eq!(entry(given, "NOW"), expect);
+        let check = |given: &str, expect: &str| assert_eq!(format_entry(given, "NOW"), expect);
         check("[2026-01-02 03:04] Tea.", "[2026-01-02 03:04] Tea.");
         check(" Tea.\n\nAnd cake.\n", "[NOW] Tea.\nAnd cake.");
         check("[draft] Tea.", "[NOW] [draft] Tea.");
-        assert_eq!(entry(&"é".repeat(9000), "NOW").chars().count(), 8001);
+        assert_eq!(format_entry(&"é".repeat(9000), "NOW").chars().count(), 8001);
     }
 
     #[test]
-    fn what_is_there_is_not_written_twice() {
+    fn existing_entries_are_not_appended_again() {
         let dir = tempfile::tempdir().unwrap();
-        let history = History {
+        let history = MemoryHistory {
             dir: dir.path().to_owned(),
         };
         let entries = ["[t] one".to_owned(), "[t] two".to_owned()];
@@ -214,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_is_a_link_is_followed_and_what_is_none_is_refused_before() {
+    fn links_are_followed_and_other_file_types_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let history = History {
+        let history = MemoryHistory {
             dir: dir.path().join("memory"),
         };
         std::fs::create_dir(&history.dir).unwrap();
@@ -230,7 +235,11 @@ mod tests {
                 std::fs::write(dir.path().join(target), "old\n").unwrap();
             }
             std::os::unix::fs::symlink(link, history.path()).unwrap();
-            assert_eq!(history.check().is_ok(), !target.is_empty(), "{link}");
+            assert_eq!(
+                history.check_appendable().is_ok(),
+                !target.is_empty(),
+                "{link}"
+            );
             if !target.is_empty() {
                 history.append(&["[t] one".into()], 0, "t", "a:b").unwrap();
                 let text = std::fs::read_to_string(dir.path().join(target)).unwrap();
@@ -244,7 +253,7 @@ mod tests {
     #[test]
     fn newer_releases_get_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let history = History {
+        let history = MemoryHistory {
             dir: dir.path().to_owned(),
         };
         let row = "{\"cursor\": 7, \"timestamp\": \"t\", \"content\": \"old\"}\nnot a row\n{\"cursor\": 9, \"cont";

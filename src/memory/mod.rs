@@ -4,91 +4,91 @@
 //! changed; afterwards every step will be done, if necessary by the next process that takes the lock. So a run killed
 //! at any point leaves either the old or the new state.
 
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
-use crate::sys::store::{self, Lock};
+use crate::sys::durable_file::{self, FileLock};
 use anyhow::{Context, Result};
-use history::History;
-use last::{Last, Outcome};
-use request::LETTERS;
+use history::MemoryHistory;
+use last_run::{ConsolidationOutcome, LastRun};
+use request::CHARS_PER_TOKEN;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use version::Versions;
+use version::VersionStore;
 
-pub mod answer;
 pub mod history;
-pub mod last;
+pub mod last_run;
+pub mod reply_parser;
 pub mod request;
 pub mod search;
 mod version;
 
-pub use version::{Cause, Version};
+pub use version::{Version, VersionCause};
 
 /// A memory of fewer characters may be replaced by any text.
-const SMALL: usize = 400;
+const MIN_CHECKED_CHARS: usize = 400;
 /// Name of the plan file, which is written before anything is changed.
-const PENDING: &str = ".pending.json";
+const PLAN_FILE: &str = ".pending.json";
 /// Format version of the plan.
-const PLAN: u32 = 1;
+const PLAN_FORMAT_VERSION: u32 = 1;
 /// The directory of versions.
-const VERSIONS: &str = ".versions";
+const VERSIONS_DIR: &str = ".versions";
 
 /// Names in the memory directory that only this module may change: any process carries out a plan that it finds, and
 /// the versions are needed to undo changes.
-pub const OWN: &[&str] = &[VERSIONS, PENDING, ".lock", ".cursor"];
+pub const PROTECTED_NAMES: &[&str] = &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor"];
 
 /// The memory of a workspace.
 #[derive(Clone, Debug)]
 pub struct Memory {
     dir: PathBuf,
     /// The location in older releases.
-    old: PathBuf,
+    legacy_path: PathBuf,
     clock: Clock,
 }
 
 /// A change to the memory.
 #[derive(Clone, Debug, Default)]
-pub struct Change<'a> {
+pub struct MemoryUpdate<'a> {
     /// The session and the range of its messages that the change consolidates.
-    pub piece: Option<(&'a str, usize, usize)>,
+    pub range: Option<(&'a str, usize, usize)>,
     /// Entries to append to the history.
     pub entries: Vec<String>,
     /// The new text; `None` leaves it unchanged.
     pub memory: Option<Vec<u8>>,
     /// The reason to store the new text aside only.
-    pub aside: Option<String>,
+    pub aside_reason: Option<String>,
     /// Untrusted content in the conversation from which the new text was made.
     pub untrusted: Option<String>,
     /// The version that the new text restores.
-    pub of: Option<u64>,
+    pub restores: Option<u64>,
     /// The error to report, if no model made this change.
-    pub trouble: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum UpdateResult {
     /// Fully applied.
-    All,
+    Applied,
     /// The memory was changed from outside meanwhile; the new text is stored aside.
-    Aside,
+    StoredAside,
 }
 
 /// The plan, in the format of its file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Plan {
+struct UpdatePlan {
     v: u32,
     /// Session key, start and end.
     #[serde(rename = "piece")]
-    piece: Option<(String, usize, usize)>,
+    range: Option<(String, usize, usize)>,
     entries: Vec<String>,
     /// Size of the history file in bytes, before the change.
     #[serde(rename = "history")]
-    history: u64,
+    history_bytes: u64,
     stamp: String,
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
-    trouble: Option<String>,
+    error: Option<String>,
     /// The version in force; below, the staged version.
     base: Option<u64>,
     version: Option<Version>,
@@ -99,7 +99,7 @@ impl Memory {
     pub fn new(workspace: &Path, clock: &Clock) -> Self {
         Self {
             dir: workspace.join("memory"),
-            old: workspace.join("MEMORY.md"),
+            legacy_path: workspace.join("MEMORY.md"),
             clock: clock.clone(),
         }
     }
@@ -109,15 +109,15 @@ impl Memory {
         let path = self.dir.join("MEMORY.md");
         let has_content =
             |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
-        match !has_content(&path) && has_content(&self.old) {
-            true => self.old.clone(),
+        match !has_content(&path) && has_content(&self.legacy_path) {
+            true => self.legacy_path.clone(),
             false => path,
         }
     }
 
     /// Reads the memory text; `None` if there is none.
     pub fn read(&self) -> Result<Option<Vec<u8>>> {
-        store::read(&self.path())
+        durable_file::read(&self.path())
     }
 
     /// The memory's files: the text, and the history in both forms.
@@ -128,64 +128,64 @@ impl Memory {
 
     /// Lists all versions, oldest first.
     pub fn versions(&self) -> Result<Vec<Version>> {
-        self.store().list()
+        self.version_store().list()
     }
 
     /// The untrusted content from which the memory in force was made, if any. The label stays until the user edits the
     /// memory or restores an earlier version.
-    pub fn untrusted(&self) -> Result<Option<String>> {
+    pub fn untrusted_origin(&self) -> Result<Option<String>> {
         let versions = self.versions()?;
         Ok(version::current(&versions).and_then(|version| version.untrusted.clone()))
     }
 
     /// Reads the text of a version; `None` if it is not stored.
-    pub fn version(&self, id: u64) -> Result<Option<Vec<u8>>> {
-        self.store().text(id)
+    pub fn read_version(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        self.version_store().read_text(id)
     }
 
     /// True if a run was killed during a change; the next process that takes the lock will complete it.
     pub fn is_unfinished(&self) -> bool {
-        self.dir.join(PENDING).exists()
+        self.dir.join(PLAN_FILE).exists()
     }
 
     /// The last error, with its time, if no consolidation has succeeded since.
-    pub fn trouble(&self) -> Result<Option<String>> {
-        let text = store::read(&self.trouble_path())?;
+    pub fn last_error(&self) -> Result<Option<String>> {
+        let text = durable_file::read(&self.error_path())?;
         Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
     }
 
     /// Records the reason why a background consolidation failed.
-    pub fn note_trouble(&self, words: &str) -> Result<()> {
-        store::create_dir(&self.dir.join(VERSIONS))?;
+    pub fn record_error(&self, message: &str) -> Result<()> {
+        durable_file::create_dir(&self.dir.join(VERSIONS_DIR))?;
         let now = self.clock.now().strftime("%Y-%m-%d %H:%M").to_string();
-        store::replace(&self.trouble_path(), format!("{now} {words}\n").as_bytes())
+        durable_file::replace(&self.error_path(), format!("{now} {message}\n").as_bytes())
     }
 
     /// Returns the last consolidation. If there is no record, which early releases did not write, derives it from the
     /// versions.
-    pub fn last(&self) -> Result<Option<Last>> {
-        if let Some(last) = Last::read(&self.dir.join(VERSIONS))? {
+    pub fn last_run(&self) -> Result<Option<LastRun>> {
+        if let Some(last) = LastRun::read(&self.dir.join(VERSIONS_DIR))? {
             return Ok(Some(last));
         }
         let mut versions = self.versions()?.into_iter();
-        let last = versions.rfind(|version| version.cause == Cause::Consolidation);
-        Ok(last.map(|version| Last {
+        let last = versions.rfind(|version| version.cause == VersionCause::Consolidation);
+        Ok(last.map(|version| LastRun {
             time: version.time,
             session: version.session.unwrap_or_default(),
-            outcome: match version.aside {
-                Some(_) => Outcome::Aside,
-                None => Outcome::New,
+            outcome: match version.aside_reason {
+                Some(_) => ConsolidationOutcome::Aside,
+                None => ConsolidationOutcome::New,
             },
         }))
     }
 
-    fn note_last(&self, session: &str, outcome: Outcome) -> Result<()> {
-        let last = Last {
+    fn record_run(&self, session: &str, outcome: ConsolidationOutcome) -> Result<()> {
+        let last = LastRun {
             time: self.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
             session: session.to_owned(),
             outcome,
         };
-        last.write(&self.dir.join(VERSIONS))
+        last.write(&self.dir.join(VERSIONS_DIR))
     }
 
     /// Takes the lock, waiting up to `wait`, and completes an unfinished plan; `advance` moves the pointer of a
@@ -193,32 +193,32 @@ impl Memory {
     ///
     /// # Errors
     /// Status 75 if another run holds the lock.
-    pub fn hold(
+    pub fn lock(
         &self,
         wait: Duration,
         busy: &mut dyn FnMut(),
-        advance: &mut Advance<'_>,
-    ) -> Result<Held> {
-        store::create_dir(&self.dir)?;
-        let lock = Lock::take(
+        advance: &mut AdvancePointer<'_>,
+    ) -> Result<LockedMemory> {
+        durable_file::create_dir(&self.dir)?;
+        let lock = FileLock::acquire(
             &self.dir.join(".lock"),
             "the memory",
-            &self.clock.stamp(),
+            &self.clock.local_timestamp(),
             wait,
             &mut |_| busy(),
         )?;
-        let held = Held {
+        let held = LockedMemory {
             memory: self.clone(),
             _lock: lock,
         };
-        self.sweep();
-        held.finish(advance)?;
+        self.remove_temporary_files();
+        held.complete_plan(advance)?;
         Ok(held)
     }
 
     /// Removes temporary files of killed runs. No other process writes such files while the lock is held.
-    fn sweep(&self) {
-        for dir in [self.dir.clone(), self.dir.join(VERSIONS)] {
+    fn remove_temporary_files(&self) {
+        for dir in [self.dir.clone(), self.dir.join(VERSIONS_DIR)] {
             let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
             for entry in
                 entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".tmp"))
@@ -229,68 +229,68 @@ impl Memory {
         }
     }
 
-    fn store(&self) -> Versions {
-        Versions {
-            dir: self.dir.join(VERSIONS),
+    fn version_store(&self) -> VersionStore {
+        VersionStore {
+            dir: self.dir.join(VERSIONS_DIR),
         }
     }
 
-    fn trouble_path(&self) -> PathBuf {
-        self.dir.join(VERSIONS).join("trouble")
+    fn error_path(&self) -> PathBuf {
+        self.dir.join(VERSIONS_DIR).join("trouble")
     }
 
-    fn history(&self) -> History {
-        History {
+    fn history(&self) -> MemoryHistory {
+        MemoryHistory {
             dir: self.dir.clone(),
         }
     }
 }
 
 /// Moves a session's pointer past a range; receives the session's key, the start and the end.
-pub type Advance<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
+pub type AdvancePointer<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
 
 /// The locked memory.
 #[derive(Debug)]
-pub struct Held {
+pub struct LockedMemory {
     memory: Memory,
-    _lock: Lock,
+    _lock: FileLock,
 }
 
-impl Held {
+impl LockedMemory {
     /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
-    pub fn look(&self) -> Result<Vec<u8>> {
+    pub fn read_and_record(&self) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
-        self.take_in(&text, None)?;
+        self.record_text(&text, None)?;
         Ok(text)
     }
 
     /// Like [`Self::read_and_record`], for a turn that changed `before` with untrusted content `origin` in its
     /// conversation. The text before the turn is recorded too, so that it can be restored.
-    pub fn label(&self, before: &[u8], what: &str) -> Result<()> {
-        let store = self.memory.store();
+    pub fn mark_untrusted(&self, before: &[u8], origin: &str) -> Result<()> {
+        let store = self.memory.version_store();
         let mut known = false;
         for version in store.list()? {
-            known |= store.text(version.id)?.as_deref() == Some(before);
+            known |= store.read_text(version.id)?.as_deref() == Some(before);
         }
         if !known && !before.is_empty() {
-            self.take_in(before, None)?;
+            self.record_text(before, None)?;
         }
         let text = self.memory.read()?.unwrap_or_default();
-        self.take_in(&text, Some(what.to_owned()))
+        self.record_text(&text, Some(origin.to_owned()))
     }
 
-    fn take_in(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
-        let store = self.memory.store();
+    fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
+        let store = self.memory.version_store();
         let list = store.list()?;
         let current = version::current(&list);
         let known = match current {
-            Some(version) => store.text(version.id)?,
+            Some(version) => store.read_text(version.id)?,
             None => None,
         };
         if known.as_deref() != Some(text) {
             let version = Version {
                 untrusted: untrusted.or_else(|| current.and_then(|it| it.untrusted.clone())),
-                ..self.next(&list, Cause::Outside, None, text)
+                ..self.next_version(&list, VersionCause::Outside, None, text)
             };
             store.stage(version.id, text)?;
             store.add(&version)?;
@@ -299,34 +299,34 @@ impl Held {
     }
 
     /// Checks that the history can be appended to, before a model is called.
-    pub fn check(&self) -> Result<()> {
-        self.memory.history().check()
+    pub fn check_history(&self) -> Result<()> {
+        self.memory.history().check_appendable()
     }
 
     /// Applies a change atomically. `base` is the memory text on which the change is based.
     pub fn apply(
         &self,
-        seen: &[u8],
-        cause: Cause,
-        change: Change<'_>,
-        advance: &mut Advance<'_>,
-    ) -> Result<Done> {
-        let Change {
-            piece,
+        base: &[u8],
+        cause: VersionCause,
+        change: MemoryUpdate<'_>,
+        advance: &mut AdvancePointer<'_>,
+    ) -> Result<UpdateResult> {
+        let MemoryUpdate {
+            range: piece,
             entries,
             memory,
-            aside,
+            aside_reason: aside,
             untrusted,
-            of,
-            trouble,
+            restores: of,
+            error: trouble,
         } = change;
         if !entries.is_empty() {
-            self.memory.history().check()?;
+            self.memory.history().check_appendable()?;
         }
-        let now = self.look()?;
-        let store = self.memory.store();
+        let now = self.read_and_record()?;
+        let store = self.memory.version_store();
         let list = store.list()?;
-        let meanwhile = now != seen && memory.is_some();
+        let meanwhile = now != base && memory.is_some();
         let aside = aside.or_else(|| meanwhile.then(|| "the memory was changed meanwhile".into()));
         let version = match memory.filter(|text| *text != now) {
             None => None,
@@ -334,25 +334,25 @@ impl Held {
                 let session = piece.map(|(session, ..)| session);
                 let labelled = match cause {
                     // The user has reviewed the text.
-                    Cause::Edit => None,
-                    Cause::Undo => list.iter().find(|version| Some(version.id) == of),
+                    VersionCause::Edit => None,
+                    VersionCause::Undo => list.iter().find(|version| Some(version.id) == of),
                     _ => version::current(&list),
                 };
                 let version = Version {
-                    aside,
+                    aside_reason: aside,
                     untrusted: untrusted.or_else(|| labelled.and_then(|it| it.untrusted.clone())),
-                    of,
-                    ..self.next(&list, cause, session, &text)
+                    restored: of,
+                    ..self.next_version(&list, cause, session, &text)
                 };
                 store.stage(version.id, &text)?;
                 Some(version)
             }
         };
-        let plan = Plan {
-            v: PLAN,
-            piece: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
+        let plan = UpdatePlan {
+            v: PLAN_FORMAT_VERSION,
+            range: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
             entries,
-            history: self.memory.history().size()?,
+            history_bytes: self.memory.history().size()?,
             stamp: self
                 .memory
                 .clock
@@ -360,13 +360,17 @@ impl Held {
                 .strftime("%Y-%m-%d %H:%M")
                 .to_string(),
             base: version::current(&list).map(|version| version.id),
-            trouble,
+            error: trouble,
             version,
         };
         let text = serde_json::to_vec(&plan).context("encode the memory update")?;
-        store::replace(&self.plan(), &text)?;
-        self.finish(advance)?;
-        Ok(if meanwhile { Done::Aside } else { Done::All })
+        durable_file::replace(&self.plan_path(), &text)?;
+        self.complete_plan(advance)?;
+        Ok(if meanwhile {
+            UpdateResult::StoredAside
+        } else {
+            UpdateResult::Applied
+        })
     }
 
     /// Returns the version before the one in force.
@@ -375,81 +379,90 @@ impl Held {
     }
 
     /// Carries out the plan, if there is one. Every step is idempotent, because a killed run may already have done it.
-    fn finish(&self, advance: &mut Advance<'_>) -> Result<()> {
-        let path = self.plan();
-        let Some(text) = store::read(&path)? else {
+    fn complete_plan(&self, advance: &mut AdvancePointer<'_>) -> Result<()> {
+        let path = self.plan_path();
+        let Some(text) = durable_file::read(&path)? else {
             return Ok(());
         };
-        let plan: Plan = serde_json::from_slice(&text).map_err(|error| {
+        let plan: UpdatePlan = serde_json::from_slice(&text).map_err(|error| {
             let path = path.display();
-            fail_hint(
+            fail_with_hint(
                 Exit::Io,
                 format!("the unfinished memory update in `{path}` is invalid: {error}"),
                 "move the file elsewhere; it contains the update that was not applied",
             )
         })?;
-        let session = plan.piece.as_ref().map_or("", |(session, ..)| session);
+        let session = plan.range.as_ref().map_or("", |(session, ..)| session);
         if !plan.entries.is_empty() {
-            self.memory
-                .history()
-                .append(&plan.entries, plan.history, &plan.stamp, session)?;
+            self.memory.history().append(
+                &plan.entries,
+                plan.history_bytes,
+                &plan.stamp,
+                session,
+            )?;
         }
-        let mut outcome = Outcome::Same;
+        let mut outcome = ConsolidationOutcome::Same;
         if let Some(version) = &plan.version {
-            outcome = self.replace(version, plan.base)?;
+            outcome = self.put_in_force(version, plan.base)?;
         }
-        if let Some((session, from, to)) = &plan.piece {
-            match &plan.trouble {
+        if let Some((session, from, to)) = &plan.range {
+            match &plan.error {
                 Some(error) => {
-                    outcome = Outcome::Raw;
-                    self.memory.note_trouble(&format!("{session}: {error}"))?;
+                    outcome = ConsolidationOutcome::Raw;
+                    self.memory.record_error(&format!("{session}: {error}"))?;
                 }
                 // A model has answered, so the recorded error is obsolete.
-                None if !plan.entries.is_empty() && self.memory.trouble_path().exists() => {
-                    drop(std::fs::remove_file(self.memory.trouble_path()));
+                None if !plan.entries.is_empty() && self.memory.error_path().exists() => {
+                    drop(std::fs::remove_file(self.memory.error_path()));
                 }
                 None => {}
             }
-            self.memory.note_last(session, outcome)?;
+            self.memory.record_run(session, outcome)?;
             // Last: until then the range stays due, and the process that retries it finds the plan.
             advance(session, *from, *to)?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-        store::sync_dir(&self.memory.dir)
+        durable_file::sync_dir(&self.memory.dir)
     }
 
     /// Puts a staged version in force, unless it is to be stored aside or the memory was changed meanwhile.
-    fn replace(&self, version: &Version, base: Option<u64>) -> Result<Outcome> {
-        let store = self.memory.store();
-        let Some(text) = store.text(version.id)? else {
-            return Ok(Outcome::Same);
+    fn put_in_force(&self, version: &Version, base: Option<u64>) -> Result<ConsolidationOutcome> {
+        let store = self.memory.version_store();
+        let Some(text) = store.read_text(version.id)? else {
+            return Ok(ConsolidationOutcome::Same);
         };
         let now = self.memory.read()?.unwrap_or_default();
         let known = match base {
-            Some(base) => store.text(base)?.unwrap_or_default(),
+            Some(base) => store.read_text(base)?.unwrap_or_default(),
             None => Vec::new(),
         };
-        if version.aside.is_some() {
+        if version.aside_reason.is_some() {
             store.add(version)?;
-            return Ok(Outcome::Aside);
+            return Ok(ConsolidationOutcome::Aside);
         }
         if now != known && now != text {
             let aside = Some("the memory was changed meanwhile".into());
             store.add(&Version {
-                aside,
+                aside_reason: aside,
                 ..version.clone()
             })?;
-            return Ok(Outcome::Aside);
+            return Ok(ConsolidationOutcome::Aside);
         }
         store.add(version)?;
         if now != text {
-            store::replace(&self.memory.path(), &text)?;
+            durable_file::replace(&self.memory.path(), &text)?;
         }
-        Ok(Outcome::New)
+        Ok(ConsolidationOutcome::New)
     }
 
     /// Creates the record of the next version.
-    fn next(&self, list: &[Version], cause: Cause, session: Option<&str>, text: &[u8]) -> Version {
+    fn next_version(
+        &self,
+        list: &[Version],
+        cause: VersionCause,
+        session: Option<&str>,
+        text: &[u8],
+    ) -> Version {
         Version {
             id: list.last().map_or(1, |version| version.id + 1),
             time: self
@@ -461,21 +474,21 @@ impl Held {
             cause,
             session: session.map(str::to_owned),
             bytes: text.len() as u64,
-            aside: None,
+            aside_reason: None,
             untrusted: None,
             parent: version::current(list).map(Version::position),
-            of: None,
+            restored: None,
         }
     }
 
-    fn plan(&self) -> PathBuf {
-        self.memory.dir.join(PENDING)
+    fn plan_path(&self) -> PathBuf {
+        self.memory.dir.join(PLAN_FILE)
     }
 }
 
 /// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics do not
 /// count.
-fn substance(text: &str) -> usize {
+fn count_meaningful_chars(text: &str) -> usize {
     let between = |line: &str, open: char, close: char| {
         line.len() > 1 && line.starts_with(open) && line.ends_with(close)
     };
@@ -492,15 +505,17 @@ fn substance(text: &str) -> usize {
 
 /// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
 /// request was to reduce the memory to at most `budget` tokens, it may be shorter, regardless of the old size.
-pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String> {
-    let (before, after) = (substance(old), substance(new));
-    let least = match tidying {
-        Some(budget) => before.div_ceil(5).min(budget.saturating_mul(LETTERS) / 2),
+pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
+    let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
+    let least = match budget {
+        Some(budget) => before
+            .div_ceil(5)
+            .min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
         None => before.div_ceil(2),
     };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
-    } else if before >= SMALL && after < least {
+    } else if before >= MIN_CHECKED_CHARS && after < least {
         Some(format!("the new text has {after} of {before} characters"))
     } else {
         None
@@ -509,7 +524,7 @@ pub fn objection(old: &str, new: &str, tidying: Option<usize>) -> Option<String>
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Change, Done, Memory, objection};
+    use super::{Memory, MemoryUpdate, UpdateResult, VersionCause, rejection_reason};
     use crate::sys::clock::Clock;
     use std::path::Path;
     use std::time::Duration;
@@ -518,20 +533,22 @@ mod tests {
         Memory::new(dir, &Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap()))
     }
 
-    fn hold(memory: &Memory) -> super::Held {
+    fn lock(memory: &Memory) -> super::LockedMemory {
         memory
-            .hold(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(()))
+            .lock(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(()))
             .unwrap()
     }
 
-    fn write(held: &super::Held, seen: &[u8], text: &str) -> Done {
-        let change = Change {
+    fn write(held: &super::LockedMemory, seen: &[u8], text: &str) -> UpdateResult {
+        let change = MemoryUpdate {
             entries: vec![format!("[t] {text}")],
             memory: Some(text.into()),
-            ..Change::default()
+            ..MemoryUpdate::default()
         };
-        held.apply(seen, Cause::Consolidation, change, &mut |_, _, _| Ok(()))
-            .unwrap()
+        held.apply(seen, VersionCause::Consolidation, change, &mut |_, _, _| {
+            Ok(())
+        })
+        .unwrap()
     }
 
     #[test]
@@ -539,7 +556,7 @@ mod tests {
         let long = "x".repeat(400);
         let check = |old: &str, new: &str, tidying, stops| {
             assert_eq!(
-                objection(old, new, tidying).is_some(),
+                rejection_reason(old, new, tidying).is_some(),
                 stops,
                 "{} {}",
                 old.len(),
@@ -560,22 +577,22 @@ mod tests {
     }
 
     #[test]
-    fn what_others_write_is_a_version_and_is_not_overwritten() {
+    fn outside_changes_become_versions_and_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
-        let held = hold(&memory);
+        let held = lock(&memory);
         std::fs::write(memory.path(), b"by hand \xff").unwrap();
-        let seen = held.look().unwrap();
-        assert_eq!(write(&held, &seen, "one"), Done::All);
+        let seen = held.read_and_record().unwrap();
+        assert_eq!(write(&held, &seen, "one"), UpdateResult::Applied);
         assert_eq!(memory.read().unwrap().unwrap(), b"one");
         // The change happens between the request and the reply.
         std::fs::write(memory.path(), "theirs").unwrap();
-        assert_eq!(write(&held, b"one", "two"), Done::Aside);
+        assert_eq!(write(&held, b"one", "two"), UpdateResult::StoredAside);
         assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
         let versions = memory.versions().unwrap();
         let all: Vec<_> = versions
             .iter()
-            .map(|version| (version.cause.name(), version.aside.is_some()))
+            .map(|version| (version.cause.name(), version.aside_reason.is_some()))
             .collect();
         let expect = [
             ("outside", false),
@@ -584,30 +601,33 @@ mod tests {
             ("consolidation", true),
         ];
         assert_eq!(all, expect);
-        assert_eq!(memory.version(1).unwrap().unwrap(), b"by hand \xff");
+        assert_eq!(memory.read_version(1).unwrap().unwrap(), b"by hand \xff");
         let history = std::fs::read_to_string(dir.path().join("memory/HISTORY.md")).unwrap();
         assert_eq!(history, "[t] one\n\n[t] two\n\n");
     }
 
     #[test]
-    fn a_plan_that_was_left_is_carried_out_once() {
+    fn an_unfinished_plan_is_completed_once() {
         let dir = tempfile::tempdir().unwrap();
         let memory = memory(dir.path());
-        let held = hold(&memory);
-        let change = || Change {
-            piece: Some(("a:b", 2, 4)),
+        let held = lock(&memory);
+        let change = || MemoryUpdate {
+            range: Some(("a:b", 2, 4)),
             entries: vec!["[t] e".into()],
             memory: Some(b"new".into()),
-            ..Change::default()
+            ..MemoryUpdate::default()
         };
-        let fails = held.apply(b"", Cause::Consolidation, change(), &mut |_, _, _| {
-            anyhow::bail!("killed")
-        });
+        let fails = held.apply(
+            b"",
+            VersionCause::Consolidation,
+            change(),
+            &mut |_, _, _| anyhow::bail!("killed"),
+        );
         assert!(fails.is_err());
         drop(held);
         let mut moved = Vec::new();
         for _ in 0..2 {
-            let held = memory.hold(Duration::ZERO, &mut || {}, &mut |key, from, to| {
+            let held = memory.lock(Duration::ZERO, &mut || {}, &mut |key, from, to| {
                 moved.push((key.to_owned(), from, to));
                 Ok(())
             });
@@ -625,7 +645,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("MEMORY.md"), "old").unwrap();
         let memory = memory(dir.path());
-        let held = hold(&memory);
+        let held = lock(&memory);
         write(&held, b"old", "new");
         assert_eq!(std::fs::read(dir.path().join("MEMORY.md")).unwrap(), b"new");
         assert!(!dir.path().join("memory/MEMORY.md").exists());

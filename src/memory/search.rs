@@ -1,7 +1,7 @@
 //! Text search in the memory and its history.
 
 use super::{Memory, history};
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::Result;
 use regex::Regex;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MemoryMatch {
     pub path: PathBuf,
     /// Line number, from 1.
     pub line: usize,
@@ -18,18 +18,18 @@ pub struct Found {
 
 impl Memory {
     /// Returns the lines that match `pattern`: those of the memory, then those of the history, oldest first.
-    pub fn search(&self, pattern: &Regex) -> Result<Vec<Found>> {
+    pub fn search(&self, pattern: &Regex) -> Result<Vec<MemoryMatch>> {
         let mut found = Vec::new();
         for path in self.files() {
-            let bytes = store::read(&path)?.unwrap_or_default();
+            let bytes = durable_file::read(&path)?.unwrap_or_default();
             let is_rows = path.extension().is_some_and(|kind| kind == "jsonl");
             for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
                 let text = match is_rows {
-                    true => row(line),
+                    true => row_text(line),
                     false => String::from_utf8_lossy(line).trim_end().to_owned(),
                 };
                 if !text.is_empty() && pattern.is_match(&text) {
-                    found.push(Found {
+                    found.push(MemoryMatch {
                         path: path.clone(),
                         line: number + 1,
                         text,
@@ -42,8 +42,8 @@ impl Memory {
 }
 
 /// The text of a history.jsonl row; empty if the row is invalid.
-fn row(line: &[u8]) -> String {
-    let row = history::rows(line).next().unwrap_or_default();
+fn row_text(line: &[u8]) -> String {
+    let row = history::parse_rows(line).next().unwrap_or_default();
     let field = |key: &str| row.get(key).and_then(Value::as_str).unwrap_or_default();
     match field("content") {
         "" => String::new(),

@@ -3,18 +3,18 @@
 //! A text is staged before it is in force, and becomes a version when the log has a line for it. Outside changes become
 //! a version as soon as they are noticed, so that an undo never loses anything.
 
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Number of versions that are kept.
-const KEPT: usize = 200;
+const MAX_VERSIONS: usize = 200;
 
 /// The origin of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Cause {
+pub enum VersionCause {
     Consolidation,
     Edit,
     Undo,
@@ -22,7 +22,7 @@ pub enum Cause {
     Outside,
 }
 
-impl Cause {
+impl VersionCause {
     /// The name used in listings.
     pub fn name(self) -> &'static str {
         match self {
@@ -40,14 +40,14 @@ pub struct Version {
     pub id: u64,
     /// Local time.
     pub time: String,
-    pub cause: Cause,
+    pub cause: VersionCause,
     /// The session that it was made from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     pub bytes: u64,
     /// The reason it was stored aside and was never in force.
     #[serde(default, rename = "aside", skip_serializing_if = "Option::is_none")]
-    pub aside: Option<String>,
+    pub aside_reason: Option<String>,
     /// Untrusted content in the conversation that it was made from, if any: the text may originate there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untrusted: Option<String>,
@@ -56,27 +56,27 @@ pub struct Version {
     pub parent: Option<u64>,
     /// For an undo, the version that it restored.
     #[serde(default, rename = "of", skip_serializing_if = "Option::is_none")]
-    pub of: Option<u64>,
+    pub restored: Option<u64>,
 }
 
 impl Version {
     /// The position in the version history with this version in force: an undo moves back, all other changes move
     /// forward.
     pub fn position(&self) -> u64 {
-        self.of.unwrap_or(self.id)
+        self.restored.unwrap_or(self.id)
     }
 }
 
 /// The directory of versions.
 #[derive(Clone, Debug)]
-pub(super) struct Versions {
+pub(super) struct VersionStore {
     pub(super) dir: PathBuf,
 }
 
-impl Versions {
+impl VersionStore {
     /// Lists all versions, oldest first. Invalid lines are skipped.
     pub(super) fn list(&self) -> Result<Vec<Version>> {
-        let text = store::read(&self.log())?.unwrap_or_default();
+        let text = durable_file::read(&self.log_path())?.unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n');
         let mut list: Vec<Version> = lines
             .filter_map(|line| serde_json::from_slice(line).ok())
@@ -86,14 +86,14 @@ impl Versions {
     }
 
     /// Reads the text of a version; `None` if it is no longer stored.
-    pub(super) fn text(&self, id: u64) -> Result<Option<Vec<u8>>> {
-        store::read(&self.file(id))
+    pub(super) fn read_text(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        durable_file::read(&self.text_path(id))
     }
 
     /// Stages the text of a future version.
     pub(super) fn stage(&self, id: u64, text: &[u8]) -> Result<()> {
-        store::create_dir(&self.dir)?;
-        store::replace(&self.file(id), text)
+        durable_file::create_dir(&self.dir)?;
+        durable_file::replace(&self.text_path(id), text)
     }
 
     /// Adds a staged text to the log, unless it is already there.
@@ -104,46 +104,48 @@ impl Versions {
         }
         let mut line = serde_json::to_vec(version).context("encode a memory version")?;
         line.push(b'\n');
-        let path = self.log();
-        let log = store::open_lines(&path)?;
-        store::append_to(&log, &path, store::size(&log, &path)?, &line)?;
-        store::sync(&log, &path)?;
+        let path = self.log_path();
+        let log = durable_file::open_line_log(&path)?;
+        durable_file::append_to(&log, &path, durable_file::size(&log, &path)?, &line)?;
+        durable_file::sync(&log, &path)?;
         self.prune(&list)
     }
 
     /// Removes the oldest versions beyond the limit. `list` is the state before the newest was added.
     fn prune(&self, list: &[Version]) -> Result<()> {
         // Runs rarely, and then removes several at once.
-        if list.len() < KEPT + KEPT / 10 {
+        if list.len() < MAX_VERSIONS + MAX_VERSIONS / 10 {
             return Ok(());
         }
         let list = self.list()?;
-        let (gone, kept) = list.split_at(list.len() - KEPT);
+        let (gone, kept) = list.split_at(list.len() - MAX_VERSIONS);
         let mut text = Vec::new();
         for version in kept {
             serde_json::to_writer(&mut text, version).context("encode a memory version")?;
             text.push(b'\n');
         }
-        store::replace(&self.log(), &text)?;
+        durable_file::replace(&self.log_path(), &text)?;
         for version in gone {
             // A file that cannot be removed only takes up space.
-            drop(std::fs::remove_file(self.file(version.id)));
+            drop(std::fs::remove_file(self.text_path(version.id)));
         }
         Ok(())
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.dir.join("log.jsonl")
     }
 
-    fn file(&self, id: u64) -> PathBuf {
+    fn text_path(&self, id: u64) -> PathBuf {
         self.dir.join(format!("{id:06}.md"))
     }
 }
 
 /// The version in force: the last one in the log that was not stored aside.
 pub(super) fn current(list: &[Version]) -> Option<&Version> {
-    list.iter().rev().find(|version| version.aside.is_none())
+    list.iter()
+        .rev()
+        .find(|version| version.aside_reason.is_none())
 }
 
 /// The version before the one in force; if that one is an undo, the version before the restored one.
@@ -156,13 +158,13 @@ pub(super) fn previous(list: &[Version]) -> Option<&Version> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, Version, Versions, previous};
+    use super::{Version, VersionCause, VersionStore, previous};
 
     fn version(id: u64, parent: Option<u64>, of: Option<u64>) -> Version {
         let cause = if of.is_some() {
-            Cause::Undo
+            VersionCause::Undo
         } else {
-            Cause::Edit
+            VersionCause::Edit
         };
         Version {
             id,
@@ -170,15 +172,15 @@ mod tests {
             cause,
             session: None,
             bytes: 0,
-            aside: None,
+            aside_reason: None,
             untrusted: None,
             parent,
-            of,
+            restored: of,
         }
     }
 
     #[test]
-    fn one_undo_after_the_other_goes_further_back() {
+    fn repeated_undo_goes_further_back() {
         let check = |list: &[Version], expect: Option<u64>| {
             assert_eq!(previous(list).map(|version| version.id), expect);
         };
@@ -195,7 +197,7 @@ mod tests {
         list.push(version(6, Some(1), None));
         check(&list, Some(1));
         let aside = Version {
-            aside: Some("too short".into()),
+            aside_reason: Some("too short".into()),
             ..version(7, Some(6), None)
         };
         list.push(aside);
@@ -203,9 +205,9 @@ mod tests {
     }
 
     #[test]
-    fn old_versions_go_and_a_torn_log_goes_on() {
+    fn old_versions_are_pruned_and_a_torn_log_is_continued() {
         let dir = tempfile::tempdir().unwrap();
-        let versions = Versions {
+        let versions = VersionStore {
             dir: dir.path().join("v"),
         };
         for id in 1..=230 {
@@ -216,8 +218,8 @@ mod tests {
         let list = versions.list().unwrap();
         assert!((200..=220).contains(&list.len()), "{}", list.len());
         assert_eq!(list.last().unwrap().id, 230);
-        assert_eq!(versions.text(1).unwrap(), None);
-        assert_eq!(versions.text(230).unwrap().unwrap(), b"230");
+        assert_eq!(versions.read_text(1).unwrap(), None);
+        assert_eq!(versions.read_text(230).unwrap().unwrap(), b"230");
         let log = dir.path().join("v/log.jsonl");
         let text = std::fs::read(&log).unwrap();
         std::fs::write(&log, &text[..text.len() - 5]).unwrap();

@@ -7,9 +7,9 @@ use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::Level;
+use crate::report::ProgressLevel;
 use crate::session::Session;
-use crate::settings::{Consolidate, Settings};
+use crate::settings::{ConsolidationMode, Settings};
 use crate::sys::process;
 use anyhow::{Context as _, Result};
 use std::time::Duration;
@@ -17,30 +17,30 @@ use std::time::Duration;
 /// The deferred work of a turn.
 pub(crate) struct PostTurnWork {
     consolidation: DeferredConsolidation,
-    mode: Consolidate,
+    mode: ConsolidationMode,
 }
 
 /// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may
 /// cost at most what is left of the turn's budget.
 pub(crate) fn plan(
-    arguments: &TurnOptions,
+    options: &TurnOptions,
     settings: &Settings,
     session: &Session,
-    chosen: Option<&ModelHandle>,
+    model: Option<&ModelHandle>,
 ) -> Option<PostTurnWork> {
-    let is_dry_run_or_replay = arguments.is_dry_run_or_replay();
+    let is_dry_run_or_replay = options.is_dry_run_or_replay();
     // Offline, only the model that has just answered is known to be reachable.
-    let is_out_of_reach =
-        arguments.offline && (chosen.is_none() || settings.memory.model.is_some());
+    let is_out_of_reach = options.offline && (model.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
-    if mode == Consolidate::Manual || is_dry_run_or_replay || is_out_of_reach {
+    if mode == ConsolidationMode::Manual || is_dry_run_or_replay || is_out_of_reach {
         return None;
     }
-    let context = chosen.map(|chosen| chosen.context);
-    let terms = consolidator::terms(settings, context.unwrap_or(settings.context_window));
-    let (max_cost, max_tokens) = match chosen {
-        Some(chosen) => chosen.run.left()?,
-        None => (arguments.max_cost, arguments.max_total_tokens),
+    let context = model.map(|chosen| chosen.context_tokens);
+    let terms =
+        consolidator::consolidation_limits(settings, context.unwrap_or(settings.context_window));
+    let (max_cost, max_tokens) = match model {
+        Some(chosen) => chosen.budget.remaining()?,
+        None => (options.max_cost, options.max_total_tokens),
     };
     session.is_due(&terms).then(|| PostTurnWork {
         consolidation: DeferredConsolidation {
@@ -49,10 +49,10 @@ pub(crate) fn plan(
                 .memory
                 .model
                 .clone()
-                .or_else(|| arguments.model.clone()),
-            offline: arguments.offline,
-            no_stream: arguments.no_stream,
-            context,
+                .or_else(|| options.model.clone()),
+            offline: options.offline,
+            no_stream: options.no_stream,
+            context_tokens: context,
             max_cost,
             max_tokens,
         },
@@ -67,24 +67,28 @@ impl PostTurnWork {
             return;
         }
         let is_detached = match self.mode {
-            Consolidate::Detached => true,
-            Consolidate::Auto => process::has_terminal(),
-            Consolidate::Inline | Consolidate::Manual => false,
+            ConsolidationMode::Detached => true,
+            ConsolidationMode::Auto => process::has_terminal(),
+            ConsolidationMode::Inline | ConsolidationMode::Manual => false,
         };
         let done = match is_detached {
-            true => process::detach(&self.consolidation.arguments(ctx))
+            true => process::spawn_detached(&self.consolidation.arguments(ctx))
                 .context("start the consolidation process"),
-            false => self.inline(ctx, verbose),
+            false => self.run_inline(ctx, verbose),
         };
         if let (Err(error), true) = (done, verbose) {
             ctx.terminal
-                .complain(&format!("nanobot: consolidation failed: {error:#}"));
+                .eprint(&format!("nanobot: consolidation failed: {error:#}"));
         }
     }
 
-    fn inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
-        ctx.terminal.hang_up(verbose)?;
-        let level = if verbose { Level::Lines } else { Level::Quiet };
+    fn run_inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
+        ctx.terminal.close_output(verbose)?;
+        let level = if verbose {
+            ProgressLevel::Lines
+        } else {
+            ProgressLevel::Quiet
+        };
         self.consolidation.run(ctx, Duration::ZERO, level)
     }
 }

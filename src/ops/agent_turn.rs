@@ -3,20 +3,20 @@
 //! Commands, jobs and the REPL call the three `run…` functions. Every failure inside a turn, panics included, ends in a
 //! [`TurnOutcome`].
 
-use crate::error::{Exit, Stop, exit_of, fail, fail_hint};
+use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::event::{Event, StopReason};
-use crate::ledger::Account;
+use crate::ledger::CallPurpose;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{dry_run, model};
-use crate::report::{Form, Level, Progress, Report, json};
+use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
 use anyhow::{Context as _, Result};
-use execute::MemoryWatch;
+use execute::MemorySnapshot;
 use origin::{JobTurn, ReplContext, TurnOrigin};
 use request::ChatCommand;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,9 +34,9 @@ pub(crate) struct TurnOutcome {
     pub(crate) ending: Ending,
     pub(crate) exit: Exit,
     /// Facts about the run for its JSON result.
-    pub(crate) about: json::Run,
+    pub(crate) run_info: json::RunInfo,
     /// The turn's id.
-    pub(crate) turn: String,
+    pub(crate) turn_id: String,
     post_turn: Option<PostTurnWork>,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct ReplOutcome {
 }
 
 /// Runs the turn of a command line, and prints its result in `form`. Returns the exit status.
-pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
-    let mut report = report(ctx, options, form);
+pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Exit {
+    let mut report = new_report(ctx, options, form);
     let TurnOutcome {
         ending,
         mut exit,
-        about,
+        run_info: about,
         post_turn,
         ..
     } = run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
@@ -61,8 +61,10 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
         return exit;
     }
     // A partial answer that exceeded a budget was paid for, so it is printed.
-    let prints_partial =
-        exit == Exit::Budget && ending.partial && form == Form::Text && !ctx.terminal.out;
+    let prints_partial = exit == Exit::Budget
+        && ending.is_partial
+        && form == ReportFormat::Text
+        && !ctx.terminal.stdout_is_tty;
     if prints_partial
         && let Err(error) = ctx
             .terminal
@@ -70,7 +72,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
     {
         exit = report_error(&error, ctx.terminal);
     }
-    if let Err(error) = report.finish(&json::result(&ending, exit, &about, &report.stamp))
+    if let Err(error) = report.finish(&json::result_json(&ending, exit, &about, &report.stamp))
         && exit == Exit::Answered
     {
         // The error of the turn is the actual cause, so its status takes precedence.
@@ -80,26 +82,30 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: Form) -> Exit {
         report_error(error, ctx.terminal);
         if prints_partial {
             ctx.terminal
-                .complain("nanobot: the printed answer is incomplete");
+                .eprint("nanobot: the printed answer is incomplete");
         }
     }
     // The answer is printed, and the deferred work needs no MCP servers.
-    ctx.servers.end();
+    ctx.servers.shut_down();
     if let Some(work) = post_turn {
-        work.run(ctx, exit, level(ctx, options) == Level::Lines);
+        work.run(
+            ctx,
+            exit,
+            progress_level(ctx, options) == ProgressLevel::Lines,
+        );
     }
     exit
 }
 
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
-    let mut report = report(ctx, options, Form::Held);
+    let mut report = new_report(ctx, options, ReportFormat::Deferred);
     let outcome = run_caught(ctx, options, TurnOrigin::Job(job), &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
-    drop(report.finish(&json::result(
+    drop(report.finish(&json::result_json(
         &outcome.ending,
         outcome.exit,
-        &outcome.about,
+        &outcome.run_info,
         &report.stamp,
     )));
     outcome
@@ -111,15 +117,15 @@ pub(crate) fn run_repl_turn(
     options: &TurnOptions,
     repl: &ReplContext,
 ) -> ReplOutcome {
-    let mut report = report(ctx, options, Form::Text);
+    let mut report = new_report(ctx, options, ReportFormat::Text);
     let TurnOutcome {
         ending,
         exit,
-        about,
+        run_info: about,
         post_turn,
         ..
     } = run_caught(ctx, options, TurnOrigin::Repl(repl), &mut report);
-    let result = json::result(&ending, exit, &about, &report.stamp);
+    let result = json::result_json(&ending, exit, &about, &report.stamp);
     for error in report.finish(&result).err().iter().chain(&ending.error) {
         (repl.print_error)(error, ctx.terminal);
     }
@@ -135,7 +141,7 @@ pub(crate) fn run_repl_turn(
 /// The name of the provider that a turn with these options uses.
 pub(crate) fn provider_name(ctx: &Context, options: &TurnOptions) -> Result<String> {
     let settings = ctx.settings_with(request::overrides(options))?;
-    let asked = &settings.asked[0];
+    let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
     Ok(endpoint.choice.provider)
 }
@@ -143,34 +149,34 @@ pub(crate) fn provider_name(ctx: &Context, options: &TurnOptions) -> Result<Stri
 impl TurnOutcome {
     /// Does the deferred work after the answer is delivered.
     pub(crate) fn finish(&self, ctx: &Context) {
-        ctx.servers.end();
+        ctx.servers.shut_down();
         if let Some(work) = &self.post_turn {
             work.run(ctx, self.exit, false);
         }
     }
 }
 
-fn level(ctx: &Context, options: &TurnOptions) -> Level {
+fn progress_level(ctx: &Context, options: &TurnOptions) -> ProgressLevel {
     match (ctx.quiet, options.verbose) {
-        (true, _) => Level::Quiet,
-        (_, true) => Level::Lines,
-        _ => Level::Notices,
+        (true, _) => ProgressLevel::Quiet,
+        (_, true) => ProgressLevel::Lines,
+        _ => ProgressLevel::Notices,
     }
 }
 
-fn report(ctx: &Context, options: &TurnOptions, form: Form) -> Report {
-    let stamp = json::Stamp {
+fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Reporter {
+    let stamp = json::EventStamp {
         session: String::new(),
         turn: random_hex(5),
         clock: ctx.clock.clone(),
     };
-    let progress = Progress::new(ctx.terminal, level(ctx, options));
-    let mut report = Report::new(ctx.terminal, form, progress, stamp);
+    let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, options));
+    let mut report = Reporter::new(ctx.terminal, form, progress, stamp);
     if options.schema.is_some() {
-        report.show_whole();
+        report.buffer_answer();
     }
     if options.no_markdown {
-        report.show_as_written();
+        report.disable_markdown();
     }
     if let Some(path) = ctx.env.get(sys::env::LOG)
         && sys::log::is_file(path)
@@ -185,38 +191,38 @@ fn run_caught(
     ctx: &Context,
     options: &TurnOptions,
     origin: TurnOrigin<'_>,
-    report: &mut Report,
+    report: &mut Reporter,
 ) -> TurnOutcome {
     let started = Instant::now();
-    let mut about = json::Run::default();
+    let mut about = json::RunInfo::default();
     let mut post_turn = None;
-    let form = report.form();
+    let form = report.format();
     let ending = catch_unwind(AssertUnwindSafe(|| {
         run_turn(ctx, options, origin, (report, &mut about), &mut post_turn)
     }));
     let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
     let mut ending = ending.unwrap_or_else(|error| Ending {
-        cause: StopReason::Failed,
+        stop_reason: StopReason::Failed,
         error: Some(error),
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = incomplete_answer(&ending, options, about.max_iterations);
+        ending.error = incomplete_answer_error(&ending, options, about.max_iterations);
     }
     // The answer as text is printed by now; the result object is not.
-    if ending.error.is_none() && form != Form::Text {
+    if ending.error.is_none() && form != ReportFormat::Text {
         ending.error = signal::check().err().map(Into::into);
     }
     if ending.error.is_some() {
-        signal::last_words();
+        signal::begin_shutdown();
     }
     about.has_schema = options.schema.is_some();
     about.duration = started.elapsed();
     TurnOutcome {
-        exit: ending.error.as_ref().map_or(Exit::Answered, exit_of),
+        exit: ending.error.as_ref().map_or(Exit::Answered, exit_for),
         ending,
-        about,
-        turn: report.stamp.turn.clone(),
+        run_info: about,
+        turn_id: report.stamp.turn.clone(),
         post_turn,
     }
 }
@@ -226,11 +232,11 @@ fn run_turn(
     ctx: &Context,
     options: &TurnOptions,
     mut origin: TurnOrigin<'_>,
-    (report, summary): (&mut Report, &mut json::Run),
+    (report, summary): (&mut Reporter, &mut json::RunInfo),
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
     if matches!(origin, TurnOrigin::CommandLine) {
-        signal::arm(options.timeout).context("wait for signals")?;
+        signal::install(options.timeout).context("wait for signals")?;
     }
     assert!(
         sys::test_hooks::PANIC.get(&ctx.env).is_none(),
@@ -241,22 +247,22 @@ fn run_turn(
     summary.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
     if request.command == Some(ChatCommand::Help) {
-        return print_canned_reply(HELP, report);
+        return print_canned_reply(HELP_TEXT, report);
     }
 
-    let place = ctx.session_place(&request.settings)?;
+    let place = ctx.session_store(&request.settings)?;
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.stamp.session = session.key().to_owned();
     log_session(&session);
     if options.new || request.command == Some(ChatCommand::New) {
-        session.start_afresh()?;
+        session.start_new_conversation()?;
     }
     if request.command == Some(ChatCommand::New) {
         *post_turn = after_turn::plan(options, &request.settings, &session, None);
         return print_canned_reply("New session started.", report);
     }
     if origin.job().is_some_and(|job| job.last_turn_only) {
-        session.keep_last_turn()?;
+        session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
 
@@ -266,7 +272,7 @@ fn run_turn(
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let account = Account {
+    let account = CallPurpose {
         session: prepared.session.key().to_owned(),
         turn: report.stamp.turn.clone(),
         job: prepared.job.clone(),
@@ -275,7 +281,7 @@ fn run_turn(
     let model = model::choose(ctx, options, &prepared.settings, &account, report)?;
     summary.provider.clone_from(&model.provider_name);
     summary.model.clone_from(&model.model);
-    let memory = MemoryWatch::start(ctx, &prepared.settings)?;
+    let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, report);
     *post_turn = execute::finish(
@@ -290,8 +296,8 @@ fn run_turn(
 }
 
 fn log_session(session: &crate::session::Session) {
-    let (total, sent) = (session.outline().count, session.messages().len());
-    let lock = match session.is_kept() {
+    let (total, sent) = (session.history_window().count, session.messages().len());
+    let lock = match session.is_stored() {
         true => ", locked for this turn",
         false => "; nothing is stored",
     };
@@ -299,41 +305,41 @@ fn log_session(session: &crate::session::Session) {
 }
 
 /// The error of a turn that ended without a complete answer, or with a denial under `--strict`.
-fn incomplete_answer(
+fn incomplete_answer_error(
     ending: &Ending,
     options: &TurnOptions,
     max_iterations: u32,
 ) -> Option<anyhow::Error> {
-    let exit = exit_status(ending.cause);
-    match ending.cause {
-        StopReason::Answered if options.strict => ending.tally.denials.first().map(|denial| {
+    let exit = exit_status(ending.stop_reason);
+    match ending.stop_reason {
+        StopReason::Answered if options.strict => ending.stats.denials.first().map(|denial| {
             let cause = format!(
                 "a call of `{}` was denied, which `--strict` does not allow",
-                denial.tool
+                denial.tool_name
             );
-            match &denial.grant {
-                Some(flag) => fail_hint(Exit::Denied, cause, format!("`{flag}`")),
+            match &denial.suggested_flag {
+                Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
                 None => fail(Exit::Denied, cause),
             }
         }),
         StopReason::Answered => None,
-        StopReason::IterationLimit => Some(fail_hint(
+        StopReason::IterationLimit => Some(fail_with_hint(
             exit,
             format!("stopped at the limit of {max_iterations} requests"),
             "a higher `--max-iterations`, or a smaller task",
         )),
-        StopReason::OutputLimit => Some(fail_hint(
+        StopReason::OutputLimit => Some(fail_with_hint(
             exit,
             "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
         )),
-        StopReason::Refused => ending.tally.denials.last().map(|denial| {
+        StopReason::RepeatedDenial => ending.stats.denials.last().map(|denial| {
             let cause = format!(
                 "stopped because the same call of `{}` was repeatedly denied",
-                denial.tool
+                denial.tool_name
             );
-            match &denial.grant {
-                Some(flag) => fail_hint(exit, cause, format!("`{flag}`")),
+            match &denial.suggested_flag {
+                Some(flag) => fail_with_hint(exit, cause, format!("`{flag}`")),
                 None => fail(exit, cause),
             }
         }),
@@ -347,19 +353,19 @@ fn incomplete_answer(
 }
 
 /// The output of `/help`: the messages that are commands.
-const HELP: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it instructs the summary\n\
+const HELP_TEXT: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it instructs the summary\n\
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
-fn print_canned_reply(text: &str, report: &mut Report) -> Result<Ending> {
-    report.show_as_written();
+fn print_canned_reply(text: &str, report: &mut Reporter) -> Result<Ending> {
+    report.disable_markdown();
     let reply = crate::message::Reply {
         text: text.into(),
         ..crate::message::Reply::default()
     };
-    report.tell(Event::Assistant {
+    report.emit(Event::Assistant {
         reply: &reply,
-        last: true,
+        is_final: true,
     })?;
     Ok(Ending {
         text: reply.text,

@@ -1,13 +1,13 @@
 //! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that
 //! outlive a turn.
 
-use crate::error::{Exit, Stop, exit_of, hint_of};
-use crate::mcp::servers::Servers;
-use crate::session::{self, Place};
-use crate::settings::{Config, Overrides, SessionSync, Settings};
+use crate::error::{Exit, Stop, exit_for, hint_for};
+use crate::mcp::shared_catalog::SharedCatalog;
+use crate::session::{self, SessionStore};
+use crate::settings::{Config, FlagOverrides, SessionSync, Settings};
 use crate::sys::clock::Clock;
 use crate::sys::env::Env;
-use crate::sys::http::Connections;
+use crate::sys::http::ConnectionPool;
 use crate::sys::paths::Paths;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
@@ -38,9 +38,9 @@ pub struct Context {
     pub clock: Clock,
     pub terminal: Terminal,
     /// Connections to providers, kept for the life of the process.
-    pub connections: Connections,
+    pub connections: ConnectionPool,
     /// Running MCP servers, kept for the life of the process.
-    pub servers: Servers,
+    pub servers: SharedCatalog,
 }
 
 impl Context {
@@ -62,8 +62,8 @@ impl Context {
             quiet,
             env,
             terminal,
-            connections: Connections::default(),
-            servers: Servers::default(),
+            connections: ConnectionPool::default(),
+            servers: SharedCatalog::default(),
         })
     }
 
@@ -72,16 +72,16 @@ impl Context {
     /// # Errors
     /// The config file cannot be read, or a value in it is invalid: status 78.
     pub fn settings(&self) -> Result<Settings> {
-        self.settings_with(Overrides::default())
+        self.settings_with(FlagOverrides::default())
     }
 
     /// Like [`Context::settings`], with the flags of one command on top.
     ///
     /// # Errors
     /// As [`Context::settings`].
-    pub fn settings_with(&self, overrides: Overrides) -> Result<Settings> {
+    pub fn settings_with(&self, overrides: FlagOverrides) -> Result<Settings> {
         let config = Config::load(&self.paths.config)?;
-        let overrides = Overrides {
+        let overrides = FlagOverrides {
             workspace: overrides.workspace.or_else(|| self.workspace.clone()),
             ..overrides
         };
@@ -92,12 +92,12 @@ impl Context {
     ///
     /// # Errors
     /// A session directory cannot be read.
-    pub fn session_place(&self, settings: &Settings) -> Result<Place> {
+    pub fn session_store(&self, settings: &Settings) -> Result<SessionStore> {
         let sync = match settings.session_sync {
-            SessionSync::Turn => session::Sync::Turn,
-            SessionSync::None => session::Sync::None,
+            SessionSync::Turn => session::SyncMode::EachTurn,
+            SessionSync::None => session::SyncMode::Never,
         };
-        Place::new(
+        SessionStore::new(
             &settings.workspace,
             &self.paths,
             sync,
@@ -111,14 +111,14 @@ impl Context {
     pub fn notice(&self, text: &str) {
         if !self.quiet {
             let line = text.replace('\n', " ");
-            self.terminal.complain(&format!("nanobot: {line}"));
+            self.terminal.eprint(&format!("nanobot: {line}"));
         }
     }
 }
 
 /// Prints an error and its hint on standard error. Returns its exit status.
 pub fn report_error(error: &anyhow::Error, terminal: Terminal) -> Exit {
-    report_error_with_hint(error, hint_of(error), terminal)
+    report_error_with_hint(error, hint_for(error), terminal)
 }
 
 /// Like [`report_error`], with another hint.
@@ -129,13 +129,13 @@ pub(crate) fn report_error_with_hint(
 ) -> Exit {
     if !error
         .downcast_ref::<Stop>()
-        .is_some_and(|stop| stop.is_known())
+        .is_some_and(|stop| stop.is_silent())
     {
         // A line break in a model's text or a file name could forge a line that looks like one of ours.
-        terminal.fail(&format!("{error:#}").replace('\n', "\n  | "));
+        terminal.eprint_failure(&format!("{error:#}").replace('\n', "\n  | "));
         if let Some(hint) = hint {
-            terminal.complain(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));
+            terminal.eprint(&format!("  try: {}", hint.replace(['\n', '\r'], "␊")));
         }
     }
-    exit_of(error)
+    exit_for(error)
 }

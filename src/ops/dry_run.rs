@@ -13,7 +13,7 @@ use anyhow::Result;
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
     let form = options.dry_run.unwrap_or(DryRunForm::Json);
     let settings = &turn.settings;
-    let asked = &settings.asked[0];
+    let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.no_stream);
     let fresh = usize::from(turn.message.is_some());
     if let Some(message) = turn.message.take() {
@@ -23,26 +23,31 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     let context_window = endpoint
         .as_ref()
         .map_or(settings.context_window, |endpoint| {
-            endpoint.context(asked, settings)
+            endpoint.context_tokens(asked, settings)
         });
     let breakdown = RequestBreakdown {
         sections: &turn.setup.sections,
         specs: turn.setup.toolbox.specs(),
         session: &turn.session,
-        fresh,
-        window: settings.memory_window,
-        threshold: settings.compaction.at(context_window, asked.max_tokens),
-        room: context_window,
+        new_count: fresh,
+        message_window: settings.memory_window,
+        threshold: settings
+            .compaction
+            .threshold_for(context_window, asked.max_tokens),
+        context_window,
     };
     match form {
         DryRunForm::Table => return ctx.terminal.print(&breakdown.table()),
         DryRunForm::TableJson => return ctx.terminal.print_json(&breakdown.json()),
         DryRunForm::Json | DryRunForm::Curl => {}
     }
-    if ctx.terminal.err && !ctx.quiet {
-        ctx.terminal.complain(breakdown.table().trim_end());
+    if ctx.terminal.stderr_is_tty && !ctx.quiet {
+        ctx.terminal.eprint(breakdown.table().trim_end());
     }
-    let model::Endpoint { choice, wire } = endpoint?;
+    let model::Endpoint {
+        choice,
+        http_provider: wire,
+    } = endpoint?;
     let sampling = model::sampling(asked);
     let agent = Agent {
         system: &turn.system,
@@ -51,10 +56,10 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         guards: &mut [],
         model: &choice.model,
         sampling: &sampling,
-        answer: turn.answer(),
-        beside: None,
+        answer_format: turn.answer_format(),
+        background: None,
     };
-    let request = agent.request(turn.session.messages(), true, "");
+    let request = agent.build_request(turn.session.messages(), true, "");
     match form {
         DryRunForm::Curl => ctx.terminal.print(&wire.curl(&request)),
         _ => ctx.terminal.print_json(&wire.body(&request)),

@@ -7,14 +7,14 @@ use crate::ops::toolset::all_tools;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;
-use crate::tool::ask_user::Person;
-use crate::tool::{Appeals, Case, Failure, Toolbox};
+use crate::tool::ask_user::UserPrompt;
+use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
 use anyhow::Result;
 use std::sync::Arc;
 
 /// Asks the user about a denied call. The user may grant for it what a flag would.
 pub(crate) struct InteractiveApproval {
-    pub(crate) person: Arc<dyn Person>,
+    pub(crate) user_prompt: Arc<dyn UserPrompt>,
     pub(crate) ctx: Context,
     pub(crate) settings: Settings,
     pub(crate) profile: Profile,
@@ -23,27 +23,33 @@ pub(crate) struct InteractiveApproval {
     pub(crate) shared: SharedState,
 }
 
-impl Appeals for InteractiveApproval {
-    fn consents(&self, case: &Case<'_>) -> Result<(), Failure> {
-        self.person.judge(case)
+impl ApprovalHandler for InteractiveApproval {
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
+        self.user_prompt.approve(case)
     }
 
-    fn widened(&self, case: &Case<'_>) -> Result<Toolbox, Failure> {
-        let refused = || Failure::Denied(case.refusal.clone());
-        let flag = case.refusal.grant.as_deref().ok_or_else(refused)?;
+    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<Toolbox, ToolError> {
+        let refused = || ToolError::Denied(case.refusal.clone());
+        let flag = case.refusal.suggested_flag.as_deref().ok_or_else(refused)?;
         let mut grants = self.grants.clone();
-        permissions::add(&mut grants, flag).ok_or_else(refused)?;
+        permissions::add_flag(&mut grants, flag).ok_or_else(refused)?;
         // A denial that no flag can lift in this run is final, so the user is not asked.
-        let workspace = &self.policy.reach.workspace;
+        let workspace = &self.policy.file_scope.workspace;
         let policy =
-            permissions::policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
+            permissions::build_policy(&self.ctx, &grants, &self.settings, &self.profile, workspace);
         let mut policy = policy.map_err(|_| refused())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
-        self.person.judge(case)?;
-        policy.reach.notes.clone_from(&self.policy.reach.notes);
-        policy.reach.trusted.clone_from(&self.policy.reach.trusted);
+        self.user_prompt.approve(case)?;
+        policy
+            .file_scope
+            .instruction_files
+            .clone_from(&self.policy.file_scope.instruction_files);
+        policy
+            .file_scope
+            .trusted
+            .clone_from(&self.policy.file_scope.trusted);
         let policy = Arc::new(policy);
-        let files = self.shared.files.beside(policy.reach.clone());
+        let files = self.shared.files.with_scope(policy.file_scope.clone());
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),

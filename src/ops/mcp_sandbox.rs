@@ -1,77 +1,77 @@
 //! The sandboxes of MCP servers. Paths that the policy closes to every run stay closed to servers too, whatever their
 //! config entries name.
 
-use crate::mcp::client::{Grant, Walled, Walls};
+use crate::mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::settings::Settings;
-use crate::sys::paths::Real;
-use crate::sys::sandbox::private;
-use crate::sys::terminal::{Terminal, harmless};
-use crate::tool::fence::{self, Station, Tools};
+use crate::sys::paths::PathResolver;
+use crate::sys::sandbox::private_tmp;
+use crate::sys::terminal::{Terminal, sanitize};
+use crate::tool::sandbox_spec::{self, InstalledTools, ServerScope};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Builds the sandboxes.
-struct Sandboxes {
+struct McpSandboxFactory {
     /// The part that is the same for all servers.
-    common: Station,
-    tools: Tools,
+    shared_scope: ServerScope,
+    tools: InstalledTools,
     /// The directories in which temporary directories for this run may be created.
-    temporary: Vec<PathBuf>,
+    temporary_dirs: Vec<PathBuf>,
     terminal: Terminal,
     quiet: bool,
 }
 
 /// Returns the builder of sandboxes for the servers of `settings`.
-pub(crate) fn of(ctx: &Context, settings: &Settings) -> Arc<dyn Walls> {
-    let mut real = Real::default();
-    let workspace = real.of(&permissions::absolute(&settings.workspace));
-    let (mut hidden, notes, read_only) = permissions::closed(ctx, &workspace, &mut real);
+pub(crate) fn sandbox_factory(ctx: &Context, settings: &Settings) -> Arc<dyn SandboxFactory> {
+    let mut real = PathResolver::default();
+    let workspace = real.resolve(&permissions::absolute(&settings.workspace));
+    let (mut hidden, notes, read_only) = permissions::protected_paths(ctx, &workspace, &mut real);
     // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
-    let servers_dir = real.of(&permissions::absolute(&ctx.paths.mcp()));
+    let servers_dir = real.resolve(&permissions::absolute(&ctx.paths.mcp()));
     hidden.retain(|place| *place != servers_dir);
-    Arc::new(Sandboxes {
-        common: Station {
-            home: real.of(&ctx.paths.home),
-            ours: real.of(&permissions::absolute(&ctx.paths.root)),
+    Arc::new(McpSandboxFactory {
+        shared_scope: ServerScope {
+            home: real.resolve(&ctx.paths.home),
+            nanobot_home: real.resolve(&permissions::absolute(&ctx.paths.root)),
             hidden,
             workspace,
             read_only: [notes, read_only].concat(),
-            ..Station::default()
+            ..ServerScope::default()
         },
-        temporary: private::places(ctx.env.get("TMPDIR")),
+        temporary_dirs: private_tmp::candidate_parents(ctx.env.get("TMPDIR")),
         terminal: ctx.terminal,
         quiet: ctx.quiet,
-        tools: Tools::new(ctx.env.get("PATH").unwrap_or_default(), &ctx.env),
+        tools: InstalledTools::new(ctx.env.get("PATH").unwrap_or_default(), &ctx.env),
     })
 }
 
-impl Walls for Sandboxes {
-    fn around(&self, grant: &Grant) -> io::Result<Walled> {
-        let Grant {
-            state,
+impl SandboxFactory for McpSandboxFactory {
+    fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec> {
+        let FileGrant {
+            state_dir: state,
             reads,
             writes,
         } = grant.clone();
-        let station = Station {
+        let station = ServerScope {
             reads,
             writes,
-            temporary: private::another(&self.temporary)?,
-            state,
-            ..self.common.clone()
+            temp_dir: private_tmp::create_another(&self.temporary_dirs)?,
+            state_dir: state,
+            ..self.shared_scope.clone()
         };
-        Ok(Walled {
-            fence: fence::of_server(&station, &self.tools)?,
-            env: fence::led(&station),
+        Ok(SandboxedSpec {
+            sandbox: sandbox_spec::for_server(&station, &self.tools)?,
+            env: sandbox_spec::tool_env(&station),
         })
     }
 
-    fn tell(&self, words: &str) {
+    fn warn(&self, words: &str) {
         if !self.quiet {
             self.terminal
-                .complain(&format!("nanobot: {}", harmless(words)));
+                .eprint(&format!("nanobot: {}", sanitize(words)));
         }
     }
 }

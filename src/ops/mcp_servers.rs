@@ -1,18 +1,18 @@
 //! MCP servers outside a turn: lists them, and asks what they offer.
 
-use crate::error::{Exit, fail, fail_hint};
-use crate::mcp::cache::Cache;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::mcp::cache::McpCache;
+use crate::mcp::catalog::{ServerView, ToolCatalog};
 use crate::mcp::client::ClientConfig;
-use crate::mcp::offer::Failed;
-use crate::mcp::pin::Pins;
-use crate::mcp::roster::{Look, Roster};
-use crate::mcp::words;
+use crate::mcp::pin::PinFile;
+use crate::mcp::protocol::McpError;
+use crate::mcp::sanitize;
 use crate::ops::context::Context;
 use crate::ops::mcp_sandbox;
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
-use crate::settings::servers::Server;
-use crate::sys::{defect, leash, signal};
+use crate::settings::servers::McpServer;
+use crate::sys::{cancel, panic_report, signal};
 use anyhow::Result;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -20,75 +20,75 @@ use std::time::{Duration, Instant};
 /// The configured servers, and what is needed to contact them.
 pub(crate) struct McpContext<'w> {
     pub(crate) ctx: &'w Context,
-    pub(crate) servers: Vec<Server>,
-    pub(crate) ground: ClientConfig,
+    pub(crate) servers: Vec<McpServer>,
+    pub(crate) client_config: ClientConfig,
     /// The connections to the servers.
-    pub(crate) roster: Roster,
+    pub(crate) catalog: ToolCatalog,
     /// The pinned tool definitions, with which offers are compared.
-    pub(crate) pins: Pins,
+    pub(crate) pins: PinFile,
     /// The tools that servers offered last.
-    pub(crate) cache: Cache,
+    pub(crate) cache: McpCache,
 }
 
 impl<'w> McpContext<'w> {
     /// Reads the configured servers.
     pub(crate) fn open(ctx: &'w Context) -> Result<Self> {
         let settings = ctx.settings()?;
-        Ok(Self::of(ctx, &settings, false))
+        Ok(Self::new(ctx, &settings, false))
     }
 
-    fn of(ctx: &'w Context, settings: &Settings, offline: bool) -> Self {
+    fn new(ctx: &'w Context, settings: &Settings, offline: bool) -> Self {
         let servers = settings.servers.clone();
-        let ground = ClientConfig {
+        let client_config = ClientConfig {
             env: ctx.env.clone(),
             paths: ctx.paths.clone(),
             offline,
-            answers: None,
-            walls: Some(mcp_sandbox::of(ctx, settings)),
+            elicitation: None,
+            sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings)),
         };
         let folder = ctx.paths.mcp();
         Self {
-            roster: Roster::new(&servers, &ctx.clock, ground.clone()),
-            pins: Pins::at(&folder),
-            cache: Cache::at(&folder, &ctx.clock, &ctx.env),
+            catalog: ToolCatalog::new(&servers, &ctx.clock, client_config.clone()),
+            pins: PinFile::new(&folder),
+            cache: McpCache::new(&folder, &ctx.clock, &ctx.env),
             servers,
-            ground,
+            client_config,
             ctx,
         }
     }
 
     /// The server `name`.
-    pub(crate) fn server(&self, name: &str) -> Result<&Server> {
+    pub(crate) fn server(&self, name: &str) -> Result<&McpServer> {
         let found = self.servers.iter().find(|server| server.name == name);
-        found.ok_or_else(|| self.unknown(name))
+        found.ok_or_else(|| self.unknown_server_error(name))
     }
 
     /// The error for a server that is not configured.
-    pub(crate) fn unknown(&self, name: &str) -> anyhow::Error {
+    pub(crate) fn unknown_server_error(&self, name: &str) -> anyhow::Error {
         let names = self.servers.iter().map(|server| server.name.as_str());
         let hint = match (nearest(name, names), self.servers.is_empty()) {
             (Some(meant), _) => format!("`{meant}`"),
             (None, false) => "nanobot mcp list".into(),
             (None, true) => "nanobot mcp add".into(),
         };
-        fail_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
+        fail_with_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
     }
 
     /// Asks a server what it offers now, and caches the answer.
-    pub(crate) fn reach(&self, server: &Server) -> Result<Look> {
-        if let Some(words) = &server.unusable {
-            return Err(cannot(server, words));
+    pub(crate) fn query(&self, server: &McpServer) -> Result<ServerView> {
+        if let Some(words) = &server.unusable_reason {
+            return Err(unusable_error(server, words));
         }
-        if server.disabled {
-            return Err(cannot(server, "it is disabled"));
+        if server.is_disabled {
+            return Err(unusable_error(server, "it is disabled"));
         }
-        let view = self.roster.look(&server.name);
-        let view = view.map_err(|failed| failure(server, &failed))?;
+        let view = self.catalog.query(&server.name);
+        let view = view.map_err(|failed| to_error(server, &failed))?;
         for note in &view.notes {
             self.ctx
                 .notice(&format!("MCP server `{}`: {note}", server.name));
         }
-        if view.anew {
+        if view.replaced_server {
             let name = &server.name;
             self.ctx.notice(&format!(
                 "MCP server `{name}` has a new command or address: all its tools are treated as new"
@@ -100,90 +100,90 @@ impl<'w> McpContext<'w> {
 
 /// The result of asking one server.
 pub(crate) struct ServerTest<'s> {
-    pub(crate) server: &'s Server,
+    pub(crate) server: &'s McpServer,
     /// The duration of the request.
-    pub(crate) took: Duration,
+    pub(crate) duration: Duration,
     /// The server's offer, or the error.
-    pub(crate) look: Result<Look>,
+    pub(crate) result: Result<ServerView>,
 }
 
 impl ServerTest<'_> {
     /// The tools that have changed since they were pinned.
     pub(crate) fn changed(&self) -> Vec<&str> {
-        let view = self.look.as_ref().ok().into_iter();
+        let view = self.result.as_ref().ok().into_iter();
         let changes = view.flat_map(|view| &view.changed);
-        changes.map(|change| change.tool.as_str()).collect()
+        changes.map(|change| change.name.as_str()).collect()
     }
 
     /// The tools that the user has not accepted, except changed ones.
     pub(crate) fn unaccepted(&self) -> Vec<&str> {
         let changed = self.changed();
-        let view = self.look.as_ref().ok().into_iter();
+        let view = self.result.as_ref().ok().into_iter();
         let names = view.flat_map(|view| &view.unaccepted).map(String::as_str);
         names.filter(|name| !changed.contains(name)).collect()
     }
 }
 
 /// Asks `servers` concurrently. `on_result` is called with every result as it arrives.
-pub(crate) fn ask<'s>(
+pub(crate) fn query_servers<'s>(
     mcp: &McpContext<'_>,
-    servers: &[&'s Server],
-    each: &mut dyn FnMut(ServerTest<'s>),
+    servers: &[&'s McpServer],
+    on_result: &mut dyn FnMut(ServerTest<'s>),
 ) {
-    let one = |server: &'s Server| {
+    let one = |server: &'s McpServer| {
         let begun = Instant::now();
         let broken = |_| {
-            Err(failure(
+            Err(to_error(
                 server,
-                &Failed::Broken("internal error in nanobot".into()),
+                &McpError::Broken("internal error in nanobot".into()),
             ))
         };
-        let view = defect::caught(|| mcp.reach(server)).unwrap_or_else(broken);
+        let view = panic_report::catch(|| mcp.query(server)).unwrap_or_else(broken);
         ServerTest {
             server,
-            took: begun.elapsed(),
-            look: view,
+            duration: begun.elapsed(),
+            result: view,
         }
     };
-    let leash = leash::held();
+    let leash = cancel::current();
     std::thread::scope(|scope| {
         let (send, receive) = mpsc::channel();
         for server in servers.iter().copied() {
             let (leash, one, send) = (leash.clone(), &one, send.clone());
             scope.spawn(move || {
                 // The receiver waits for all results, so sending does not fail.
-                drop(send.send(leash::under(leash, || one(server))));
+                drop(send.send(cancel::scope(leash, || one(server))));
             });
         }
         drop(send);
-        receive.into_iter().for_each(&mut *each);
+        receive.into_iter().for_each(&mut *on_result);
     });
 }
 
 /// Asks all enabled servers of `settings` concurrently.
-pub(crate) fn ask_all(
+pub(crate) fn query_all(
     ctx: &Context,
     settings: &Settings,
     offline: bool,
-) -> Result<Vec<(Server, Result<Look>)>> {
-    let mcp = McpContext::of(ctx, settings, offline);
-    let used = mcp.servers.iter().filter(|server| !server.disabled);
-    let all: Vec<&Server> = used.collect();
+) -> Result<Vec<(McpServer, Result<ServerView>)>> {
+    let mcp = McpContext::new(ctx, settings, offline);
+    let used = mcp.servers.iter().filter(|server| !server.is_disabled);
+    let all: Vec<&McpServer> = used.collect();
     let mut asked = Vec::new();
-    ask(&mcp, &all, &mut |it| {
-        asked.push((it.server.clone(), it.look));
+    query_servers(&mcp, &all, &mut |it| {
+        asked.push((it.server.clone(), it.result));
     });
     asked.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-    mcp.roster.end();
+    mcp.catalog.shut_down();
     signal::check()?;
     Ok(asked)
 }
 
 /// The error for a server that cannot be used.
-pub(crate) fn cannot(server: &Server, words: &str) -> anyhow::Error {
+pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error {
     let name = &server.name;
-    let cause = format!("MCP server `{name}` cannot be used: {words}");
-    fail_hint(
+    let cause = format!("MCP server `{name}` cannot be used: {reason}");
+    fail_with_hint(
         Exit::Config,
         cause,
         format!("nanobot config get tools.mcpServers.{name}"),
@@ -191,15 +191,18 @@ pub(crate) fn cannot(server: &Server, words: &str) -> anyhow::Error {
 }
 
 /// Turns a server's failure into an error for the user.
-pub(crate) fn failure(server: &Server, failed: &Failed) -> anyhow::Error {
+pub(crate) fn to_error(server: &McpServer, failed: &McpError) -> anyhow::Error {
     let name = &server.name;
-    let words = words::line(&failed.to_string(), 2000);
+    let words = sanitize::single_line(&failed.to_string(), 2000);
     match failed {
-        Failed::Stopped(stop) => (*stop).into(),
-        Failed::Unusable(_) => cannot(server, &words),
-        Failed::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {words}")),
-        Failed::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {words}")),
-        Failed::Unreachable(_) | Failed::Broken(_) | Failed::Late(_) | Failed::Altered => {
+        McpError::Stopped(stop) => (*stop).into(),
+        McpError::Unusable(_) => unusable_error(server, &words),
+        McpError::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {words}")),
+        McpError::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {words}")),
+        McpError::Unreachable(_)
+        | McpError::Broken(_)
+        | McpError::TimedOut(_)
+        | McpError::FeaturesChanged => {
             fail(Exit::Unavailable, format!("MCP server `{name}`: {words}"))
         }
     }

@@ -1,31 +1,33 @@
 //! Resolves the model of a command: providers from the registry, with budgets and fallbacks; a recording; or the demo.
 
-use crate::attach::{Accepts, ImageLimits};
-use crate::error::{Exit, fail, fail_hint};
-use crate::ledger::{Account, Ledger, Limits};
+use crate::attach::{AcceptedInputs, ImageLimits};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ledger::{BudgetLimits, CallPurpose, Ledger};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::provider::anthropic::Anthropic;
-use crate::provider::chat::Chat;
-use crate::provider::discreet::Discreet;
-use crate::provider::fallback::{Fallback, Link};
-use crate::provider::keys::{Key, Logins};
-use crate::provider::login::Endpoints;
-use crate::provider::meter::{Meter, Run};
-use crate::provider::pace::Pace;
-use crate::provider::quirks::{Quirks, reasons};
-use crate::provider::record::Record;
-use crate::provider::registry::facts::{Price, Prices};
-use crate::provider::registry::{self, Choice, Format, KeySource, ProviderConfig, Wanted};
-use crate::provider::replay::Replay;
-use crate::provider::responses::Responses;
-use crate::provider::retry::Retry;
-use crate::provider::unforce::Unforce;
-use crate::provider::wire::{Dialect, Wire};
+use crate::provider::anthropic::AnthropicFormat;
+use crate::provider::budget::{BudgetedProvider, RunBudget};
+use crate::provider::chat::ChatFormat;
+use crate::provider::credentials::{LazyCredentials, LoginStore};
+use crate::provider::fallback::{FallbackModel, FallbackProvider};
+use crate::provider::http_provider::{HttpProvider, WireFormat};
+use crate::provider::login::LoginEndpoints;
+use crate::provider::quirks::{Quirks, is_reasoning_model};
+use crate::provider::rate_limit::RateLimitedProvider;
+use crate::provider::recording::RecordingProvider;
+use crate::provider::redact::RedactingProvider;
+use crate::provider::registry::model_info::{Prices, TokenPrice};
+use crate::provider::registry::{
+    self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider,
+};
+use crate::provider::replay::ReplayProvider;
+use crate::provider::responses::ResponsesFormat;
+use crate::provider::retry::RetryProvider;
+use crate::provider::tool_choice_fallback::ToolChoiceFallback;
 use crate::provider::{Provider, Sampling, demo};
-use crate::report::Report;
-use crate::settings::{Asked, Settings};
-use crate::sys::http::{Http, Timeouts};
+use crate::report::Reporter;
+use crate::settings::{ModelSettings, Settings};
+use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::input;
 use crate::sys::web_url;
 use anyhow::Result;
@@ -41,28 +43,28 @@ pub(crate) struct ModelHandle {
     pub(crate) provider_name: String,
     pub(crate) model: String,
     /// The context window in tokens, input and output together.
-    pub(crate) context: u32,
+    pub(crate) context_tokens: u32,
     /// The provider with its retries, budget and fallbacks.
     pub(crate) provider: Arc<dyn Provider>,
     /// The budget of the run, and its cost so far.
-    pub(crate) run: Arc<Run>,
+    pub(crate) budget: Arc<RunBudget>,
 }
 
 /// Chooses the model for this turn, and its fallbacks.
 pub(crate) fn choose(
     ctx: &Context,
-    arguments: &TurnOptions,
+    options: &TurnOptions,
     settings: &Settings,
-    account: &Account,
-    report: &mut Report,
+    account: &CallPurpose,
+    report: &mut Reporter,
 ) -> Result<ModelHandle> {
-    let chosen = match &arguments.replay {
+    let chosen = match &options.replay {
         Some(path) if is_demo(path) => ModelHandle {
             provider_name: demo::NAME.into(),
             model: demo::NAME.into(),
-            context: settings.context_window,
-            provider: Arc::new(demo::Demo),
-            run: Arc::default(),
+            context_tokens: settings.context_window,
+            provider: Arc::new(demo::DemoProvider),
+            budget: Arc::default(),
         },
         Some(path) => {
             if !path.exists() {
@@ -71,61 +73,61 @@ pub(crate) fn choose(
             }
             // Read without a limit: a recording of many turns is one file.
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
-            let replay = Replay::new(path, &String::from_utf8_lossy(&bytes))?;
-            let model = settings.asked[0].model.clone();
+            let replay = ReplayProvider::new(path, &String::from_utf8_lossy(&bytes))?;
+            let model = settings.models[0].model.clone();
             ModelHandle {
                 provider_name: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
-                context: settings.context_window,
+                context_tokens: settings.context_window,
                 provider: Arc::new(replay),
-                run: Arc::default(),
+                budget: Arc::default(),
             }
         }
         None => {
-            let run = Arc::new(Run::new(arguments.max_cost, arguments.max_total_tokens));
+            let run = Arc::new(RunBudget::new(options.max_cost, options.max_total_tokens));
             let mut notice = |text: &str| report.notice(text);
-            fallback_chain(ctx, arguments, settings, account, run, &mut notice)?
+            fallback_chain(ctx, options, settings, account, run, &mut notice)?
         }
     };
     // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
     // emptied.
-    if let Some(path) = arguments.record.as_ref().filter(|path| path.is_file()) {
-        crate::sys::store::replace(path, b"")?;
+    if let Some(path) = options.record.as_ref().filter(|path| path.is_file()) {
+        crate::sys::durable_file::replace(path, b"")?;
     }
-    Ok(with_recording(arguments, chosen))
+    Ok(with_recording(options, chosen))
 }
 
 /// True if `path` names the demo instead of a recording.
 fn is_demo(path: &Path) -> bool {
-    path == Path::new(demo::ALWAYS) || path == Path::new(demo::NAME) && !path.exists()
+    path == Path::new(demo::UNSHADOWED_PATH) || path == Path::new(demo::NAME) && !path.exists()
 }
 
 /// Chooses the model for a sub-agent that uses another model than its turn. `budget` is the budget of the turn. A
 /// replay does not call this: it has only one recording.
 pub(crate) fn choose_for_subagent(
     ctx: &Context,
-    arguments: &TurnOptions,
+    options: &TurnOptions,
     settings: &Settings,
-    account: &Account,
-    run: &Arc<Run>,
+    account: &CallPurpose,
+    budget: &Arc<RunBudget>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let chosen = fallback_chain(ctx, arguments, settings, account, Arc::clone(run), notice)?;
-    Ok(with_recording(arguments, chosen))
+    let chosen = fallback_chain(ctx, options, settings, account, Arc::clone(budget), notice)?;
+    Ok(with_recording(options, chosen))
 }
 
 /// Wraps `chosen` so that keys are hidden, and every exchange is recorded if `--record` was given.
-fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
+fn with_recording(options: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
     // Outside of the fallbacks, so their messages are not truncated.
     let chosen = ModelHandle {
-        provider: Arc::new(Discreet {
+        provider: Arc::new(RedactingProvider {
             inner: chosen.provider,
         }),
         ..chosen
     };
-    match &arguments.record {
+    match &options.record {
         Some(path) => ModelHandle {
-            provider: Arc::new(Record {
+            provider: Arc::new(RecordingProvider {
                 inner: chosen.provider,
                 path: path.clone(),
             }),
@@ -138,25 +140,19 @@ fn with_recording(arguments: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
 /// The model and its fallbacks. Each has its own retries, and all share one budget.
 fn fallback_chain(
     ctx: &Context,
-    arguments: &TurnOptions,
+    options: &TurnOptions,
     settings: &Settings,
-    account: &Account,
-    run: Arc<Run>,
+    account: &CallPurpose,
+    budget: Arc<RunBudget>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let by_flag = arguments.max_cost.is_some();
-    let capped = by_flag || is_capped(settings);
+    let by_flag = options.max_cost.is_some();
+    let capped = by_flag || has_budget(settings);
     let mut links = Vec::new();
     let mut first = None;
-    for asked in &settings.asked {
-        let way = resolve_endpoint(
-            ctx,
-            settings,
-            asked,
-            arguments.offline,
-            !arguments.no_stream,
-        )
-        .and_then(|way| require_price(way, capped.then_some(by_flag)));
+    for asked in &settings.models {
+        let way = resolve_endpoint(ctx, settings, asked, options.offline, !options.no_stream)
+            .and_then(|way| require_price(way, capped.then_some(by_flag)));
         let way = match way {
             Ok(way) => way,
             // A fallback that cannot be used is skipped; the first model is required.
@@ -167,49 +163,61 @@ fn fallback_chain(
             }
             Err(error) => return Err(error),
         };
-        let context = way.known_context(asked);
-        let Endpoint { choice, wire } = way;
-        if wire.key.is_some() && web_url::is_remote_cleartext(&wire.base) {
-            let place = web_url::redacted(&wire.base);
+        let context = way.known_context_tokens(asked);
+        let Endpoint {
+            choice,
+            http_provider: wire,
+        } = way;
+        if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) {
+            let place = web_url::redact_url(&wire.base_url);
             notice(&format!("the API key is sent to {place} unencrypted"));
         }
-        let place = web_url::redacted(&wire.base);
-        let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.place);
+        let place = web_url::redact_url(&wire.base_url);
+        let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.source_label);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
                    if first.is_none() { "primary" } else { "fallback" });
         first.get_or_insert_with(|| {
             let (provider, model) = (choice.provider.clone(), choice.model.clone());
             (provider, model, context.unwrap_or(settings.context_window))
         });
-        links.push(Link {
+        links.push(FallbackModel {
             model: choice.model.clone(),
             sampling: sampling(asked),
-            context,
-            answers: with_retries(ctx, settings, Endpoint { choice, wire }, account, &run),
+            context_tokens: context,
+            provider: with_retries(
+                ctx,
+                settings,
+                Endpoint {
+                    choice,
+                    http_provider: wire,
+                },
+                account,
+                &budget,
+            ),
         });
     }
     let (provider, model, context) = first.expect("the settings name at least one model");
     Ok(ModelHandle {
         provider_name: provider,
         model,
-        context,
-        provider: Arc::new(Fallback::new(links)),
-        run,
+        context_tokens: context,
+        provider: Arc::new(FallbackProvider::new(links)),
+        budget,
     })
 }
 
 /// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,
 /// and `Some(false)` for a budget in the config.
-pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint> {
-    let Some(by_flag) = cap.filter(|_| way.choice.prices.is_none()) else {
-        return Ok(way);
+pub(crate) fn require_price(endpoint: Endpoint, cap_by_flag: Option<bool>) -> Result<Endpoint> {
+    let Some(by_flag) = cap_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
+        return Ok(endpoint);
     };
     let (model, flag) = (
-        &way.choice.model,
+        &endpoint.choice.model,
         if by_flag { "`--max-cost`" } else { "`budget`" },
     );
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
-    Err(fail_hint(
+    Err(fail_with_hint(
         Exit::Config,
         format!("the price of `{model}` is unknown, so {flag} cannot be enforced"),
         format!("nanobot config set models '{{\"{model}\": {price}}}'"),
@@ -220,17 +228,17 @@ pub(crate) fn require_price(way: Endpoint, cap: Option<bool>) -> Result<Endpoint
 pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
-    way: Endpoint,
-    account: &Account,
-    run: &Arc<Run>,
+    endpoint: Endpoint,
+    account: &CallPurpose,
+    budget: &Arc<RunBudget>,
 ) -> Box<dyn Provider> {
-    let retry = Retry {
-        inner: single_attempt(ctx, settings, way, account, run),
+    let retry = RetryProvider {
+        inner: single_attempt(ctx, settings, endpoint, account, budget),
         clock: ctx.clock.clone(),
     };
-    Box::new(Unforce {
+    Box::new(ToolChoiceFallback {
         inner: retry,
-        unwilling: AtomicBool::new(false),
+        ignores_tool_choice: AtomicBool::new(false),
     })
 }
 
@@ -238,37 +246,40 @@ pub(crate) fn with_retries(
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
-    Endpoint { choice, wire }: Endpoint,
-    account: &Account,
-    run: &Arc<Run>,
-) -> Meter<Pace<Wire>> {
-    let name = limit_name(&choice.provider, &wire.base, &choice.model);
-    let pace = Pace {
+    Endpoint {
+        choice,
+        http_provider: wire,
+    }: Endpoint,
+    account: &CallPurpose,
+    budget: &Arc<RunBudget>,
+) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
+    let name = rate_limit_file_name(&choice.provider, &wire.base_url, &choice.model);
+    let pace = RateLimitedProvider {
         path: ctx.paths.root.join("limits").join(name),
         inner: wire,
         clock: ctx.clock.clone(),
-        known: AtomicI64::new(0),
+        waited_until: AtomicI64::new(0),
     };
-    Meter {
+    BudgetedProvider {
         inner: pace,
         ledger: Ledger::new(&ctx.paths.root, &ctx.clock),
-        limits: limits(settings),
-        account: account.clone(),
+        limits: budget_limits(settings),
+        purpose: account.clone(),
         provider: choice.provider,
         prices: choice.prices,
-        run: Arc::clone(run),
+        run: Arc::clone(budget),
     }
 }
 
 /// True if the config has a budget, so a model with an unknown price is refused.
-pub(crate) fn is_capped(settings: &Settings) -> bool {
-    !limits(settings).is_none()
+pub(crate) fn has_budget(settings: &Settings) -> bool {
+    !budget_limits(settings).is_unlimited()
 }
 
 /// The budgets of the config.
-fn limits(settings: &Settings) -> Limits {
+fn budget_limits(settings: &Settings) -> BudgetLimits {
     let budget = settings.budget;
-    Limits {
+    BudgetLimits {
         daily: budget.daily,
         monthly: budget.monthly,
         per_session: budget.per_session,
@@ -276,16 +287,16 @@ fn limits(settings: &Settings) -> Limits {
 }
 
 /// The sampling options of a request.
-pub(crate) fn sampling(asked: &Asked) -> Sampling {
+pub(crate) fn sampling(model_settings: &ModelSettings) -> Sampling {
     Sampling {
-        max_tokens: asked.max_tokens,
-        temperature: Some(asked.temperature),
-        reasoning_effort: asked.reasoning_effort.clone(),
+        max_tokens: model_settings.max_tokens,
+        temperature: Some(model_settings.temperature),
+        reasoning_effort: model_settings.reasoning_effort.clone(),
     }
 }
 
 /// A file name for the scope of a rate limit: a model of a provider at an address.
-fn limit_name(provider: &str, base: &str, model: &str) -> String {
+fn rate_limit_file_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
         let chars = text.chars().map(|letter| {
             if letter.is_ascii_alphanumeric() {
@@ -301,19 +312,24 @@ fn limit_name(provider: &str, base: &str, model: &str) -> String {
 
 /// A resolved provider and its connection.
 pub(crate) struct Endpoint {
-    pub(crate) choice: Choice,
-    pub(crate) wire: Wire,
+    pub(crate) choice: SelectedProvider,
+    pub(crate) http_provider: HttpProvider,
 }
 
 impl Endpoint {
     /// The context window in tokens, input and output together.
-    pub(crate) fn context(&self, asked: &Asked, settings: &Settings) -> u32 {
-        self.known_context(asked).unwrap_or(settings.context_window)
+    pub(crate) fn context_tokens(
+        &self,
+        model_settings: &ModelSettings,
+        settings: &Settings,
+    ) -> u32 {
+        self.known_context_tokens(model_settings)
+            .unwrap_or(settings.context_window)
     }
 
-    fn known_context(&self, asked: &Asked) -> Option<u32> {
-        let facts = self.choice.facts.map(|facts| facts.context);
-        asked.known.context.or(facts)
+    fn known_context_tokens(&self, model_settings: &ModelSettings) -> Option<u32> {
+        let facts = self.choice.model_info.map(|facts| facts.context_tokens);
+        model_settings.overrides.context_window.or(facts)
     }
 }
 
@@ -321,44 +337,46 @@ impl Endpoint {
 pub(crate) fn resolve_endpoint(
     ctx: &Context,
     settings: &Settings,
-    asked: &Asked,
+    model_settings: &ModelSettings,
     offline: bool,
     stream: bool,
 ) -> Result<Endpoint> {
-    let blocks = blocks(ctx, settings);
-    let wanted = Wanted {
-        provider: &asked.provider,
-        model: asked.model.as_deref().unwrap_or_default(),
-        model_given: asked.model.is_some(),
-        blocks: &blocks,
+    let blocks = provider_configs(ctx, settings);
+    let wanted = SelectInput {
+        provider: &model_settings.provider,
+        model: model_settings.model.as_deref().unwrap_or_default(),
+        is_model_explicit: model_settings.model.is_some(),
+        configs: &blocks,
         env: &ctx.env,
     };
-    let choice = registry::choose(&wanted);
+    let choice = registry::select_provider(&wanted);
     // An error in a provider's config matters only if that provider is chosen, or if no other is available.
     let name = choice
         .as_ref()
-        .map_or(asked.provider.clone(), |choice| choice.provider.clone());
-    let block = settings.block(&name)?;
+        .map_or(model_settings.provider.clone(), |choice| {
+            choice.provider.clone()
+        });
+    let block = settings.provider(&name)?;
     if choice.is_err() {
         for name in settings.providers.keys() {
-            settings.block(name)?;
+            settings.provider(name)?;
         }
     }
     let mut choice = choice?;
-    let known = asked.known;
+    let known = model_settings.overrides;
     if let Some(images) = known.images {
         choice.quirks.no_images = !images;
     }
     if let Some(price) = known.price {
-        choice.prices = Some(Prices::flat(Price {
+        choice.prices = Some(Prices::flat(TokenPrice {
             input: price.input,
             output: price.output,
-            cached: price.cached.unwrap_or(price.input),
+            cached: price.cached_input.unwrap_or(price.input),
             cache_write: price.cache_write.unwrap_or(price.input),
         }));
     }
     let limits = &settings.timeouts;
-    let timeouts = Timeouts {
+    let timeouts = HttpTimeouts {
         connect: limits.connect,
         first_byte: limits.first_byte,
         idle: limits.stream_idle,
@@ -367,11 +385,11 @@ pub(crate) fn resolve_endpoint(
     let proxy = block.and_then(|block| block.proxy.as_ref());
     let http = Http::new(timeouts, offline, &ctx.env)
         .with_proxy(proxy, "the provider's `proxy`")?
-        .with_pool(&ctx.connections, &choice.base);
-    let logins = Logins {
+        .with_pool(&ctx.connections, &choice.base_url);
+    let logins = LoginStore {
         folder: ctx.paths.auth(),
         clock: ctx.clock.clone(),
-        endpoints: Endpoints::from_env(&ctx.env)?,
+        endpoints: LoginEndpoints::from_env(&ctx.env)?,
     };
     // Only a key command needs the environment.
     let env = match &choice.key {
@@ -382,59 +400,65 @@ pub(crate) fn resolve_endpoint(
             .collect(),
         _ => Vec::new(),
     };
-    let wire = Wire {
-        dialect: dialect(&choice, known.output),
-        base: choice.base.clone(),
-        base_given: choice.base_given,
-        key: Key::new(choice.key.take(), choice.key_place.clone(), env, logins),
+    let wire = HttpProvider {
+        format: wire_format(&choice, known.max_output_tokens),
+        base_url: choice.base_url.clone(),
+        is_base_configured: choice.is_base_configured,
+        key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
         key_header: choice.key_header,
         headers: std::mem::take(&mut choice.headers),
-        extra: std::mem::take(&mut choice.body),
+        extra_body: std::mem::take(&mut choice.body),
         query: std::mem::take(&mut choice.query),
-        stream: stream || choice.quirks.only_streams,
-        takes_schemas: choice.quirks.schemas || choice.format == Format::Responses,
+        stream: stream || choice.quirks.streaming_only,
+        supports_schemas: choice.quirks.json_schemas || choice.format == ApiFormat::Responses,
         http,
     };
-    Ok(Endpoint { choice, wire })
+    Ok(Endpoint {
+        choice,
+        http_provider: wire,
+    })
 }
 
 /// The context window of the model to be asked, in tokens, input and output together, or the configured default if the
 /// model is unknown.
-pub(crate) fn context(ctx: &Context, settings: &Settings) -> u32 {
-    let asked = &settings.asked[0];
+pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
+    let asked = &settings.models[0];
     let facts = || {
         resolve_endpoint(ctx, settings, asked, true, true)
             .ok()?
             .choice
-            .facts
+            .model_info
     };
     let known = asked
-        .known
-        .context
-        .or_else(|| facts().map(|facts| facts.context));
+        .overrides
+        .context_window
+        .or_else(|| facts().map(|facts| facts.context_tokens));
     known.unwrap_or(settings.context_window)
 }
 
 /// The attachments that the model accepts. If the provider cannot be resolved, the request itself will report it.
-pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimits) {
-    let asked = &settings.asked[0];
+pub(crate) fn accepted_attachments(
+    ctx: &Context,
+    settings: &Settings,
+) -> (AcceptedInputs, ImageLimits) {
+    let asked = &settings.models[0];
     let Ok(Endpoint { choice, .. }) = resolve_endpoint(ctx, settings, asked, true, true) else {
-        return (Accepts::default(), ImageLimits::default());
+        return (AcceptedInputs::default(), ImageLimits::default());
     };
     // Few servers that use the chat completions format accept files.
     let name = choice.entry.map_or("", |entry| entry.name);
     let takes_files =
-        choice.format != Format::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
-    let accepts = Accepts {
+        choice.format != ApiFormat::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
+    let accepts = AcceptedInputs {
         images: !choice.quirks.no_images,
         pdf: asked
-            .known
+            .overrides
             .pdf
-            .unwrap_or(takes_files && choice.facts.is_some_and(|facts| facts.pdf())),
+            .unwrap_or(takes_files && choice.model_info.is_some_and(|facts| facts.accepts_pdf())),
     };
     let images = match choice.format {
         // The limit is 5 MB, measured after base64 encoding.
-        Format::Anthropic => ImageLimits {
+        ApiFormat::Anthropic => ImageLimits {
             max_bytes: 3_750_000,
             ..ImageLimits::default()
         },
@@ -444,24 +468,34 @@ pub(crate) fn accepts(ctx: &Context, settings: &Settings) -> (Accepts, ImageLimi
 }
 
 /// The wire format of the chosen server and model.
-fn dialect(choice: &Choice, most: Option<u32>) -> Box<dyn Dialect> {
+fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box<dyn WireFormat> {
     let quirks: Quirks = choice.quirks;
-    let most = most.or(choice.facts.map(|facts| facts.output));
+    let most = max_output_tokens.or(choice.model_info.map(|facts| facts.max_output_tokens));
     match choice.format {
-        Format::Anthropic => Box::new(Anthropic { quirks, most }),
-        Format::Responses => Box::new(Responses {
+        ApiFormat::Anthropic => Box::new(AnthropicFormat {
             quirks,
-            most,
-            reasons: choice
-                .facts
-                .map_or_else(|| reasons(&choice.model), |facts| facts.reasons()),
+            max_output_tokens: most,
         }),
-        Format::Chat | Format::OpenAi => Box::new(Chat { quirks, most }),
+        ApiFormat::Responses => Box::new(ResponsesFormat {
+            quirks,
+            max_output_tokens: most,
+            is_reasoning_model: choice.model_info.map_or_else(
+                || is_reasoning_model(&choice.model),
+                |facts| facts.is_reasoning(),
+            ),
+        }),
+        ApiFormat::Chat | ApiFormat::OpenAi => Box::new(ChatFormat {
+            quirks,
+            max_output_tokens: most,
+        }),
     }
 }
 
 /// The provider sections of the config, in the form that the registry takes.
-pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, ProviderConfig> {
+pub(crate) fn provider_configs(
+    ctx: &Context,
+    settings: &Settings,
+) -> BTreeMap<String, ProviderConfig> {
     let blocks = settings.providers.iter().map(|(name, block)| {
         let file = |path: &String| KeySource::File(ctx.paths.expand(path));
         let key = block.api_key.clone().map(KeySource::Text);
@@ -471,7 +505,7 @@ pub(crate) fn blocks(ctx: &Context, settings: &Settings) -> BTreeMap<String, Pro
         let headers = block.extra_headers.iter();
         let block = ProviderConfig {
             key,
-            base: block.api_base.clone(),
+            base_url: block.api_base.clone(),
             api_type: block.api_type.clone(),
             thinking_style: block.thinking_style.clone(),
             headers: headers

@@ -1,18 +1,18 @@
 //! Builds the policy of a run from flags, config and profile. Every command that runs tools uses it.
 
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::memory;
 use crate::ops::context::Context;
 use crate::ops::profiles;
+use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
-use crate::policy::reach::{Reach, Root};
-use crate::policy::rule::{Effect, Pattern, Rule};
-use crate::policy::{Commands, Permission, Policy, Sandbox};
+use crate::policy::rule::{Pattern, PolicyRule, RuleEffect};
+use crate::policy::{CommandPatterns, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
-use crate::settings::{Directory, Overrides, Settings};
-use crate::shell_quote::unquoted;
-use crate::sys::paths::Real;
+use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
+use crate::shell_quote::unquote;
+use crate::sys::paths::PathResolver;
 use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -89,10 +89,10 @@ pub enum SandboxMode {
 pub(crate) fn settings_with_profile(
     ctx: &Context,
     grants: &Grants,
-    mut overrides: Overrides,
+    mut overrides: FlagOverrides,
 ) -> Result<(Settings, Profile)> {
     let settings = ctx.settings_with(overrides.clone())?;
-    let profile = profile(ctx, grants, &settings)?;
+    let profile = resolve_profile(ctx, grants, &settings)?;
     if profile.model.is_none() && profile.max_iterations.is_none() {
         return Ok((settings, profile));
     }
@@ -102,11 +102,15 @@ pub(crate) fn settings_with_profile(
 }
 
 /// The profile that the flags name, or else the config. A profile for sub-agents only is rejected.
-pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Profile> {
+pub(crate) fn resolve_profile(
+    ctx: &Context,
+    grants: &Grants,
+    settings: &Settings,
+) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
     let wrong = |cause: String, hint: &str| match grants.profile {
-        Some(_) => fail_hint(Exit::Usage, cause, hint),
-        None => fail_hint(
+        Some(_) => fail_with_hint(Exit::Usage, cause, hint),
+        None => fail_with_hint(
             Exit::Config,
             format!("`agents.defaults.profile`: {cause}"),
             hint,
@@ -120,13 +124,13 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
         };
         wrong(format!("there is no profile `{name}`"), &hint)
     })?;
-    if profile.kind == profile::Kind::Subagent {
+    if profile.kind == profile::ProfileKind::Subagent {
         return Err(wrong(
             format!("the profile `{name}` is for sub-agents"),
             "default, plan",
         ));
     }
-    if profile.is_free && grants.profile.is_none() {
+    if profile.is_unrestricted && grants.profile.is_none() {
         return Err(wrong(
             format!("profile `{name}` cannot be the default: it must be given on each run"),
             "`nanobot agent --profile full`",
@@ -136,15 +140,15 @@ pub(crate) fn profile(ctx: &Context, grants: &Grants, settings: &Settings) -> Re
 }
 
 /// Builds the policy of a run under `profile`. `workspace` is the real path of the workspace.
-pub(crate) fn policy(
+pub(crate) fn build_policy(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
     workspace: &Path,
 ) -> Result<Policy> {
-    if profile.is_free && grants.sandbox == Some(SandboxMode::Strict) {
-        return Err(fail_hint(
+    if profile.is_unrestricted && grants.sandbox == Some(SandboxMode::Strict) {
+        return Err(fail_with_hint(
             Exit::Usage,
             format!(
                 "profile `{}` has no sandbox, but `--sandbox strict` requires one",
@@ -153,26 +157,27 @@ pub(crate) fn policy(
             "only one of the two",
         ));
     }
-    let mut real = Real::default();
-    let reach = reach(ctx, grants, settings, profile, workspace, &mut real)?;
+    let mut real = PathResolver::default();
+    let reach = file_scope(ctx, grants, settings, profile, workspace, &mut real)?;
     let mut policy = Policy {
         profile: profile.name.clone(),
-        reach,
-        net: hosts(grants, settings, profile)?,
-        typed: typed(grants.net.as_deref().unwrap_or_default()),
-        sandbox: sandbox(grants, settings, profile),
-        offered: profile.tools.iter().cloned().collect(),
-        permissions: permissions(grants, settings, profile)?,
+        file_scope: reach,
+        net: allowed_hosts(grants, settings, profile)?,
+        explicit_addresses: explicit_addresses(grants.net.as_deref().unwrap_or_default()),
+        sandbox: sandbox_mode(grants, settings, profile),
+        tool_filters: profile.tools.iter().cloned().collect(),
+        permissions: tool_permissions(grants, settings, profile)?,
         rules: Vec::new(),
-        consents: profile.consents,
+        auto_approve: profile.auto_approve,
         reads_only: profile.reads_only,
         ..Policy::default()
     };
     let tools = &settings.tools;
-    policy.commands.denied = expressions(&tools.deny_patterns, "tools.exec.denyPatterns")?;
-    let allowed = expressions(&tools.allow_patterns, "tools.exec.allowPatterns")?;
+    policy.command_patterns.denied =
+        parse_patterns(&tools.deny_patterns, "tools.exec.denyPatterns")?;
+    let allowed = parse_patterns(&tools.allow_patterns, "tools.exec.allowPatterns")?;
     if !allowed.is_empty() {
-        policy.commands.allowed.push(allowed);
+        policy.command_patterns.allowed.push(allowed);
     }
     for rule in &profile.rules {
         policy.add(rule.clone());
@@ -182,14 +187,14 @@ pub(crate) fn policy(
 }
 
 /// The permissions of tools: those of the config, followed by those of the profile.
-fn permissions(
+fn tool_permissions(
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
 ) -> Result<Vec<(Pattern, Permission)>> {
     let mut permissions = Vec::new();
     for (tool, word) in &settings.tools.permissions {
-        let written = Permission::written(tool, word)
+        let written = Permission::parse_entry(tool, word)
             .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
         permissions.push(written);
     }
@@ -201,13 +206,13 @@ fn permissions(
 }
 
 /// The sandbox mode of commands.
-fn sandbox(grants: &Grants, settings: &Settings, profile: &Profile) -> Sandbox {
+fn sandbox_mode(grants: &Grants, settings: &Settings, profile: &Profile) -> Sandbox {
     match grants.sandbox {
         Some(SandboxMode::Strict) => Sandbox::Strict,
         Some(SandboxMode::Off) => Sandbox::Off,
-        _ if settings.tools.needs_sandbox && !profile.is_free => Sandbox::Strict,
+        _ if settings.tools.needs_sandbox && !profile.is_unrestricted => Sandbox::Strict,
         Some(SandboxMode::Auto) => Sandbox::Auto,
-        None if profile.is_free => Sandbox::Off,
+        None if profile.is_unrestricted => Sandbox::Off,
         None => Sandbox::Auto,
     }
 }
@@ -216,17 +221,17 @@ fn sandbox(grants: &Grants, settings: &Settings, profile: &Profile) -> Sandbox {
 fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Result<()> {
     let tools = &settings.tools;
     let written = [
-        (&tools.allow, Effect::Allow, "tools.allow", Exit::Config),
-        (&tools.deny, Effect::Deny, "tools.deny", Exit::Config),
-        (&grants.allow, Effect::Allow, "--allow", Exit::Usage),
-        (&grants.deny, Effect::Deny, "--deny", Exit::Usage),
+        (&tools.allow, RuleEffect::Allow, "tools.allow", Exit::Config),
+        (&tools.deny, RuleEffect::Deny, "tools.deny", Exit::Config),
+        (&grants.allow, RuleEffect::Allow, "--allow", Exit::Usage),
+        (&grants.deny, RuleEffect::Deny, "--deny", Exit::Usage),
     ];
     for (rules, effect, origin, exit) in written {
         for text in rules {
-            let rule = Rule::parse(text, effect, origin)
+            let rule = PolicyRule::parse(text, effect, origin)
                 .map_err(|words| fail(exit, format!("{origin}: rule `{text}` {words}")))?;
             // A rule that allows fetching from a host also allows connecting to it.
-            if let (Effect::Allow, "web_fetch", Some(host)) =
+            if let (RuleEffect::Allow, "web_fetch", Some(host)) =
                 (effect, rule.tool.text(), &rule.argument)
                 && !host.text().contains('/')
             {
@@ -244,9 +249,9 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
 
 /// Adds to `grants` the permission that `flag` describes, as named in a denial. Returns `None` if the user cannot grant
 /// it for a single call.
-pub(crate) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
+pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
     let (name, value) = match flag.split_once(['=', ' ']) {
-        Some((name, value)) => (name, Some(unquoted(value)?)),
+        Some((name, value)) => (name, Some(unquote(value)?)),
         None => (flag, None),
     };
     match (name, value) {
@@ -266,23 +271,23 @@ pub(crate) fn add(grants: &mut Grants, flag: &str) -> Option<()> {
     Some(())
 }
 
-fn expressions(texts: &[String], key: &str) -> Result<Vec<Regex>> {
+fn parse_patterns(texts: &[String], key: &str) -> Result<Vec<Regex>> {
     let read = |text: &String| {
-        Commands::expression(text)
+        CommandPatterns::compile(text)
             .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
     };
     texts.iter().map(read).collect()
 }
 
 /// The IP addresses among `hosts`. Host names are excluded, because a name could resolve to any address.
-fn typed(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
-    let address = |text: &String| net::address(&net::host(text).ok()?);
+fn explicit_addresses(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
+    let address = |text: &String| net::literal_address(&net::parse_host(text).ok()?);
     hosts.iter().filter_map(address).collect()
 }
 
-fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
+fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
     let configured = settings.tools.net.iter().map(|text| {
-        net::host(text)
+        net::parse_host(text)
             .map_err(|words| fail(Exit::Config, format!("`tools.net`: `{text}` {words}")))
     });
     let configured: Vec<Pattern> = configured.collect::<Result<_>>()?;
@@ -291,16 +296,16 @@ fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net>
         Some(hosts) => {
             let has_exec = |names: &Vec<String>| names.iter().any(|name| name == "exec");
             if grants.tools.as_ref().is_some_and(has_exec) {
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::Usage,
                     "`--net=HOSTS` cannot be enforced for commands: the kernel sees addresses, not host names",
                     "bare `--net` for all hosts, or `--tools` without `exec`",
                 ));
             }
             let typed = hosts.iter().map(|text| {
-                net::host(text).map_err(|words| {
+                net::parse_host(text).map_err(|words| {
                     let cause = format!("`--net`: `{text}` {words}");
-                    fail_hint(
+                    fail_with_hint(
                         Exit::Usage,
                         cause,
                         "`--net=example.org,*.example.com`; bare `--net` for all",
@@ -321,17 +326,17 @@ fn hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net>
 }
 
 /// The paths that tools may access.
-fn reach(
+fn file_scope(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
     workspace: &Path,
-    real: &mut Real,
-) -> Result<Reach> {
-    let directory = directory(ctx, grants, settings, workspace, real)?;
+    real_paths: &mut PathResolver,
+) -> Result<FileScope> {
+    let directory = working_directory(ctx, grants, settings, workspace, real_paths)?;
     if profile.reads_only && !grants.write.is_empty() {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             format!(
                 "profile `{}` is read-only, so `--write` cannot be used with it",
@@ -340,63 +345,63 @@ fn reach(
             "only one of the two",
         ));
     }
-    let mut roots = Roots::default();
+    let mut roots = GrantedPaths::default();
     if workspace.is_dir() {
         roots.add(workspace.to_owned(), !profile.reads_only);
     }
     roots.add(directory.clone(), false);
     for path in &grants.read {
-        roots.add(existing(path)?, false);
+        roots.add(resolve_existing(path)?, false);
     }
     for path in &grants.write {
         let path = match path == Path::new(".") {
             true => directory.clone(),
-            false => existing(path)?,
+            false => resolve_existing(path)?,
         };
         roots.add(path, true);
     }
     roots.add_configured(ctx, settings, profile, &directory)?;
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Refused,
             "`tools.restrictToWorkspace` allows no paths outside the workspace",
             "the command without `-C`, `--read` and `--write=PATH`",
         ));
     }
-    let home = real.of(&absolute(&ctx.paths.home));
-    if profile.is_free {
-        return Ok(Reach {
+    let home = real_paths.resolve(&absolute(&ctx.paths.home));
+    if profile.is_unrestricted {
+        return Ok(FileScope {
             directory,
             workspace: workspace.to_owned(),
             home,
             roots,
-            is_free: true,
-            ..Reach::default()
+            is_unrestricted: true,
+            ..FileScope::default()
         });
     }
-    let (hidden, notes, read_only) = closed(ctx, workspace, real);
-    Ok(Reach {
+    let (hidden, notes, read_only) = protected_paths(ctx, workspace, real_paths);
+    Ok(FileScope {
         directory,
         workspace: workspace.to_owned(),
         home,
         roots,
         hidden,
-        notes,
+        instruction_files: notes,
         read_only,
-        ..Reach::default()
+        ..FileScope::default()
     })
 }
 
 /// The paths that tools may access, without duplicates.
 #[derive(Default)]
-struct Roots(Vec<Root>);
+struct GrantedPaths(Vec<ScopeRoot>);
 
-impl Roots {
+impl GrantedPaths {
     fn add(&mut self, path: PathBuf, may_write: bool) {
         match self.0.iter_mut().find(|root| root.path == path) {
             Some(root) => root.may_write |= may_write,
-            None => self.0.push(Root { path, may_write }),
+            None => self.0.push(ScopeRoot { path, may_write }),
         }
     }
 
@@ -420,7 +425,7 @@ impl Roots {
                 let path = match place.as_str() {
                     "." => directory.to_owned(),
                     // A configured path may be missing. One given by a flag must exist.
-                    place => match found(&directory.join(ctx.paths.expand(place))) {
+                    place => match resolve_if_exists(&directory.join(ctx.paths.expand(place))) {
                         Ok(Some(path)) => path,
                         Ok(None) => {
                             log::info!(target: "policy", "{origin} names `{place}`, which does not exist");
@@ -439,45 +444,47 @@ impl Roots {
 }
 
 /// The protected paths of our own directory and of the workspace: hidden ones, instruction files, and read-only ones.
-pub(crate) fn closed(
+pub(crate) fn protected_paths(
     ctx: &Context,
     workspace: &Path,
-    real: &mut Real,
+    real_paths: &mut PathResolver,
 ) -> (Vec<PathBuf>, Vec<PathBuf>, Vec<PathBuf>) {
-    let root = real.of(&absolute(&ctx.paths.root));
+    let root = real_paths.resolve(&absolute(&ctx.paths.root));
     let inner = |name: &str| workspace.join(name);
     let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
     let mut hidden: Vec<PathBuf> = protected
         .chain([inner("cron"), inner("sessions")])
         .collect();
-    hidden.push(real.of(&absolute(&ctx.paths.auth())));
-    hidden.push(real.of(&absolute(&ctx.paths.config)));
+    hidden.push(real_paths.resolve(&absolute(&ctx.paths.auth())));
+    hidden.push(real_paths.resolve(&absolute(&ctx.paths.config)));
     let notes = INSTRUCTION_FILES.iter().map(|name| inner(name)).collect();
-    let own = memory::OWN.iter().map(|name| inner("memory").join(name));
+    let own = memory::PROTECTED_NAMES
+        .iter()
+        .map(|name| inner("memory").join(name));
     let read_only = own.chain([inner(".git"), inner(".nanobot")]).collect();
     (hidden, notes, read_only)
 }
 
 /// The working directory of the run.
-fn directory(
+fn working_directory(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,
     workspace: &Path,
-    real: &mut Real,
+    real_paths: &mut PathResolver,
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
-        let found = existing(path)?;
+        let found = resolve_existing(path)?;
         return match found.is_dir() {
             true => Ok(found),
-            false => Err(fail_hint(
+            false => Err(fail_with_hint(
                 Exit::Usage,
                 format!("`-C`: `{}` is not a directory", path.display()),
                 "its parent directory",
             )),
         };
     }
-    if settings.restrict_to_workspace || settings.directory == Directory::Workspace {
+    if settings.restrict_to_workspace || settings.directory == DefaultDirectory::Workspace {
         return Ok(workspace.to_owned());
     }
     let Ok(current) = std::env::current_dir() else {
@@ -485,7 +492,7 @@ fn directory(
     };
     // The home directory contains private files, so the workspace is used instead. Before the workspace exists, a run
     // sends nothing, so it may use the home directory.
-    let home = real.of(&absolute(&ctx.paths.home));
+    let home = real_paths.resolve(&absolute(&ctx.paths.home));
     Ok(if home.starts_with(&current) && workspace.is_dir() {
         workspace.to_owned()
     } else {
@@ -500,11 +507,11 @@ pub(crate) fn home_directory_notice(
     settings: &Settings,
     policy: &Policy,
 ) -> Option<String> {
-    let directory = &policy.reach.directory;
+    let directory = &policy.file_scope.directory;
     let means_directory = grants.write.iter().any(|path| path == Path::new("."));
     let is_chosen = grants.directory.is_some()
         || settings.restrict_to_workspace
-        || settings.directory == Directory::Workspace;
+        || settings.directory == DefaultDirectory::Workspace;
     let current = std::env::current_dir().ok()?;
     (means_directory && !is_chosen && *directory != current).then(|| {
         format!(
@@ -514,8 +521,8 @@ pub(crate) fn home_directory_notice(
     })
 }
 
-fn existing(path: &Path) -> Result<PathBuf> {
-    found(path)?.ok_or_else(|| {
+fn resolve_existing(path: &Path) -> Result<PathBuf> {
+    resolve_if_exists(path)?.ok_or_else(|| {
         fail(
             Exit::NoInput,
             format!("no such file or directory: `{}`", path.display()),
@@ -524,7 +531,7 @@ fn existing(path: &Path) -> Result<PathBuf> {
 }
 
 /// The real path of `path`; `None` if it does not exist.
-fn found(path: &Path) -> Result<Option<PathBuf>> {
+fn resolve_if_exists(path: &Path) -> Result<Option<PathBuf>> {
     match std::fs::canonicalize(path) {
         Ok(path) => Ok(Some(path)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

@@ -1,6 +1,6 @@
 //! Finds profiles: the built-in ones and the user's own.
 
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::policy::profile::{self, Profile};
 use crate::skill;
@@ -18,7 +18,8 @@ pub(crate) fn names(ctx: &Context) -> Vec<String> {
     let mut own: Vec<String> = own.collect();
     own.sort();
     let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
-        Profile::built_in(name).is_some_and(|profile| profile.kind != profile::Kind::Subagent)
+        Profile::built_in(name)
+            .is_some_and(|profile| profile.kind != profile::ProfileKind::Subagent)
     });
     let built_in = for_runs.map(|(name, _)| (*name).to_owned());
     built_in.chain(own).collect()
@@ -29,7 +30,7 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
         let own = ctx.paths.profiles().join(format!("{name}.md"));
         return match own.exists() {
-            true => Err(fail_hint(
+            true => Err(fail_with_hint(
                 Exit::Config,
                 format!(
                     "`{}` has the name of a built-in profile and is not used",
@@ -57,14 +58,14 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
         )
     };
     let text = String::from_utf8(bytes).map_err(|_| unusable("not valid UTF-8".into()))?;
-    let (head, body) = skill::strict_head_and_body(&text).map_err(unusable)?;
+    let (head, body) = skill::parse_strict(&text).map_err(unusable)?;
     Profile::parse(name, &head, &body)
         .map(Some)
         .map_err(unusable)
 }
 
 /// The names of the user's own profiles.
-pub(crate) fn own(ctx: &Context) -> Vec<String> {
+pub(crate) fn own_names(ctx: &Context) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(ctx.paths.profiles()) else {
         return Vec::new();
     };

@@ -3,67 +3,67 @@
 use crate::message::Message;
 use crate::message::ToolSpec;
 use crate::message::token_estimate;
-use crate::prompt::Section;
-use crate::report::columns::{Side, aligned};
-use crate::session::{Outline, Session};
-use crate::sys::terminal::harmless;
-use crate::turn::agent::weight_of;
+use crate::prompt::PromptSection;
+use crate::report::columns::{Side, align_columns};
+use crate::session::{HistoryWindow, Session};
+use crate::sys::terminal::sanitize;
+use crate::turn::agent::tool_tokens;
 use serde_json::{Value, json};
 
 /// The contents of a request before it is sent.
 pub(crate) struct RequestBreakdown<'a> {
     /// The sections of the system prompt.
-    pub(crate) sections: &'a [Section],
+    pub(crate) sections: &'a [PromptSection],
     /// The tools on offer.
     pub(crate) specs: &'a [ToolSpec],
     pub(crate) session: &'a Session,
     /// Number of the session's messages that are new.
-    pub(crate) fresh: usize,
+    pub(crate) new_count: usize,
     /// Maximum number of messages from the log that are sent in full.
-    pub(crate) window: usize,
+    pub(crate) message_window: usize,
     /// Tokens at which the session is compacted.
     pub(crate) threshold: Option<u64>,
     /// The model's context window in tokens.
-    pub(crate) room: u32,
+    pub(crate) context_window: u32,
 }
 
 /// A part of the request.
-struct Row {
+struct BreakdownRow {
     part: String,
     tokens: u64,
     why: String,
 }
 
 impl RequestBreakdown<'_> {
-    fn rows(&self) -> Vec<Row> {
-        let row = |part: &str, tokens: u64, why: String| Row {
+    fn rows(&self) -> Vec<BreakdownRow> {
+        let row = |part: &str, tokens: u64, why: String| BreakdownRow {
             part: part.to_owned(),
             tokens,
             why,
         };
-        let mut rows: Vec<Row> = self
+        let mut rows: Vec<BreakdownRow> = self
             .sections
             .iter()
             .map(|section| {
-                let tokens = token_estimate::of_text(&section.text);
-                row(&section.name, tokens, section.why.to_owned())
+                let tokens = token_estimate::for_text(&section.text);
+                row(&section.name, tokens, section.reason.to_owned())
             })
             .collect();
         if !self.specs.is_empty() {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
-            let tokens = self.specs.iter().map(weight_of).sum();
+            let tokens = self.specs.iter().map(tool_tokens).sum();
             rows.push(row("tools", tokens, names.join(", ")));
         }
         let messages = self.session.messages();
-        let (old, new) = messages.split_at(messages.len() - self.fresh);
+        let (old, new) = messages.split_at(messages.len() - self.new_count);
         let old = match (self.session.summary(), old) {
             (Some(summary), [first, rest @ ..]) => {
-                let words = match summary.words.len() {
+                let words = match summary.user_messages.len() {
                     1 => "1 user message verbatim".to_owned(),
                     count => format!("{count} user messages verbatim"),
                 };
                 let why = format!("replaces the compacted messages, with {words}");
-                rows.push(row("summary", token_estimate::of_message(first), why));
+                rows.push(row("summary", token_estimate::for_message(first), why));
                 rest
             }
             _ => old,
@@ -71,22 +71,26 @@ impl RequestBreakdown<'_> {
         if !old.is_empty() {
             rows.push(row(
                 "history",
-                token_estimate::of_messages(old),
-                self.history(old),
+                token_estimate::for_messages(old),
+                self.describe_history(old),
             ));
         }
         if !new.is_empty() {
             rows.push(row(
                 "message",
-                token_estimate::of_messages(new),
+                token_estimate::for_messages(new),
                 "this turn's".into(),
             ));
         }
         rows
     }
 
-    fn history(&self, sent: &[Message]) -> String {
-        let Outline { aged, start, .. } = self.session.outline();
+    fn describe_history(&self, sent: &[Message]) -> String {
+        let HistoryWindow {
+            shortened_before: aged,
+            start,
+            ..
+        } = self.session.history_window();
         let first = start + 1;
         let mut why = format!("{} messages, starting at number {first}", sent.len());
         if aged > start {
@@ -99,13 +103,16 @@ impl RequestBreakdown<'_> {
     }
 
     /// Describes the messages in the log that are not sent.
-    fn left_out(&self) -> Vec<String> {
-        let Outline {
+    fn describe_omitted(&self) -> Vec<String> {
+        let HistoryWindow {
             start,
             consolidated,
             ..
-        } = self.session.outline();
-        let from = self.session.summary().map_or(0, |summary| summary.from);
+        } = self.session.history_window();
+        let from = self
+            .session
+            .summary()
+            .map_or(0, |summary| summary.first_sent);
         let mut words = Vec::new();
         let mut at = 0;
         for (to, why) in [
@@ -113,7 +120,7 @@ impl RequestBreakdown<'_> {
             (from, "compacted: replaced by the summary".to_owned()),
             (
                 start,
-                format!("before the window of {} messages", self.window),
+                format!("before the window of {} messages", self.message_window),
             ),
         ] {
             if to > at {
@@ -125,7 +132,7 @@ impl RequestBreakdown<'_> {
     }
 
     fn ratio(&self) -> f64 {
-        self.session.outline().ratio.unwrap_or(1.0)
+        self.session.history_window().token_ratio.unwrap_or(1.0)
     }
 
     fn total(&self) -> u64 {
@@ -140,29 +147,32 @@ impl RequestBreakdown<'_> {
             ("TOKENS", Side::Right),
             ("WHY", Side::Left),
         ];
-        let cells = |Row { part, tokens, why }: Row| {
+        let cells = |BreakdownRow { part, tokens, why }: BreakdownRow| {
             let tokens = (tokens as f64 * self.ratio()) as u64;
-            vec![harmless(&part), tokens.to_string(), harmless(&why)]
+            vec![sanitize(&part), tokens.to_string(), sanitize(&why)]
         };
         let mut rows: Vec<Vec<String>> = self.rows().into_iter().map(cells).collect();
-        let why = match self.session.outline().ratio {
+        let why = match self.session.history_window().token_ratio {
             Some(ratio) => format!("estimate, scaled by {ratio:.2} from the provider's last count"),
             None => "estimate; corrected by the provider's count after the first reply".into(),
         };
         rows.push(vec!["TOTAL".into(), self.total().to_string(), why]);
         let mut text = String::new();
-        for line in aligned(&columns, &rows) {
+        for line in align_columns(&columns, &rows) {
             text.push_str(&line);
             text.push('\n');
         }
-        for words in self.left_out() {
+        for words in self.describe_omitted() {
             text.push_str(&format!("not sent: messages {words}\n"));
         }
         let limit = match self.threshold {
             Some(threshold) => format!("compacted at {threshold} tokens"),
             None => "never compacted".into(),
         };
-        text.push_str(&format!("{limit}; context window {}\n", self.room));
+        text.push_str(&format!(
+            "{limit}; context window {}\n",
+            self.context_window
+        ));
         text
     }
 
@@ -172,9 +182,9 @@ impl RequestBreakdown<'_> {
         let rows: Vec<Value> = self
             .rows()
             .into_iter()
-            .map(|Row { part, tokens, why }| json!({ "part": part, "tokens": scaled(tokens), "why": why }))
+            .map(|BreakdownRow { part, tokens, why }| json!({ "part": part, "tokens": scaled(tokens), "why": why }))
             .collect();
-        json!({ "parts": rows, "total": self.total(), "ratio": self.session.outline().ratio,
-                "not_sent": self.left_out(), "threshold": self.threshold, "model_takes": self.room })
+        json!({ "parts": rows, "total": self.total(), "ratio": self.session.history_window().token_ratio,
+                "not_sent": self.describe_omitted(), "threshold": self.threshold, "model_takes": self.context_window })
     }
 }

@@ -5,8 +5,8 @@ use crate::ops::permissions::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;
-use crate::tool::ask_user::Person;
-use crate::tool::cron::Planner;
+use crate::tool::ask_user::UserPrompt;
+use crate::tool::cron::JobScheduler;
 use crate::workspace::Workspace;
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) profile: &'a Profile,
     /// The turn's id, which the undo journal records.
-    pub(crate) turn: &'a str,
+    pub(crate) turn_id: &'a str,
     /// The session's key, which the undo journal also records.
-    pub(crate) session: &'a str,
+    pub(crate) session_key: &'a str,
     /// Maximum number of tools that run concurrently.
-    pub(crate) parallel: usize,
+    pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     /// Create nothing, and start no MCP server whose tools are cached.
@@ -29,11 +29,11 @@ pub(crate) struct SetupInput<'a> {
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.
-    pub(crate) person: Option<Arc<dyn Person>>,
+    pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` in unattended runs.
-    pub(crate) answers: Option<Arc<dyn ElicitationHandler>>,
+    pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// Stores the jobs that the model schedules; `None` if it may not schedule any.
-    pub(crate) scheduler: Option<Arc<dyn Planner>>,
+    pub(crate) scheduler: Option<Arc<dyn JobScheduler>>,
 }
 
 impl SetupInput<'_> {

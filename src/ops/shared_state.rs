@@ -2,7 +2,7 @@
 
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
-use crate::policy::seen::{Free, Seen};
+use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::tool::files::Files;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) struct SharedState {
     /// The directories that file tools may use.
     pub(crate) files: Arc<Files>,
     /// The provenance of what the run has read.
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) provenance: Arc<ProvenanceTracker>,
     /// Hosts that the config and the skills name.
     pub(crate) hosts: BTreeSet<String>,
     /// Connect to loopback addresses only.
@@ -23,8 +23,8 @@ pub(crate) struct SharedState {
 
 impl SharedState {
     /// The hosts that a run under `policy` may reach regardless of the content it has read.
-    pub(crate) fn allowed_hosts(&self, policy: &Policy) -> Free {
-        Free {
+    pub(crate) fn allowed_hosts(&self, policy: &Policy) -> AllowedHosts {
+        AllowedHosts {
             net: policy.net.clone(),
             hosts: self.hosts.clone(),
         }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SinceFilter {
     Day(Date),
-    Moment(Timestamp),
+    Time(Timestamp),
 }
 
 impl SinceFilter {
@@ -26,14 +26,14 @@ impl SinceFilter {
     pub(crate) fn last_hours(count: u16, now: &Zoned) -> Self {
         let length = SignedDuration::from_hours(count.into());
         let moment = now.timestamp().checked_sub(length);
-        Self::Moment(moment.unwrap_or(Timestamp::MIN))
+        Self::Time(moment.unwrap_or(Timestamp::MIN))
     }
 
     /// True if the period includes `time`, whose local date is `day`.
     pub(crate) fn includes(self, time: Timestamp, day: Date) -> bool {
         match self {
             Self::Day(start) => day >= start,
-            Self::Moment(start) => time >= start,
+            Self::Time(start) => time >= start,
         }
     }
 }
@@ -42,7 +42,7 @@ impl std::fmt::Display for SinceFilter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Day(day) => day.fmt(f),
-            Self::Moment(time) => time.fmt(f),
+            Self::Time(time) => time.fmt(f),
         }
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::SinceFilter;
 
     #[test]
-    fn days_begin_at_midnight_and_hours_do_not() {
+    fn days_start_at_midnight() {
         let now = "2026-03-01T10:00:00+01:00[Europe/Berlin]".parse().unwrap();
         let check = |filter: SinceFilter, expect: &str| {
             assert_eq!(filter.to_string(), expect, "{filter:?}");

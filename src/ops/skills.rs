@@ -2,18 +2,18 @@
 
 use super::context::Context;
 use super::turn_options::TurnOptions;
-use crate::settings::{Overrides, Settings};
-use crate::skill::{self, Found, Shelves, Skill, Source};
-use crate::trust::Trust;
+use crate::settings::{FlagOverrides, Settings};
+use crate::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
+use crate::trust::TrustList;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The skills of a turn with these options.
-pub(crate) fn of_turn(ctx: &Context, options: &TurnOptions) -> Result<Found> {
-    let settings = ctx.settings_with(Overrides {
+pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkills> {
+    let settings = ctx.settings_with(FlagOverrides {
         model: options.model.clone(),
-        ..Overrides::default()
+        ..FlagOverrides::default()
     })?;
     let current = || std::env::current_dir().unwrap_or_default();
     let directory: PathBuf = options.grants.directory.clone().unwrap_or_else(current);
@@ -21,13 +21,13 @@ pub(crate) fn of_turn(ctx: &Context, options: &TurnOptions) -> Result<Found> {
 }
 
 /// The skills of a run that works in `directory`.
-pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<Found> {
+pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Result<FoundSkills> {
     let directory = std::fs::canonicalize(directory)
         .with_context(|| format!("resolve `{}`", directory.display()))?;
-    let instructions = Trust::load(&ctx.paths.trust())?.notes(&directory)?;
-    Ok(skill::find(Shelves {
+    let instructions = TrustList::load(&ctx.paths.trust())?.read_instructions(&directory)?;
+    Ok(skill::find_skills(SearchPaths {
         workspace: &settings.workspace,
-        further: &instructions.skills,
+        trusted_dirs: &instructions.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     }))
@@ -37,46 +37,46 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
 #[derive(Debug, Default)]
 pub(crate) struct SkillsSummary {
     /// The number of skills that are not built-in.
-    pub(crate) own: usize,
+    pub(crate) own_count: usize,
     /// Skills with missing requirements, and what is missing.
-    pub(crate) lacking: Vec<String>,
+    pub(crate) unavailable: Vec<String>,
     /// Tokens of the skill list in each request, and the budget for it.
     tokens: (u64, u64),
-    pub(crate) is_cut: bool,
+    pub(crate) is_truncated: bool,
 }
 
 impl SkillsSummary {
     /// Summarizes the skills.
-    pub(crate) fn new(found: &Found, settings: &Settings) -> Self {
-        let budget = settings.skills.budget;
-        let list = skill::summary(&found.skills, budget);
-        let is_own = |skill: &&Skill| skill.source != Source::BuiltIn;
+    pub(crate) fn new(found: &FoundSkills, settings: &Settings) -> Self {
+        let budget = settings.skills.budget_tokens;
+        let list = skill::render_list(&found.skills, budget);
+        let is_own = |skill: &&Skill| skill.source != SkillSource::BuiltIn;
         let own = || found.skills.iter().filter(is_own);
         let lacking = own().filter(|skill| !skill.is_available());
         Self {
-            own: own().count(),
-            lacking: lacking
-                .map(|skill| format!("`{}` ({})", skill.name, skill.missing.join(", ")))
+            own_count: own().count(),
+            unavailable: lacking
+                .map(|skill| format!("`{}` ({})", skill.name, skill.unmet_requirements.join(", ")))
                 .collect(),
             tokens: (list.tokens, budget),
-            is_cut: list.is_cut(),
+            is_truncated: list.is_cut(),
         }
     }
 
     /// The summary as text.
     pub(crate) fn describe(&self) -> String {
-        let own = match self.own {
+        let own = match self.own_count {
             0 => "none".to_owned(),
             own => own.to_string(),
         };
         let (_, budget) = self.tokens;
-        let cut = match self.is_cut {
+        let cut = match self.is_truncated {
             true => format!("; their list is truncated to {budget} tokens"),
             false => String::new(),
         };
-        let lacking = match self.lacking.is_empty() {
+        let lacking = match self.unavailable.is_empty() {
             true => String::new(),
-            false => format!("; missing requirements: {}", self.lacking.join(", ")),
+            false => format!("; missing requirements: {}", self.unavailable.join(", ")),
         };
         format!("{own} besides the built-in ones{cut}{lacking}")
     }
@@ -84,6 +84,6 @@ impl SkillsSummary {
     /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
         let (tokens, budget) = self.tokens;
-        json!({ "own": self.own, "lacking": self.lacking.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_cut })
+        json!({ "own": self.own_count, "lacking": self.unavailable.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_truncated })
     }
 }

@@ -3,10 +3,10 @@
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::ops::toolset::{all_tools, may_write};
+use crate::ops::toolset::{all_tools, can_write};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::prompt::{self, Brief};
+use crate::prompt::{self, PromptInput};
 use crate::settings::Settings;
 use crate::tool::Toolbox;
 use anyhow::{Context as _, Result};
@@ -22,7 +22,7 @@ pub(crate) fn prepare_subagent(
     shared: &SharedState,
     (names, parallel): (&[String], usize),
 ) -> Result<(Toolbox, String)> {
-    let files = shared.files.beside(policy.reach.clone());
+    let files = shared.files.with_scope(policy.file_scope.clone());
     let shared = SharedState {
         files: Arc::new(files.context("open the granted directories")?),
         ..shared.clone()
@@ -30,22 +30,23 @@ pub(crate) fn prepare_subagent(
     let mut tools = all_tools(ctx, settings, policy, &shared);
     tools.retain(|tool| {
         let name = &tool.spec().name;
-        names.contains(name) && policy.offers(name)
+        names.contains(name) && policy.is_offered(name)
     });
-    let toolbox = Toolbox::new(tools, parallel, Arc::clone(policy)).seeing(shared.seen);
+    let toolbox =
+        Toolbox::new(tools, parallel, Arc::clone(policy)).with_provenance(shared.provenance);
     let prompt = profile.and_then(|profile| Some((profile, profile.prompt.as_deref()?)));
-    let system = prompt::subagent(&Brief {
+    let system = prompt::subagent_prompt(&PromptInput {
         platform: &platform(),
-        workspace: &policy.reach.workspace,
-        directory: &policy.reach.directory,
-        may_write: may_write(policy),
-        may_note: !policy.reads_only,
-        grants: &describe_extra_grants(policy),
-        attended: false,
+        workspace: &policy.file_scope.workspace,
+        directory: &policy.file_scope.directory,
+        may_write: can_write(policy),
+        may_write_workspace: !policy.reads_only,
+        extra_directories: &describe_extra_grants(policy),
+        is_interactive: false,
         has_tools: !toolbox.specs().is_empty(),
         policy: &describe_policy(policy, &toolbox, false),
         profile: prompt.map(|(profile, text)| (profile.name.as_str(), text)),
-        bootstrap: &[],
+        bootstrap_files: &[],
         memory: None,
         active_skills: "",
         skills: "",

@@ -1,23 +1,23 @@
 //! The parts of the system prompt about the platform and the policy.
 
 use crate::policy::Policy;
-use crate::policy::reach::Reach;
+use crate::policy::file_scope::FileScope;
 use crate::tool::Toolbox;
 
 /// The operating system and CPU architecture, as named in the prompt.
 pub(crate) fn platform() -> String {
-    let system = capital(std::env::consts::OS);
+    let system = capitalized(std::env::consts::OS);
     format!("{system} {}", std::env::consts::ARCH)
 }
 
 /// Describes the granted paths other than the working directory and the workspace.
 pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
-    let Reach {
+    let FileScope {
         directory,
         workspace,
         roots,
         ..
-    } = &policy.reach;
+    } = &policy.file_scope;
     roots
         .iter()
         .filter(|root| root.path != *directory && root.path != *workspace)
@@ -36,7 +36,7 @@ pub(crate) fn describe_extra_grants(policy: &Policy) -> Vec<String> {
 }
 
 /// Describes what the tools may do.
-pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, attended: bool) -> String {
+pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive: bool) -> String {
     let names: Vec<&str> = toolbox
         .specs()
         .iter()
@@ -44,11 +44,11 @@ pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, attended: bool
         .collect();
     match names.is_empty() {
         true => String::new(),
-        false => policy.for_model(&names, attended),
+        false => policy.for_model(&names, is_interactive),
     }
 }
 
-fn capital(word: &str) -> String {
+fn capitalized(word: &str) -> String {
     match word {
         "macos" => "macOS".into(),
         _ => word[..1].to_uppercase() + &word[1..],

@@ -1,15 +1,15 @@
 //! Records which of the offered tools and skills a turn used, for reports such as `nanobot usage --by tool`.
 
 use crate::event::Event;
-use crate::ledger::Account;
-use crate::ledger::tools::{Calls, Tools, Used};
-use crate::mcp::name;
+use crate::ledger::CallPurpose;
+use crate::ledger::tool_usage::{CallCounts, ToolUsage, ToolUsageLog};
+use crate::mcp::tool_name;
 use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::TurnSetup;
-use crate::skill::skill_of;
-use crate::turn::agent::weight_of;
-use crate::turn::ending::Tally;
+use crate::skill::skill_at;
+use crate::turn::agent::tool_tokens;
+use crate::turn::ending::TurnStats;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,83 +18,91 @@ use std::path::PathBuf;
 pub(crate) struct UsageRecorder {
     /// The path of each skill's file.
     skills: Vec<(String, PathBuf)>,
-    read: BTreeSet<String>,
-    told: BTreeMap<String, u64>,
-    told_of_skills: u64,
+    read_skills: BTreeSet<String>,
+    definition_tokens: BTreeMap<String, u64>,
+    skill_list_tokens: u64,
 }
 
 impl UsageRecorder {
     /// Creates a recorder before the turn. `servers` are the names of the configured MCP servers.
     pub(crate) fn new(setup: &TurnSetup, servers: &[&str]) -> Self {
-        let mut told = BTreeMap::new();
+        let mut definition_tokens = BTreeMap::new();
         for spec in setup.toolbox.specs() {
-            let server = server_of(&spec.name, servers).unwrap_or_default();
-            *told.entry(server.to_owned()).or_default() += weight_of(spec);
+            let server = find_server(&spec.name, servers).unwrap_or_default();
+            *definition_tokens.entry(server.to_owned()).or_default() += tool_tokens(spec);
         }
         Self {
             skills: setup.skills.clone(),
-            read: BTreeSet::new(),
-            told,
-            told_of_skills: token_estimate::of_text(&setup.skill_list),
+            read_skills: BTreeSet::new(),
+            definition_tokens,
+            skill_list_tokens: token_estimate::for_text(&setup.skill_list),
         }
     }
 
     /// Observes an event of the turn.
-    pub(crate) fn see(&mut self, setup: &TurnSetup, event: &Event<'_>) {
+    pub(crate) fn observe(&mut self, setup: &TurnSetup, event: &Event<'_>) {
         if let Event::ToolCall(call) = event
             && call.name == "read_file"
             && let Some(path) = call.arguments["path"].as_str()
         {
-            let absolute = setup.policy.reach.absolute(path);
-            let known = skill_of(&absolute.to_string_lossy(), &self.skills);
-            self.read.extend(known.map(str::to_owned));
+            let absolute = setup.policy.file_scope.absolute(path);
+            let known = skill_at(&absolute.to_string_lossy(), &self.skills);
+            self.read_skills.extend(known.map(str::to_owned));
         }
     }
 
     /// Writes the record after the turn. A turn that called no tool is recorded only if MCP servers offered some.
-    pub(crate) fn record(self, ctx: &Context, account: &Account, tally: &Tally) -> Result<()> {
+    pub(crate) fn record(
+        self,
+        ctx: &Context,
+        account: &CallPurpose,
+        stats: &TurnStats,
+    ) -> Result<()> {
         // Most runs call no tools and have no servers; they are not worth a write.
-        let offers_more = self.told.keys().any(|server| !server.is_empty());
-        if tally.iterations == 0 || (tally.tools.is_empty() && !offers_more) {
+        let offers_more = self
+            .definition_tokens
+            .keys()
+            .any(|server| !server.is_empty());
+        if stats.iterations == 0 || (stats.tools.is_empty() && !offers_more) {
             return Ok(());
         }
-        let calls = |(name, calls): (&String, &crate::turn::ending::Calls)| {
-            let counted = Calls {
+        let calls = |(name, calls): (&String, &crate::turn::ending::ToolCallCounts)| {
+            let counted = CallCounts {
                 count: calls.count,
                 failed: calls.failed,
                 denied: calls.denied,
             };
             (name.clone(), counted)
         };
-        let used = Used {
-            requests: tally.iterations,
-            tools: tally.tools.iter().map(calls).collect(),
-            skills: self.read,
-            told: self.told,
-            told_of_skills: self.told_of_skills,
+        let used = ToolUsage {
+            requests: stats.iterations,
+            tools: stats.tools.iter().map(calls).collect(),
+            skills: self.read_skills,
+            definition_tokens: self.definition_tokens,
+            skill_list_tokens: self.skill_list_tokens,
         };
-        Tools::new(&ctx.paths.root, &ctx.clock).record(account, used)
+        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).append(account, used)
     }
 }
 
 /// The server in `servers` that offers `tool`. If several names match, the longest wins.
-pub(crate) fn server_of<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn find_server<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
     let named = servers.iter().filter(|server| !server.is_empty());
     named
-        .filter(|server| tool.starts_with(&name::beginning(server)))
+        .filter(|server| tool.starts_with(&tool_name::server_prefix(server)))
         .max_by_key(|server| server.len())
         .copied()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::server_of;
+    use super::find_server;
 
     #[test]
-    fn tools_belong_to_the_server_that_their_name_says() {
+    fn finds_the_server_of_a_tool() {
         let servers = ["", "git", "git_hub", "my server", "a__b"];
         let check = |tool: &str, expect: Option<&str>| {
-            assert_eq!(server_of(tool, &servers), expect, "{tool}");
+            assert_eq!(find_server(tool, &servers), expect, "{tool}");
         };
         check("mcp_git_log", Some("git"));
         check("mcp_git_hub_log", Some("git_hub"));

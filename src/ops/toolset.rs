@@ -3,15 +3,15 @@
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
 use crate::ops::web_tools;
+use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
-use crate::policy::reach::Reach;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
-use crate::sys::store;
+use crate::sys::durable_file;
 use crate::tool::Tool;
 use crate::tool::delete_file;
 use crate::tool::edit_file;
-use crate::tool::exec::{Containment, Exec, Limits};
+use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool};
 use crate::tool::files::Files;
 use crate::tool::glob::Glob;
 use crate::tool::grep::Grep;
@@ -42,12 +42,12 @@ pub(crate) fn all_tools(
         tools.push(Box::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
-        let mut exec = exec(ctx, settings, policy, files);
-        if is_open_to_commands(&policy.reach) {
+        let mut exec = exec_tool(ctx, settings, policy, files);
+        if is_workspace_writable_by_commands(&policy.file_scope) {
             let workspace = Workspace::new(&settings.workspace);
-            exec = exec.making_whole(Box::new(move || {
+            exec = exec.with_before_first_run(Box::new(move || {
                 workspace.create()?;
-                store::create_dir(&workspace.root.join("cron"))
+                durable_file::create_dir(&workspace.root.join("cron"))
             }));
         }
         tools.push(Box::new(exec));
@@ -57,40 +57,41 @@ pub(crate) fn all_tools(
     tools.extend(
         shared
             .mcp_tools
-            .tools(ctx, &shared.seen, &shared.allowed_hosts(policy)),
+            .tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)),
     );
     tools
 }
 
 /// The tool that runs commands.
-pub(crate) fn exec(
+pub(crate) fn exec_tool(
     ctx: &Context,
     settings: &Settings,
     policy: &Policy,
     files: &Arc<Files>,
-) -> Exec {
-    let limits = Limits {
+) -> ExecTool {
+    let limits = ExecLimits {
         timeout: settings.exec.timeout,
-        result: settings.max_tool_result_chars,
+        max_result_chars: settings.max_tool_result_chars,
         path_prepend: settings.exec.path_prepend.clone(),
         path_append: settings.exec.path_append.clone(),
         allowed_env_keys: settings.exec.allowed_env_keys.clone(),
     };
-    let containment = Containment {
-        fenced: policy.sandbox != Sandbox::Off,
-        net: policy.net == Net::Any,
+    let containment = ExecContainment {
+        is_sandboxed: policy.sandbox != Sandbox::Off,
+        has_network: policy.net == Net::Any,
     };
-    Exec::new(Arc::clone(files), &limits, &ctx.env, containment)
+    ExecTool::new(Arc::clone(files), &limits, &ctx.env, containment)
 }
 
 /// True if commands may change files in the workspace outside the protected paths.
-fn is_open_to_commands(reach: &Reach) -> bool {
-    let mut writes = reach.written_by_commands();
-    !reach.is_free && writes.any(|root| reach.workspace.starts_with(root))
+fn is_workspace_writable_by_commands(reach: &FileScope) -> bool {
+    let mut writes = reach.command_writable_roots();
+    !reach.is_unrestricted && writes.any(|root| reach.workspace.starts_with(root))
 }
 
 /// True if files in the working directory may be changed.
-pub(crate) fn may_write(policy: &Policy) -> bool {
-    let mut roots = policy.reach.roots.iter();
-    roots.any(|root| root.path == policy.reach.directory && root.may_write) && !policy.reads_only
+pub(crate) fn can_write(policy: &Policy) -> bool {
+    let mut roots = policy.file_scope.roots.iter();
+    roots.any(|root| root.path == policy.file_scope.directory && root.may_write)
+        && !policy.reads_only
 }

@@ -24,7 +24,7 @@ pub struct TurnOptions {
     /// Store nothing.
     pub ephemeral: bool,
     /// How long to wait for a locked session.
-    pub wait: Duration,
+    pub lock_timeout: Duration,
     /// Report progress on standard error, even if it is not a terminal.
     pub verbose: bool,
     /// Print the answer without rendering its Markdown.
@@ -89,7 +89,7 @@ impl Default for TurnOptions {
             resume: false,
             fork: None,
             ephemeral: false,
-            wait: Duration::ZERO,
+            lock_timeout: Duration::ZERO,
             verbose: false,
             no_markdown: false,
             model: None,

@@ -1,6 +1,6 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::memory::Memory;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
@@ -9,27 +9,27 @@ use crate::ops::permissions::{self, Grants};
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::ops::toolset::{all_tools, may_write};
+use crate::ops::toolset::{all_tools, can_write};
 use crate::ops::web_tools;
 use crate::policy::net::Net;
+use crate::policy::provenance::ProvenanceTracker;
+use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
-use crate::policy::seen::Seen;
-use crate::policy::seen::addresses::linked_hosts;
 use crate::policy::{Permission, Policy, Sandbox};
-use crate::prompt::{self, Brief, Section};
+use crate::prompt::{self, PromptInput, PromptSection};
 use crate::settings::Config;
 use crate::settings::keys::nearest;
-use crate::skill::{self, Shelves, Skill, Source};
+use crate::skill::{self, SearchPaths, Skill, SkillSource};
 
-use crate::sys::paths::Real;
-use crate::sys::{sandbox, secret, store, test_hooks};
+use crate::sys::paths::PathResolver;
+use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
-use crate::tool::cron::Cron;
+use crate::tool::cron::CronTool;
 use crate::tool::files::Files;
-use crate::tool::{Appeals, Tool, Toolbox};
-use crate::trust::{self, Notes, Trust};
-use crate::undo::journal::About;
-use crate::undo::{Keeper, Undo};
+use crate::tool::{ApprovalHandler, Tool, Toolbox};
+use crate::trust::{self, DirectoryInstructions, TrustList};
+use crate::undo::journal::TurnInfo;
+use crate::undo::{ChangeRecorder, UndoStore};
 use crate::workspace::{self, Workspace};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
@@ -41,13 +41,13 @@ pub(crate) struct TurnSetup {
     pub(crate) policy: Arc<Policy>,
     pub(crate) shared: SharedState,
     /// The parts of the system prompt.
-    pub(crate) sections: Vec<Section>,
+    pub(crate) sections: Vec<PromptSection>,
     /// The skills that the model may read, and their paths.
     pub(crate) skills: Vec<(String, PathBuf)>,
     /// The list of skills in the system prompt.
     pub(crate) skill_list: String,
     /// Instruction files that were not read because their directory is not trusted.
-    pub(crate) ignored: Vec<PathBuf>,
+    pub(crate) ignored_files: Vec<PathBuf>,
 }
 
 /// Builds the setup of a turn. `own_tools` are tools of the caller, offered like the others.
@@ -59,44 +59,44 @@ pub(crate) fn prepare(
 ) -> Result<TurnSetup> {
     let (settings, profile) = (input.settings, input.profile);
     if !input.is_dry_run_or_replay {
-        store::create_dir(&input.workspace.root)?;
+        durable_file::create_dir(&input.workspace.root)?;
     }
-    let home = Real::default().of(&permissions::absolute(&input.workspace.root));
-    let mut policy = permissions::policy(ctx, input.grants, settings, profile, &home)?;
-    let project = project_notes(ctx, &home, &mut policy)?;
-    let mcp_tools = mcp_tools::offered(ctx, input, &policy, notice)?;
+    let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
+    let mut policy = permissions::build_policy(ctx, input.grants, settings, profile, &home)?;
+    let project = project_instructions(ctx, &home, &mut policy)?;
+    let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(limit) = input.policy_limit {
-        policy = policy.and(limit);
+        policy = policy.intersection(limit);
     }
     let policy = Arc::new(policy);
     if let Some(text) = permissions::home_directory_notice(ctx, input.grants, settings, &policy) {
         notice(&text);
     }
-    let seen = web_tools::seen(settings, &policy);
+    let seen = web_tools::new_provenance_tracker(settings, &policy);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
-        seen.taint(&reason);
+        seen.mark_untrusted(&reason);
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
-    let mut notes = input.workspace.notes()?;
+    let mut notes = input.workspace.read_notes()?;
     if notes.memory.is_some() {
         taint_by_memory(ctx, input.workspace, &seen)?;
     }
     notes.bootstrap.extend(project.texts);
-    let found = skill::find(Shelves {
+    let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
-        further: &project.skills,
+        trusted_dirs: &project.skills,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     });
     found.notices().iter().for_each(|text| notice(text));
     let skills = found.skills;
     let shared = SharedState {
-        seen,
+        provenance: seen,
         files,
         hosts: settings
             .web
-            .hosts
+            .config_hosts
             .iter()
             .cloned()
             .chain(hosts_of_skills(&skills))
@@ -104,10 +104,10 @@ pub(crate) fn prepare(
         offline: input.offline,
         mcp_tools,
     };
-    let toolbox = toolbox(ctx, input, &policy, &shared, own_tools)?;
+    let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = match toolbox.specs().is_empty() {
         true => String::new(),
-        false => skill::summary(&skills, settings.skills.budget).text,
+        false => skill::render_list(&skills, settings.skills.budget_tokens).text,
     };
     let sections = prompt_sections(input, &policy, &toolbox, &notes, (&skills, &skill_list));
     Ok(TurnSetup {
@@ -120,7 +120,7 @@ pub(crate) fn prepare(
             .map(|skill| (skill.name, skill.location))
             .collect(),
         skill_list,
-        ignored: project.ignored,
+        ignored_files: project.ignored,
     })
 }
 
@@ -129,39 +129,45 @@ fn prompt_sections(
     input: &SetupInput<'_>,
     policy: &Policy,
     toolbox: &Toolbox,
-    notes: &workspace::Notes,
+    notes: &workspace::WorkspaceNotes,
     (skills, skill_list): (&[Skill], &str),
-) -> Vec<Section> {
-    let attended = input.person.is_some();
+) -> Vec<PromptSection> {
+    let attended = input.user_prompt.is_some();
     let own_prompt = input.profile.prompt.as_deref();
-    prompt::sections(&Brief {
+    prompt::sections(&PromptInput {
         platform: &platform(),
-        workspace: &policy.reach.workspace,
-        directory: &policy.reach.directory,
-        may_write: may_write(policy),
-        may_note: !input.profile.reads_only,
-        grants: &describe_extra_grants(policy),
-        attended,
+        workspace: &policy.file_scope.workspace,
+        directory: &policy.file_scope.directory,
+        may_write: can_write(policy),
+        may_write_workspace: !input.profile.reads_only,
+        extra_directories: &describe_extra_grants(policy),
+        is_interactive: attended,
         has_tools: !toolbox.specs().is_empty(),
         policy: &describe_policy(policy, toolbox, attended),
         profile: own_prompt.map(|text| (input.profile.name.as_str(), text)),
-        bootstrap: &notes.bootstrap,
+        bootstrap_files: &notes.bootstrap,
         memory: notes.memory.as_deref(),
-        active_skills: &skill::active(skills),
+        active_skills: &skill::active_bodies(skills),
         skills: skill_list,
     })
 }
 
 /// The instruction files and skills of the working directory, if the user trusts it. The policy then protects these
 /// files from changes.
-fn project_notes(ctx: &Context, workspace: &Path, policy: &mut Policy) -> Result<Notes> {
-    let reach = &mut policy.reach;
+fn project_instructions(
+    ctx: &Context,
+    workspace: &Path,
+    policy: &mut Policy,
+) -> Result<DirectoryInstructions> {
+    let reach = &mut policy.file_scope;
     let notes = match reach.directory == workspace {
-        true => Notes::default(),
-        false => Trust::load(&ctx.paths.trust())?.notes(&reach.directory)?,
+        true => DirectoryInstructions::default(),
+        false => TrustList::load(&ctx.paths.trust())?.read_instructions(&reach.directory)?,
     };
     for place in &notes.trusted {
-        reach.notes.extend(trust::speaking(place));
+        reach
+            .instruction_files
+            .extend(trust::instruction_paths(place));
     }
     reach.trusted.extend(notes.trusted.iter().take(1).cloned());
     Ok(notes)
@@ -172,30 +178,34 @@ fn open_files(
     ctx: &Context,
     input: &SetupInput<'_>,
     policy: &Policy,
-    seen: &Arc<Seen>,
+    provenance: &Arc<ProvenanceTracker>,
 ) -> Result<Files> {
-    let directory = &policy.reach.directory;
-    let mut files = Files::new(policy.reach.clone())
+    let directory = &policy.file_scope.directory;
+    let mut files = Files::new(policy.file_scope.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
-        .minding(Arc::clone(seen));
+        .with_provenance(Arc::clone(provenance));
     if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
-        files = files.by_steps();
+        files = files.without_openat2();
     }
-    let about = About {
-        turn: input.turn.to_owned(),
-        session: input.session.to_owned(),
+    let about = TurnInfo {
+        turn: input.turn_id.to_owned(),
+        session: input.session_key.to_owned(),
         directory: directory.clone(),
-        from: std::env::current_dir().unwrap_or_default(),
-        time: ctx.clock.stamp(),
+        started_in: std::env::current_dir().unwrap_or_default(),
+        time: ctx.clock.local_timestamp(),
     };
-    files.keep(Keeper::new(Undo::new(ctx.paths.undo()), about));
+    files.record_changes(ChangeRecorder::new(UndoStore::new(ctx.paths.undo()), about));
     Ok(files)
 }
 
 /// Marks the run as having read untrusted content if the memory may contain some.
-fn taint_by_memory(ctx: &Context, workspace: &Workspace, seen: &Seen) -> Result<()> {
-    if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted()? {
-        seen.taint(&format!(
+fn taint_by_memory(
+    ctx: &Context,
+    workspace: &Workspace,
+    provenance: &ProvenanceTracker,
+) -> Result<()> {
+    if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted_origin()? {
+        provenance.mark_untrusted(&format!(
             "the memory, written in a conversation with {what}; review it with `nanobot memory edit` to trust it"
         ));
     }
@@ -206,13 +216,13 @@ fn taint_by_memory(ctx: &Context, workspace: &Workspace, seen: &Seen) -> Result<
 /// offered allows nothing.
 fn hosts_of_skills(skills: &[Skill]) -> impl Iterator<Item = String> {
     let chosen = skills.iter().filter(|skill| {
-        skill.source != Source::BuiltIn && skill.is_offered && skill.is_available()
+        skill.source != SkillSource::BuiltIn && skill.is_offered && skill.is_available()
     });
-    chosen.flat_map(|skill| linked_hosts(&skill.body))
+    chosen.flat_map(|skill| find_linked_hosts(&skill.body))
 }
 
 /// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing.
-pub(crate) fn without_turn(
+pub(crate) fn prepare_without_turn(
     ctx: &Context,
     grants: &Grants,
     offline: bool,
@@ -220,29 +230,29 @@ pub(crate) fn without_turn(
 ) -> Result<TurnSetup> {
     let config = Config::load(&ctx.paths.config)?;
     let settings = ctx.settings()?;
-    let secrets = crate::settings::secrets::all(&config, &ctx.env);
-    secrets.iter().for_each(secret::remember);
-    let profile = permissions::profile(ctx, grants, &settings)?;
+    let secrets = crate::settings::secrets::collect_secrets(&config, &ctx.env);
+    secrets.iter().for_each(secret::register);
+    let profile = permissions::resolve_profile(ctx, grants, &settings)?;
     let input = SetupInput {
         grants,
         settings: &settings,
         workspace: &Workspace::new(&settings.workspace),
         profile: &profile,
-        turn: &secret::random_hex(5),
-        session: "tool",
-        parallel: 1,
+        turn_id: &secret::random_hex(5),
+        session_key: "tool",
+        max_parallel: 1,
         offline,
         is_dry_run_or_replay: is_dry_run,
         policy_limit: None,
-        person: None,
-        answers: None,
+        user_prompt: None,
+        elicitation: None,
         scheduler: None,
     };
     prepare(ctx, &input, Vec::new(), &mut |text| ctx.notice(text))
 }
 
 /// The tools allowed by the policy and `--tools`, wrapped in the approval check.
-fn toolbox(
+fn build_toolbox(
     ctx: &Context,
     input: &SetupInput<'_>,
     policy: &Arc<Policy>,
@@ -255,31 +265,31 @@ fn toolbox(
         let names = tools.iter().map(|tool| tool.spec().name.as_str());
         let names = names.filter(|name| input.is_listed(name));
         let limit = Arc::new(job_upper_bound(policy, names, input.offline));
-        let seen = Arc::clone(&shared.seen);
-        let cron = Cron::new(Arc::clone(scheduler), limit, seen, input.session);
+        let seen = Arc::clone(&shared.provenance);
+        let cron = CronTool::new(Arc::clone(scheduler), limit, seen, input.session_key);
         tools.push(Box::new(cron));
     }
-    if let Some(person) = &input.person {
+    if let Some(person) = &input.user_prompt {
         tools.push(Box::new(AskUser::new(Arc::clone(person))));
     }
     keep_listed(&mut tools, input.grants, shared)?;
-    tools.retain(|tool| policy.offers(&tool.spec().name));
+    tools.retain(|tool| policy.is_offered(&tool.spec().name));
     if input.grants.no_tools {
         tools.clear();
     }
     if policy.sandbox == Sandbox::Strict
         && tools.iter().any(|tool| tool.spec().name == "exec")
-        && let Err(lack) = sandbox::available()
+        && let Err(lack) = sandbox::check_available()
     {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::NoSandbox,
             format!("a sandbox is required but unavailable: {lack}"),
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
-    let approval = input.person.as_ref().map(|person| {
+    let approval = input.user_prompt.as_ref().map(|person| {
         let approval = InteractiveApproval {
-            person: Arc::clone(person),
+            user_prompt: Arc::clone(person),
             ctx: ctx.clone(),
             settings: input.settings.clone(),
             profile: input.profile.clone(),
@@ -287,11 +297,11 @@ fn toolbox(
             policy: Arc::clone(policy),
             shared: shared.clone(),
         };
-        Arc::new(approval) as Arc<dyn Appeals>
+        Arc::new(approval) as Arc<dyn ApprovalHandler>
     });
-    Ok(Toolbox::new(tools, input.parallel, Arc::clone(policy))
-        .seeing(Arc::clone(&shared.seen))
-        .asking(approval))
+    Ok(Toolbox::new(tools, input.max_parallel, Arc::clone(policy))
+        .with_provenance(Arc::clone(&shared.provenance))
+        .with_approval(approval))
 }
 
 /// Keeps only the tools that `--tools` names.
@@ -314,7 +324,7 @@ fn keep_listed(
             None => known.join(", "),
         };
         let cause = format!("there is no tool `{name}`");
-        return Err(fail_hint(Exit::Usage, cause, hint));
+        return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
     tools.retain(|tool| names.contains(&tool.spec().name));
     Ok(())
@@ -328,7 +338,7 @@ fn job_upper_bound<'a>(
     offline: bool,
 ) -> Policy {
     let mut bound = policy.clone();
-    bound.offered.push(tools.map(Pattern::new).collect());
+    bound.tool_filters.push(tools.map(Pattern::new).collect());
     if offline {
         bound.net = Net::Default;
         let never = |name: &str| (Pattern::new(name), Permission::Never);
@@ -346,17 +356,17 @@ mod tests {
     use crate::policy::net::Net;
 
     #[test]
-    fn a_job_has_no_more_than_the_run_that_makes_it() {
+    fn job_permissions_are_bounded_by_the_creating_run() {
         let run = Policy {
             net: Net::Any,
             ..Policy::default()
         };
         let check = |offline: bool, expect: &[&str]| {
             let bound = job_upper_bound(&run, ["read_file", "web_fetch"].into_iter(), offline);
-            let job = Policy::restored(&bound.snapshot()).unwrap();
-            let job = Policy::default().and(&job);
+            let job = Policy::from_snapshot(&bound.snapshot()).unwrap();
+            let job = Policy::default().intersection(&job);
             let tools = ["read_file", "write_file", "exec", "web_fetch", "cron"];
-            let offered: Vec<&str> = tools.into_iter().filter(|it| job.offers(it)).collect();
+            let offered: Vec<&str> = tools.into_iter().filter(|it| job.is_offered(it)).collect();
             assert_eq!(offered, expect);
             assert_eq!(bound.net == Net::Any, !offline);
         };

@@ -2,24 +2,29 @@
 
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
-use crate::policy::seen::{Ground, Seen};
+use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
-use crate::sys::hosts::Hosts;
+use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
-use crate::tool::web::Web;
+use crate::tool::web::WebAccess;
 use crate::tool::web_fetch::WebFetch;
-use crate::tool::web_search::{Engines, WebSearch};
+use crate::tool::web_search::{SearchSettings, WebSearch};
 use std::sync::Arc;
 
 /// The initial, empty record of content read by a run under `policy`.
-pub(crate) fn seen(settings: &Settings, policy: &Policy) -> Arc<Seen> {
-    let has_commands = settings.exec.enabled && policy.offers("exec");
-    Arc::new(Seen::new(Ground {
-        reach: policy.reach.clone(),
-        workspace: policy.reach.workspace.clone(),
+pub(crate) fn new_provenance_tracker(
+    settings: &Settings,
+    policy: &Policy,
+) -> Arc<ProvenanceTracker> {
+    let has_commands = settings.exec.enabled && policy.is_offered("exec");
+    Arc::new(ProvenanceTracker::new(TrustContext {
+        file_scope: policy.file_scope.clone(),
+        workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
-        real: Box::new(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+        resolve_real_path: Box::new(|path| {
+            std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+        }),
     }))
 }
 
@@ -34,31 +39,35 @@ pub(crate) fn tools(
     if !settings.enabled {
         return Vec::new();
     }
-    let web = Arc::new(Web {
+    let web = Arc::new(WebAccess {
         policy: Arc::clone(policy),
-        seen: Arc::clone(&shared.seen),
-        free: shared.allowed_hosts(policy),
-        spared: settings.spared.clone(),
+        provenance: Arc::clone(&shared.provenance),
+        allowed_hosts: shared.allowed_hosts(policy),
+        allowed_ranges: settings.allowed_ranges.clone(),
         offline: shared.offline,
         proxy: settings.proxy.clone(),
         user_agent: settings.user_agent.clone(),
-        hosts: Hosts::of(&ctx.env),
-        limit: all.max_tool_result_chars,
+        test_dns: TestHosts::from_env(&ctx.env),
+        max_result_chars: all.max_tool_result_chars,
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.
-    let provider = match (&settings.engine, &settings.key, &settings.base) {
+    let provider = match (
+        &settings.search_engine,
+        &settings.search_api_key,
+        &settings.search_base_url,
+    ) {
         (None, Some(_), _) => "brave",
         (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
         (Some(name), ..) => name,
         (None, None, _) => "duckduckgo",
     };
-    let engines = Engines {
+    let engines = SearchSettings {
         provider: provider.to_owned(),
-        key: settings.key.clone(),
-        base: settings.base.clone(),
-        count: settings.results,
-        timeout: settings.timeout,
+        key: settings.search_api_key.clone(),
+        base: settings.search_base_url.clone(),
+        count: settings.max_results,
+        timeout: settings.search_timeout,
     };
     vec![
         Box::new(WebSearch::new(Arc::clone(&web), engines)),

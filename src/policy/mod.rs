@@ -2,27 +2,27 @@
 //! start of a run; a sub-agent gets the intersection of its own and its parent's. Decisions here are by name only: the
 //! tools enforce them by opening through descriptors, and the sandbox in the kernel.
 
-use crate::shell_quote::quoted;
+use crate::shell_quote::quote;
 use core::net::IpAddr;
-use known::{CHANGING, LOOKING};
+use file_scope::{FileAccess, FileScope, PathRule};
 use net::Net;
-use reach::{Access, PathRule, Reach};
 pub use refusal::Refusal;
 use regex::Regex;
-use rule::{Effect, Pattern, Rule};
+use rule::{Pattern, PolicyRule, RuleEffect};
 use serde_json::Value;
+use tool_names::{READ_TOOLS, WRITE_TOOLS};
 
-pub mod known;
+pub mod description;
+pub mod file_scope;
 pub mod net;
 pub mod profile;
-pub mod reach;
+pub mod provenance;
 pub mod refusal;
 pub mod rule;
 pub mod secrets;
-pub mod seen;
 pub mod snapshot;
-pub mod startup;
-pub mod words;
+pub mod startup_files;
+pub mod tool_names;
 
 /// The permission to use a tool, from strictest to weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,11 +48,11 @@ impl Permission {
     ///
     /// # Errors
     /// A phrase to append to `name`: it refers to no tool, or `word` is not a permission.
-    pub fn written(name: &str, word: &str) -> Result<(Pattern, Self), String> {
-        let name = known::spelled(name);
-        known::check(name)?;
-        let permission = Self::parse(word)
-            .ok_or_else(|| format!("is `{word}`, expected `always`, `ask` or `never`"))?;
+    pub fn parse_entry(name: &str, permission: &str) -> Result<(Pattern, Self), String> {
+        let name = tool_names::canonical_name(name);
+        tool_names::check(name)?;
+        let permission = Self::parse(permission)
+            .ok_or_else(|| format!("is `{permission}`, expected `always`, `ask` or `never`"))?;
         Ok((Pattern::new(name), permission))
     }
 }
@@ -74,28 +74,28 @@ pub enum Sandbox {
 pub struct Policy {
     /// The name of the profile it was built from.
     pub profile: String,
-    pub reach: Reach,
+    pub file_scope: FileScope,
     pub net: Net,
     /// Addresses that the user typed. They may be reached even if they are not public; without a port, at the web
     /// ports.
-    pub typed: Vec<(IpAddr, Option<u16>)>,
+    pub explicit_addresses: Vec<(IpAddr, Option<u16>)>,
     pub sandbox: Sandbox,
     /// Allow lists of tools. A tool is offered only if it matches an entry of every list.
-    pub offered: Vec<Vec<Pattern>>,
+    pub tool_filters: Vec<Vec<Pattern>>,
     /// Permissions by tool. The strictest matching entry applies; without a match, the permission is `Always`.
     pub permissions: Vec<(Pattern, Permission)>,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<PolicyRule>,
     /// Answers every approval request with yes.
-    pub consents: bool,
+    pub auto_approve: bool,
     /// Forbids all changes, whatever was granted.
     pub reads_only: bool,
     /// Command patterns from the Python program's config. They catch mistakes and are not a security boundary.
-    pub commands: Commands,
+    pub command_patterns: CommandPatterns,
 }
 
 /// Patterns for commands, matched against the lower-cased command as the Python program does.
 #[derive(Clone, Debug, Default)]
-pub struct Commands {
+pub struct CommandPatterns {
     pub denied: Vec<Regex>,
     /// Allow lists. A command must match an entry of every list.
     pub allowed: Vec<Vec<Regex>>,
@@ -103,7 +103,7 @@ pub struct Commands {
 
 /// The decision about a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum PolicyDecision {
     /// Allowed; the text names the rule.
     Allow(String),
     /// Needs approval. Holds the text of the prompt, which is also the refusal if the run cannot prompt.
@@ -113,66 +113,68 @@ pub enum Decision {
 
 impl Policy {
     /// Adds `rule`. A rule about paths is added to `reach`, which also checks the targets of links.
-    pub fn add(&mut self, rule: Rule) {
+    pub fn add(&mut self, rule: PolicyRule) {
         let Some(argument) = &rule.argument else {
             return self.rules.push(rule);
         };
         let about = |tools: &[&str]| tools.iter().any(|tool| rule.tool.matches(tool));
-        let mut bind = |access: Access| match rule.effect {
-            Effect::Deny => self.reach.denied.push(PathRule {
+        let mut bind = |access: FileAccess| match rule.effect {
+            RuleEffect::Deny => self.file_scope.denied.push(PathRule {
                 access,
                 pattern: argument.clone(),
                 rule: rule.to_string(),
             }),
             // Read access depends on the roots alone, so an allow rule adds nothing.
-            Effect::Allow if access == Access::Write => self.reach.allowed.push(argument.clone()),
-            Effect::Allow => {}
+            RuleEffect::Allow if access == FileAccess::Write => {
+                self.file_scope.allowed.push(argument.clone())
+            }
+            RuleEffect::Allow => {}
         };
-        if about(LOOKING) {
-            bind(Access::Read);
+        if about(READ_TOOLS) {
+            bind(FileAccess::Read);
         }
-        if about(CHANGING) {
-            bind(Access::Write);
+        if about(WRITE_TOOLS) {
+            bind(FileAccess::Write);
         }
         self.rules.push(rule);
     }
 
     /// True if `tool` is offered to the model.
-    pub fn offers(&self, tool: &str) -> bool {
-        self.withholds(tool).is_none()
+    pub fn is_offered(&self, tool: &str) -> bool {
+        self.withheld_reason(tool).is_none()
     }
 
     /// The reason why `tool` is not offered (a rule, permission, profile or list), or `None` if it is.
-    pub fn withholds(&self, tool: &str) -> Option<Refusal> {
-        let denied = |rule: &&Rule| {
-            rule.effect == Effect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
+    pub fn withheld_reason(&self, tool: &str) -> Option<Refusal> {
+        let denied = |rule: &&PolicyRule| {
+            rule.effect == RuleEffect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
         };
         if let Some(rule) = self.rules.iter().find(denied) {
             let message = format!("`{tool}` is denied by the rule `{rule}` ({})", rule.origin);
-            return Some(Refusal::of(message));
+            return Some(Refusal::new(message));
         }
-        if self.reads_only && CHANGING.contains(&tool) {
-            return Some(self.only_reads(tool));
+        if self.reads_only && WRITE_TOOLS.contains(&tool) {
+            return Some(self.read_only_refusal(tool));
         }
         let is_never = |(name, permission): &&(Pattern, Permission)| {
             *permission == Permission::Never && name.matches(tool)
         };
         if let Some((name, _)) = self.permissions.iter().find(is_never) {
-            return Some(Refusal::of(format!(
+            return Some(Refusal::new(format!(
                 "`{tool}` is never allowed: the permission of `{}` is `never`, set by `tools.permissions` or the profile `{}`",
                 name.text(),
                 self.profile
             )));
         }
         let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
-        (!self.offered.iter().all(is_offered)).then(|| {
+        (!self.tool_filters.iter().all(is_offered)).then(|| {
             let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
-            Refusal::of(message)
+            Refusal::new(message)
         })
     }
 
     /// True if a tool whose name begins with `beginning` may be offered. Errs on the side of true.
-    pub fn may_offer(&self, beginning: &str) -> bool {
+    pub fn can_offer(&self, beginning: &str) -> bool {
         let plain = |name: &Pattern| name.text().split(['*', '?']).next().map(str::len);
         let is_all = |name: &Pattern| {
             let stem = name.text().strip_suffix('*');
@@ -188,15 +190,18 @@ impl Policy {
         let mut denied = self.rules.iter();
         let mut never = self.permissions.iter();
         !denied.any(|rule| {
-            rule.effect == Effect::Deny && rule.argument.is_none() && is_all(&rule.tool)
+            rule.effect == RuleEffect::Deny && rule.argument.is_none() && is_all(&rule.tool)
         }) && !never.any(|(name, permission)| *permission == Permission::Never && is_all(name))
-            && self.offered.iter().all(|only| only.iter().any(is_some))
+            && self
+                .tool_filters
+                .iter()
+                .all(|only| only.iter().any(is_some))
     }
 
     /// Marks a third-party `tool` as one that may change anything: it requires approval unless a permission is set for
     /// it, and it is withheld from a read-only policy. The mark applies to this policy only; an intersection inherits
     /// it from either operand.
-    pub fn beware(&mut self, tool: &str) {
+    pub fn require_approval(&mut self, tool: &str) {
         let is_set = |(name, _): &(Pattern, Permission)| name.matches(tool);
         let permission = match self.reads_only {
             true => Permission::Never,
@@ -206,58 +211,58 @@ impl Policy {
         self.permissions.push((Pattern::new(tool), permission));
     }
 
-    fn only_reads(&self, tool: &str) -> Refusal {
+    fn read_only_refusal(&self, tool: &str) -> Refusal {
         Refusal {
-            words: format!(
+            message: format!(
                 "`{tool}` changes {}, and the profile `{}` is read-only",
                 if tool == "cron" { "jobs" } else { "files" },
                 self.profile
             ),
-            grant: Some("--profile default".into()),
+            suggested_flag: Some("--profile default".into()),
         }
     }
 
     /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`Reach::decide`].
-    pub fn decide(&self, tool: &str, arguments: &Value) -> Decision {
+    pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
         let plans = tool == "cron" && arguments["action"] != "list";
-        if self.reads_only && (plans || CHANGING.contains(&tool)) {
-            return Decision::Deny(self.only_reads(tool));
+        if self.reads_only && (plans || WRITE_TOOLS.contains(&tool)) {
+            return PolicyDecision::Deny(self.read_only_refusal(tool));
         }
-        let subjects = self.subjects(tool, arguments);
-        let covers = |rule: &&Rule| rule.covers(tool, &subjects);
-        let with = |effect: Effect| self.rules.iter().filter(move |rule| rule.effect == effect);
+        let subjects = self.rule_subjects(tool, arguments);
+        let covers = |rule: &&PolicyRule| rule.covers(tool, &subjects);
+        let with = |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
         // Denied paths are checked by `reach`, which also checks the targets of links.
-        let of_paths = LOOKING.contains(&tool) || CHANGING.contains(&tool);
-        let here = |rule: &&Rule| !(of_paths && rule.argument.is_some());
-        if let Some(rule) = with(Effect::Deny).filter(here).find(covers) {
-            return Decision::Deny(Refusal::of(format!(
+        let of_paths = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
+        let here = |rule: &&PolicyRule| !(of_paths && rule.argument.is_some());
+        if let Some(rule) = with(RuleEffect::Deny).filter(here).find(covers) {
+            return PolicyDecision::Deny(Refusal::new(format!(
                 "`{tool}` is denied by the rule `{rule}` ({})",
                 rule.origin
             )));
         }
         if tool == "exec"
-            && let Some(refusal) = self.commands.judge(&subjects)
+            && let Some(refusal) = self.command_patterns.check(&subjects)
         {
-            return Decision::Deny(refusal);
+            return PolicyDecision::Deny(refusal);
         }
         match self.permission(tool) {
-            Permission::Never => Decision::Deny(Refusal::of(format!(
+            Permission::Never => PolicyDecision::Deny(Refusal::new(format!(
                 "`{tool}` is never allowed in this run"
             ))),
-            Permission::Always => Decision::Allow("permission: always".into()),
+            Permission::Always => PolicyDecision::Allow("permission: always".into()),
             Permission::Ask => {
-                if let Some(rule) = with(Effect::Allow).find(covers) {
-                    return Decision::Allow(format!("rule `{rule}` ({})", rule.origin));
+                if let Some(rule) = with(RuleEffect::Allow).find(covers) {
+                    return PolicyDecision::Allow(format!("rule `{rule}` ({})", rule.origin));
                 }
-                if self.consents {
-                    return Decision::Allow(format!(
+                if self.auto_approve {
+                    return PolicyDecision::Allow(format!(
                         "profile `{}`: approved automatically",
                         self.profile
                     ));
                 }
-                Decision::Ask(Refusal {
-                    words: format!("`{tool}` requires approval, but this run cannot prompt"),
-                    grant: Some(format!("--allow {}", quoted(tool))),
+                PolicyDecision::Ask(Refusal {
+                    message: format!("`{tool}` requires approval, but this run cannot prompt"),
+                    suggested_flag: Some(format!("--allow {}", quote(tool))),
                 })
             }
         }
@@ -276,19 +281,19 @@ impl Policy {
     }
 
     /// True if the user typed exactly this address. An address typed without a port covers the `usual` ports.
-    pub fn has_typed(&self, address: IpAddr, port: u16, usual: &[u16]) -> bool {
+    pub fn is_explicit_address(&self, address: IpAddr, port: u16, usual: &[u16]) -> bool {
         let is_it = |(typed, at): &(IpAddr, Option<u16>)| {
             *typed == address && at.map_or(usual.contains(&port), |at| at == port)
         };
-        self.typed.iter().any(is_it)
+        self.explicit_addresses.iter().any(is_it)
     }
 
     /// The argument of a call that rules match against, in every form in which a rule may write it.
-    fn subjects(&self, tool: &str, arguments: &Value) -> Vec<String> {
+    fn rule_subjects(&self, tool: &str, arguments: &Value) -> Vec<String> {
         let text = |key: &str| arguments[key].as_str();
-        if LOOKING.contains(&tool) || CHANGING.contains(&tool) {
-            let path = self.reach.absolute(text("path").unwrap_or("."));
-            let beneath = path.strip_prefix(&self.reach.directory).ok();
+        if READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool) {
+            let path = self.file_scope.absolute(text("path").unwrap_or("."));
+            let beneath = path.strip_prefix(&self.file_scope.directory).ok();
             let name = path
                 .file_name()
                 .map(|name| name.to_string_lossy().into_owned());
@@ -314,67 +319,75 @@ impl Policy {
     }
 
     /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         // Grants must be in both; denials from either apply.
-        let mut rules: Vec<Rule> = Vec::new();
-        let theirs: Vec<Rule> = other.rules_from(&self.reach).collect();
+        let mut rules: Vec<PolicyRule> = Vec::new();
+        let theirs: Vec<PolicyRule> = other.rules_relative_to(&self.file_scope).collect();
         for (mine, yours, others) in [(&self.rules, other, &theirs), (&theirs, self, &self.rules)] {
-            let holds = |rule: &&Rule| {
-                let same = |other: &Rule| {
-                    other.effect == Effect::Allow
+            let holds = |rule: &&PolicyRule| {
+                let same = |other: &PolicyRule| {
+                    other.effect == RuleEffect::Allow
                         && other.tool == rule.tool
                         && other.argument == rule.argument
                 };
                 // A policy that allows the tool without approval grants as much as any allow rule.
                 let names_one = !rule.tool.text().contains(['*', '?']);
-                let is_free = yours.consents
+                let is_free = yours.auto_approve
                     || names_one && yours.permission(rule.tool.text()) == Permission::Always;
-                rule.effect == Effect::Deny || is_free || others.iter().any(same)
+                rule.effect == RuleEffect::Deny || is_free || others.iter().any(same)
             };
             rules.extend(mine.iter().filter(holds).cloned());
         }
         Self {
             profile: self.profile.clone(),
-            reach: self.reach.and(&other.reach),
-            net: self.net.and(&other.net),
-            typed: self
-                .typed
+            file_scope: self.file_scope.intersection(&other.file_scope),
+            net: self.net.intersection(&other.net),
+            explicit_addresses: self
+                .explicit_addresses
                 .iter()
-                .filter(|typed| other.typed.contains(typed))
+                .filter(|typed| other.explicit_addresses.contains(typed))
                 .copied()
                 .collect(),
             sandbox: self.sandbox.min(other.sandbox),
-            offered: [&self.offered[..], &other.offered[..]].concat(),
+            tool_filters: [&self.tool_filters[..], &other.tool_filters[..]].concat(),
             permissions: [&self.permissions[..], &other.permissions[..]].concat(),
             rules,
             // If either side would need approval and does not consent, there is no consent.
-            consents: self.consents && other.consents,
+            auto_approve: self.auto_approve && other.auto_approve,
             reads_only: self.reads_only || other.reads_only,
-            commands: Commands {
-                denied: [&self.commands.denied[..], &other.commands.denied[..]].concat(),
-                allowed: [&self.commands.allowed[..], &other.commands.allowed[..]].concat(),
+            command_patterns: CommandPatterns {
+                denied: [
+                    &self.command_patterns.denied[..],
+                    &other.command_patterns.denied[..],
+                ]
+                .concat(),
+                allowed: [
+                    &self.command_patterns.allowed[..],
+                    &other.command_patterns.allowed[..],
+                ]
+                .concat(),
             },
         }
     }
 
     /// The rules, rewritten to apply from the directory of `reach`. Allow rules about paths are anchored to the
     /// directory that they were written for.
-    fn rules_from(&self, reach: &Reach) -> impl Iterator<Item = Rule> {
-        let ours = &self.reach;
-        let moves = ours.directory != reach.directory;
-        let moved = move |rule: &Rule| {
-            let is_of_paths = LOOKING
+    fn rules_relative_to(&self, file_scope: &FileScope) -> impl Iterator<Item = PolicyRule> {
+        let ours = &self.file_scope;
+        let moves = ours.directory != file_scope.directory;
+        let moved = move |rule: &PolicyRule| {
+            let is_of_paths = READ_TOOLS
                 .iter()
-                .chain(CHANGING)
+                .chain(WRITE_TOOLS)
                 .any(|it| rule.tool.matches(it));
             let Some(argument) = &rule.argument else {
                 return Some(rule.clone());
             };
-            if !moves || rule.effect == Effect::Deny || !is_of_paths {
+            if !moves || rule.effect == RuleEffect::Deny || !is_of_paths {
                 return Some(rule.clone());
             }
             let argument = Some(ours.anchored(argument)?);
-            Some(Rule {
+            Some(PolicyRule {
                 argument,
                 ..rule.clone()
             })
@@ -383,12 +396,12 @@ impl Policy {
     }
 }
 
-impl Commands {
+impl CommandPatterns {
     /// Compiles a regular expression from the config.
     ///
     /// # Errors
     /// A phrase to append to the expression.
-    pub fn expression(text: &str) -> Result<Regex, String> {
+    pub fn compile(text: &str) -> Result<Regex, String> {
         // The library's message marks the position over several lines; only the last line is the cause.
         Regex::new(text).map_err(|error| {
             let message = error.to_string();
@@ -398,26 +411,26 @@ impl Commands {
         })
     }
 
-    fn judge(&self, subjects: &[String]) -> Option<Refusal> {
+    fn check(&self, subjects: &[String]) -> Option<Refusal> {
         let command = subjects.first()?.to_lowercase();
         if let Some(denied) = self.denied.iter().find(|denied| denied.is_match(&command)) {
-            return Some(Refusal::of(format!(
+            return Some(Refusal::new(format!(
                 "the command matches `{denied}` of `tools.exec.denyPatterns`"
             )));
         }
         let matches = |list: &Vec<Regex>| list.iter().any(|allowed| allowed.is_match(&command));
         let may = self.allowed.iter().all(matches);
-        (!may).then(|| Refusal::of("the command matches none of `tools.exec.allowPatterns`"))
+        (!may).then(|| Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::file_scope::{FileAccess, FileScope, ScopeRoot};
     use super::net::Net;
     use super::profile::Profile;
-    use super::reach::{Access, Reach, Root};
-    use super::rule::{Effect, Pattern, Rule};
-    use super::{Decision, Permission, Policy, Sandbox};
+    use super::rule::{Pattern, PolicyRule, RuleEffect};
+    use super::{Permission, Policy, PolicyDecision, Sandbox};
     use serde_json::{Value, json};
     use std::path::Path;
 
@@ -426,68 +439,70 @@ mod tests {
     /// `net`.
     pub(super) fn policy(words: &[&str]) -> Policy {
         let mut policy = Policy {
-            reach: Reach {
+            file_scope: FileScope {
                 directory: "/d".into(),
                 workspace: "/h/w".into(),
                 home: "/h".into(),
                 roots: vec![
-                    Root {
+                    ScopeRoot {
                         path: "/d".into(),
                         may_write: false,
                     },
-                    Root {
+                    ScopeRoot {
                         path: "/h/w".into(),
                         may_write: true,
                     },
                 ],
                 hidden: vec!["/h/w/sessions".into()],
-                notes: vec!["/h/w/AGENTS.md".into()],
-                ..Reach::default()
+                instruction_files: vec!["/h/w/AGENTS.md".into()],
+                ..FileScope::default()
             },
             ..Policy::default()
         };
         for word in words {
             match word.split_once([' ', '=']) {
                 Some(("deny", rule)) => {
-                    policy.add(Rule::parse(rule, Effect::Deny, "--deny").unwrap());
+                    policy.add(PolicyRule::parse(rule, RuleEffect::Deny, "--deny").unwrap());
                 }
                 Some(("allow", rule)) => {
-                    policy.add(Rule::parse(rule, Effect::Allow, "--allow").unwrap());
+                    policy.add(PolicyRule::parse(rule, RuleEffect::Allow, "--allow").unwrap());
                 }
                 Some(("only", tool)) => {
-                    if policy.offered.is_empty() {
-                        policy.offered.push(Vec::new());
+                    if policy.tool_filters.is_empty() {
+                        policy.tool_filters.push(Vec::new());
                     }
-                    policy.offered[0].push(Pattern::new(tool));
+                    policy.tool_filters[0].push(Pattern::new(tool));
                 }
-                Some((way @ ("write" | "read"), path)) => policy.reach.roots.push(Root {
+                Some((way @ ("write" | "read"), path)) => policy.file_scope.roots.push(ScopeRoot {
                     path: path.into(),
                     may_write: way == "write",
                 }),
                 Some(("in", path)) => {
-                    policy.reach.directory = path.into();
-                    policy.reach.roots.push(Root {
+                    policy.file_scope.directory = path.into();
+                    policy.file_scope.roots.push(ScopeRoot {
                         path: path.into(),
                         may_write: false,
                     });
                 }
-                Some(("home", path)) => policy.reach.home = path.into(),
+                Some(("home", path)) => policy.file_scope.home = path.into(),
                 Some(("net", host)) => policy.net = Net::Hosts(vec![Pattern::new(host)]),
                 Some(("typed", address)) => {
-                    policy.typed.push((address.parse().unwrap(), Some(80)));
+                    policy
+                        .explicit_addresses
+                        .push((address.parse().unwrap(), Some(80)));
                 }
-                Some(("trust", path)) => policy.reach.trusted.push(path.into()),
+                Some(("trust", path)) => policy.file_scope.trusted.push(path.into()),
                 Some((tool, permission)) => policy
                     .permissions
                     .push((Pattern::new(tool), Permission::parse(permission).unwrap())),
-                None if *word == "consents" => policy.consents = true,
+                None if *word == "consents" => policy.auto_approve = true,
                 None if *word == "net" => policy.net = Net::Any,
                 None if *word == "free" => {
-                    policy.reach.is_free = true;
+                    policy.file_scope.is_unrestricted = true;
                     policy.sandbox = Sandbox::Off;
-                    policy.reach.hidden.clear();
-                    policy.reach.notes.clear();
-                    policy.reach.roots.push(Root {
+                    policy.file_scope.hidden.clear();
+                    policy.file_scope.instruction_files.clear();
+                    policy.file_scope.roots.push(ScopeRoot {
                         path: "/".into(),
                         may_write: true,
                     });
@@ -499,13 +514,13 @@ mod tests {
     }
 
     pub(super) fn verdict(policy: &Policy, tool: &str, arguments: &Value) -> &'static str {
-        let closed = |path| policy.reach.decide(path, Access::Read).is_err();
+        let closed = |path| policy.file_scope.decide(path, FileAccess::Read).is_err();
         match policy.decide(tool, arguments) {
-            _ if !policy.offers(tool) => "absent",
+            _ if !policy.is_offered(tool) => "absent",
             _ if tool == "read_file" && arguments["path"].as_str().is_some_and(closed) => "deny",
-            Decision::Allow(_) => "allow",
-            Decision::Ask(_) => "ask",
-            Decision::Deny(_) => "deny",
+            PolicyDecision::Allow(_) => "allow",
+            PolicyDecision::Ask(_) => "ask",
+            PolicyDecision::Deny(_) => "deny",
         }
     }
 
@@ -603,16 +618,16 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_others_are_asked_about() {
+    fn third_party_tools_require_approval() {
         let check = |words: &[&str], expect: &str| {
             let mut policy = policy(words);
-            policy.beware("mcp_a_set");
+            policy.require_approval("mcp_a_set");
             let found = verdict(&policy, "mcp_a_set", &json!({}));
             assert_eq!(found, expect, "{words:?}");
-            let restored = Policy::restored(&policy.snapshot()).unwrap();
+            let restored = Policy::from_snapshot(&policy.snapshot()).unwrap();
             assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
             // A tool that needs approval in one policy still needs it in the intersection.
-            let both = policy.and(&super::tests::policy(&["mcp_*=always", "consents"]));
+            let both = policy.intersection(&super::tests::policy(&["mcp_*=always", "consents"]));
             assert_eq!(verdict(&both, "mcp_a_set", &json!({})), expect);
             assert_eq!(
                 verdict(&policy, "mcp_a_get", &json!({})),
@@ -636,9 +651,9 @@ mod tests {
     }
 
     #[test]
-    fn whether_there_may_be_such_tools() {
+    fn can_offer_errs_on_the_side_of_true() {
         let check = |words: &[&str], beginning: &str, expect: bool| {
-            let found = policy(words).may_offer(beginning);
+            let found = policy(words).can_offer(beginning);
             assert_eq!(found, expect, "{words:?} {beginning}");
         };
         check(&[], "mcp_", true);
@@ -655,26 +670,26 @@ mod tests {
         check(&["only mcp_*"], "mcp_b_", true);
         check(&["only *_get"], "mcp_b_", true);
         check(&["only mcp"], "mcp_", false);
-        let both = policy(&["only mcp_*"]).and(&policy(&["only exec"]));
-        assert!(!both.may_offer("mcp_"));
+        let both = policy(&["only mcp_*"]).intersection(&policy(&["only exec"]));
+        assert!(!both.can_offer("mcp_"));
     }
 
     #[test]
-    fn rules_about_paths_hold_for_every_way_to_them() {
+    fn path_rules_apply_to_all_file_tools() {
         let policy = policy(&[
             "deny grep(*.key)",
             "allow edit_file(notes/*)",
             "deny write_file(notes/old.md)",
         ]);
-        let may = |path: &str, access| policy.reach.decide(path, access).is_ok();
-        assert!(may("a.txt", Access::Read) && !may("a.key", Access::Read));
-        assert!(!policy.reach.shows("/d/x/a.key".as_ref()));
-        assert!(may("notes/new.md", Access::Write) && !may("notes/old.md", Access::Write));
-        assert!(!may("a.txt", Access::Write));
+        let may = |path: &str, access| policy.file_scope.decide(path, access).is_ok();
+        assert!(may("a.txt", FileAccess::Read) && !may("a.key", FileAccess::Read));
+        assert!(!policy.file_scope.is_visible("/d/x/a.key".as_ref()));
+        assert!(may("notes/new.md", FileAccess::Write) && !may("notes/old.md", FileAccess::Write));
+        assert!(!may("a.txt", FileAccess::Write));
     }
 
     /// Every word that the test policies are built from.
-    pub(super) const WORDS: &[&str] = &[
+    pub(super) const POLICY_TERMS: &[&str] = &[
         "deny exec",
         "deny exec(rm *)",
         "allow exec",
@@ -733,11 +748,11 @@ mod tests {
         "/h/w/sessions/x",
     ];
 
-    const SHARE: usize = 401;
+    const SAMPLE_STRIDE: usize = 401;
 
     /// Evaluates a fixed set of questions against `policy`. Paths are absolute because the policies start in different
     /// directories.
-    pub(super) fn answers(policy: &Policy) -> Vec<(String, bool)> {
+    pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
         let mut answers = Vec::new();
         let mut ask = |what: String, is_allowed: bool| answers.push((what, is_allowed));
         let calls = [
@@ -752,22 +767,35 @@ mod tests {
             ask(format!("{tool} {arguments}"), is_allowed);
         }
         for path in PATHS {
-            for (tool, access) in [("read_file", Access::Read), ("write_file", Access::Write)] {
-                let may = policy.reach.decide(path, access).is_ok();
+            for (tool, access) in [
+                ("read_file", FileAccess::Read),
+                ("write_file", FileAccess::Write),
+            ] {
+                let may = policy.file_scope.decide(path, access).is_ok();
                 let is_allowed = verdict(policy, tool, &json!({ "path": path })) == "allow";
                 ask(format!("{tool} {path}"), may && is_allowed);
             }
-            ask(format!("show {path}"), policy.reach.shows(path.as_ref()));
+            ask(
+                format!("show {path}"),
+                policy.file_scope.is_visible(path.as_ref()),
+            );
             let path: &Path = path.as_ref();
-            let mut written = policy.reach.written_by_commands();
+            let mut written = policy.file_scope.command_writable_roots();
             let is_written = written.any(|root| path.starts_with(root));
             ask(format!("command {path:?}"), is_written);
-            ask(format!("believe {path:?}"), policy.reach.is_own_word(path));
+            ask(
+                format!("believe {path:?}"),
+                policy.file_scope.is_user_instruction(path),
+            );
             // Inverted: a file that either policy closes after reading untrusted content is closed in both.
-            ask(format!("change {path:?}"), !policy.reach.is_note(path));
+            ask(
+                format!("change {path:?}"),
+                !policy.file_scope.is_instruction_file(path),
+            );
         }
         for secret in ["/h/.ssh", "/e/.ssh"] {
-            let is_open = policy.reach.is_free || policy.reach.names(secret.as_ref());
+            let is_open = policy.file_scope.is_unrestricted
+                || policy.file_scope.grants_secret(secret.as_ref());
             ask(format!("open {secret}"), is_open);
         }
         for port in [22, 443] {
@@ -776,7 +804,7 @@ mod tests {
         }
         ask("port 22".into(), policy.net.grants_port("a.example", 22));
         ask("sockets".into(), policy.net == Net::Any);
-        let typed = policy.has_typed("10.0.0.1".parse().unwrap(), 80, &[80]);
+        let typed = policy.is_explicit_address("10.0.0.1".parse().unwrap(), 80, &[80]);
         ask("typed".into(), typed);
         ask("uncontained".into(), policy.sandbox == Sandbox::Off);
         ask("changes".into(), !policy.reads_only);
@@ -785,9 +813,9 @@ mod tests {
 
     /// Policies of one word and of two words.
     pub(super) fn policies() -> Vec<(String, Policy)> {
-        let others = |at: usize| WORDS[at..].iter();
-        let pairs =
-            (0..WORDS.len()).flat_map(|at| others(at).map(move |other| [WORDS[at], *other]));
+        let others = |at: usize| POLICY_TERMS[at..].iter();
+        let pairs = (0..POLICY_TERMS.len())
+            .flat_map(|at| others(at).map(move |other| [POLICY_TERMS[at], *other]));
         let named = |words: [&str; 2]| (words.join(" + "), policy(&words));
         pairs.map(named).collect()
     }
@@ -796,10 +824,10 @@ mod tests {
     #[test]
     fn an_intersection_allows_nothing_that_either_forbids() {
         let all = policies();
-        let single: Vec<_> = all.iter().map(|(_, policy)| answers(policy)).collect();
+        let single: Vec<_> = all.iter().map(|(_, policy)| evaluate(policy)).collect();
         for ours in 0..all.len() {
-            for theirs in (ours % SHARE..all.len()).step_by(SHARE) {
-                let both = answers(&all[ours].1.and(&all[theirs].1));
+            for theirs in (ours % SAMPLE_STRIDE..all.len()).step_by(SAMPLE_STRIDE) {
+                let both = evaluate(&all[ours].1.intersection(&all[theirs].1));
                 for (at, (what, is_allowed)) in both.iter().enumerate() {
                     let either = single[ours][at].1 && single[theirs][at].1;
                     let names = (&all[ours].0, &all[theirs].0);
@@ -813,16 +841,17 @@ mod tests {
 
     #[test]
     fn an_intersection_allows_what_both_allow() {
-        let check = |ours: &[&str], theirs: &[&str], path: &str, access: Access, expect: bool| {
-            let both = policy(ours).and(&policy(theirs));
-            let found = both.reach.decide(path, access);
-            assert_eq!(
-                found.is_ok(),
-                expect,
-                "{ours:?} {theirs:?} {path} {found:?}"
-            );
-        };
-        use Access::{Read, Write};
+        let check =
+            |ours: &[&str], theirs: &[&str], path: &str, access: FileAccess, expect: bool| {
+                let both = policy(ours).intersection(&policy(theirs));
+                let found = both.file_scope.decide(path, access);
+                assert_eq!(
+                    found.is_ok(),
+                    expect,
+                    "{ours:?} {theirs:?} {path} {found:?}"
+                );
+            };
+        use FileAccess::{Read, Write};
         check(&[], &[], "/d/a", Read, true);
         check(&["write /d"], &["write /d"], "a", Write, true);
         check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);

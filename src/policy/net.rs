@@ -43,7 +43,7 @@ impl Net {
     }
 
     /// The intersection of both grants.
-    pub fn and(&self, other: &Self) -> Self {
+    pub fn intersection(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Any, Self::Hosts(hosts)) | (Self::Hosts(hosts), Self::Any) => {
                 // `Any` covers public hosts at the web ports only. Hosts at other ports must be named on both sides.
@@ -67,7 +67,7 @@ impl Net {
 ///
 /// # Errors
 /// A phrase to append to the text: it is not a host, with examples of the form.
-pub fn host(text: &str) -> Result<Pattern, String> {
+pub fn parse_host(text: &str) -> Result<Pattern, String> {
     const FORM: &str =
         "is not a host; expected `example.org`, `*.example.org` or `example.org:8000`";
     let text = text.trim();
@@ -114,7 +114,7 @@ pub fn host(text: &str) -> Result<Pattern, String> {
 }
 
 /// The address and port if `host` is an address and not a name.
-pub fn address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
+pub fn literal_address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
     let text = host.text();
     let bare = |name: &str| name.trim_matches(['[', ']']).parse().ok();
     if let Some(address) = bare(text) {
@@ -126,13 +126,17 @@ pub fn address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{address, host};
+    use super::{literal_address, parse_host};
 
     #[test]
     fn addresses_in_hosts() {
         let check = |text: &str, expect: Option<(&str, Option<u16>)>| {
             let expect = expect.map(|(address, port)| (address.parse().unwrap(), port));
-            assert_eq!(address(&host(text).unwrap()), expect, "{text}");
+            assert_eq!(
+                literal_address(&parse_host(text).unwrap()),
+                expect,
+                "{text}"
+            );
         };
         check("127.0.0.1", Some(("127.0.0.1", None)));
         check("127.0.0.1:80", Some(("127.0.0.1", Some(80))));
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn hosts_as_written() {
-        let check = |text: &str, expect: Result<&str, &str>| match (host(text), expect) {
+        let check = |text: &str, expect: Result<&str, &str>| match (parse_host(text), expect) {
             (Ok(host), Ok(shown)) => assert_eq!(host.text(), shown),
             (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
             (found, _) => panic!("{text}: {found:?}"),

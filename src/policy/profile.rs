@@ -2,13 +2,13 @@
 //! sub-agents. User profiles are files with these fields as front matter and the prompt as the body.
 
 use super::net::{self, Net};
-use super::rule::{Effect, Pattern, Rule};
-use super::{Permission, known};
+use super::rule::{Pattern, PolicyRule, RuleEffect};
+use super::{Permission, tool_names};
 use serde_json::Value;
 
 /// The kind of agent that a profile is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProfileKind {
     #[default]
     Agent,
     /// Sub-agents started by `spawn` only.
@@ -20,8 +20,8 @@ pub enum Kind {
 pub struct Profile {
     pub name: String,
     /// One-line description, for people and for a model that selects a sub-agent.
-    pub about: String,
-    pub kind: Kind,
+    pub description: String,
+    pub kind: ProfileKind,
     /// Appended to the system prompt.
     pub prompt: Option<String>,
     pub model: Option<String>,
@@ -30,7 +30,7 @@ pub struct Profile {
     /// Allow list of tools; `None` for all.
     pub tools: Option<Vec<Pattern>>,
     pub permissions: Vec<(Pattern, Permission)>,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<PolicyRule>,
     /// Roots to read and to write, as the user wrote them; `.` is the working directory.
     pub read: Vec<String>,
     pub write: Vec<String>,
@@ -38,18 +38,18 @@ pub struct Profile {
     /// Forbids all changes, including in the workspace.
     pub reads_only: bool,
     /// Answers every approval request with yes.
-    pub consents: bool,
+    pub auto_approve: bool,
     /// Removes the sandbox and the limits on paths.
-    pub is_free: bool,
+    pub is_unrestricted: bool,
 }
 
 /// The profile of a run that names none.
-pub const DEFAULT: &str = "default";
+pub const DEFAULT_NAME: &str = "default";
 
 /// The built-in profiles: name and description.
 pub const BUILT_IN: &[(&str, &str)] = &[
     (
-        DEFAULT,
+        DEFAULT_NAME,
         "reads the working directory, changes only the workspace",
     ),
     ("plan", "reads only, and presents a plan"),
@@ -71,7 +71,7 @@ impl Profile {
         let (name, about) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
         let profile = Self {
             name: (*name).into(),
-            about: (*about).into(),
+            description: (*about).into(),
             ..Self::default()
         };
         let write = vec![".".to_owned()];
@@ -87,22 +87,22 @@ impl Profile {
             "accept-edits" => Self { write, ..profile },
             "auto-approve" => Self {
                 write,
-                consents: true,
+                auto_approve: true,
                 permissions: never(&["web_search", "web_fetch"]),
                 ..profile
             },
             "full" => Self {
                 write: vec!["/".into()],
                 net: Net::Any,
-                consents: true,
-                is_free: true,
+                auto_approve: true,
+                is_unrestricted: true,
                 ..profile
             },
             "explore" => Self {
-                kind: Kind::Subagent,
+                kind: ProfileKind::Subagent,
                 reads_only: true,
                 permissions: never(&["todo", "message", "cron"]),
-                prompt: Some(EXPLORE.into()),
+                prompt: Some(EXPLORE_PROMPT.into()),
                 ..profile
             },
             _ => profile,
@@ -128,8 +128,8 @@ impl Profile {
         };
         let mut profile = Self {
             name: name.into(),
-            about: String::new(),
-            kind: Kind::Agent,
+            description: String::new(),
+            kind: ProfileKind::Agent,
             ..base
         };
         let origin = format!("profile {name}");
@@ -138,19 +138,23 @@ impl Profile {
             .ok_or("the front matter is not a list of `key: value`")?;
         for (key, value) in fields {
             let key = key.replace('_', "-");
-            let field = Field { key: &key, value };
+            let field = ProfileField { key: &key, value };
             match field.key {
                 "name" | "extends" => {}
-                "description" => profile.about = field.text()?,
+                "description" => profile.description = field.text()?,
                 "kind" => profile.kind = field.kind()?,
                 "model" => profile.model = Some(field.text()?),
                 "max-iterations" => profile.max_iterations = Some(field.count()?),
                 "tools" => profile.tools = Some(field.tools()?),
                 "permissions" => profile.permissions.extend(field.permissions()?),
-                "allow" => profile.rules.extend(field.rules(Effect::Allow, &origin)?),
-                "deny" => profile.rules.extend(field.rules(Effect::Deny, &origin)?),
+                "allow" => profile
+                    .rules
+                    .extend(field.rules(RuleEffect::Allow, &origin)?),
+                "deny" => profile
+                    .rules
+                    .extend(field.rules(RuleEffect::Deny, &origin)?),
                 "read" => profile.read.extend(field.texts()?),
-                "write" => profile.write.extend(field.places()?),
+                "write" => profile.write.extend(field.paths()?),
                 "net" => profile.net = field.net()?,
                 _ => return Err(format!("unknown field `{key}`")),
             }
@@ -164,39 +168,39 @@ impl Profile {
 }
 
 /// A front-matter field, with its key spelled with `-`.
-struct Field<'a> {
+struct ProfileField<'a> {
     key: &'a str,
     value: &'a Value,
 }
 
-impl Field<'_> {
-    fn wrong(&self, expected: &str) -> String {
+impl ProfileField<'_> {
+    fn type_error(&self, expected: &str) -> String {
         format!("`{}` must be {expected}", self.key)
     }
 
     /// An error about one item of the field; `words` follow the item.
-    fn wrong_item(&self, item: &str, words: &str) -> String {
-        format!("`{}`: `{item}` {words}", self.key)
+    fn item_error(&self, item: &str, message: &str) -> String {
+        format!("`{}`: `{item}` {message}", self.key)
     }
 
     fn text(&self) -> Result<String, String> {
         match self.value {
             Value::String(text) => Ok(text.clone()),
             // YAML parses unquoted `on`, `1.0` and the like as booleans and numbers.
-            Value::Bool(_) | Value::Number(_) => Err(self.wrong("text: put it in quotes")),
-            _ => Err(self.wrong("text")),
+            Value::Bool(_) | Value::Number(_) => Err(self.type_error("text: put it in quotes")),
+            _ => Err(self.type_error("text")),
         }
     }
 
     fn texts(&self) -> Result<Vec<String>, String> {
-        texts(self.value).ok_or(self.wrong("a list of text"))
+        parse_texts(self.value).ok_or(self.type_error("a list of text"))
     }
 
-    fn kind(&self) -> Result<Kind, String> {
+    fn kind(&self) -> Result<ProfileKind, String> {
         match self.text()?.as_str() {
-            "agent" => Ok(Kind::Agent),
-            "subagent" | "sub-agent" => Ok(Kind::Subagent),
-            _ => Err(self.wrong("`agent` or `subagent`")),
+            "agent" => Ok(ProfileKind::Agent),
+            "subagent" | "sub-agent" => Ok(ProfileKind::Subagent),
+            _ => Err(self.type_error("`agent` or `subagent`")),
         }
     }
 
@@ -207,37 +211,38 @@ impl Field<'_> {
         };
         let count = count.and_then(|count| u32::try_from(count).ok());
         let count = count.filter(|count| *count > 0);
-        count.ok_or(self.wrong("a number from 1"))
+        count.ok_or(self.type_error("a number from 1"))
     }
 
     fn tools(&self) -> Result<Vec<Pattern>, String> {
         let names = self.texts()?;
         for name in &names {
-            known::check(name).map_err(|message| self.wrong_item(name, &message))?;
+            tool_names::check(name).map_err(|message| self.item_error(name, &message))?;
         }
         Ok(names.into_iter().map(Pattern::new).collect())
     }
 
     fn permissions(&self) -> Result<Vec<(Pattern, Permission)>, String> {
         let map = self.value.as_object();
-        let map = map.ok_or(self.wrong("a map from tools to permissions"))?;
+        let map = map.ok_or(self.type_error("a map from tools to permissions"))?;
         let permission = |(tool, word): (&String, &Value)| {
             let word = word.as_str();
-            let word = word.ok_or(self.wrong("a map to `always`, `ask` or `never`"))?;
-            Permission::written(tool, word).map_err(|message| self.wrong_item(tool, &message))
+            let word = word.ok_or(self.type_error("a map to `always`, `ask` or `never`"))?;
+            Permission::parse_entry(tool, word).map_err(|message| self.item_error(tool, &message))
         };
         map.iter().map(permission).collect()
     }
 
-    fn rules(&self, effect: Effect, origin: &str) -> Result<Vec<Rule>, String> {
+    fn rules(&self, effect: RuleEffect, origin: &str) -> Result<Vec<PolicyRule>, String> {
         let rule = |text: String| {
-            Rule::parse(&text, effect, origin).map_err(|message| self.wrong_item(&text, &message))
+            PolicyRule::parse(&text, effect, origin)
+                .map_err(|message| self.item_error(&text, &message))
         };
         self.texts()?.into_iter().map(rule).collect()
     }
 
     /// Parses paths; `true` is the working directory.
-    fn places(&self) -> Result<Vec<String>, String> {
+    fn paths(&self) -> Result<Vec<String>, String> {
         match self.value {
             Value::Bool(true) => Ok(vec![".".into()]),
             Value::Bool(false) => Ok(Vec::new()),
@@ -246,8 +251,9 @@ impl Field<'_> {
     }
 
     fn net(&self) -> Result<Net, String> {
-        let host =
-            |text: String| net::host(&text).map_err(|message| self.wrong_item(&text, &message));
+        let host = |text: String| {
+            net::parse_host(&text).map_err(|message| self.item_error(&text, &message))
+        };
         match self.value {
             Value::Bool(true) => Ok(Net::Any),
             Value::Bool(false) => Ok(Net::Default),
@@ -262,7 +268,7 @@ impl Field<'_> {
 }
 
 /// Parses a string, a list of strings, or a comma-separated string.
-fn texts(value: &Value) -> Option<Vec<String>> {
+fn parse_texts(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::String(text) => {
             let parts = text.split(',').map(|part| part.trim().to_owned());
@@ -276,12 +282,12 @@ fn texts(value: &Value) -> Option<Vec<String>> {
     }
 }
 
-const EXPLORE: &str = "You research for another agent: find the requested information with as few reads as possible, change \
+const EXPLORE_PROMPT: &str = "You research for another agent: find the requested information with as few reads as possible, change \
                        nothing, and report your findings with paths and line numbers. Say what you could not find.";
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILT_IN, Kind, Profile};
+    use super::{BUILT_IN, Profile, ProfileKind};
     use crate::policy::net::Net;
     use serde_json::{Value, json};
 
@@ -290,16 +296,16 @@ mod tests {
         for (name, about) in BUILT_IN {
             let profile = Profile::built_in(name).unwrap();
             assert_eq!(
-                (profile.name.as_str(), profile.about.as_str()),
+                (profile.name.as_str(), profile.description.as_str()),
                 (*name, *about)
             );
-            assert_eq!(profile.is_free, *name == "full");
+            assert_eq!(profile.is_unrestricted, *name == "full");
         }
         assert_eq!(Profile::built_in("yolo"), None);
     }
 
     #[test]
-    fn own_profiles_are_read_or_refused_in_words() {
+    fn user_profiles_are_parsed_or_rejected() {
         let check = |head: Value, expect: &str| match Profile::parse("mine", &head, "") {
             Ok(_) => assert_eq!(expect, "", "{head}"),
             Err(message) => assert!(!expect.is_empty() && message.contains(expect), "{message}"),
@@ -332,7 +338,7 @@ mod tests {
         let head =
             json!({"kind": "subagent", "write": true, "net": ["example.org"], "description": "d"});
         let profile = Profile::parse("mine", &head, "\nBe brief.\n").unwrap();
-        assert_eq!(profile.kind, Kind::Subagent);
+        assert_eq!(profile.kind, ProfileKind::Subagent);
         assert_eq!(profile.write, ["."]);
         assert_eq!(profile.prompt.as_deref(), Some("Be brief."));
         assert!(matches!(profile.net, Net::Hosts(hosts) if hosts.len() == 1));

@@ -1,6 +1,6 @@
 //! A refused tool call: the reason, and the flag that would allow the call.
 
-use super::known::CHANGING;
+use super::tool_names::WRITE_TOOLS;
 
 /// The start of the result of a refused call. The provenance of a conversation recognizes our own refusals by it.
 pub const DENIED: &str = "Tool call denied: ";
@@ -9,26 +9,29 @@ pub const DENIED: &str = "Tool call denied: ";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The reason, for the model and for people: the path, host or tool that is refused.
-    pub words: String,
+    pub message: String,
     /// The flag that would grant it, if there is one.
-    pub grant: Option<String>,
+    pub suggested_flag: Option<String>,
 }
 
 impl Refusal {
     /// A refusal that no flag lifts.
-    pub fn of(words: impl Into<String>) -> Self {
+    pub fn new(message: impl Into<String>) -> Self {
         Self {
-            words: words.into(),
-            grant: None,
+            message: message.into(),
+            suggested_flag: None,
         }
     }
 
     /// The message to the model after a refused call of `tool`: the reason, and the flag to suggest to the user.
     pub fn for_model(&self, tool: &str) -> String {
-        let Self { words, grant } = self;
+        let Self {
+            message: words,
+            suggested_flag: grant,
+        } = self;
         match grant {
             Some(flag) if words.contains(flag.as_str()) => words.clone(),
-            Some(flag) if CHANGING.contains(&tool) => {
+            Some(flag) if WRITE_TOOLS.contains(&tool) => {
                 format!("{words}; show the change instead, and say that `{flag}` would allow it")
             }
             Some(flag) => format!("{words}; the user can grant it with `{flag}`"),

@@ -1,20 +1,20 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::known;
+use super::tool_names;
 use std::fmt;
 
 /// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum RuleEffect {
     Allow,
     Deny,
 }
 
 /// A rule about a tool, or about some of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    pub effect: Effect,
+pub struct PolicyRule {
+    pub effect: RuleEffect,
     /// The tools that the rule applies to.
     pub tool: Pattern,
     /// The pattern that the argument must match; `None` for any argument.
@@ -27,12 +27,12 @@ pub struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
-impl Rule {
+impl PolicyRule {
     /// Parses `TOOL` or `TOOL(glob)`.
     ///
     /// # Errors
     /// A phrase to append to the rule: the mistake in it.
-    pub fn parse(text: &str, effect: Effect, origin: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, effect: RuleEffect, origin: &str) -> Result<Self, String> {
         let text = text.trim();
         let (tool, argument) = match text.split_once('(') {
             None => (text, None),
@@ -45,9 +45,9 @@ impl Rule {
         if tool.is_empty() || !tool.chars().all(is_name) {
             return Err("is neither `TOOL` nor `TOOL(glob)`".into());
         }
-        known::check(tool)?;
+        tool_names::check(tool)?;
         let tool = Pattern::new(tool);
-        if effect == Effect::Allow && argument.is_some() && tool.matches("exec") {
+        if effect == RuleEffect::Allow && argument.is_some() && tool.matches("exec") {
             return Err(
                 "cannot be enforced: commands are confined by the sandbox, not by their text, so `exec` is allowed as a whole or not at all"
                     .into(),
@@ -71,7 +71,7 @@ impl Rule {
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.tool.text())?;
         match &self.argument {
@@ -125,7 +125,7 @@ impl Pattern {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effect, Pattern, Rule};
+    use super::{Pattern, PolicyRule, RuleEffect};
 
     #[test]
     fn patterns() {
@@ -153,15 +153,15 @@ mod tests {
 
     #[test]
     fn rules_as_written() {
-        let check = |text: &str, effect: Effect, expect: Result<&str, &str>| {
-            let found = Rule::parse(text, effect, "--allow");
+        let check = |text: &str, effect: RuleEffect, expect: Result<&str, &str>| {
+            let found = PolicyRule::parse(text, effect, "--allow");
             match (&found, expect) {
                 (Ok(rule), Ok(shown)) => assert_eq!(rule.to_string(), shown),
                 (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
                 _ => panic!("{text}: {found:?}"),
             }
         };
-        use Effect::{Allow, Deny};
+        use RuleEffect::{Allow, Deny};
         check("exec", Allow, Ok("exec"));
         check(
             " write_file( src/*.rs ) ",

@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 /// Locations beneath a home directory. Compared case-insensitively, because some file systems are.
-const IN_HOMES: &[&str] = &[
+const HOME_SECRETS: &[&str] = &[
     // Keys and logins.
     ".ssh",
     ".gnupg",
@@ -163,7 +163,7 @@ const IN_HOMES: &[&str] = &[
 ];
 
 /// System-wide locations.
-const IN_SYSTEM: &[&str] = &[
+const SYSTEM_SECRETS: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -205,26 +205,26 @@ const IN_SYSTEM: &[&str] = &[
 ];
 
 /// Parent directories of home directories, one for each user.
-pub const HOMES: &[&str] = &["/home", "/Users"];
+pub const HOME_PARENTS: &[&str] = &["/home", "/Users"];
 /// The home directory outside [`HOMES`].
-pub const HOME_OF_ROOT: &str = "/root";
+pub const ROOT_HOME: &str = "/root";
 
 /// Files in `/proc/PID` that expose a process's environment, arguments or memory.
-const OF_PROCESSES: &[&str] = &["environ", "mem", "auxv", "cmdline"];
+const PROCESS_SECRETS: &[&str] = &["environ", "mem", "auxv", "cmdline"];
 
 /// The secret location that `path` is, or is in. `home` is the user's home directory; other users' homes count too.
-pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
-    let of_process = |path: &&Path| path.starts_with("/proc") && is_of_process(path);
+pub fn secret_containing(path: &Path, home: &Path) -> Option<PathBuf> {
+    let of_process = |path: &&Path| path.starts_with("/proc") && is_process_secret(path);
     let in_homes = || {
-        let home = home_of(path, home)?;
+        let home = home_containing(path, home)?;
         let rest = path.strip_prefix(&home).ok()?;
-        let found = IN_HOMES
+        let found = HOME_SECRETS
             .iter()
-            .find_map(|name| beginning(rest, Path::new(name)))?;
+            .find_map(|name| matching_prefix(rest, Path::new(name)))?;
         Some(home.join(found))
     };
     let in_system = || {
-        let found = IN_SYSTEM
+        let found = SYSTEM_SECRETS
             .iter()
             .find(|place| path.starts_with(place))
             .copied();
@@ -235,23 +235,23 @@ pub fn around(path: &Path, home: &Path) -> Option<PathBuf> {
 }
 
 /// The secret locations of `home`, existing or not.
-pub fn places(home: &Path) -> impl Iterator<Item = PathBuf> {
-    IN_HOMES.iter().map(|name| home.join(name))
+pub fn home_secrets(home: &Path) -> impl Iterator<Item = PathBuf> {
+    HOME_SECRETS.iter().map(|name| home.join(name))
 }
 
 /// The system-wide secret locations.
-pub fn system_places() -> impl Iterator<Item = PathBuf> {
-    IN_SYSTEM.iter().map(PathBuf::from)
+pub fn system_secrets() -> impl Iterator<Item = PathBuf> {
+    SYSTEM_SECRETS.iter().map(PathBuf::from)
 }
 
 /// True if the file name is one of the sensitive files of `/proc/PID`, wherever procfs is mounted.
-pub fn is_of_process(path: &Path) -> bool {
+pub fn is_process_secret(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| OF_PROCESSES.contains(&name))
+    name.is_some_and(|name| PROCESS_SECRETS.contains(&name))
 }
 
 /// The home directory that contains `path`.
-pub(super) fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
+pub(super) fn home_containing(path: &Path, home: &Path) -> Option<PathBuf> {
     if path.starts_with(home) && home.parent().is_some() {
         return Some(home.to_owned());
     }
@@ -265,7 +265,7 @@ pub(super) fn home_of(path: &Path, home: &Path) -> Option<PathBuf> {
 }
 
 /// The leading part of `path` that equals `name`, ignoring case.
-fn beginning(path: &Path, name: &Path) -> Option<PathBuf> {
+fn matching_prefix(path: &Path, name: &Path) -> Option<PathBuf> {
     let mut found = PathBuf::new();
     let mut parts = path.components();
     for wanted in name.components() {
@@ -280,13 +280,13 @@ fn beginning(path: &Path, name: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::around;
+    use super::secret_containing;
     use std::path::Path;
 
     #[test]
-    fn places() {
+    fn secret_locations() {
         let check = |path: &str, expect: Option<&str>| {
-            let found = around(Path::new(path), Path::new("/srv/me"));
+            let found = secret_containing(Path::new(path), Path::new("/srv/me"));
             assert_eq!(found.as_deref(), expect.map(Path::new), "{path}");
         };
         check("/srv/me/.ssh/id_rsa", Some("/srv/me/.ssh"));

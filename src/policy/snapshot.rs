@@ -2,10 +2,10 @@
 //! whole life. Every field is written and none has a default, because a truncated snapshot must not widen the policy. A
 //! checksum over all fields detects manual edits. Pure.
 
+use super::file_scope::{FileAccess, FileScope, PathRule, ScopeRoot};
 use super::net::Net;
-use super::reach::{Access, PathRule, Reach, Root};
-use super::rule::{Effect, Pattern, Rule};
-use super::{Commands, Permission, Policy, Sandbox};
+use super::rule::{Pattern, PolicyRule, RuleEffect};
+use super::{CommandPatterns, Permission, Policy, Sandbox};
 use core::net::IpAddr;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ const VERSION: u64 = 1;
 impl Policy {
     /// Serializes the whole policy, with its version and checksum.
     pub fn snapshot(&self) -> Value {
-        let policy = Written::of(self);
-        let mark = policy.mark();
+        let policy = PolicyRecord::from_policy(self);
+        let mark = policy.checksum();
         json!({ "v": VERSION, "policy": policy, "mark": mark })
     }
 
@@ -31,7 +31,7 @@ impl Policy {
     ///
     /// # Errors
     /// A phrase to append to the snapshot's name: a later version wrote it, or it was changed since.
-    pub fn restored(snapshot: &Value) -> Result<Self, String> {
+    pub fn from_snapshot(snapshot: &Value) -> Result<Self, String> {
         const CHANGED: &str = "was modified after it was created";
         match snapshot["v"].as_u64() {
             Some(VERSION) => {}
@@ -45,13 +45,13 @@ impl Policy {
             }
         }
         let whole =
-            Snapshot::deserialize(snapshot).map_err(|error| format!("{CHANGED}: {error}"))?;
+            PolicySnapshot::deserialize(snapshot).map_err(|error| format!("{CHANGED}: {error}"))?;
         let policy = whole
             .policy
-            .policy()
+            .into_policy()
             .map_err(|error| format!("{CHANGED}: {error}"))?;
         // Compared with our own serialization, which allows the file to be reformatted.
-        match Written::of(&policy).mark() == whole.mark {
+        match PolicyRecord::from_policy(&policy).checksum() == whole.checksum {
             true => Ok(policy),
             false => Err(CHANGED.into()),
         }
@@ -61,81 +61,81 @@ impl Policy {
 /// A snapshot as it is stored.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Snapshot {
+struct PolicySnapshot {
     #[serde(rename = "v")]
     _version: u64,
-    policy: Written,
+    policy: PolicyRecord,
     #[serde(rename = "mark")]
-    mark: String,
+    checksum: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Written {
+struct PolicyRecord {
     profile: String,
-    reach: Places,
-    net: Reached,
+    reach: FileScopeRecord,
+    net: NetRecord,
     typed: Vec<(IpAddr, Option<u16>)>,
-    sandbox: Containment,
+    sandbox: SandboxRecord,
     offered: Vec<Vec<String>>,
-    permissions: Vec<(String, Word)>,
-    rules: Vec<Line>,
+    permissions: Vec<(String, PermissionRecord)>,
+    rules: Vec<RuleRecord>,
     consents: bool,
     reads_only: bool,
-    commands: Expressions,
+    commands: CommandPatternsRecord,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Places {
-    directory: Place,
-    workspace: Place,
-    home: Place,
-    roots: Vec<Beneath>,
-    hidden: Vec<Place>,
-    read_only: Vec<Place>,
-    notes: Vec<Place>,
-    trusted: Vec<Place>,
-    denied: Vec<Closed>,
+struct FileScopeRecord {
+    directory: PathRecord,
+    workspace: PathRecord,
+    home: PathRecord,
+    roots: Vec<RootRecord>,
+    hidden: Vec<PathRecord>,
+    read_only: Vec<PathRecord>,
+    notes: Vec<PathRecord>,
+    trusted: Vec<PathRecord>,
+    denied: Vec<PathRuleRecord>,
     is_free: bool,
     allowed: Vec<String>,
     #[serde(rename = "of")]
-    of: Vec<Self>,
+    operands: Vec<Self>,
 }
 
 /// A path: text, or bytes if it is not UTF-8.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Place {
+enum PathRecord {
     Text(String),
     Bytes(Vec<u8>),
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Beneath {
-    path: Place,
+struct RootRecord {
+    path: PathRecord,
     may_write: bool,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Closed {
-    access: Way,
+struct PathRuleRecord {
+    access: AccessRecord,
     pattern: String,
     rule: String,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Way {
+enum AccessRecord {
     Read,
     Write,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Reached {
+enum NetRecord {
     Default,
     Hosts(Vec<String>),
     Any,
@@ -143,7 +143,7 @@ enum Reached {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Containment {
+enum SandboxRecord {
     Strict,
     Auto,
     Off,
@@ -151,7 +151,7 @@ enum Containment {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Word {
+enum PermissionRecord {
     Never,
     Ask,
     Always,
@@ -159,8 +159,8 @@ enum Word {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
-    effect: Does,
+struct RuleRecord {
+    effect: RuleEffectRecord,
     tool: String,
     /// Always written, even if it is `None`.
     #[serde(deserialize_with = "Option::deserialize")]
@@ -170,104 +170,104 @@ struct Line {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Does {
+enum RuleEffectRecord {
     Allow,
     Deny,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expressions {
+struct CommandPatternsRecord {
     denied: Vec<String>,
     allowed: Vec<Vec<String>>,
 }
 
-impl Written {
-    fn of(policy: &Policy) -> Self {
+impl PolicyRecord {
+    fn from_policy(policy: &Policy) -> Self {
         let Policy {
             profile,
-            reach,
+            file_scope: reach,
             net,
-            typed,
+            explicit_addresses: typed,
             sandbox,
-            offered,
+            tool_filters: offered,
             permissions,
             rules,
-            consents,
+            auto_approve: consents,
             reads_only,
-            commands: Commands { denied, allowed },
+            command_patterns: CommandPatterns { denied, allowed },
         } = policy;
         let word = |(tool, permission): &(Pattern, Permission)| {
             let word = match permission {
-                Permission::Never => Word::Never,
-                Permission::Ask => Word::Ask,
-                Permission::Always => Word::Always,
+                Permission::Never => PermissionRecord::Never,
+                Permission::Ask => PermissionRecord::Ask,
+                Permission::Always => PermissionRecord::Always,
             };
             (tool.text().to_owned(), word)
         };
         let sources = |list: &Vec<Regex>| list.iter().map(|it| it.as_str().to_owned()).collect();
         Self {
             profile: profile.clone(),
-            reach: Places::of(reach),
+            reach: FileScopeRecord::from_scope(reach),
             net: match net {
-                Net::Default => Reached::Default,
-                Net::Hosts(hosts) => Reached::Hosts(texts(hosts)),
-                Net::Any => Reached::Any,
+                Net::Default => NetRecord::Default,
+                Net::Hosts(hosts) => NetRecord::Hosts(pattern_texts(hosts)),
+                Net::Any => NetRecord::Any,
             },
             typed: typed.clone(),
             sandbox: match sandbox {
-                Sandbox::Strict => Containment::Strict,
-                Sandbox::Auto => Containment::Auto,
-                Sandbox::Off => Containment::Off,
+                Sandbox::Strict => SandboxRecord::Strict,
+                Sandbox::Auto => SandboxRecord::Auto,
+                Sandbox::Off => SandboxRecord::Off,
             },
-            offered: offered.iter().map(|list| texts(list)).collect(),
+            offered: offered.iter().map(|list| pattern_texts(list)).collect(),
             permissions: permissions.iter().map(word).collect(),
-            rules: rules.iter().map(Line::of).collect(),
+            rules: rules.iter().map(RuleRecord::from_rule).collect(),
             consents: *consents,
             reads_only: *reads_only,
-            commands: Expressions {
+            commands: CommandPatternsRecord {
                 denied: sources(denied),
                 allowed: allowed.iter().map(sources).collect(),
             },
         }
     }
 
-    fn policy(self) -> Result<Policy, String> {
-        let word = |(tool, word): (String, Word)| {
+    fn into_policy(self) -> Result<Policy, String> {
+        let word = |(tool, word): (String, PermissionRecord)| {
             let permission = match word {
-                Word::Never => Permission::Never,
-                Word::Ask => Permission::Ask,
-                Word::Always => Permission::Always,
+                PermissionRecord::Never => Permission::Never,
+                PermissionRecord::Ask => Permission::Ask,
+                PermissionRecord::Always => Permission::Always,
             };
             (Pattern::new(tool), permission)
         };
         let expressions = |list: Vec<String>| -> Result<Vec<Regex>, String> {
             let read = |text: String| {
-                Commands::expression(&text).map_err(|error| format!("`{text}` {error}"))
+                CommandPatterns::compile(&text).map_err(|error| format!("`{text}` {error}"))
             };
             list.into_iter().map(read).collect()
         };
         let allowed = self.commands.allowed.into_iter().map(expressions);
         Ok(Policy {
             profile: self.profile,
-            reach: self.reach.reach(),
+            file_scope: self.reach.into_scope(),
             net: match self.net {
-                Reached::Default => Net::Default,
-                Reached::Hosts(hosts) => Net::Hosts(patterns(hosts)),
-                Reached::Any => Net::Any,
+                NetRecord::Default => Net::Default,
+                NetRecord::Hosts(hosts) => Net::Hosts(parse_patterns(hosts)),
+                NetRecord::Any => Net::Any,
             },
-            typed: self.typed,
+            explicit_addresses: self.typed,
             sandbox: match self.sandbox {
-                Containment::Strict => Sandbox::Strict,
-                Containment::Auto => Sandbox::Auto,
-                Containment::Off => Sandbox::Off,
+                SandboxRecord::Strict => Sandbox::Strict,
+                SandboxRecord::Auto => Sandbox::Auto,
+                SandboxRecord::Off => Sandbox::Off,
             },
-            offered: self.offered.into_iter().map(patterns).collect(),
+            tool_filters: self.offered.into_iter().map(parse_patterns).collect(),
             permissions: self.permissions.into_iter().map(word).collect(),
-            rules: self.rules.into_iter().map(Line::rule).collect(),
-            consents: self.consents,
+            rules: self.rules.into_iter().map(RuleRecord::into_rule).collect(),
+            auto_approve: self.consents,
             reads_only: self.reads_only,
-            commands: Commands {
+            command_patterns: CommandPatterns {
                 allowed: allowed.collect::<Result<_, _>>()?,
                 denied: expressions(self.commands.denied)?,
             },
@@ -275,7 +275,7 @@ impl Written {
     }
 
     /// The checksum. It detects mistakes, not attacks: an attacker who can write the file needs no policy of ours.
-    fn mark(&self) -> String {
+    fn checksum(&self) -> String {
         let text = serde_json::to_vec(self).expect("it contains only text, numbers and lists");
         let mut hasher = SipHasher13::new();
         hasher.write(&text);
@@ -284,39 +284,43 @@ impl Written {
     }
 }
 
-impl Places {
-    fn of(reach: &Reach) -> Self {
-        let Reach {
+impl FileScopeRecord {
+    fn from_scope(file_scope: &FileScope) -> Self {
+        let FileScope {
             directory,
             workspace,
             home,
             roots,
             hidden,
             read_only,
-            notes,
+            instruction_files: notes,
             trusted,
             denied,
-            is_free,
+            is_unrestricted: is_free,
             allowed,
-            of,
-        } = reach;
-        let places = |list: &[PathBuf]| list.iter().map(|path| Place::of(path)).collect();
-        let beneath = |root: &Root| Beneath {
-            path: Place::of(&root.path),
+            operands: of,
+        } = file_scope;
+        let places = |list: &[PathBuf]| {
+            list.iter()
+                .map(|path| PathRecord::from_path(path))
+                .collect()
+        };
+        let beneath = |root: &ScopeRoot| RootRecord {
+            path: PathRecord::from_path(&root.path),
             may_write: root.may_write,
         };
-        let closed = |rule: &PathRule| Closed {
+        let closed = |rule: &PathRule| PathRuleRecord {
             access: match rule.access {
-                Access::Read => Way::Read,
-                Access::Write => Way::Write,
+                FileAccess::Read => AccessRecord::Read,
+                FileAccess::Write => AccessRecord::Write,
             },
             pattern: rule.pattern.text().to_owned(),
             rule: rule.rule.clone(),
         };
         Self {
-            directory: Place::of(directory),
-            workspace: Place::of(workspace),
-            home: Place::of(home),
+            directory: PathRecord::from_path(directory),
+            workspace: PathRecord::from_path(workspace),
+            home: PathRecord::from_path(home),
             roots: roots.iter().map(beneath).collect(),
             hidden: places(hidden),
             read_only: places(read_only),
@@ -324,51 +328,51 @@ impl Places {
             trusted: places(trusted),
             denied: denied.iter().map(closed).collect(),
             is_free: *is_free,
-            allowed: texts(allowed),
-            of: of.iter().map(Self::of).collect(),
+            allowed: pattern_texts(allowed),
+            operands: of.iter().map(Self::from_scope).collect(),
         }
     }
 
-    fn reach(self) -> Reach {
-        let places = |list: Vec<Place>| list.into_iter().map(Place::path).collect();
-        let root = |root: Beneath| Root {
-            path: root.path.path(),
+    fn into_scope(self) -> FileScope {
+        let places = |list: Vec<PathRecord>| list.into_iter().map(PathRecord::into_path).collect();
+        let root = |root: RootRecord| ScopeRoot {
+            path: root.path.into_path(),
             may_write: root.may_write,
         };
-        let denied = |rule: Closed| PathRule {
+        let denied = |rule: PathRuleRecord| PathRule {
             access: match rule.access {
-                Way::Read => Access::Read,
-                Way::Write => Access::Write,
+                AccessRecord::Read => FileAccess::Read,
+                AccessRecord::Write => FileAccess::Write,
             },
             pattern: Pattern::new(rule.pattern),
             rule: rule.rule,
         };
-        Reach {
-            directory: self.directory.path(),
-            workspace: self.workspace.path(),
-            home: self.home.path(),
+        FileScope {
+            directory: self.directory.into_path(),
+            workspace: self.workspace.into_path(),
+            home: self.home.into_path(),
             roots: self.roots.into_iter().map(root).collect(),
             hidden: places(self.hidden),
             read_only: places(self.read_only),
-            notes: places(self.notes),
+            instruction_files: places(self.notes),
             trusted: places(self.trusted),
             denied: self.denied.into_iter().map(denied).collect(),
-            is_free: self.is_free,
-            allowed: patterns(self.allowed),
-            of: self.of.into_iter().map(Self::reach).collect(),
+            is_unrestricted: self.is_free,
+            allowed: parse_patterns(self.allowed),
+            operands: self.operands.into_iter().map(Self::into_scope).collect(),
         }
     }
 }
 
-impl Place {
-    fn of(path: &Path) -> Self {
+impl PathRecord {
+    fn from_path(path: &Path) -> Self {
         match path.to_str() {
             Some(text) => Self::Text(text.to_owned()),
             None => Self::Bytes(path.as_os_str().as_bytes().to_vec()),
         }
     }
 
-    fn path(self) -> PathBuf {
+    fn into_path(self) -> PathBuf {
         match self {
             Self::Text(text) => text.into(),
             Self::Bytes(bytes) => OsStr::from_bytes(&bytes).into(),
@@ -376,9 +380,9 @@ impl Place {
     }
 }
 
-impl Line {
-    fn of(rule: &Rule) -> Self {
-        let Rule {
+impl RuleRecord {
+    fn from_rule(rule: &PolicyRule) -> Self {
+        let PolicyRule {
             effect,
             tool,
             argument,
@@ -386,8 +390,8 @@ impl Line {
         } = rule;
         Self {
             effect: match effect {
-                Effect::Allow => Does::Allow,
-                Effect::Deny => Does::Deny,
+                RuleEffect::Allow => RuleEffectRecord::Allow,
+                RuleEffect::Deny => RuleEffectRecord::Deny,
             },
             tool: tool.text().to_owned(),
             argument: argument.as_ref().map(|argument| argument.text().to_owned()),
@@ -395,11 +399,11 @@ impl Line {
         }
     }
 
-    fn rule(self) -> Rule {
-        Rule {
+    fn into_rule(self) -> PolicyRule {
+        PolicyRule {
             effect: match self.effect {
-                Does::Allow => Effect::Allow,
-                Does::Deny => Effect::Deny,
+                RuleEffectRecord::Allow => RuleEffect::Allow,
+                RuleEffectRecord::Deny => RuleEffect::Deny,
             },
             tool: Pattern::new(self.tool),
             argument: self.argument.map(Pattern::new),
@@ -408,19 +412,19 @@ impl Line {
     }
 }
 
-fn texts(patterns: &[Pattern]) -> Vec<String> {
+fn pattern_texts(patterns: &[Pattern]) -> Vec<String> {
     patterns.iter().map(|it| it.text().to_owned()).collect()
 }
 
-fn patterns(texts: Vec<String>) -> Vec<Pattern> {
+fn parse_patterns(texts: Vec<String>) -> Vec<Pattern> {
     texts.into_iter().map(Pattern::new).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{VERSION, Written};
+    use super::{PolicyRecord, VERSION};
     use crate::policy::Policy;
-    use crate::policy::tests::{answers, policies, policy};
+    use crate::policy::tests::{evaluate, policies, policy};
     use serde::Deserialize;
     use serde_json::{Value, json};
     use std::ffi::OsStr;
@@ -432,7 +436,7 @@ mod tests {
     }
 
     /// A policy with a value in every field.
-    fn full() -> Policy {
+    fn full_policy() -> Policy {
         let mut full = policy(&[
             "deny write_file(*.md)",
             "allow write_file(sub/*)",
@@ -446,55 +450,60 @@ mod tests {
             "consents",
         ]);
         full.profile = "mine".into();
-        full.typed.push(("10.0.0.1".parse().unwrap(), None));
-        full.reach.read_only.push("/h/w/cron".into());
+        full.explicit_addresses
+            .push(("10.0.0.1".parse().unwrap(), None));
+        full.file_scope.read_only.push("/h/w/cron".into());
         let odd = OsStr::from_bytes(b"/h/\xff");
-        full.reach.hidden.push(odd.into());
-        let expression = |text| super::Commands::expression(text).unwrap();
-        full.commands.denied.push(expression(r"\brm\s"));
-        full.commands
+        full.file_scope.hidden.push(odd.into());
+        let expression = |text| super::CommandPatterns::compile(text).unwrap();
+        full.command_patterns.denied.push(expression(r"\brm\s"));
+        full.command_patterns
             .allowed
             .push(vec![expression("^ls"), expression("^git")]);
         full
     }
 
     #[test]
-    fn a_policy_comes_back_as_it_was() {
+    fn a_policy_survives_a_round_trip() {
         let check = |name: &str, policy: &Policy| {
             let snapshot = through_text(&policy.snapshot());
-            let restored = Policy::restored(&snapshot).unwrap();
+            let restored = Policy::from_snapshot(&snapshot).unwrap();
             assert_eq!(format!("{restored:?}"), format!("{policy:?}"), "{name}");
         };
         for (name, policy) in &policies() {
             check(name, policy);
         }
-        let (full, other) = (full(), policy(&["in /e", "free"]));
+        let (full, other) = (full_policy(), policy(&["in /e", "free"]));
         check("full", &full);
-        check("both", &full.and(&other).and(&other));
+        check("both", &full.intersection(&other).intersection(&other));
         check("nothing", &Policy::default());
     }
 
     #[test]
-    fn a_job_is_bound_by_what_was_kept_as_by_its_creator() {
+    fn a_restored_policy_bounds_a_job_like_the_original() {
         let all = policies();
         for (at, (name, creator)) in all.iter().enumerate() {
-            let kept = Policy::restored(&creator.snapshot()).unwrap();
+            let kept = Policy::from_snapshot(&creator.snapshot()).unwrap();
             for (now, policy) in all.iter().skip(at % 997).step_by(997) {
-                let bound = answers(&policy.and(&kept));
-                assert_eq!(bound, answers(&policy.and(creator)), "{now} & {name}");
+                let bound = evaluate(&policy.intersection(&kept));
+                assert_eq!(
+                    bound,
+                    evaluate(&policy.intersection(creator)),
+                    "{now} & {name}"
+                );
             }
         }
     }
 
     /// Calls `change` with each variant of `value` that is altered in one place.
-    fn each(value: &Value, change: &mut dyn FnMut(Value)) {
+    fn for_each_change(value: &Value, change: &mut dyn FnMut(Value)) {
         match value {
             Value::Object(fields) => {
                 for (key, inner) in fields {
                     let mut without = fields.clone();
                     without.shift_remove(key);
                     change(Value::Object(without));
-                    each(inner, &mut |new| {
+                    for_each_change(inner, &mut |new| {
                         let mut fields = fields.clone();
                         fields[key] = new;
                         change(Value::Object(fields));
@@ -509,7 +518,7 @@ mod tests {
                     let mut without = items.clone();
                     without.remove(at);
                     change(Value::Array(without));
-                    each(inner, &mut |new| {
+                    for_each_change(inner, &mut |new| {
                         let mut items = items.clone();
                         items[at] = new;
                         change(Value::Array(items));
@@ -531,12 +540,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_or_changed_is_refused() {
-        let whole = full().and(&full()).snapshot();
+    fn truncated_or_changed_snapshots_are_rejected() {
+        let whole = full_policy().intersection(&full_policy()).snapshot();
         let mut count = 0;
-        each(&whole, &mut |changed| {
+        for_each_change(&whole, &mut |changed| {
             count += 1;
-            assert!(Policy::restored(&changed).is_err(), "{changed}");
+            assert!(Policy::from_snapshot(&changed).is_err(), "{changed}");
         });
         assert!(count > 300, "{count}");
         for nothing in [
@@ -546,7 +555,7 @@ mod tests {
             json!("x"),
             json!({"v": 1}),
         ] {
-            assert!(Policy::restored(&nothing).is_err());
+            assert!(Policy::from_snapshot(&nothing).is_err());
         }
     }
 
@@ -555,34 +564,34 @@ mod tests {
     fn every_field_is_needed() {
         let fields = |value: &Value| value.to_string().matches("\":").count();
         let items = |value: &Value| value.to_string().matches(['{', '[']).count();
-        let whole = full().snapshot()["policy"].take();
+        let whole = full_policy().snapshot()["policy"].take();
         let mut count = 0;
-        each(&whole, &mut |cut| {
+        for_each_change(&whole, &mut |cut| {
             // Exactly one field is missing, and no list item.
             if fields(&cut) + 1 == fields(&whole) && items(&cut) == items(&whole) {
                 count += 1;
-                assert!(Written::deserialize(&cut).is_err(), "{cut}");
+                assert!(PolicyRecord::deserialize(&cut).is_err(), "{cut}");
             }
         });
         assert!(count > 20, "{count}");
         for (key, _) in whole.as_object().unwrap() {
             let mut cut = whole.clone();
             cut.as_object_mut().unwrap().shift_remove(key);
-            assert!(Written::deserialize(&cut).is_err(), "{key}");
+            assert!(PolicyRecord::deserialize(&cut).is_err(), "{key}");
         }
         for (key, _) in whole["reach"].as_object().unwrap() {
             let mut cut = whole.clone();
             cut["reach"].as_object_mut().unwrap().shift_remove(key);
-            assert!(Written::deserialize(&cut).is_err(), "{key}");
+            assert!(PolicyRecord::deserialize(&cut).is_err(), "{key}");
         }
     }
 
     #[test]
-    fn words() {
+    fn error_messages() {
         let check = |change: &dyn Fn(&mut Value), expect: &str| {
-            let mut snapshot = full().snapshot();
+            let mut snapshot = full_policy().snapshot();
             change(&mut snapshot);
-            let message = Policy::restored(&snapshot).unwrap_err();
+            let message = Policy::from_snapshot(&snapshot).unwrap_err();
             assert!(message.contains(expect), "{message}");
         };
         check(&|it| it["v"] = json!(2), "a newer nanobot (version 2");
@@ -604,7 +613,7 @@ mod tests {
     /// Snapshots outlive releases: a change of the checksum or of a field's name would stop every job that has one.
     #[test]
     fn the_layout_stays_the_same() {
-        let found = full().snapshot();
+        let found = full_policy().snapshot();
         expect_test::expect_file!["snapshot.v1.json"]
             .assert_eq(&(serde_json::to_string_pretty(&found).unwrap() + "\n"));
     }

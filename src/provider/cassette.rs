@@ -3,38 +3,38 @@
 //! requests and replies.
 
 use super::{ProviderError, Request};
-use crate::message::{Finish, Message, Reply, ToolCall, Usage, plain_text};
+use crate::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
 use crate::sys::secret;
 use serde_json::{Value, json};
 
 /// The format version: the only one that is written or read.
-const VERSION: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 
 /// Serializes an exchange as one line.
-pub(super) fn line(request: &Request<'_>, answer: &Result<Reply, ProviderError>) -> String {
-    let mut object = json!({ "v": VERSION, "request": question(request) });
+pub(super) fn format_line(request: &Request<'_>, answer: &Result<Reply, ProviderError>) -> String {
+    let mut object = json!({ "v": FORMAT_VERSION, "request": request_to_json(request) });
     match answer {
-        Ok(reply) => object["reply"] = written(reply),
+        Ok(reply) => object["reply"] = reply_to_json(reply),
         Err(error) => object["error"] = error.to_string().into(),
     }
-    format!("{}\n", secret::hide_json(&object))
+    format!("{}\n", secret::redact_all_json(&object))
 }
 
 /// Parses a line: the request, and the reply or the error's message. `None` if the line is not an exchange.
-pub(super) fn parse(line: &str) -> Option<(Value, Result<Reply, String>)> {
+pub(super) fn parse_line(line: &str) -> Option<(Value, Result<Reply, String>)> {
     let mut object: Value = serde_json::from_str(line).ok()?;
-    if object["v"].as_u64() != Some(VERSION) {
+    if object["v"].as_u64() != Some(FORMAT_VERSION) {
         return None;
     }
     let answer = match object["error"].as_str() {
         Some(error) => Err(error.to_owned()),
-        None => Ok(read(&object["reply"])?),
+        None => Ok(reply_from_json(&object["reply"])?),
     };
     Some((object["request"].take(), answer))
 }
 
 /// Serializes a request in the recording's format.
-pub(super) fn question(request: &Request<'_>) -> Value {
+pub(super) fn request_to_json(request: &Request<'_>) -> Value {
     let tools: Vec<&str> = request
         .tools
         .iter()
@@ -43,22 +43,23 @@ pub(super) fn question(request: &Request<'_>) -> Value {
     let message = |message: &Message| match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {
-            json!({ "role": "assistant", "text": reply.text, "calls": calls(&reply.calls) })
+            json!({ "role": "assistant", "text": reply.text, "calls": calls_to_json(&reply.tool_calls) })
         }
         Message::Tool(result) => {
-            json!({ "role": "tool", "call": result.call, "text": plain_text(&result.parts) })
+            json!({ "role": "tool", "call": result.call_id, "text": plain_text(&result.parts) })
         }
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
     let question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
     // Masked as well, because it is compared with a recorded request.
-    secret::hide_json(&question).into_owned()
+    secret::redact_all_json(&question).into_owned()
 }
 
 /// The first difference between two requests, as a JSON pointer; `None` if they are equal.
-pub(super) fn difference(one: &Value, other: &Value) -> Option<String> {
-    let at =
-        |key: &str, one: &Value, other: &Value| Some(format!("/{key}{}", difference(one, other)?));
+pub(super) fn first_difference(one: &Value, other: &Value) -> Option<String> {
+    let at = |key: &str, one: &Value, other: &Value| {
+        Some(format!("/{key}{}", first_difference(one, other)?))
+    };
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {
             let keys = one
@@ -79,20 +80,20 @@ pub(super) fn difference(one: &Value, other: &Value) -> Option<String> {
     }
 }
 
-fn calls(calls: &[ToolCall]) -> Vec<Value> {
+fn calls_to_json(calls: &[ToolCall]) -> Vec<Value> {
     calls
         .iter()
         .map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
         .collect()
 }
 
-fn written(reply: &Reply) -> Value {
-    let finish = match &reply.finish {
-        Finish::Stop => "stop",
-        Finish::Calls => "calls",
-        Finish::Length => "length",
-        Finish::Refusal => "refusal",
-        Finish::Other(other) => other,
+fn reply_to_json(reply: &Reply) -> Value {
+    let finish = match &reply.finish_reason {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "calls",
+        FinishReason::Length => "length",
+        FinishReason::Refusal => "refusal",
+        FinishReason::Other(other) => other,
     };
     let Usage {
         input,
@@ -102,13 +103,13 @@ fn written(reply: &Reply) -> Value {
         reasoning,
         estimated,
     } = reply.usage;
-    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls(&reply.calls), "finish": finish,
-            "model": reply.model, "opaque": reply.opaque,
+    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls_to_json(&reply.tool_calls), "finish": finish,
+            "model": reply.model, "opaque": reply.provider_data,
             "usage": { "input": input, "cached": cached, "cache_write": cache_write, "output": output,
                        "reasoning": reasoning, "estimated": estimated } })
 }
 
-fn read(value: &Value) -> Option<Reply> {
+fn reply_from_json(value: &Value) -> Option<Reply> {
     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let number = |key: &str| value["usage"][key].as_u64().unwrap_or_default();
     let call = |call: &Value| {
@@ -122,17 +123,17 @@ fn read(value: &Value) -> Option<Reply> {
         id: String::new(),
         text: value["text"].as_str()?.to_owned(),
         reasoning: text("reasoning"),
-        calls: value["calls"]
+        tool_calls: value["calls"]
             .as_array()?
             .iter()
             .map(call)
             .collect::<Option<_>>()?,
-        finish: match value["finish"].as_str()? {
-            "stop" => Finish::Stop,
-            "calls" => Finish::Calls,
-            "length" => Finish::Length,
-            "refusal" => Finish::Refusal,
-            other => Finish::Other(other.to_owned()),
+        finish_reason: match value["finish"].as_str()? {
+            "stop" => FinishReason::Stop,
+            "calls" => FinishReason::ToolCalls,
+            "length" => FinishReason::Length,
+            "refusal" => FinishReason::Refusal,
+            other => FinishReason::Other(other.to_owned()),
         },
         usage: Usage {
             input: number("input"),
@@ -145,19 +146,19 @@ fn read(value: &Value) -> Option<Reply> {
         // The cost was paid when the exchange was recorded.
         cost: Some(0.0),
         model: text("model"),
-        opaque: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),
+        provider_data: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{difference, line, parse};
-    use crate::message::{Finish, Reply, ToolCall, Usage};
-    use crate::provider::{Calls, ProviderError, Request, Sampling};
+    use super::{first_difference, format_line, parse_line};
+    use crate::message::{FinishReason, Reply, ToolCall, Usage};
+    use crate::provider::{ProviderError, Request, Sampling, ToolChoice};
     use serde_json::{Value, json};
 
     #[test]
-    fn an_exchange_comes_back_as_it_was() {
+    fn exchanges_round_trip() {
         let sampling = Sampling {
             max_tokens: 1,
             temperature: None,
@@ -167,7 +168,7 @@ mod tests {
             system: "s",
             messages: &[],
             tools: &[],
-            calls: Calls::May,
+            tool_choice: ToolChoice::Auto,
             model: "m",
             sampling: &sampling,
             reply_id: "r",
@@ -177,12 +178,12 @@ mod tests {
             id: String::new(),
             text: "a\nb".into(),
             reasoning: "hm".into(),
-            calls: vec![ToolCall {
+            tool_calls: vec![ToolCall {
                 id: "c".into(),
                 name: "t".into(),
                 arguments: json!({ "x": 1 }),
             }],
-            finish: Finish::Calls,
+            finish_reason: FinishReason::ToolCalls,
             usage: Usage {
                 input: 1,
                 cached: 2,
@@ -192,22 +193,29 @@ mod tests {
             },
             cost: Some(0.0),
             model: "m".into(),
-            opaque: Some(json!({ "sig": "x" })),
+            provider_data: Some(json!({ "sig": "x" })),
         };
-        let (_, answer) = parse(&line(&request, &Ok(reply.clone()))).unwrap();
+        let (_, answer) = parse_line(&format_line(&request, &Ok(reply.clone()))).unwrap();
         assert_eq!(answer.unwrap(), reply);
-        let (_, answer) =
-            parse(&line(&request, &Err(ProviderError::Refused("no".into())))).unwrap();
+        let (_, answer) = parse_line(&format_line(
+            &request,
+            &Err(ProviderError::Refused("no".into())),
+        ))
+        .unwrap();
         assert_eq!(answer.unwrap_err(), "no");
         for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
-            assert!(parse(bad).is_none(), "{bad}");
+            assert!(parse_line(bad).is_none(), "{bad}");
         }
     }
 
     #[test]
     fn the_first_difference_is_named() {
         let check = |one: Value, other: Value, expect: Option<&str>| {
-            assert_eq!(difference(&one, &other).as_deref(), expect, "{one} {other}");
+            assert_eq!(
+                first_difference(&one, &other).as_deref(),
+                expect,
+                "{one} {other}"
+            );
         };
         check(
             json!({ "a": [1, { "b": 2 }] }),
@@ -225,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_any_line_is_read_or_left() {
+    fn fuzz_any_line_is_parsed_or_rejected() {
         let seeds: &[&[u8]] = &[
             br#"{"v": 1, "request": {"messages": [{"role": "user", "text": "x"}], "tools": ["f"]}, "reply": {"text": "a", "calls": [{"id": "c", "name": "f", "arguments": {}}], "finish": "stop", "usage": {"input": 1}}}"#,
             br#"{"request": {}, "error": "no"}"#,
         ];
-        crate::fuzz::hold(seeds, |input, _| {
-            if let Some((question, _)) = super::parse(&crate::fuzz::text(input)) {
-                assert_eq!(super::difference(&question, &question), None);
+        crate::fuzz::check(seeds, |input, _| {
+            if let Some((question, _)) = super::parse_line(&crate::fuzz::lossy_text(input)) {
+                assert_eq!(super::first_difference(&question, &question), None);
             }
         });
     }

@@ -2,8 +2,8 @@
 //! function of the conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their
 //! results.
 
-use super::{Calls, Delta, Provider, ProviderError, Request, Tell};
-use crate::message::{Finish, Message, Reply, ToolCall, ToolResult, Usage, plain_text};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request, ToolChoice};
+use crate::message::{FinishReason, Message, Reply, ToolCall, ToolResult, Usage, plain_text};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use std::fmt::Write;
 pub const NAME: &str = "demo";
 
 /// A path that selects the demo even if a file named `demo` exists: no file can be at this path.
-pub const ALWAYS: &str = "/dev/null/demo";
+pub const UNSHADOWED_PATH: &str = "/dev/null/demo";
 
 /// The demo provider.
-pub struct Demo;
+pub struct DemoProvider;
 
-impl Provider for Demo {
+impl Provider for DemoProvider {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let turn = request
             .messages
@@ -38,23 +38,26 @@ impl Provider for Demo {
             })
             .collect();
         let can = |name: &str| {
-            request.calls != Calls::MayNot && request.tools.iter().any(|tool| tool.name == name)
+            request.tool_choice != ToolChoice::None
+                && request.tools.iter().any(|tool| tool.name == name)
         };
         let step = match results[..] {
-            [] if can("list_dir") => Step::Call("list_dir", json!({ "path": "." })),
-            [] => Step::Say(
+            [] if can("list_dir") => DemoStep::Call("list_dir", json!({ "path": "." })),
+            [] => DemoStep::Answer(
                 "This is the built-in demo, without a model, and this run has no tools to show."
                     .into(),
             ),
-            [listed] if listed.failed => Step::Say(format!(
+            [listed] if listed.failed => DemoStep::Answer(format!(
                 "The folder cannot be listed: {}",
                 plain_text(&listed.parts)
             )),
-            [listed] => match worth_reading(&entries(&plain_text(&listed.parts))) {
-                Some(name) if can("read_file") => Step::Call("read_file", json!({ "path": name })),
-                _ => Step::Say(summary(listed, None)),
+            [listed] => match choose_file(&listed_names(&plain_text(&listed.parts))) {
+                Some(name) if can("read_file") => {
+                    DemoStep::Call("read_file", json!({ "path": name }))
+                }
+                _ => DemoStep::Answer(summarize_listing(listed, None)),
             },
-            [listed, read, ..] => Step::Say(summary(listed, Some(read))),
+            [listed, read, ..] => DemoStep::Answer(summarize_listing(listed, Some(read))),
         };
         let mut reply = Reply {
             id: request.reply_id.to_owned(),
@@ -62,34 +65,34 @@ impl Provider for Demo {
             ..Reply::default()
         };
         match step {
-            Step::Call(name, arguments) => {
+            DemoStep::Call(name, arguments) => {
                 let id = format!("call_{}", request.messages.len());
-                reply.calls.push(ToolCall {
+                reply.tool_calls.push(ToolCall {
                     id,
                     name: name.into(),
                     arguments,
                 });
-                reply.finish = Finish::Calls;
+                reply.finish_reason = FinishReason::ToolCalls;
             }
-            Step::Say(text) => {
+            DemoStep::Answer(text) => {
                 for line in text.split_inclusive('\n') {
                     on_delta(Delta::Text(line)).map_err(ProviderError::Aborted)?;
                 }
                 reply.text = text;
             }
         }
-        reply.usage = estimate(request, &reply);
+        reply.usage = estimate_usage(request, &reply);
         Ok(reply)
     }
 }
 
-enum Step {
+enum DemoStep {
     Call(&'static str, Value),
-    Say(String),
+    Answer(String),
 }
 
 /// The names in a listing; directories end with a slash.
-fn entries(listing: &str) -> Vec<&str> {
+fn listed_names(listing: &str) -> Vec<&str> {
     let name = |line: &'_ str| line.find("  ").map_or(line.len(), |end| end);
     let lines = listing
         .lines()
@@ -98,7 +101,7 @@ fn entries(listing: &str) -> Vec<&str> {
 }
 
 /// Selects a README, or else the first file that looks like text.
-fn worth_reading<'a>(names: &[&'a str]) -> Option<&'a str> {
+fn choose_file<'a>(names: &[&'a str]) -> Option<&'a str> {
     let kinds = [
         ".md", ".txt", ".toml", ".json", ".py", ".rs", ".js", ".sh", ".c", ".go", ".html", ".csv",
         ".yml", ".yaml",
@@ -114,17 +117,17 @@ fn worth_reading<'a>(names: &[&'a str]) -> Option<&'a str> {
     readme.or_else(text).copied()
 }
 
-fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
+fn summarize_listing(listed: &ToolResult, read: Option<&ToolResult>) -> String {
     let listing = plain_text(&listed.parts);
-    let names = entries(&listing);
+    let names = listed_names(&listing);
     let folders = names.iter().filter(|name| name.ends_with('/')).count();
     let mut text = match (names.len(), folders) {
         (0, _) => "This folder is empty.\n".to_owned(),
         (all, folders) => {
             format!(
                 "This folder contains {} and {}:\n\n",
-                count(all - folders, "file"),
-                count(folders, "folder")
+                pluralize(all - folders, "file"),
+                pluralize(folders, "folder")
             )
         }
     };
@@ -135,9 +138,9 @@ fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
         writeln!(text, "- and {} more", names.len() - 30).expect("writing to a string cannot fail");
     }
     if let Some(read) = read {
-        let name = worth_reading(&names).unwrap_or("the file");
+        let name = choose_file(&names).unwrap_or("the file");
         let content = plain_text(&read.parts);
-        match first_words(&content) {
+        match first_text_line(&content) {
             _ if read.failed => writeln!(text, "\n{name} cannot be read: {content}"),
             Some(words) => writeln!(text, "\n{name} begins: {words}"),
             None => writeln!(text, "\n{name} contains no text."),
@@ -151,7 +154,7 @@ fn summary(listed: &ToolResult, read: Option<&ToolResult>) -> String {
     text
 }
 
-fn count(number: usize, noun: &str) -> String {
+fn pluralize(number: usize, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
         _ => format!("{number} {noun}s"),
@@ -159,7 +162,7 @@ fn count(number: usize, noun: &str) -> String {
 }
 
 /// The first line of a numbered listing that contains text.
-fn first_words(content: &str) -> Option<String> {
+fn first_text_line(content: &str) -> Option<String> {
     let lines = content
         .lines()
         .filter_map(|line| line.split_once("| ").map(|(_, text)| text));
@@ -170,7 +173,7 @@ fn first_words(content: &str) -> Option<String> {
 }
 
 /// Estimates the usage at four bytes per token, the common rule of thumb.
-fn estimate(request: &Request<'_>, reply: &Reply) -> Usage {
+fn estimate_usage(request: &Request<'_>, reply: &Reply) -> Usage {
     let said = |message: &Message| match message {
         Message::User(user) => plain_text(&user.parts).len(),
         Message::Assistant(reply) => reply.text.len(),
@@ -188,21 +191,24 @@ fn estimate(request: &Request<'_>, reply: &Reply) -> Usage {
 
 #[cfg(test)]
 mod tests {
-    use super::{entries, first_words, worth_reading};
+    use super::{choose_file, first_text_line, listed_names};
 
     #[test]
     fn a_listing_is_read() {
         assert_eq!(
-            entries("src/\na file.txt  12 B\n(2 entries)\n"),
+            listed_names("src/\na file.txt  12 B\n(2 entries)\n"),
             ["src/", "a file.txt"]
         );
         assert_eq!(
-            worth_reading(&["a.txt", "README.md", "src/"]),
+            choose_file(&["a.txt", "README.md", "src/"]),
             Some("README.md")
         );
-        assert_eq!(worth_reading(&["bin", "a.txt"]), Some("a.txt"));
-        assert_eq!(worth_reading(&["readme/", "a.bin"]), None);
-        assert_eq!(first_words("1| \n2| # Title #\n3| x"), Some("Title".into()));
-        assert_eq!(first_words("1| \n"), None);
+        assert_eq!(choose_file(&["bin", "a.txt"]), Some("a.txt"));
+        assert_eq!(choose_file(&["readme/", "a.bin"]), None);
+        assert_eq!(
+            first_text_line("1| \n2| # Title #\n3| x"),
+            Some("Title".into())
+        );
+        assert_eq!(first_text_line("1| \n"), None);
     }
 }

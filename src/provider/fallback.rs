@@ -1,59 +1,59 @@
 //! Fallback models: if a model is unavailable and a fallback is configured, the fallback is used for the rest of the
 //! run.
 
-use super::{Delta, Provider, ProviderError, Request, Sampling, Tell};
-use crate::error::{Exit, Stop, exit_of};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request, Sampling};
+use crate::error::{Exit, Stop, exit_for};
 use crate::message::Reply;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A model in the chain of fallbacks.
-pub struct Link {
+pub struct FallbackModel {
     /// The model's name.
     pub model: String,
     pub sampling: Sampling,
     /// Context window in tokens, if known.
-    pub context: Option<u32>,
-    pub answers: Box<dyn Provider>,
+    pub context_tokens: Option<u32>,
+    pub provider: Box<dyn Provider>,
 }
 
 /// Sends requests to the first of `models` that is available. There must be at least one link.
-pub struct Fallback {
-    links: Vec<Link>,
+pub struct FallbackProvider {
+    models: Vec<FallbackModel>,
     /// Index of the current link. It only advances: a model that failed is not tried again in this run.
-    at: AtomicUsize,
+    current: AtomicUsize,
 }
 
-impl Fallback {
+impl FallbackProvider {
     /// Starts with the first of `models`.
-    pub fn new(links: Vec<Link>) -> Self {
+    pub fn new(models: Vec<FallbackModel>) -> Self {
         Self {
-            links,
-            at: AtomicUsize::new(0),
+            models,
+            current: AtomicUsize::new(0),
         }
     }
 }
 
-impl Provider for Fallback {
+impl Provider for FallbackProvider {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         loop {
-            let at = self.at.load(Ordering::Relaxed);
-            let link = &self.links[at];
+            let at = self.current.load(Ordering::Relaxed);
+            let link = &self.models[at];
             let request = Request {
                 model: &link.model,
                 sampling: &link.sampling,
                 ..*request
             };
             let mut emitted = false;
-            let answer = link.answers.reply(&request, &mut |delta| {
+            let answer = link.provider.reply(&request, &mut |delta| {
                 emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 on_delta(delta)
             });
-            let (error, next) = match (answer, self.links.get(at + 1)) {
-                (Err(error), Some(next)) if !emitted && can_mend(&error, link, next) => {
+            let (error, next) = match (answer, self.models.get(at + 1)) {
+                (Err(error), Some(next)) if !emitted && can_fall_back(&error, link, next) => {
                     (error, next)
                 }
                 (answer, _) => return answer,
@@ -65,20 +65,20 @@ impl Provider for Fallback {
             })
             .map_err(ProviderError::Aborted)?;
             log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
-            self.at.store(at + 1, Ordering::Relaxed);
+            self.current.store(at + 1, Ordering::Relaxed);
         }
     }
 }
 
 /// True if the next model may succeed where this one failed.
-fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
+fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &FallbackModel) -> bool {
     match error {
         ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
-        | ProviderError::Broken(_)
+        | ProviderError::Interrupted(_)
         | ProviderError::NotFound(_)
         | ProviderError::KeyRejected(_) => true,
-        ProviderError::TooLong(_) => match (link.context, next.context) {
+        ProviderError::ContextExceeded(_) => match (current.context_tokens, next.context_tokens) {
             (Some(here), Some(there)) => there > here,
             _ => false,
         },
@@ -90,43 +90,43 @@ fn can_mend(error: &ProviderError, link: &Link, next: &Link) -> bool {
                 Exit::Refused,
                 Exit::Config,
             ];
-            !error.is::<Stop>() && causes.contains(&exit_of(error))
+            !error.is::<Stop>() && causes.contains(&exit_for(error))
         }
-        ProviderError::Refused(_) | ProviderError::Spent(_) => false,
+        ProviderError::Refused(_) | ProviderError::BudgetExceeded(_) => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Link, can_mend};
+    use super::{FallbackModel, can_fall_back};
     use crate::error::{Exit, Stop, fail};
-    use crate::provider::{ProviderError, Sampling, demo::Demo};
+    use crate::provider::{ProviderError, Sampling, demo::DemoProvider};
 
     #[test]
-    fn only_what_another_model_may_do_better_is_mended() {
-        let link = |context| Link {
+    fn only_errors_that_another_model_may_avoid_fall_back() {
+        let link = |context| FallbackModel {
             model: String::new(),
             sampling: Sampling {
                 max_tokens: 1,
                 temperature: None,
                 reasoning_effort: None,
             },
-            context,
-            answers: Box::new(Demo),
+            context_tokens: context,
+            provider: Box::new(DemoProvider),
         };
         let check = |error: ProviderError, expect| {
             assert_eq!(
-                can_mend(&error, &link(Some(1)), &link(None)),
+                can_fall_back(&error, &link(Some(1)), &link(None)),
                 expect,
                 "{error:?}"
             );
         };
         let text = String::new;
         check(ProviderError::Unavailable(text()), true);
-        check(ProviderError::Broken(text()), true);
+        check(ProviderError::Interrupted(text()), true);
         check(ProviderError::KeyRejected(text()), true);
         check(ProviderError::Refused(text()), false);
-        check(ProviderError::TooLong(text()), false);
+        check(ProviderError::ContextExceeded(text()), false);
         for exit in [
             Exit::Unavailable,
             Exit::TryAgain,
@@ -135,7 +135,10 @@ mod tests {
         ] {
             check(ProviderError::Aborted(fail(exit, "a key")), true);
             // A failure of the account affects every model.
-            check(ProviderError::Spent(fail(exit, "the account")), false);
+            check(
+                ProviderError::BudgetExceeded(fail(exit, "the account")),
+                false,
+            );
         }
         check(ProviderError::Aborted(fail(Exit::Io, "the disk")), false);
         check(

@@ -3,7 +3,7 @@
 //! Each wire format is a pair of pure translations around one HTTP exchange. Retries, recording and replay are wrappers
 //! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::event::Event;
 use crate::message::{Message, Reply, ToolSpec};
 use serde_json::Value;
@@ -11,41 +11,44 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub mod anthropic;
+pub mod budget;
 mod cassette;
 pub mod chat;
+pub mod credentials;
 pub mod demo;
-pub mod discreet;
-mod failure;
+mod error_response;
 pub mod fallback;
-mod ids;
-pub mod keys;
+pub mod http_provider;
 pub mod login;
-pub mod meter;
-pub mod pace;
 pub mod quirks;
-mod reading;
-pub mod record;
+pub mod rate_limit;
+pub mod recording;
+pub mod redact;
 pub mod registry;
 pub mod replay;
+mod response;
 pub mod responses;
 pub mod retry;
-pub mod think;
-pub mod unforce;
-pub mod wire;
+pub mod think_tags;
+mod tool_call_ids;
+pub mod tool_choice_fallback;
 
 /// A source of replies to a conversation: a model's server, a recording, or a wrapper.
 pub trait Provider: Send + Sync {
     /// Sends one request. Passes pieces of the reply to `on_delta` as they arrive; an error from `on_delta` ends the exchange
     /// as [`ProviderError::Aborted`].
-    fn reply(&self, request: &Request<'_>, on_delta: &mut Tell<'_>)
-    -> Result<Reply, ProviderError>;
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError>;
 }
 
 impl<P: Provider + ?Sized> Provider for Arc<P> {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         (**self).reply(request, on_delta)
     }
@@ -55,14 +58,14 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         (**self).reply(request, on_delta)
     }
 }
 
 /// The callback that receives the pieces of a reply as they arrive.
-pub type Tell<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
+pub type DeltaSink<'a> = dyn FnMut(Delta<'_>) -> anyhow::Result<()> + 'a;
 
 /// One request to a model. It borrows its parts and is built anew for each exchange.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +73,7 @@ pub struct Request<'a> {
     pub system: &'a str,
     pub messages: &'a [Message],
     pub tools: &'a [ToolSpec],
-    pub calls: Calls<'a>,
+    pub tool_choice: ToolChoice<'a>,
     pub model: &'a str,
     pub sampling: &'a Sampling,
     /// The id to give to the reply.
@@ -81,13 +84,13 @@ pub struct Request<'a> {
 
 /// The tool choice: may the reply call tools?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls<'a> {
+pub enum ToolChoice<'a> {
     /// Tool calls are allowed.
-    May,
+    Auto,
     /// Tool calls are forbidden. The tool specs are sent all the same, to keep the prompt prefix unchanged.
-    MayNot,
+    None,
     /// The named tool must be called. Merely allowed if the server or the model cannot be forced.
-    Must(&'a str),
+    Required(&'a str),
 }
 
 /// Parameters of the model's reply.
@@ -124,10 +127,16 @@ pub enum Delta<'a> {
 
 impl<'a> Delta<'a> {
     /// The corresponding event of the turn; `message` is the id of the reply.
-    pub fn event(self, message: &'a str) -> Event<'a> {
+    pub fn into_event(self, message: &'a str) -> Event<'a> {
         match self {
-            Self::Text(text) => Event::Text { message, text },
-            Self::Reasoning(text) => Event::Reasoning { message, text },
+            Self::Text(text) => Event::Text {
+                message_id: message,
+                text,
+            },
+            Self::Reasoning(text) => Event::Reasoning {
+                message_id: message,
+                text,
+            },
             Self::Retry {
                 attempt,
                 wait,
@@ -150,17 +159,17 @@ pub enum ProviderError {
     #[error("{message}")]
     Busy {
         message: String,
-        wait: Option<Duration>,
+        retry_after: Option<Duration>,
     },
     /// No connection, a broken or silent connection, or a server error.
     #[error("{0}")]
     Unavailable(String),
     /// The response broke off before it was complete. The partial response is charged.
     #[error("{0}")]
-    Broken(String),
+    Interrupted(String),
     /// The conversation exceeds the model's context window.
     #[error("{0}")]
-    TooLong(String),
+    ContextExceeded(String),
     /// The key is missing or wrong, or lacks credit or permission.
     #[error("{0}")]
     KeyRejected(String),
@@ -172,7 +181,7 @@ pub enum ProviderError {
     NotFound(String),
     /// A budget forbids the request, or the ledger that it depends on cannot be read.
     #[error("{0}")]
-    Spent(anyhow::Error),
+    BudgetExceeded(anyhow::Error),
     /// The receiver of the reply cancelled the exchange; holds its error.
     #[error(transparent)]
     Aborted(anyhow::Error),
@@ -183,18 +192,20 @@ impl ProviderError {
     pub fn into_failure(self) -> anyhow::Error {
         let cause = self.to_string();
         match self {
-            Self::Aborted(error) | Self::Spent(error) => error,
-            Self::Busy { .. } => fail_hint(Exit::TryAgain, cause, "the same command again later"),
-            Self::Unavailable(_) | Self::Broken(_) => {
-                fail_hint(Exit::Unavailable, cause, "`--resume` to continue this turn")
+            Self::Aborted(error) | Self::BudgetExceeded(error) => error,
+            Self::Busy { .. } => {
+                fail_with_hint(Exit::TryAgain, cause, "the same command again later")
             }
-            Self::TooLong(_) => fail_hint(
+            Self::Unavailable(_) | Self::Interrupted(_) => {
+                fail_with_hint(Exit::Unavailable, cause, "`--resume` to continue this turn")
+            }
+            Self::ContextExceeded(_) => fail_with_hint(
                 Exit::BadInput,
                 cause,
                 "a shorter input, `--new`, or a model with a larger context window",
             ),
             Self::KeyRejected(_) => fail(Exit::Refused, cause),
-            Self::NotFound(_) => fail_hint(
+            Self::NotFound(_) => fail_with_hint(
                 Exit::Config,
                 cause,
                 "`nanobot config get agents.defaults.model`",

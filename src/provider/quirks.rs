@@ -6,35 +6,35 @@ pub struct Quirks {
     /// The output limit is named `max_completion_tokens`.
     pub max_completion_tokens: bool,
     /// No output limit can be set.
-    pub no_limit: bool,
+    pub no_output_limit: bool,
     pub temperature: Temperature,
-    pub thinking: Thinking,
+    pub thinking: ThinkingStyle,
     /// Reasoning is sent back with its messages: these servers refuse a conversation without it.
-    pub reasoning_back: bool,
+    pub requires_reasoning: bool,
     /// `stream_options` is refused.
     pub no_stream_options: bool,
-    pub ids: Ids,
+    pub tool_call_ids: ToolCallIdFormat,
     /// A user message cannot follow a tool result: an assistant message must come between.
-    pub word_after_tools: bool,
+    pub assistant_after_tools: bool,
     /// There is no system role: the system prompt is placed at the beginning of the first user message.
     pub no_system: bool,
     /// Cache marks are supported, in the form of Anthropic's models.
     pub cache_marks: bool,
     /// Only streaming requests are supported.
-    pub only_streams: bool,
+    pub streaming_only: bool,
     /// Images are refused: their names are sent instead.
     pub no_images: bool,
     /// Replies to a JSON schema are known to be supported.
-    pub schemas: bool,
+    pub json_schemas: bool,
     /// The server reports the cost of a reply, in US dollars.
-    pub tells_cost: bool,
+    pub reports_cost: bool,
 }
 
 /// The handling of the temperature.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Temperature {
     /// The configured one is sent if the format has one.
-    Ours,
+    Configured,
     /// The model has its own and refuses others.
     None,
     /// Only this value is accepted.
@@ -43,7 +43,7 @@ pub enum Temperature {
 
 /// The way to express a reasoning effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thinking {
+pub enum ThinkingStyle {
     /// `reasoning_effort`, as in OpenAI's API.
     Effort,
     /// `reasoning_effort` with only `none` and `high`.
@@ -57,7 +57,7 @@ pub enum Thinking {
     /// `reasoning: {effort}`.
     Object,
     /// Cannot be expressed: the model decides itself if it reasons.
-    Unsaid,
+    Unsupported,
     /// Anthropic's older models: `thinking` with a budget in tokens.
     Budget,
     /// Anthropic's newer models: adaptive thinking, with an effort.
@@ -66,54 +66,54 @@ pub enum Thinking {
 
 /// The required form of tool call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ids {
+pub enum ToolCallIdFormat {
     /// At most 64 letters, digits, `_` and `-`; accepted by all other servers.
-    Usual,
+    Standard,
     /// Nine letters and digits.
-    Nine,
+    NineAlphanumerics,
 }
 
 /// A server without quirks.
 pub const NONE: Quirks = Quirks {
     max_completion_tokens: false,
-    no_limit: false,
-    temperature: Temperature::Ours,
-    thinking: Thinking::Effort,
-    reasoning_back: false,
+    no_output_limit: false,
+    temperature: Temperature::Configured,
+    thinking: ThinkingStyle::Effort,
+    requires_reasoning: false,
     no_stream_options: false,
-    ids: Ids::Usual,
-    word_after_tools: false,
+    tool_call_ids: ToolCallIdFormat::Standard,
+    assistant_after_tools: false,
     no_system: false,
     cache_marks: false,
-    only_streams: false,
+    streaming_only: false,
     no_images: false,
-    schemas: false,
-    tells_cost: false,
+    json_schemas: false,
+    reports_cost: false,
 };
 
 /// A server without quirks that supports JSON schemas.
-pub const SCHEMAS: Quirks = Quirks {
-    schemas: true,
+pub const JSON_SCHEMAS: Quirks = Quirks {
+    json_schemas: true,
     ..NONE
 };
 
 /// OpenAI's API, and services with the same one.
 pub const OPENAI: Quirks = Quirks {
     max_completion_tokens: true,
-    ..SCHEMAS
+    ..JSON_SCHEMAS
 };
 /// OpenAI's Codex backend, used with a ChatGPT account.
 pub const CODEX: Quirks = Quirks {
-    no_limit: true,
+    no_output_limit: true,
     temperature: Temperature::None,
-    only_streams: true,
-    ..SCHEMAS
+    streaming_only: true,
+    ..JSON_SCHEMAS
 };
 /// OpenRouter.
 pub const OPENROUTER: Quirks = Quirks {
-    thinking: Thinking::Object,
-    tells_cost: true,
-    ..SCHEMAS
+    thinking: ThinkingStyle::Object,
+    reports_cost: true,
+    ..JSON_SCHEMAS
 };
 /// Volcengine.
 pub const VOLCENGINE: Quirks = Quirks {
@@ -122,43 +122,43 @@ pub const VOLCENGINE: Quirks = Quirks {
 };
 /// Servers that take `thinking: {type: …}`.
 pub const THINKING_TYPE: Quirks = Quirks {
-    thinking: Thinking::Type,
+    thinking: ThinkingStyle::Type,
     ..NONE
 };
 /// DeepSeek.
 pub const DEEPSEEK: Quirks = Quirks {
-    reasoning_back: true,
+    requires_reasoning: true,
     ..THINKING_TYPE
 };
 /// Moonshot's Kimi.
 pub const KIMI: Quirks = Quirks {
-    reasoning_back: true,
+    requires_reasoning: true,
     ..THINKING_TYPE
 };
 /// Servers that take `enable_thinking`.
 pub const ENABLE_THINKING: Quirks = Quirks {
-    thinking: Thinking::Enable,
+    thinking: ThinkingStyle::Enable,
     ..NONE
 };
 /// Servers that take `reasoning_split`.
 pub const REASONING_SPLIT: Quirks = Quirks {
-    thinking: Thinking::Split,
+    thinking: ThinkingStyle::Split,
     ..NONE
 };
 /// Mistral.
 pub const MISTRAL: Quirks = Quirks {
-    thinking: Thinking::NoneOrHigh,
+    thinking: ThinkingStyle::NoneOrHigh,
     no_stream_options: true,
-    ids: Ids::Nine,
-    word_after_tools: true,
-    ..SCHEMAS
+    tool_call_ids: ToolCallIdFormat::NineAlphanumerics,
+    assistant_after_tools: true,
+    ..JSON_SCHEMAS
 };
 
 /// A model's change to the server's quirks.
-type Change = fn(&mut Quirks);
+type QuirkChange = fn(&mut Quirks);
 
 /// Quirks of models, whatever server runs them: a name prefix, and the change.
-const MODELS: &[(&str, Change)] = &[
+const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     ("gpt-5", |quirks| quirks.temperature = Temperature::None),
     ("gpt-6", |quirks| quirks.temperature = Temperature::None),
     ("gemini-3.5-flash-lite", |quirks| {
@@ -172,23 +172,27 @@ const MODELS: &[(&str, Change)] = &[
     ("o1-preview", |quirks| quirks.no_system = true),
     ("o3", |quirks| quirks.temperature = Temperature::None),
     ("o4", |quirks| quirks.temperature = Temperature::None),
-    ("deepseek", |quirks| quirks.reasoning_back = true),
+    ("deepseek", |quirks| quirks.requires_reasoning = true),
     // These models refuse any temperature except their own.
     ("kimi-k2.", |quirks| {
-        quirks.reasoning_back = true;
+        quirks.requires_reasoning = true;
         quirks.temperature = Temperature::Fixed(1.0);
     }),
     ("kimi-k2-thinking", |quirks| {
-        quirks.reasoning_back = true;
+        quirks.requires_reasoning = true;
         quirks.temperature = Temperature::Fixed(1.0);
     }),
     ("kimi-k3", |quirks| {
-        quirks.reasoning_back = true;
+        quirks.requires_reasoning = true;
         quirks.temperature = Temperature::Fixed(1.0);
     }),
     // It always reasons, and refuses requests that configure it.
-    ("magistral", |quirks| quirks.thinking = Thinking::Unsaid),
-    ("gemma", |quirks| quirks.thinking = Thinking::Unsaid),
+    ("magistral", |quirks| {
+        quirks.thinking = ThinkingStyle::Unsupported
+    }),
+    ("gemma", |quirks| {
+        quirks.thinking = ThinkingStyle::Unsupported
+    }),
     ("claude", |quirks| {
         quirks.cache_marks = true;
         // Models newer than this table take neither a temperature nor a budget.
@@ -207,41 +211,41 @@ const SCHEMALESS_CLAUDES: &[&str] = &[
 
 impl Quirks {
     /// The quirks as phrases for people; empty if there are none.
-    pub fn in_words(&self) -> Vec<String> {
+    pub fn describe(&self) -> Vec<String> {
         let Self {
             max_completion_tokens,
-            no_limit,
+            no_output_limit: no_limit,
             temperature,
             thinking,
-            reasoning_back,
+            requires_reasoning: reasoning_back,
             no_stream_options,
-            ids,
-            word_after_tools,
+            tool_call_ids: ids,
+            assistant_after_tools: word_after_tools,
             no_system,
             cache_marks,
-            only_streams,
+            streaming_only: only_streams,
             // Listed with the model's abilities instead.
             no_images: _,
-            schemas,
-            tells_cost,
+            json_schemas: schemas,
+            reports_cost: tells_cost,
         } = *self;
         let temperature = match temperature {
-            Temperature::Ours => String::new(),
+            Temperature::Configured => String::new(),
             Temperature::None => "no temperature is sent".into(),
             Temperature::Fixed(degree) => {
                 format!("the temperature is always {degree}")
             }
         };
         let thinking = match thinking {
-            Thinking::Effort => "",
-            Thinking::NoneOrHigh => "the reasoning effort is none or high",
-            Thinking::Type => "reasoning is requested with `thinking`",
-            Thinking::Enable => "reasoning is requested with `enable_thinking`",
-            Thinking::Split => "reasoning is requested with `reasoning_split`",
-            Thinking::Object => "reasoning is requested with `reasoning`",
-            Thinking::Unsaid => "no reasoning effort is sent",
-            Thinking::Budget => "reasoning has a token budget",
-            Thinking::Adaptive => "reasoning is adaptive",
+            ThinkingStyle::Effort => "",
+            ThinkingStyle::NoneOrHigh => "the reasoning effort is none or high",
+            ThinkingStyle::Type => "reasoning is requested with `thinking`",
+            ThinkingStyle::Enable => "reasoning is requested with `enable_thinking`",
+            ThinkingStyle::Split => "reasoning is requested with `reasoning_split`",
+            ThinkingStyle::Object => "reasoning is requested with `reasoning`",
+            ThinkingStyle::Unsupported => "no reasoning effort is sent",
+            ThinkingStyle::Budget => "reasoning has a token budget",
+            ThinkingStyle::Adaptive => "reasoning is adaptive",
         };
         let when = |is: bool, words: &str| if is { words.to_owned() } else { String::new() };
         let words = [
@@ -254,7 +258,10 @@ impl Quirks {
             thinking.to_owned(),
             when(reasoning_back, "reasoning is sent back"),
             when(no_stream_options, "no `stream_options` are sent"),
-            when(ids == Ids::Nine, "tool call ids have nine characters"),
+            when(
+                ids == ToolCallIdFormat::NineAlphanumerics,
+                "tool call ids have nine characters",
+            ),
             when(
                 word_after_tools,
                 "an assistant message follows tool results",
@@ -287,24 +294,27 @@ const OLDER_CLAUDES: &[&str] = &[
 
 impl Quirks {
     /// Adds the quirks of `model`. `anthropic` is true if requests use Anthropic's own format.
-    pub fn of_model(mut self, model: &str, anthropic: bool) -> Self {
-        let name = bare(model);
-        for (_, change) in MODELS.iter().filter(|(start, _)| name.starts_with(start)) {
+    pub fn with_model(mut self, model: &str, anthropic: bool) -> Self {
+        let name = normalize_model(model);
+        for (_, change) in MODEL_QUIRKS
+            .iter()
+            .filter(|(start, _)| name.starts_with(start))
+        {
             change(&mut self);
         }
         let older = OLDER_CLAUDES.iter().any(|start| name.starts_with(start));
         if older {
-            self.temperature = Temperature::Ours;
+            self.temperature = Temperature::Configured;
         }
         if anthropic {
             self.cache_marks = true;
-            self.schemas = name.starts_with("claude")
+            self.json_schemas = name.starts_with("claude")
                 && !SCHEMALESS_CLAUDES
                     .iter()
                     .any(|start| name.starts_with(start));
             self.thinking = match older || !name.starts_with("claude") {
-                true => Thinking::Budget,
-                false => Thinking::Adaptive,
+                true => ThinkingStyle::Budget,
+                false => ThinkingStyle::Adaptive,
             };
         }
         self
@@ -312,13 +322,13 @@ impl Quirks {
 }
 
 /// True if an OpenAI model reasons, judging by its name.
-pub fn reasons(model: &str) -> bool {
+pub fn is_reasoning_model(model: &str) -> bool {
     let starts = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
     starts.iter().any(|start| model.starts_with(start))
 }
 
 /// The model's name without vendor prefixes, in lower case, with its version in one spelling.
-pub(super) fn bare(model: &str) -> String {
+pub(super) fn normalize_model(model: &str) -> String {
     let last = model.rsplit('/').next().unwrap_or(model).to_lowercase();
     // Names on Bedrock and Vertex: `anthropic.claude-…`, `us.anthropic.claude-…`.
     let name = last.find("claude").map_or(last.as_str(), |at| &last[at..]);
@@ -330,20 +340,20 @@ pub(super) fn bare(model: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{KIMI, NONE, OPENAI, Temperature, Thinking};
+    use super::{KIMI, NONE, OPENAI, Temperature, ThinkingStyle};
 
     #[test]
-    fn models_bring_their_own() {
-        let of = |model: &str| NONE.of_model(model, false);
+    fn models_have_their_own_quirks() {
+        let of = |model: &str| NONE.with_model(model, false);
         assert_eq!(of("openai/gpt-5-mini").temperature, Temperature::None);
-        assert_eq!(of("gpt-4o").temperature, Temperature::Ours);
+        assert_eq!(of("gpt-4o").temperature, Temperature::Configured);
         assert_eq!(of("kimi-k2.5").temperature, Temperature::Fixed(1.0));
-        assert!(of("deepseek/deepseek-chat").reasoning_back);
+        assert!(of("deepseek/deepseek-chat").requires_reasoning);
         assert!(of("anthropic/claude-sonnet-4.5").cache_marks);
         assert!(!of("qwen3").cache_marks);
-        assert!(OPENAI.of_model("o1-mini", false).no_system);
+        assert!(OPENAI.with_model("o1-mini", false).no_system);
         assert!(
-            KIMI.of_model("moonshot-v1-8k", false).temperature == Temperature::Ours,
+            KIMI.with_model("moonshot-v1-8k", false).temperature == Temperature::Configured,
             "an older model takes any"
         );
     }
@@ -351,14 +361,14 @@ mod tests {
     #[test]
     fn claudes_old_and_new() {
         let of = |model: &str| {
-            let quirks = NONE.of_model(model, true);
+            let quirks = NONE.with_model(model, true);
             (quirks.temperature, quirks.thinking)
         };
-        let older = (Temperature::Ours, Thinking::Budget);
+        let older = (Temperature::Configured, ThinkingStyle::Budget);
         assert_eq!(of("claude-sonnet-4-5-20250929"), older);
         assert_eq!(of("claude-sonnet-4.5"), older);
         assert_eq!(of("us.anthropic.claude-3-7-sonnet-v1:0"), older);
-        let newer = (Temperature::None, Thinking::Adaptive);
+        let newer = (Temperature::None, ThinkingStyle::Adaptive);
         assert_eq!(of("claude-opus-4-7"), newer);
         assert_eq!(of("claude-sonnet-4-6"), newer);
         assert_eq!(of("claude-opus-9"), newer);

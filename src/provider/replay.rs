@@ -2,7 +2,7 @@
 //! reply that was recorded for the same request, or else for the same caller, identified by the beginning of the
 //! conversation.
 
-use super::{Delta, Provider, ProviderError, Request, Tell, cassette};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request, cassette};
 use crate::error::{Exit, fail};
 use crate::message::Reply;
 use crate::sys::sync::IgnorePoison;
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 /// A recording, with the exchanges that are not replayed yet.
-pub struct Replay {
+pub struct ReplayProvider {
     path: PathBuf,
     exchanges: Mutex<VecDeque<(Value, Result<Reply, String>)>>,
 }
 
-impl Replay {
+impl ReplayProvider {
     /// # Errors
     /// Status 65 if `text`, the file's content, is not a recording.
     pub fn new(path: &Path, text: &str) -> anyhow::Result<Self> {
@@ -27,7 +27,7 @@ impl Replay {
             .enumerate()
             .filter(|(_, line)| !line.trim().is_empty())
         {
-            let exchange = cassette::parse(line).ok_or_else(|| {
+            let exchange = cassette::parse_line(line).ok_or_else(|| {
                 fail(
                     Exit::BadInput,
                     format!(
@@ -46,13 +46,13 @@ impl Replay {
     }
 }
 
-impl Provider for Replay {
+impl Provider for ReplayProvider {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let question = cassette::question(request);
+        let question = cassette::request_to_json(request);
         let next = {
             let mut exchanges = self.exchanges.lock().ignore_poison();
             let alike = |keys: &[&str]| {
@@ -74,7 +74,7 @@ impl Provider for Replay {
             );
             return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
         };
-        if let Some(place) = cassette::difference(&recorded, &question) {
+        if let Some(place) = cassette::first_difference(&recorded, &question) {
             let notice = format!("the request differs from the recorded one at {place}");
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }

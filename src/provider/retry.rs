@@ -1,27 +1,27 @@
 //! Retries with backoff: a wrapper around any provider. A request is retried only before any of the reply was emitted,
 //! because displayed text cannot be taken back.
 
-use super::{Delta, Provider, ProviderError, Request, Tell};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use crate::message::Reply;
 use crate::sys::clock::Clock;
 use std::time::Duration;
 
 /// Maximum number of attempts.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 /// Limit on the sum of all waits. If a server asks for more, the error is returned, and the caller can try later.
-const PATIENCE: Duration = Duration::from_secs(60);
+const MAX_TOTAL_WAIT: Duration = Duration::from_secs(60);
 
 /// Forwards requests to `inner`, and retries transient failures.
-pub struct Retry<P> {
+pub struct RetryProvider<P> {
     pub inner: P,
     pub clock: Clock,
 }
 
-impl<P: Provider> Provider for Retry<P> {
+impl<P: Provider> Provider for RetryProvider<P> {
     fn reply(
         &self,
         request: &Request<'_>,
-        on_delta: &mut Tell<'_>,
+        on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let mut waited = Duration::ZERO;
         for attempt in 1.. {
@@ -34,16 +34,18 @@ impl<P: Provider> Provider for Retry<P> {
                 Err(error) => error,
             };
             let requested_delay = match &error {
-                ProviderError::Busy { wait, .. } => *wait,
-                ProviderError::Unavailable(_) | ProviderError::Broken(_) => None,
+                ProviderError::Busy {
+                    retry_after: wait, ..
+                } => *wait,
+                ProviderError::Unavailable(_) | ProviderError::Interrupted(_) => None,
                 _ => return Err(error),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
-            if emitted || attempt == TRIES || waited + wait > PATIENCE {
+            if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_WAIT {
                 return Err(error);
             }
             waited += wait;
-            log::info!(target: "model", "attempt {attempt} of {TRIES} failed; next attempt in {} ms", wait.as_millis());
+            log::info!(target: "model", "attempt {attempt} of {MAX_ATTEMPTS} failed; next attempt in {} ms", wait.as_millis());
             on_delta(Delta::Retry {
                 attempt,
                 wait,
@@ -67,38 +69,44 @@ fn backoff(attempt: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::Retry;
+    use super::RetryProvider;
     use crate::message::Reply;
-    use crate::provider::{Calls, Delta, Provider, ProviderError, Request, Sampling, Tell};
+    use crate::provider::{
+        Delta, DeltaSink, Provider, ProviderError, Request, Sampling, ToolChoice,
+    };
     use crate::sys::clock::Clock;
     use std::sync::Mutex;
     use std::time::Duration;
 
-    type Step = Box<dyn Fn(&mut Tell<'_>) -> Result<Reply, ProviderError> + Send>;
+    type ScriptedOutcome = Box<dyn Fn(&mut DeltaSink<'_>) -> Result<Reply, ProviderError> + Send>;
 
-    struct Script(Mutex<Vec<Step>>);
+    struct ScriptedProvider(Mutex<Vec<ScriptedOutcome>>);
 
-    impl Provider for Script {
-        fn reply(&self, _: &Request<'_>, on_delta: &mut Tell<'_>) -> Result<Reply, ProviderError> {
+    impl Provider for ScriptedProvider {
+        fn reply(
+            &self,
+            _: &Request<'_>,
+            on_delta: &mut DeltaSink<'_>,
+        ) -> Result<Reply, ProviderError> {
             let step = self.0.lock().unwrap().remove(0);
             step(on_delta)
         }
     }
 
-    fn down() -> Step {
+    fn down() -> ScriptedOutcome {
         Box::new(|_| Err(ProviderError::Unavailable("down".into())))
     }
 
-    fn busy(seconds: u64) -> Step {
+    fn busy(seconds: u64) -> ScriptedOutcome {
         Box::new(move |_| {
             Err(ProviderError::Busy {
                 message: "busy".into(),
-                wait: Some(Duration::from_secs(seconds)),
+                retry_after: Some(Duration::from_secs(seconds)),
             })
         })
     }
 
-    fn fine() -> Step {
+    fn fine() -> ScriptedOutcome {
         Box::new(|_| {
             Ok(Reply {
                 text: "fine".into(),
@@ -108,11 +116,11 @@ mod tests {
     }
 
     /// Checks success, the number of attempts, and the number of reported retries.
-    fn check(steps: Vec<Step>, expect: (bool, usize, usize)) {
+    fn check(steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
         let count = steps.len();
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
-        let retry = Retry {
-            inner: Script(Mutex::new(steps)),
+        let retry = RetryProvider {
+            inner: ScriptedProvider(Mutex::new(steps)),
             clock,
         };
         let sampling = Sampling {
@@ -124,7 +132,7 @@ mod tests {
             system: "",
             messages: &[],
             tools: &[],
-            calls: Calls::May,
+            tool_choice: ToolChoice::Auto,
             model: "",
             sampling: &sampling,
             reply_id: "",
@@ -140,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn tries_four_times_within_a_minute_while_nothing_was_told() {
+    fn makes_four_attempts_within_a_minute_before_any_output() {
         check(vec![fine()], (true, 1, 0));
         check(vec![down(), fine()], (true, 2, 1));
         check(vec![down(), down(), down(), fine()], (true, 4, 3));
@@ -155,7 +163,7 @@ mod tests {
             ],
             (false, 1, 0),
         );
-        let half = Box::new(|on_delta: &mut Tell<'_>| {
+        let half = Box::new(|on_delta: &mut DeltaSink<'_>| {
             on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
             Err(ProviderError::Unavailable("cut".into()))
         });

@@ -4,17 +4,17 @@
 use super::{form, rule};
 use crate::diff::Diff;
 use crate::mcp::client::ElicitationHandler;
-use crate::mcp::words;
+use crate::mcp::sanitize;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::short_text::cut;
-use crate::sys::editor::{Editor, Line};
+use crate::report::short_text::truncate_line;
+use crate::sys::durable_file;
+use crate::sys::editor::{Editor, InputLine};
 use crate::sys::signal;
-use crate::sys::store;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{Row, harmless};
-use crate::tool::ask_user::Person;
-use crate::tool::{Case, Failure};
+use crate::sys::terminal::{StyledLine, sanitize};
+use crate::tool::ask_user::UserPrompt;
+use crate::tool::{ApprovalRequest, ToolError};
 use console::Style;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -22,11 +22,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The largest file whose change is shown, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Maximum characters shown of a server's question.
-const ASKED: usize = 1000;
+const MAX_QUESTION_CHARS: usize = 1000;
 /// Number of attempts that the user has to enter a valid answer.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// The editor, shared by the loop and the prompts for approval.
 pub(super) type SharedEditor = Arc<Mutex<Editor>>;
@@ -47,7 +47,7 @@ struct SessionGrants {
 }
 
 /// An answer to a request for approval.
-enum Answer {
+enum ApprovalAnswer {
     Yes,
     Session,
     Always,
@@ -70,11 +70,11 @@ impl TerminalPrompter {
     /// Switches to another profile, and drops all grants made under the previous one.
     pub(super) fn change_profile(&self, profile: Option<&str>) {
         self.grants().profile = profile.map(str::to_owned);
-        self.forget();
+        self.clear_grants();
     }
 
     /// Drops the grants of this conversation, because another one begins.
-    pub(super) fn forget(&self) {
+    pub(super) fn clear_grants(&self) {
         self.grants().granted.clear();
     }
 
@@ -83,102 +83,110 @@ impl TerminalPrompter {
     }
 
     /// Reads an answer to `prompt`.
-    fn read(&self, prompt: &str) -> Result<String, Failure> {
-        let line = self.editor.lock().ignore_poison().ask(prompt);
+    fn read_answer(&self, prompt: &str) -> Result<String, ToolError> {
+        let line = self.editor.lock().ignore_poison().prompt(prompt);
         match line {
-            Ok(Line::Text(text)) => Ok(text.trim().to_owned()),
-            Ok(Line::End) => Err(Failure::Declined(
+            Ok(InputLine::Text(text)) => Ok(text.trim().to_owned()),
+            Ok(InputLine::End) => Err(ToolError::Declined(
                 "refused: the user did not answer. Continue without it.".into(),
             )),
-            Ok(Line::Interrupted) => {
-                signal::interrupt();
+            Ok(InputLine::Interrupted) => {
+                signal::record_interrupt();
                 Err("the user interrupted".into())
             }
             // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
-            Err(_) => Err(Failure::Declined(
+            Err(_) => Err(ToolError::Declined(
                 "refused: the user could not be asked. Continue without it.".into(),
             )),
         }
     }
 
     /// Asks the user for the value of a field, which is `Some(None)` if they leave it out; `None` if they stop.
-    fn fill(&self, field: &form::Field) -> Option<Option<Value>> {
-        for row in wrapped(&harmless(&field.question), self.width()) {
-            self.show(&format!("  {row}"), &Style::new());
+    fn ask_field(&self, field: &form::FormField) -> Option<Option<Value>> {
+        for row in wrap(&sanitize(&field.question), self.width()) {
+            self.print_styled(&format!("  {row}"), &Style::new());
         }
-        for _ in 0..TRIES {
-            let text = self.read("  answer: ").ok()?;
-            match field.read(&text) {
+        for _ in 0..MAX_ATTEMPTS {
+            let text = self.read_answer("  answer: ").ok()?;
+            match field.parse(&text) {
                 Ok(value) => return Some(value),
-                Err(words) => self.show(&format!("  {}", harmless(&words)), &Style::new().dim()),
+                Err(words) => {
+                    self.print_styled(&format!("  {}", sanitize(&words)), &Style::new().dim())
+                }
             }
         }
         None
     }
 
-    fn show(&self, text: &str, style: &Style) {
-        let row = Row::default().styled(text, style.clone());
-        self.ctx.terminal.question(&row);
+    fn print_styled(&self, text: &str, style: &Style) {
+        let row = StyledLine::default().styled(text, style.clone());
+        self.ctx.terminal.eprint_exact(&row);
     }
 
     /// Asks for approval of `case` until there is a valid answer.
-    fn ask(&self, case: &Case<'_>, rule: Option<&rule::Rule>) -> Result<Answer, Failure> {
+    fn request_approval(
+        &self,
+        case: &ApprovalRequest<'_>,
+        rule: Option<&rule::PermanentRule>,
+    ) -> Result<ApprovalAnswer, ToolError> {
         let strong = Style::new().yellow().bold();
-        let head = head(case);
-        self.show(&format!("? {head}"), &strong);
-        let flag = case.refusal.grant.as_deref().unwrap_or_default();
+        let head = question_for(case);
+        self.print_styled(&format!("? {head}"), &strong);
+        let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
         // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
         let is_consent = flag.starts_with("--allow");
-        if !is_consent && !case.again {
-            let why = harmless(&cut(&case.refusal.words, 300));
-            for row in wrapped(&why, self.width()) {
-                self.show(&format!("  {row}"), &Style::new().dim());
+        if !is_consent && !case.is_retry {
+            let why = sanitize(&truncate_line(&case.refusal.message, 300));
+            for row in wrap(&why, self.width()) {
+                self.print_styled(&format!("  {row}"), &Style::new().dim());
             }
         }
-        let rows = self.rows(case);
+        let rows = self.call_rows(case);
         // Keep both the details of the call and the question on the screen.
-        let room = self.ctx.terminal.height().saturating_sub(9).max(8);
+        let room = self.ctx.terminal.stdout_height().saturating_sub(9).max(8);
         let is_cut = rows.len() > room;
         for (text, style) in rows.iter().take(room) {
-            self.show(text, style);
+            self.print_styled(text, style);
         }
         if is_cut {
             let more = format!("  … and {} more rows; v shows all", rows.len() - room);
-            self.show(&more, &strong);
-            self.show(&format!("? {head}"), &strong);
+            self.print_styled(&more, &strong);
+            self.print_styled(&format!("? {head}"), &strong);
         }
         let view = if is_cut { "v(iew all) · " } else { "" };
         let session = format!("s(ession: each `{}` that needs `{flag}`)", case.tool);
-        let always = rule.map_or_else(String::new, |rule| format!(" · a(lways: {})", rule.words));
+        let always = rule.map_or_else(String::new, |rule| {
+            format!(" · a(lways: {})", rule.description)
+        });
         let choices = format!("{view}y(es, once) · {session}{always} · n(o), or a reason");
-        for row in wrapped(&choices, self.width()) {
-            self.show(&format!("  {row}"), &Style::new().dim());
+        for row in wrap(&choices, self.width()) {
+            self.print_styled(&format!("  {row}"), &Style::new().dim());
         }
         loop {
-            let text = self.read("  allow? ")?;
+            let text = self.read_answer("  allow? ")?;
             let lower = text.to_lowercase();
             return Ok(match lower.as_str() {
-                "y" | "yes" => Answer::Yes,
-                "s" | "session" => Answer::Session,
-                "a" | "always" if rule.is_some() => Answer::Always,
-                "n" | "no" => Answer::No(None),
+                "y" | "yes" => ApprovalAnswer::Yes,
+                "s" | "session" => ApprovalAnswer::Session,
+                "a" | "always" if rule.is_some() => ApprovalAnswer::Always,
+                "n" | "no" => ApprovalAnswer::No(None),
                 "v" | "view" => {
                     for (text, style) in &rows {
-                        self.show(text, style);
+                        self.print_styled(text, style);
                     }
-                    self.show(&format!("? {head}"), &strong);
+                    self.print_styled(&format!("? {head}"), &strong);
                     continue;
                 }
                 // Ask again: so short a text is not a reason for declining, and neither is a slash command.
                 _ if text.chars().count() < 5 || text.starts_with('/') => {
-                    self.show("  y, s, a, n, or a reason why not", &Style::new().dim());
+                    self.print_styled("  y, s, a, n, or a reason why not", &Style::new().dim());
                     continue;
                 }
                 _ => {
                     let why = ["no because", "no, because", "no:", "no,", "n,", "n:"];
                     let why = why.iter().find(|begin| lower.starts_with(**begin));
                     let text = why.map_or(text.as_str(), |begin| text[begin.len()..].trim());
-                    Answer::No((!text.is_empty()).then(|| text.to_owned()))
+                    ApprovalAnswer::No((!text.is_empty()).then(|| text.to_owned()))
                 }
             });
         }
@@ -186,27 +194,24 @@ impl TerminalPrompter {
 
     /// Columns of a row in a prompt.
     fn width(&self) -> usize {
-        let width = self.ctx.terminal.width().unwrap_or(80);
+        let width = self.ctx.terminal.stdout_width().unwrap_or(80);
         width.saturating_sub(5).max(20)
     }
 
     /// Everything that the user decides about, in rows: the command or the change, and every other argument. Each row
     /// begins with a mark of ours, so that no argument can imitate a row.
-    fn rows(&self, case: &Case<'_>) -> Vec<(String, Style)> {
+    fn call_rows(&self, case: &ApprovalRequest<'_>) -> Vec<(String, Style)> {
         let mut rows = Vec::new();
         let mut add = |mark: &str, text: &str, style: &Style| {
             for line in text.split('\n') {
-                for (number, row) in wrapped(&harmless(line), self.width())
-                    .into_iter()
-                    .enumerate()
-                {
+                for (number, row) in wrap(&sanitize(line), self.width()).into_iter().enumerate() {
                     let mark = if number == 0 { mark } else { "│" };
                     rows.push((format!("  {mark} {row}"), style.clone()));
                 }
             }
         };
         let plain = Style::new();
-        let Case {
+        let ApprovalRequest {
             tool, arguments, ..
         } = *case;
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
@@ -218,11 +223,13 @@ impl TerminalPrompter {
             }
             "write_file" | "edit_file" => {
                 add("·", &format!("path: {}", text("path")), &plain);
-                let old = self.content(case);
+                let old = self.current_content(case);
                 let (before, after) = match (tool, old) {
-                    ("write_file", Content::Text(old)) => (old, text("content").to_owned()),
-                    ("write_file", Content::None) => (String::new(), text("content").to_owned()),
-                    ("edit_file", Content::Text(old)) if old.contains(text("old_text")) => {
+                    ("write_file", CurrentContent::Text(old)) => (old, text("content").to_owned()),
+                    ("write_file", CurrentContent::None) => {
+                        (String::new(), text("content").to_owned())
+                    }
+                    ("edit_file", CurrentContent::Text(old)) if old.contains(text("old_text")) => {
                         let all = arguments["replace_all"] == true;
                         let (old_text, new_text) = (text("old_text"), text("new_text"));
                         let new = match all {
@@ -248,7 +255,7 @@ impl TerminalPrompter {
                     "write_file" => &["path", "content"],
                     _ => &["path", "old_text", "new_text"],
                 };
-                for line in Diff::between(&before, &after).unified(2).lines() {
+                for line in Diff::new(&before, &after).unified(2).lines() {
                     let style = match line.chars().next() {
                         Some('+') => Style::new().green(),
                         Some('-') => Style::new().red(),
@@ -274,24 +281,28 @@ impl TerminalPrompter {
     }
 
     /// The current content of the file that `case` would change.
-    fn content(&self, case: &Case<'_>) -> Content {
+    fn current_content(&self, case: &ApprovalRequest<'_>) -> CurrentContent {
         let given = case.arguments["path"].as_str().unwrap_or_default();
-        let path = case.reach.absolute(given);
+        let path = case.file_scope.absolute(given);
         match std::fs::metadata(&path) {
-            Err(_) => return Content::None,
-            Ok(about) if !about.is_file() || about.len() > LARGEST => return Content::Other,
+            Err(_) => return CurrentContent::None,
+            Ok(about) if !about.is_file() || about.len() > MAX_FILE_BYTES => {
+                return CurrentContent::Other;
+            }
             Ok(_) => {}
         }
-        match store::read_at_most(&path, LARGEST).map(|bytes| bytes.map(String::from_utf8)) {
-            Ok(Some(Ok(text))) => Content::Text(text),
-            Ok(None) => Content::None,
-            _ => Content::Other,
+        match durable_file::read_limited(&path, MAX_FILE_BYTES)
+            .map(|bytes| bytes.map(String::from_utf8))
+        {
+            Ok(Some(Ok(text))) => CurrentContent::Text(text),
+            Ok(None) => CurrentContent::None,
+            _ => CurrentContent::Other,
         }
     }
 }
 
 /// The content of a file.
-enum Content {
+enum CurrentContent {
     None,
     Text(String),
     /// Cannot be shown: too large, not a regular file, or not UTF-8.
@@ -299,10 +310,14 @@ enum Content {
 }
 
 /// The question for the user, in one line of fixed text.
-fn head(case: &Case<'_>) -> String {
-    let Case { tool, again, .. } = case;
-    let flag = case.refusal.grant.as_deref().unwrap_or_default();
-    let place = case.reach.directory.display();
+fn question_for(case: &ApprovalRequest<'_>) -> String {
+    let ApprovalRequest {
+        tool,
+        is_retry: again,
+        ..
+    } = case;
+    let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
+    let place = case.file_scope.directory.display();
     match (flag, again) {
         ("--write", true) => format!(
             "{tool} failed, perhaps because it may not write: run it again with write access to {place}?"
@@ -324,7 +339,7 @@ fn head(case: &Case<'_>) -> String {
 
 /// Wraps `text` into rows of at most `width` columns, at blanks if possible. A run of more than 24 blanks is replaced
 /// by its length, so that it cannot hide the text after it.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut line = String::new();
     let mut blanks = 0;
     for letter in text.trim_end().chars().chain(['\n']) {
@@ -361,56 +376,56 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 }
 
 impl ElicitationHandler for TerminalPrompter {
-    fn enter(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
+    fn ask_user(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
-        self.ctx.terminal.alone(|| {
+        self.ctx.terminal.with_exclusive_use(|| {
             let strong = Style::new().yellow().bold();
-            let server = words::line(server, 80);
-            self.show(&format!("? the server `{server}` asks you:"), &strong);
-            for line in words::clean(&cut(asks, ASKED)).split('\n') {
-                for row in wrapped(&harmless(line), self.width()) {
-                    self.show(&format!("  │ {row}"), &Style::new());
+            let server = sanitize::single_line(server, 80);
+            self.print_styled(&format!("? the server `{server}` asks you:"), &strong);
+            for line in sanitize::clean(&truncate_line(asks, MAX_QUESTION_CHARS)).split('\n') {
+                for row in wrap(&sanitize(line), self.width()) {
+                    self.print_styled(&format!("  │ {row}"), &Style::new());
                 }
             }
             let all = "your answers are sent to this server; an empty line skips a question, and Ctrl-D cancels";
-            for row in wrapped(all, self.width()) {
-                self.show(&format!("  {row}"), &Style::new().dim());
+            for row in wrap(all, self.width()) {
+                self.print_styled(&format!("  {row}"), &Style::new().dim());
             }
             let mut entered = Map::new();
             for field in &fields {
-                let value = self.fill(field)?;
+                let value = self.ask_field(field)?;
                 entered.extend(value.map(|value| (field.name.clone(), value)));
             }
             let sure = match fields.is_empty() {
                 true => "  continue? [y/N] ",
                 false => "  send this? [y/N] ",
             };
-            let answer = self.read(sure).ok()?;
+            let answer = self.read_answer(sure).ok()?;
             let agrees = ["y", "yes"].contains(&answer.to_lowercase().as_str());
             agrees.then_some(entered)
         })
     }
 }
 
-impl Person for TerminalPrompter {
-    fn answer(&self, question: &str, options: &[String]) -> Result<String, Failure> {
-        self.ctx.terminal.alone(|| {
+impl UserPrompt for TerminalPrompter {
+    fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError> {
+        self.ctx.terminal.with_exclusive_use(|| {
             let strong = Style::new().yellow().bold();
-            self.show("? the model asks:", &strong);
+            self.print_styled("? the model asks:", &strong);
             for line in question.split('\n') {
-                for row in wrapped(&harmless(line), self.width()) {
-                    self.show(&format!("  │ {row}"), &Style::new());
+                for row in wrap(&sanitize(line), self.width()) {
+                    self.print_styled(&format!("  │ {row}"), &Style::new());
                 }
             }
             for (number, option) in options.iter().enumerate() {
                 let option = option.replace(['\n', '\r'], " ");
-                for row in wrapped(&harmless(&option), self.width()) {
-                    self.show(&format!("  {}. {row}", number + 1), &Style::new());
+                for row in wrap(&sanitize(&option), self.width()) {
+                    self.print_styled(&format!("  {}. {row}", number + 1), &Style::new());
                 }
             }
-            let text = self.read("  answer: ")?;
+            let text = self.read_answer("  answer: ")?;
             if text.is_empty() {
-                return Err(Failure::Declined(
+                return Err(ToolError::Declined(
                     "the user gave no answer; decide yourself".into(),
                 ));
             }
@@ -425,37 +440,37 @@ impl Person for TerminalPrompter {
         })
     }
 
-    fn judge(&self, case: &Case<'_>) -> Result<(), Failure> {
-        let grant = case.refusal.grant.clone().unwrap_or_default();
+    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<(), ToolError> {
+        let grant = case.refusal.suggested_flag.clone().unwrap_or_default();
         let key = (case.tool.to_owned(), grant);
         // If two calls ask at the same time, the first answer may already cover the second call.
-        self.ctx.terminal.alone(|| {
+        self.ctx.terminal.with_exclusive_use(|| {
             if self.grants().granted.contains(&key) {
                 return Ok(());
             }
             let profile = self.grants().profile.clone();
-            let rule = rule::of(&self.ctx, profile.as_deref(), case);
-            match self.ask(case, rule.as_ref())? {
-                Answer::Yes => {}
-                Answer::Session => {
+            let rule = rule::rule_for(&self.ctx, profile.as_deref(), case);
+            match self.request_approval(case, rule.as_ref())? {
+                ApprovalAnswer::Yes => {}
+                ApprovalAnswer::Session => {
                     self.grants().granted.insert(key.clone());
                 }
-                Answer::Always => {
+                ApprovalAnswer::Always => {
                     self.grants().granted.insert(key.clone());
                     let message = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
                         Some(Err(error)) => format!("nanobot: cannot save the rule: {error:#}"),
                         Some(Ok(place)) => format!("  (saved in {place})"),
                         None => String::new(),
                     };
-                    self.show(&message, &Style::new().dim());
+                    self.print_styled(&message, &Style::new().dim());
                 }
-                Answer::No(None) => {
-                    return Err(Failure::Declined(
+                ApprovalAnswer::No(None) => {
+                    return Err(ToolError::Declined(
                         "refused: the user said no. Continue without it.".into(),
                     ));
                 }
-                Answer::No(Some(why)) => {
-                    return Err(Failure::Declined(format!(
+                ApprovalAnswer::No(Some(why)) => {
+                    return Err(ToolError::Declined(format!(
                         "refused: the user said no: {why}"
                     )));
                 }
@@ -467,12 +482,12 @@ impl Person for TerminalPrompter {
 
 #[cfg(test)]
 mod tests {
-    use super::wrapped;
+    use super::wrap;
 
     #[test]
     fn rows_are_whole_and_fit() {
         let check = |text: &str, width: usize, expect: &[&str]| {
-            assert_eq!(wrapped(text, width), expect, "{text:?}");
+            assert_eq!(wrap(text, width), expect, "{text:?}");
         };
         check("", 10, &[""]);
         check("touch a", 10, &["touch a"]);
@@ -484,6 +499,6 @@ mod tests {
         check(&padded, 40, &["touch a # ⟨500 blanks⟩ ? exec"]);
         // No text is lost.
         let long = "word ".repeat(50);
-        assert_eq!(wrapped(&long, 20).concat(), long.trim_end());
+        assert_eq!(wrap(&long, 20).concat(), long.trim_end());
     }
 }

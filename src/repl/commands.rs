@@ -2,18 +2,18 @@
 
 /// A slash command.
 #[derive(Debug)]
-pub struct Command {
+pub struct SlashCommand {
     pub name: &'static str,
-    pub takes: ArgKind,
-    pub about: &'static str,
+    pub argument: ArgKind,
+    pub description: &'static str,
 }
 
 /// The argument of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgKind {
-    Nothing,
+    None,
     /// Free text, with its placeholder in the help.
-    Words(&'static str),
+    FreeText(&'static str),
     Session,
     Model,
     Profile,
@@ -26,10 +26,10 @@ pub enum ArgKind {
 
 impl ArgKind {
     /// The argument as the help shows it.
-    pub fn words(self) -> String {
+    pub fn placeholder(self) -> String {
         let word = match self {
-            Self::Nothing => return String::new(),
-            Self::Words(words) => return words.to_owned(),
+            Self::None => return String::new(),
+            Self::FreeText(words) => return words.to_owned(),
             Self::OneOf(words) => return words.join("|"),
             Self::Session => "KEY",
             Self::Model | Self::Profile | Self::Skill => "NAME",
@@ -43,56 +43,56 @@ impl ArgKind {
 pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
 
 /// The table of commands for the help and the man page.
-pub fn table() -> String {
-    let line = |command: &Command| {
-        let words = command.takes.words();
+pub fn help_table() -> String {
+    let line = |command: &SlashCommand| {
+        let words = command.argument.placeholder();
         let name = format!("/{} {words}", command.name);
-        format!("  {:20}  {}\n", name.trim_end(), command.about)
+        format!("  {:20}  {}\n", name.trim_end(), command.description)
     };
     COMMANDS.iter().map(line).collect()
 }
 
-const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> Command {
-    Command { name, takes, about }
+const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> SlashCommand {
+    SlashCommand {
+        name,
+        argument: takes,
+        description: about,
+    }
 }
 
 /// All commands, in the order of the help.
-pub const COMMANDS: &[Command] = &[
-    command("help", ArgKind::Nothing, "list the commands"),
+pub const COMMANDS: &[SlashCommand] = &[
+    command("help", ArgKind::None, "list the commands"),
     command(
         "new",
-        ArgKind::Nothing,
+        ArgKind::None,
         "start over; earlier messages are kept, not sent",
     ),
-    command(
-        "stop",
-        ArgKind::Nothing,
-        "stop the running turn, like Ctrl-C",
-    ),
+    command("stop", ArgKind::None, "stop the running turn, like Ctrl-C"),
     command(
         "session",
         ArgKind::Session,
         "show the session; with KEY, switch to that one",
     ),
-    command("sessions", ArgKind::Nothing, "list all sessions"),
+    command("sessions", ArgKind::None, "list all sessions"),
     command(
         "fork",
-        ArgKind::Words("[KEY]"),
+        ArgKind::FreeText("[KEY]"),
         "continue in a copy of this session",
     ),
     command(
         "compact",
-        ArgKind::Words("[WORDS]"),
+        ArgKind::FreeText("[WORDS]"),
         "summarize the session, following WORDS",
     ),
     command(
         "undo",
-        ArgKind::Words("[TURN]"),
+        ArgKind::FreeText("[TURN]"),
         "undo the file changes of the last turn",
     ),
     command(
         "retry",
-        ArgKind::Nothing,
+        ArgKind::None,
         "continue an interrupted turn, or ask again",
     ),
     command(
@@ -105,7 +105,7 @@ pub const COMMANDS: &[Command] = &[
         ArgKind::Profile,
         "list the profiles; with NAME, switch to that one",
     ),
-    command("tools", ArgKind::Nothing, "list the tools"),
+    command("tools", ArgKind::None, "list the tools"),
     command(
         "skills",
         ArgKind::Skill,
@@ -113,7 +113,7 @@ pub const COMMANDS: &[Command] = &[
     ),
     command(
         "mcp",
-        ArgKind::Words("[SERVER]"),
+        ArgKind::FreeText("[SERVER]"),
         "list the MCP servers, or the tools of one",
     ),
     command(
@@ -123,28 +123,24 @@ pub const COMMANDS: &[Command] = &[
     ),
     command(
         "usage",
-        ArgKind::Words("[--by WHAT]"),
+        ArgKind::FreeText("[--by WHAT]"),
         "show tokens, cost and runs",
     ),
     command(
         "context",
-        ArgKind::Nothing,
+        ArgKind::None,
         "show what is sent with the next message",
     ),
     command("save", ArgKind::Path, "write the last answer to FILE"),
     command(
         "edit",
-        ArgKind::Words("[WORDS]"),
+        ArgKind::FreeText("[WORDS]"),
         "write the message in your editor",
     ),
     command(
         "shell",
-        ArgKind::Words("CMD"),
+        ArgKind::FreeText("CMD"),
         "run CMD yourself, like `!CMD`",
     ),
-    command(
-        "exit",
-        ArgKind::Nothing,
-        "end (also Ctrl-D, exit, quit, :q)",
-    ),
+    command("exit", ArgKind::None, "end (also Ctrl-D, exit, quit, :q)"),
 ];

@@ -3,12 +3,12 @@
 //! Names that change, such as those of sessions, are read when Tab is pressed. Hints do not read them, since they are
 //! computed at each key.
 
-use super::commands::{ArgKind, COMMANDS, Command};
+use super::commands::{ArgKind, COMMANDS, SlashCommand};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{profiles, skills};
 use crate::policy::profile;
-use crate::provider::registry::facts::MODELS;
+use crate::provider::registry::model_info::MODELS;
 use crate::session;
 use crate::settings::Config;
 use crate::skill::Skill;
@@ -27,10 +27,10 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
         models: Box::new(move || all_models(&models)),
         profiles: Box::new(move || all_profiles(&profiles)),
         skills: Box::new(move || {
-            let found = skills::of_turn(&skill_context, &flags).unwrap_or_default();
+            let found = skills::for_turn(&skill_context, &flags).unwrap_or_default();
             let candidate = |skill: Skill| Candidate {
                 text: skill.name,
-                about: skill.description,
+                description: skill.description,
             };
             found.skills.into_iter().map(candidate).collect()
         }),
@@ -48,11 +48,11 @@ pub(super) fn turn_directory(options: &TurnOptions) -> PathBuf {
 
 fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
     let settings = ctx.settings()?;
-    let place = ctx.session_place(&settings)?;
+    let place = ctx.session_store(&settings)?;
     let found = session::list(&place)?.sessions;
-    let candidate = |summary: session::Summary| Candidate {
+    let candidate = |summary: session::SessionSummary| Candidate {
         text: summary.key,
-        about: summary.first_words,
+        description: summary.first_words,
     };
     Ok(found.into_iter().map(candidate).collect())
 }
@@ -67,11 +67,11 @@ fn all_models(ctx: &Context) -> Vec<Candidate> {
         .flat_map(|presets| presets.keys().cloned());
     let presets = names.map(|name| Candidate {
         text: name,
-        about: "a preset of the config".into(),
+        description: "a preset of the config".into(),
     });
     let known = MODELS.iter().map(|facts| Candidate {
         text: facts.name.to_owned(),
-        about: facts.vendor.to_owned(),
+        description: facts.vendor.to_owned(),
     });
     presets.chain(known).collect()
 }
@@ -84,16 +84,16 @@ pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = built_in
         .map(|(name, about)| Candidate {
             text: (*name).to_owned(),
-            about: (*about).to_owned(),
+            description: (*about).to_owned(),
         })
         .collect();
-    for name in profiles::own(ctx) {
+    for name in profiles::own_names(ctx) {
         if let Ok(Some(profile)) = profiles::find(ctx, &name)
-            && profile.kind == profile::Kind::Agent
+            && profile.kind == profile::ProfileKind::Agent
         {
             all.push(Candidate {
                 text: name,
-                about: profile.about,
+                description: profile.description,
             });
         }
     }
@@ -101,14 +101,14 @@ pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
 }
 
 /// A function that returns the names of one kind.
-type Names = Box<dyn Fn() -> Vec<Candidate> + Send>;
+type CandidateSource = Box<dyn Fn() -> Vec<Candidate> + Send>;
 
 /// Completes names. Each kind is read only when it is needed.
 struct Completer {
-    sessions: Names,
-    models: Names,
-    profiles: Names,
-    skills: Names,
+    sessions: CandidateSource,
+    models: CandidateSource,
+    profiles: CandidateSource,
+    skills: CandidateSource,
     /// The directory that file names are relative to.
     directory: PathBuf,
     /// The directory that `~` stands for.
@@ -118,16 +118,16 @@ struct Completer {
 impl CompletionSource for Completer {
     fn complete(&self, line: &str, cursor: usize) -> (usize, Vec<Candidate>) {
         let head = &line[..cursor];
-        match place(head) {
-            Place::Command => (0, commands(head)),
-            Place::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
-            Place::File(start) => (start, self.files(&head[start..])),
-            Place::Elsewhere => (cursor, Vec::new()),
+        match cursor_context(head) {
+            CursorContext::Command => (0, matching_commands(head)),
+            CursorContext::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
+            CursorContext::File(start) => (start, self.files(&head[start..])),
+            CursorContext::Other => (cursor, Vec::new()),
         }
     }
 
     fn hint(&self, line: &str, cursor: usize) -> Option<String> {
-        (cursor == line.len()).then(|| hint(line)).flatten()
+        (cursor == line.len()).then(|| command_hint(line)).flatten()
     }
 }
 
@@ -139,8 +139,8 @@ impl Completer {
             ArgKind::Profile => (self.profiles)(),
             ArgKind::Skill => (self.skills)(),
             ArgKind::Path => return self.files(typed),
-            ArgKind::OneOf(words) => words.iter().map(|word| plain(*word)).collect(),
-            ArgKind::Nothing | ArgKind::Words(_) => Vec::new(),
+            ArgKind::OneOf(words) => words.iter().map(|word| plain_candidate(*word)).collect(),
+            ArgKind::None | ArgKind::FreeText(_) => Vec::new(),
         };
         all.into_iter()
             .filter(|one| one.text.starts_with(typed))
@@ -148,31 +148,31 @@ impl Completer {
     }
 
     fn files(&self, typed: &str) -> Vec<Candidate> {
-        let (folder, _) = split(typed);
+        let (folder, _) = split_path(typed);
         let folder = match folder.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
             None => self.directory.join(folder),
         };
-        files(&entries(&folder), typed)
+        file_candidates(&directory_entries(&folder), typed)
     }
 }
 
 /// The kind of text at the cursor.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum CursorContext {
     Command,
     /// The argument of a command, and its start as a byte offset.
     Argument(ArgKind, usize),
     /// The name of a file, and its start as a byte offset.
     File(usize),
-    Elsewhere,
+    Other,
 }
 
 /// The kind of text at the end of `head`.
-fn place(head: &str) -> Place {
+fn cursor_context(head: &str) -> CursorContext {
     if head.starts_with('/') && !head.contains('\n') {
         let Some(end) = head.find(' ') else {
-            return Place::Command;
+            return CursorContext::Command;
         };
         let named = COMMANDS
             .iter()
@@ -180,18 +180,18 @@ fn place(head: &str) -> Place {
         let start = head.len() - head[end..].trim_start().len();
         // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
-        return match named.map(|command| command.takes) {
-            Some(takes @ ArgKind::Path) => Place::Argument(takes, start),
-            Some(ArgKind::Words(_)) => file(head),
-            Some(takes) if is_open => Place::Argument(takes, start),
-            _ => Place::Elsewhere,
+        return match named.map(|command| command.argument) {
+            Some(takes @ ArgKind::Path) => CursorContext::Argument(takes, start),
+            Some(ArgKind::FreeText(_)) => file_context(head),
+            Some(takes) if is_open => CursorContext::Argument(takes, start),
+            _ => CursorContext::Other,
         };
     }
-    file(head)
+    file_context(head)
 }
 
 /// Finds the start of a file name after `@` that extends to the end of `head`.
-fn file(head: &str) -> Place {
+fn file_context(head: &str) -> CursorContext {
     let begins = |at: &usize| {
         let before = head[..*at].chars().next_back();
         before.is_none_or(|letter| letter.is_whitespace() || "([{\"'".contains(letter))
@@ -204,29 +204,29 @@ fn file(head: &str) -> Place {
             None => !name.contains(char::is_whitespace),
         };
         if is_open {
-            return Place::File(at + 1);
+            return CursorContext::File(at + 1);
         }
     }
-    Place::Elsewhere
+    CursorContext::Other
 }
 
 /// The commands that begin with `typed`, which includes the slash.
-fn commands(typed: &str) -> Vec<Candidate> {
+fn matching_commands(typed: &str) -> Vec<Candidate> {
     let fitting = COMMANDS
         .iter()
         .filter(|command| command.name.starts_with(&typed[1..]));
-    let candidate = |command: &Command| Candidate {
-        text: match command.takes {
-            ArgKind::Nothing => format!("/{}", command.name),
+    let candidate = |command: &SlashCommand| Candidate {
+        text: match command.argument {
+            ArgKind::None => format!("/{}", command.name),
             _ => format!("/{} ", command.name),
         },
-        about: command.about.into(),
+        description: command.description.into(),
     };
     fitting.map(candidate).collect()
 }
 
 /// The rest of a command that is unambiguous, and its argument.
-fn hint(line: &str) -> Option<String> {
+fn command_hint(line: &str) -> Option<String> {
     let line = line.strip_prefix('/')?;
     let (typed, after) = match line.split_once(' ') {
         Some((typed, after)) => (typed, Some(after)),
@@ -241,7 +241,7 @@ fn hint(line: &str) -> Option<String> {
         .filter(|command| after.is_none() && command.name.starts_with(typed));
     let only = fitting.next().filter(|_| fitting.next().is_none());
     let command = exact.or(only)?;
-    let (rest, label) = (&command.name[typed.len()..], command.takes.words());
+    let (rest, label) = (&command.name[typed.len()..], command.argument.placeholder());
     let gap = if label.is_empty() || after.is_some() {
         ""
     } else {
@@ -250,24 +250,24 @@ fn hint(line: &str) -> Option<String> {
     Some(format!("{rest}{gap}{label}")).filter(|hint| !hint.is_empty())
 }
 
-fn plain(text: impl Into<String>) -> Candidate {
+fn plain_candidate(text: impl Into<String>) -> Candidate {
     Candidate {
         text: text.into(),
-        about: String::new(),
+        description: String::new(),
     }
 }
 
 /// Maximum entries of a directory that are read, since the user waits.
-const MOST: usize = 20_000;
+const MAX_DIRECTORY_ENTRIES: usize = 20_000;
 
 /// Splits the typed text into a directory and the start of a name in it. Drops an opening quote.
-fn split(typed: &str) -> (&str, &str) {
+fn split_path(typed: &str) -> (&str, &str) {
     let typed = typed.strip_prefix('"').unwrap_or(typed);
     typed.split_at(typed.rfind('/').map_or(0, |at| at + 1))
 }
 
 /// The names in a directory, and true for those that are directories. An unreadable directory has none.
-fn entries(folder: &Path) -> Vec<(String, bool)> {
+fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
     let Ok(listed) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
@@ -279,12 +279,16 @@ fn entries(folder: &Path) -> Vec<(String, bool)> {
         };
         Some((name, is_folder))
     };
-    listed.flatten().take(MOST).filter_map(entry).collect()
+    listed
+        .flatten()
+        .take(MAX_DIRECTORY_ENTRIES)
+        .filter_map(entry)
+        .collect()
 }
 
 /// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
-fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
-    let (folder, begun) = split(typed);
+fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
+    let (folder, begun) = split_path(typed);
     let fits = |name: &str| {
         name.starts_with(begun)
             && (begun.starts_with('.') || !name.starts_with('.'))
@@ -298,7 +302,7 @@ fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
         let slash = if *is_folder { "/" } else { "" };
         let path = format!("{folder}{name}{slash}");
         let quote = typed.starts_with('"') || path.contains(char::is_whitespace);
-        plain(match (quote, is_folder) {
+        plain_candidate(match (quote, is_folder) {
             (false, _) => path,
             // Leave the quote open after a directory, since the path continues.
             (true, true) => format!("\"{path}"),
@@ -310,13 +314,16 @@ fn files(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ArgKind, COMMANDS, Completer, Place, files, hint, place, plain};
+    use super::{
+        ArgKind, COMMANDS, Completer, CursorContext, command_hint, cursor_context, file_candidates,
+        plain_candidate,
+    };
     use crate::sys::editor::CompletionSource;
     use std::path::PathBuf;
 
     fn live(directory: PathBuf) -> Completer {
-        let names = |names: &'static [&'static str]| -> super::Names {
-            Box::new(move || names.iter().map(|name| plain(*name)).collect())
+        let names = |names: &'static [&'static str]| -> super::CandidateSource {
+            Box::new(move || names.iter().map(|name| plain_candidate(*name)).collect())
         };
         Completer {
             sessions: names(&["cli:direct", "cli:work", "pipe:1"]),
@@ -330,27 +337,29 @@ mod tests {
 
     #[test]
     fn a_place_is_found() {
-        let check = |head: &str, expect: Place| assert_eq!(place(head), expect, "{head:?}");
-        check("", Place::Elsewhere);
-        check("/", Place::Command);
-        check("/mod", Place::Command);
-        check("/model ", Place::Argument(ArgKind::Model, 7));
-        check("/model  gp", Place::Argument(ArgKind::Model, 8));
-        check("/model gpt x", Place::Elsewhere);
-        check("/nothing x", Place::Elsewhere);
-        check("/new x", Place::Argument(ArgKind::Nothing, 5));
-        check("/save my no", Place::Argument(ArgKind::Path, 6));
-        check("/shell cat @src", Place::File(12));
-        check("what is / good for", Place::Elsewhere);
-        check("see @", Place::File(5));
-        check("see @src/li", Place::File(5));
-        check("(@a", Place::File(2));
-        check("see @a b", Place::Elsewhere);
-        check("see @\"a b", Place::File(5));
-        check("see @\"a b\" and", Place::Elsewhere);
-        check("me@home", Place::Elsewhere);
-        check("@one and @tw", Place::File(10));
-        check("first\n@tw", Place::File(7));
+        let check = |head: &str, expect: CursorContext| {
+            assert_eq!(cursor_context(head), expect, "{head:?}")
+        };
+        check("", CursorContext::Other);
+        check("/", CursorContext::Command);
+        check("/mod", CursorContext::Command);
+        check("/model ", CursorContext::Argument(ArgKind::Model, 7));
+        check("/model  gp", CursorContext::Argument(ArgKind::Model, 8));
+        check("/model gpt x", CursorContext::Other);
+        check("/nothing x", CursorContext::Other);
+        check("/new x", CursorContext::Argument(ArgKind::None, 5));
+        check("/save my no", CursorContext::Argument(ArgKind::Path, 6));
+        check("/shell cat @src", CursorContext::File(12));
+        check("what is / good for", CursorContext::Other);
+        check("see @", CursorContext::File(5));
+        check("see @src/li", CursorContext::File(5));
+        check("(@a", CursorContext::File(2));
+        check("see @a b", CursorContext::Other);
+        check("see @\"a b", CursorContext::File(5));
+        check("see @\"a b\" and", CursorContext::Other);
+        check("me@home", CursorContext::Other);
+        check("@one and @tw", CursorContext::File(10));
+        check("first\n@tw", CursorContext::File(7));
     }
 
     #[test]
@@ -372,13 +381,17 @@ mod tests {
         check("/new x", 5, &[]);
         check("hello", 5, &[]);
         assert_eq!(live.complete("/", 1).1.len(), COMMANDS.len());
-        assert!(COMMANDS.iter().all(|command| !command.about.is_empty()));
+        assert!(
+            COMMANDS
+                .iter()
+                .all(|command| !command.description.is_empty())
+        );
     }
 
     #[test]
     fn a_hint_says_what_is_left() {
         let check = |line: &str, expect: Option<&str>| {
-            assert_eq!(hint(line).as_deref(), expect, "{line:?}");
+            assert_eq!(command_hint(line).as_deref(), expect, "{line:?}");
         };
         check("", None);
         check("/", None);
@@ -408,7 +421,7 @@ mod tests {
         ];
         let entries: Vec<(String, bool)> = entries.map(|(name, is)| (name.to_owned(), is)).to_vec();
         let check = |typed: &str, expect: &[&str]| {
-            let found = files(&entries, typed);
+            let found = file_candidates(&entries, typed);
             let texts: Vec<&str> = found.iter().map(|one| one.text.as_str()).collect();
             assert_eq!(texts, expect, "{typed:?}");
         };
@@ -436,6 +449,9 @@ mod tests {
         let line = "look at @sub/file2";
         let (start, found) = live.complete(line, line.len());
         assert_eq!((start, found.len()), (9, 1111));
-        assert_eq!(live.complete("/save ~/su", 10).1, [plain("~/sub/")]);
+        assert_eq!(
+            live.complete("/save ~/su", 10).1,
+            [plain_candidate("~/sub/")]
+        );
     }
 }

@@ -1,118 +1,119 @@
 //! A form that an MCP server asks the user to fill in, field by field: the questions, and the parsing of answers. Pure.
 
-use crate::mcp::words;
+use crate::mcp::sanitize;
 use serde_json::{Value, json};
 
 /// Maximum number of fields; more is unreasonable to ask of a user.
-pub(crate) const MOST: usize = 20;
+pub(crate) const MAX_FIELDS: usize = 20;
 /// Maximum characters of a field's name and of its description, which a server sends.
-const LONGEST: usize = 200;
+const MAX_LABEL_CHARS: usize = 200;
 
 /// A field of a form.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Field {
+pub(crate) struct FormField {
     pub(crate) name: String,
     /// The question, on one line.
     pub(crate) question: String,
-    kind: Kind,
+    kind: FormFieldKind,
     required: bool,
     default: Option<Value>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Kind {
+enum FormFieldKind {
     Text,
-    Whole,
+    Integer,
     Number,
-    Truth,
-    OneOf(Vec<Choice>),
-    Several(Vec<Choice>),
+    Boolean,
+    OneOf(Vec<FormChoice>),
+    Several(Vec<FormChoice>),
 }
 
 /// One of several possible answers.
 #[derive(Clone, Debug, PartialEq)]
-struct Choice {
+struct FormChoice {
     value: String,
     /// The title for people.
     title: String,
 }
 
 /// Reads the fields from `form`, the schema of an object.
-pub(crate) fn fields(form: &Value) -> Vec<Field> {
+pub(crate) fn fields(form: &Value) -> Vec<FormField> {
     let required = form["required"].as_array();
     let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
     let members = form["properties"].as_object().into_iter().flatten();
     let field = |(name, about): (&String, &Value)| {
-        let kind = kind(about);
+        let kind = field_kind(about);
         let default = about.get("default").filter(|it| !it.is_null()).cloned();
         let required = is_required(name);
-        Field {
-            question: question(name, about, &kind, default.as_ref(), required),
+        FormField {
+            question: describe_field(name, about, &kind, default.as_ref(), required),
             name: name.clone(),
             kind,
             required,
             default,
         }
     };
-    members.take(MOST).map(field).collect()
+    members.take(MAX_FIELDS).map(field).collect()
 }
 
-fn kind(about: &Value) -> Kind {
-    let options = |list: &Value, names: &Value| -> Vec<Choice> {
+fn field_kind(about: &Value) -> FormFieldKind {
+    let options = |list: &Value, names: &Value| -> Vec<FormChoice> {
         let items = list.as_array().into_iter().flatten().enumerate();
         let choice = |(number, item): (usize, &Value)| {
             let value = item.as_str().or(item["const"].as_str())?;
             let title = item["title"].as_str().or(names[number].as_str());
-            Some(Choice {
+            Some(FormChoice {
                 value: value.to_owned(),
                 title: title.unwrap_or(value).to_owned(),
             })
         };
-        items.filter_map(choice).take(MOST).collect()
+        items.filter_map(choice).take(MAX_FIELDS).collect()
     };
     let one = ["enum", "oneOf"].map(|key| options(&about[key], &about["enumNames"]));
     if let Some(options) = one.into_iter().find(|options| !options.is_empty()) {
-        return Kind::OneOf(options);
+        return FormFieldKind::OneOf(options);
     }
     match about["type"].as_str() {
-        Some("integer") => Kind::Whole,
-        Some("number") => Kind::Number,
-        Some("boolean") => Kind::Truth,
+        Some("integer") => FormFieldKind::Integer,
+        Some("number") => FormFieldKind::Number,
+        Some("boolean") => FormFieldKind::Boolean,
         Some("array") => {
             let items = &about["items"];
             let all =
                 ["enum", "anyOf", "oneOf"].map(|key| options(&items[key], &items["enumNames"]));
-            Kind::Several(
+            FormFieldKind::Several(
                 all.into_iter()
                     .find(|it| !it.is_empty())
                     .unwrap_or_default(),
             )
         }
-        _ => Kind::Text,
+        _ => FormFieldKind::Text,
     }
 }
 
-fn question(
+fn describe_field(
     name: &str,
     about: &Value,
-    kind: &Kind,
+    kind: &FormFieldKind,
     default: Option<&Value>,
     required: bool,
 ) -> String {
-    let text = |key: &str| words::line(about[key].as_str().unwrap_or_default(), LONGEST);
+    let text =
+        |key: &str| sanitize::single_line(about[key].as_str().unwrap_or_default(), MAX_LABEL_CHARS);
     let mut question = match text("title") {
-        title if title.is_empty() => words::line(name, LONGEST),
+        title if title.is_empty() => sanitize::single_line(name, MAX_LABEL_CHARS),
         title => title,
     };
     let description = text("description");
     if !description.is_empty() {
         question.push_str(&format!(": {description}"));
     }
-    let listed = |options: &[Choice]| {
+    let listed = |options: &[FormChoice]| {
         let options = options.iter().map(|option| {
             let (value, title) = (
-                words::line(&option.value, 80),
-                words::line(&option.title, 80),
+                sanitize::single_line(&option.value, 80),
+                sanitize::single_line(&option.title, 80),
             );
             match value == title {
                 true => value,
@@ -122,17 +123,24 @@ fn question(
         options.collect::<Vec<_>>().join(", ")
     };
     let expected = match kind {
-        Kind::Text => None,
-        Kind::Whole => Some("a whole number".to_owned()),
-        Kind::Number => Some("a number".to_owned()),
-        Kind::Truth => Some("yes or no".to_owned()),
-        Kind::OneOf(options) => Some(format!("one of {}", listed(options))),
-        Kind::Several(options) if options.is_empty() => Some("several, comma-separated".to_owned()),
-        Kind::Several(options) => Some(format!("several of {}, comma-separated", listed(options))),
+        FormFieldKind::Text => None,
+        FormFieldKind::Integer => Some("a whole number".to_owned()),
+        FormFieldKind::Number => Some("a number".to_owned()),
+        FormFieldKind::Boolean => Some("yes or no".to_owned()),
+        FormFieldKind::OneOf(options) => Some(format!("one of {}", listed(options))),
+        FormFieldKind::Several(options) if options.is_empty() => {
+            Some("several, comma-separated".to_owned())
+        }
+        FormFieldKind::Several(options) => {
+            Some(format!("several of {}, comma-separated", listed(options)))
+        }
     };
     let default = default.map(|value| match value.as_str() {
-        Some(text) => format!("default {}", words::line(text, LONGEST)),
-        None => format!("default {}", words::line(&value.to_string(), LONGEST)),
+        Some(text) => format!("default {}", sanitize::single_line(text, MAX_LABEL_CHARS)),
+        None => format!(
+            "default {}",
+            sanitize::single_line(&value.to_string(), MAX_LABEL_CHARS)
+        ),
     });
     let optional = (!required && default.is_none()).then(|| "optional".to_owned());
     let notes: Vec<String> = [expected, default, optional]
@@ -145,12 +153,12 @@ fn question(
     question
 }
 
-impl Field {
+impl FormField {
     /// Parses an answer; `None` if the field is left out.
     ///
     /// # Errors
     /// The answer is invalid; text for the user.
-    pub(crate) fn read(&self, text: &str) -> Result<Option<Value>, String> {
+    pub(crate) fn parse(&self, text: &str) -> Result<Option<Value>, String> {
         let text = text.trim();
         if text.is_empty() {
             return match (&self.default, self.required) {
@@ -159,8 +167,8 @@ impl Field {
                 (None, true) => Err("an answer is required".into()),
             };
         }
-        let option = |options: &[Choice], text: &str| {
-            let is_it = |option: &&Choice| {
+        let option = |options: &[FormChoice], text: &str| {
+            let is_it = |option: &&FormChoice| {
                 let names = [&option.value, &option.title];
                 names.iter().any(|it| it.eq_ignore_ascii_case(text))
             };
@@ -170,22 +178,22 @@ impl Field {
                 .ok_or_else(|| format!("`{text}` is not one of these"))
         };
         let value = match &self.kind {
-            Kind::Text => json!(text),
-            Kind::Whole => json!(text.parse::<i64>().map_err(|_| "not a whole number")?),
-            Kind::Number => {
+            FormFieldKind::Text => json!(text),
+            FormFieldKind::Integer => json!(text.parse::<i64>().map_err(|_| "not a whole number")?),
+            FormFieldKind::Number => {
                 let number: f64 = text.parse().map_err(|_| "not a number")?;
                 match number.is_finite() {
                     true => json!(number),
                     false => return Err("not a number".into()),
                 }
             }
-            Kind::Truth => match text.to_lowercase().as_str() {
+            FormFieldKind::Boolean => match text.to_lowercase().as_str() {
                 "y" | "yes" | "true" => json!(true),
                 "n" | "no" | "false" => json!(false),
                 _ => return Err("answer yes or no".into()),
             },
-            Kind::OneOf(options) => json!(option(options, text)?),
-            Kind::Several(options) => {
+            FormFieldKind::OneOf(options) => json!(option(options, text)?),
+            FormFieldKind::Several(options) => {
                 let parts = text
                     .split(',')
                     .map(str::trim)
@@ -210,7 +218,7 @@ mod tests {
     fn answers_have_the_types_of_their_fields() {
         let check = |about: Value, text: &str, expect: Result<Value, &str>| {
             let form = json!({ "properties": { "a": about }, "required": ["a"] });
-            let read = fields(&form)[0].read(text);
+            let read = fields(&form)[0].parse(text);
             let read = read.map(Option::unwrap_or_default);
             assert_eq!(read, expect.map_err(str::to_owned), "{form} {text}");
         };

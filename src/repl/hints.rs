@@ -1,11 +1,11 @@
 //! Error reports within a conversation. Hints that name a flag of the command line name the slash command instead.
 
-use crate::error::hint_of;
+use crate::error::hint_for;
 use crate::sys::terminal::Terminal;
 use anyhow::Error;
 
 /// Texts in hints and their replacements. A text that contains another one must come before it.
-const HERE: &[(&str, &str)] = &[
+const HINT_REPLACEMENTS: &[(&str, &str)] = &[
     ("`nanobot agent --resume`", "`/retry`"),
     ("`--resume`", "`/retry`"),
     ("`--new`", "`/new`"),
@@ -14,25 +14,27 @@ const HERE: &[(&str, &str)] = &[
 ];
 
 /// Prints an error as [`crate::report`] does, with a hint that works in the REPL.
-pub(crate) fn report(error: &Error, terminal: Terminal) {
-    let hint = hint_of(error).map(here);
+pub(crate) fn report_error(error: &Error, terminal: Terminal) {
+    let hint = hint_for(error).map(rewrite_hint);
     crate::ops::context::report_error_with_hint(error, hint.as_deref(), terminal);
 }
 
 /// Rewrites `hint` for the REPL.
-fn here(hint: &str) -> String {
-    HERE.iter().fold(hint.to_owned(), |hint, (there, here)| {
-        hint.replace(there, here)
-    })
+fn rewrite_hint(hint: &str) -> String {
+    HINT_REPLACEMENTS
+        .iter()
+        .fold(hint.to_owned(), |hint, (there, here)| {
+            hint.replace(there, here)
+        })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::here;
+    use super::rewrite_hint;
 
     #[test]
     fn flags_are_commands_here() {
-        let check = |hint: &str, expect: &str| assert_eq!(here(hint), expect);
+        let check = |hint: &str, expect: &str| assert_eq!(rewrite_hint(hint), expect);
         check(
             "`nanobot agent --resume`, or `--new`",
             "`/retry`, or `/new`",

@@ -1,28 +1,28 @@
 //! Finds the files that a message mentions after `@`; existing ones are sent with it.
 
-use crate::sys::store::size_in_words;
+use crate::sys::durable_file::format_size;
 use std::path::{Path, PathBuf};
 
 /// The files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `at` resolves a
 /// name. Names that do not exist, and text that may be an address, stay plain text. Of a text with several lines only
 /// the first and the last are searched: the lines between are usually pasted, and written by others.
-pub(crate) fn files(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Vec<PathBuf> {
+pub(crate) fn mentioned_files(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let text = text.trim();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let last = rest.rsplit('\n').next().unwrap_or_default();
     for line in [first, last] {
-        find(line, at, &mut found);
+        find_in_line(line, at, &mut found);
     }
     found
 }
 
-fn find(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Vec<PathBuf>) {
+fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Vec<PathBuf>) {
     let mut begins = true;
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
         if letter == '@' && begins {
-            let name = name(after);
+            let name = mentioned_name(after);
             let path = name.map(at).filter(|path| path.is_file() || path.is_dir());
             if let Some(path) = path.filter(|path| !found.contains(path)) {
                 found.push(path);
@@ -34,10 +34,10 @@ fn find(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Vec<PathBuf>) 
 }
 
 /// Describes a file that is sent with a message; `name` is its path as the user knows it.
-pub(crate) fn told(path: &Path, name: &Path) -> String {
+pub(crate) fn describe(path: &Path, name: &Path) -> String {
     let what = match path.metadata() {
         Ok(about) if about.is_dir() => "a directory".into(),
-        Ok(about) => size_in_words(about.len()),
+        Ok(about) => format_size(about.len()),
         // The turn that reads the file reports the reason.
         Err(_) => "not found".into(),
     };
@@ -45,7 +45,7 @@ pub(crate) fn told(path: &Path, name: &Path) -> String {
 }
 
 /// The name at the start of `text`.
-fn name(text: &str) -> Option<&str> {
+fn mentioned_name(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('"') {
         return Some(quoted.split_once('"')?.0);
     }
@@ -57,7 +57,7 @@ fn name(text: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{files, told};
+    use super::{describe, mentioned_files};
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -68,7 +68,7 @@ mod tests {
         }
         let check = |text: &str, expect: &[&str]| {
             let at = |name: &str| folder.path().join(name);
-            let found = files(text, &at);
+            let found = mentioned_files(text, &at);
             let expect: Vec<PathBuf> = expect.iter().map(|name| at(name)).collect();
             assert_eq!(found, expect, "{text}");
         };
@@ -84,7 +84,7 @@ mod tests {
         std::fs::create_dir(folder.path().join("d")).unwrap();
         check("@pipe @d", &["d"]);
         std::fs::write(folder.path().join("c"), "17 bytes of text.").unwrap();
-        let said = |name: &str| told(&folder.path().join(name), Path::new(name));
+        let said = |name: &str| describe(&folder.path().join(name), Path::new(name));
         assert_eq!(said("c"), "attached: c, 17 B");
         assert_eq!(said("d"), "attached: d, a directory");
     }

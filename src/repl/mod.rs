@@ -2,25 +2,25 @@
 //! holds the lock of its session only while it runs, so other runs may use the session in between. Only the line editor
 //! and the user's grants last longer than a turn. Only the REPL can prompt the user.
 
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::sys::editor::Line;
+use crate::sys::editor::InputLine;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use commands::EXITS;
-use conversation::Conversation;
 use program_commands::ProgramCommands;
+use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
 mod approval;
 pub mod commands;
 mod completion;
-mod conversation;
 mod form;
 mod hints;
 mod mention;
 pub(crate) mod program_commands;
+mod repl_session;
 mod rule;
 mod slash;
 
@@ -35,20 +35,20 @@ pub(crate) fn run(
     options: TurnOptions,
     program: &dyn ProgramCommands,
 ) -> Result<Exit> {
-    if !ctx.terminal.converses() {
-        return Err(fail_hint(
+    if !ctx.terminal.is_interactive() {
+        return Err(fail_with_hint(
             Exit::Usage,
             "the REPL needs a terminal",
             "`nanobot agent -m \"…\"`, or pipe some text into `nanobot agent`",
         ));
     }
-    signal::arm(None).context("wait for signals")?;
-    run_loop(Conversation::begin(ctx, options, program)?)
+    signal::install(None).context("wait for signals")?;
+    run_loop(ReplSession::open(ctx, options, program)?)
 }
 
 /// The meaning of a line.
-enum Input {
-    Nothing,
+enum ReplInput {
+    Empty,
     Exit,
     /// A command for the shell.
     Shell(String),
@@ -58,101 +58,101 @@ enum Input {
 }
 
 /// Reads lines and runs each until the user ends the conversation.
-fn run_loop(mut conversation: Conversation<'_>) -> Result<Exit> {
+fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
     loop {
         let line = conversation.editor().read(PROMPT, "")?;
         let text = match line {
-            Line::Text(text) => text,
-            Line::End => return Ok(Exit::Answered),
-            Line::Interrupted
+            InputLine::Text(text) => text,
+            InputLine::End => return Ok(Exit::Answered),
+            InputLine::Interrupted
                 if interrupted.is_some_and(|when| when.elapsed() < DOUBLE_INTERRUPT) =>
             {
                 return Ok(Exit::Interrupted);
             }
-            Line::Interrupted => {
+            InputLine::Interrupted => {
                 interrupted = Some(Instant::now());
-                conversation.tell("(press Ctrl-C again, Ctrl-D or /exit to end)");
+                conversation.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
                 continue;
             }
         };
         interrupted = None;
         let input = parse(&text);
-        if !matches!(input, Input::Nothing | Input::Exit) {
-            let kept = conversation.editor().remember(&text);
+        if !matches!(input, ReplInput::Empty | ReplInput::Exit) {
+            let kept = conversation.editor().add_to_history(&text);
             if let Err(error) = kept {
-                conversation.tell(&format!(
+                conversation.print_line(&format!(
                     "nanobot: cannot save the line in the history: {error:#}"
                 ));
             }
         }
         match input {
-            Input::Nothing => {}
-            Input::Exit => return Ok(Exit::Answered),
-            Input::Shell(command) => attempt(&mut conversation, "shell", &command),
-            Input::Command(name, rest) => {
+            ReplInput::Empty => {}
+            ReplInput::Exit => return Ok(Exit::Answered),
+            ReplInput::Shell(command) => run_command(&mut conversation, "shell", &command),
+            ReplInput::Command(name, rest) => {
                 // Both commands may start the user's own editor, which needs the terminal.
                 if matches!(name.as_str(), "edit" | "memory") {
-                    conversation.editor().hand_over()?;
+                    conversation.editor().restore_terminal()?;
                 }
-                attempt(&mut conversation, &name, &rest);
+                run_command(&mut conversation, &name, &rest);
             }
-            Input::Message(text) => conversation.ask(&text),
+            ReplInput::Message(text) => conversation.send_message(&text),
         }
         // The signal that ended a turn must not end later ones, except for a hang-up.
-        signal::forgive()?;
+        signal::clear_interrupt()?;
     }
 }
 
 /// Runs the command `name`, and reports its failure.
-fn attempt(conversation: &mut Conversation<'_>, name: &str, rest: &str) {
+fn run_command(conversation: &mut ReplSession<'_>, name: &str, rest: &str) {
     let done = conversation.dispatch(name, rest);
     if let Err(error) = done {
-        signal::last_words();
-        hints::report(&error, conversation.ctx.terminal);
-        if name == "shell" && exit_of(&error) == Exit::Interrupted {
-            conversation.tell("[ended by a signal]");
+        signal::begin_shutdown();
+        hints::report_error(&error, conversation.ctx.terminal);
+        if name == "shell" && exit_for(&error) == Exit::Interrupted {
+            conversation.print_line("[ended by a signal]");
         }
     }
 }
 
 /// Parses a line.
-fn parse(line: &str) -> Input {
+fn parse(line: &str) -> ReplInput {
     let text = line.trim();
     if text.is_empty() {
-        return Input::Nothing;
+        return ReplInput::Empty;
     }
     if EXITS.contains(&text.to_lowercase().as_str()) {
-        return Input::Exit;
+        return ReplInput::Exit;
     }
     if let Some(command) = text.strip_prefix('!') {
-        return Input::Shell(command.trim().to_owned());
+        return ReplInput::Shell(command.trim().to_owned());
     }
     let Some(rest) = text.strip_prefix('/') else {
-        return Input::Message(text.to_owned());
+        return ReplInput::Message(text.to_owned());
     };
     let (name, rest) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     // A path, such as `/etc/hosts`, is not a command.
     let is_name = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
     match !name.is_empty() && name.chars().all(is_name) {
-        true => Input::Command(name.to_owned(), rest.trim().to_owned()),
-        false => Input::Message(text.to_owned()),
+        true => ReplInput::Command(name.to_owned(), rest.trim().to_owned()),
+        false => ReplInput::Message(text.to_owned()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Input, parse};
+    use super::{ReplInput, parse};
 
     #[test]
     fn a_line_is_a_message_a_command_or_the_end() {
         let check = |line: &str, expect: &str| {
             let said = match parse(line) {
-                Input::Nothing => String::new(),
-                Input::Exit => "exit".into(),
-                Input::Shell(command) => format!("! {command}"),
-                Input::Command(name, rest) => format!("/ {name} {rest}"),
-                Input::Message(text) => format!("say {text}"),
+                ReplInput::Empty => String::new(),
+                ReplInput::Exit => "exit".into(),
+                ReplInput::Shell(command) => format!("! {command}"),
+                ReplInput::Command(name, rest) => format!("/ {name} {rest}"),
+                ReplInput::Message(text) => format!("say {text}"),
             };
             assert_eq!(said, expect);
         };

@@ -4,26 +4,26 @@
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::profiles;
-use crate::policy::known::CHANGING;
 use crate::policy::profile::Profile;
+use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Config;
-use crate::shell_quote::unquoted;
+use crate::shell_quote::unquote;
 use crate::skill;
+use crate::sys::durable_file;
 use crate::sys::input;
-use crate::sys::paths::Real;
-use crate::sys::store;
-use crate::tool::Case;
+use crate::sys::paths::PathResolver;
+use crate::tool::ApprovalRequest;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The longest profile that is read, in bytes.
-const LIMIT: usize = 1 << 20;
+const MAX_PROFILE_BYTES: usize = 1 << 20;
 
 /// A rule, and the list that it is added to.
-pub(crate) struct Rule {
+pub(crate) struct PermanentRule {
     /// The rule's effect, for people.
-    pub(crate) words: String,
+    pub(crate) description: String,
     /// The list's key in a profile; in the config it is under `tools`.
     list: &'static str,
     text: String,
@@ -32,10 +32,14 @@ pub(crate) struct Rule {
 }
 
 /// The rule that would allow calls like that of `case`; `None` if there is no such rule.
-pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Option<Rule> {
-    let flag = case.refusal.grant.as_deref()?;
+pub(crate) fn rule_for(
+    ctx: &Context,
+    profile: Option<&str>,
+    case: &ApprovalRequest<'_>,
+) -> Option<PermanentRule> {
+    let flag = case.refusal.suggested_flag.as_deref()?;
     let (name, value) = match flag.split_once(['=', ' ']) {
-        Some((name, value)) => (name, Some(unquoted(value)?)),
+        Some((name, value)) => (name, Some(unquote(value)?)),
         None => (flag, None),
     };
     let (list, text) = match (name, value) {
@@ -43,10 +47,10 @@ pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Optio
         ("--net", Some(host)) => ("net", host),
         ("--read", Some(path)) => ("read", path),
         // The rule covers the tool only in the directory of this call.
-        ("--write", place) if CHANGING.contains(&case.tool) => {
+        ("--write", place) if WRITE_TOOLS.contains(&case.tool) => {
             let place =
                 place.map_or_else(|| std::env::current_dir().ok(), |path| Some(path.into()))?;
-            let place = Real::default().of(&place);
+            let place = PathResolver::default().resolve(&place);
             let beneath = match place.is_dir() {
                 true => place.join("*"),
                 false => place,
@@ -60,22 +64,22 @@ pub(crate) fn of(ctx: &Context, profile: Option<&str>, case: &Case<'_>) -> Optio
         "allow" => text.clone(),
         list => format!("{list} {text}"),
     };
-    Some(Rule {
-        words,
+    Some(PermanentRule {
+        description: words,
         list,
         text,
         profile: own.map(|name| ctx.paths.profiles().join(format!("{name}.md"))),
     })
 }
 
-impl Rule {
+impl PermanentRule {
     /// Writes the rule. Returns the location, for people.
     pub(crate) fn write(&self, ctx: &Context) -> Result<String> {
         let Some(path) = &self.profile else {
             let mut config = Config::load(&ctx.paths.config)?;
             let path = ["tools", self.list];
             let written = config.get_path(&path.join("."));
-            let all = with(written, &self.text);
+            let all = with_item(written, &self.text);
             config.set(&path, &all)?;
             config.save()?;
             return Ok(format!(
@@ -85,12 +89,12 @@ impl Rule {
             ));
         };
         let shown = ctx.paths.display(path);
-        let bytes = input::read_file(path, &shown, LIMIT)?;
+        let bytes = input::read_file(path, &shown, MAX_PROFILE_BYTES)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| fail(Exit::Config, format!("`{shown}` is not UTF-8")))?;
-        let new = added(&text, self.list, &self.text)
+        let new = add_to_front_matter(&text, self.list, &self.text)
             .map_err(|words| fail(Exit::Config, format!("`{shown}`: {words}")))?;
-        store::replace(path, new.as_bytes())?;
+        durable_file::replace(path, new.as_bytes())?;
         // Load the profile again, to check that what was written can be read.
         let name = path.file_stem().and_then(|name| name.to_str());
         profiles::find(ctx, name.unwrap_or_default())?;
@@ -99,7 +103,7 @@ impl Rule {
 }
 
 /// Appends `text` to `list`.
-fn with(list: Option<&Value>, text: &str) -> Value {
+fn with_item(list: Option<&Value>, text: &str) -> Value {
     let mut all: Vec<Value> = match list {
         Some(Value::Array(items)) => items.clone(),
         Some(Value::String(items)) => items
@@ -116,12 +120,12 @@ fn with(list: Option<&Value>, text: &str) -> Value {
 }
 
 /// Appends `item` to the list `key` in the front matter of the profile `text`.
-fn added(text: &str, key: &str, item: &str) -> Result<String, String> {
-    let (head, _) = skill::strict_head_and_body(text)?;
+fn add_to_front_matter(text: &str, key: &str, item: &str) -> Result<String, String> {
+    let (head, _) = skill::parse_strict(text)?;
     if key == "net" && head.get(key).is_some_and(Value::is_boolean) {
         return Err(format!("`{key}` is not a list"));
     }
-    let line = format!("{key}: {}", with(head.get(key), item));
+    let line = format!("{key}: {}", with_item(head.get(key), item));
     let lines: Vec<&str> = text.lines().collect();
     let begins = text.trim_start_matches('\u{feff}').starts_with("---");
     if !begins {
@@ -149,14 +153,17 @@ fn added(text: &str, key: &str, item: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::added;
+    use super::add_to_front_matter;
 
     #[test]
     fn a_rule_goes_to_the_end_of_its_list_and_nothing_else_changes() {
         let check = |text: &str, expect: &str| {
-            assert_eq!(added(text, "allow", "exec").unwrap(), expect);
+            assert_eq!(add_to_front_matter(text, "allow", "exec").unwrap(), expect);
             // Adding the same item again changes nothing.
-            assert_eq!(added(expect, "allow", "exec").unwrap(), expect);
+            assert_eq!(
+                add_to_front_matter(expect, "allow", "exec").unwrap(),
+                expect
+            );
         };
         check(
             "---\nextends: plan\n---\nBe brief.\n",
@@ -171,7 +178,7 @@ mod tests {
             "---\nallow: [\"a_tool\",\"grep\",\"exec\"]\nread: /b\n---\n",
         );
         check("Be brief.\n", "---\nallow: [\"exec\"]\n---\nBe brief.\n");
-        assert!(added("---\nnet: true\n---\n", "net", "h").is_err());
-        assert!(added("---\nallow: a\n", "allow", "h").is_err());
+        assert!(add_to_front_matter("---\nnet: true\n---\n", "net", "h").is_err());
+        assert!(add_to_front_matter("---\nallow: a\n", "allow", "h").is_err());
     }
 }

@@ -1,19 +1,19 @@
 //! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{ArgKind, COMMANDS, Command, EXITS};
+use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand};
 use super::completion::{all_profiles, turn_directory};
-use super::conversation::{Conversation, DEFAULT_SESSION, settings};
-use crate::error::{Exit, exit_of, fail, fail_hint};
+use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
+use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::ops::{agent_turn, permissions};
-use crate::report::Form;
+use crate::report::ReportFormat;
 use crate::report::columns::hanging_indent;
 use crate::session;
-use crate::sys::editor::{Candidate, compose};
-use crate::sys::letters::Letters;
+use crate::sys::durable_file;
+use crate::sys::editor::{Candidate, edit_text};
 use crate::sys::process;
 use crate::sys::secret::{self, random_hex};
-use crate::sys::store;
+use crate::sys::utf8_stream::Utf8Decoder;
 use anyhow::{Context as _, Error, Result};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-impl Conversation<'_> {
+impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
         match name {
@@ -32,17 +32,17 @@ impl Conversation<'_> {
                 Ok(())
             }
             "stop" => {
-                self.tell("no turn is running; Ctrl-C stops a turn");
+                self.print_line("no turn is running; Ctrl-C stops a turn");
                 Ok(())
             }
             "session" if rest.is_empty() => {
                 let key = self.options.session.as_deref().unwrap_or("none");
-                self.say(&format!("{key}\n"))
+                self.print(&format!("{key}\n"))
             }
             "session" => self.switch_session(rest),
-            "sessions" => self.run(&["session", "list"], rest),
+            "sessions" => self.run_program(&["session", "list"], rest),
             "fork" => self.fork(rest),
-            "undo" => self.run(&["undo"], rest),
+            "undo" => self.run_program(&["undo"], rest),
             "retry" => self.retry(),
             "model" if rest.is_empty() => self.show_model(),
             "model" => self.change_model(rest),
@@ -51,20 +51,20 @@ impl Conversation<'_> {
             // Pass the flags of the conversation as values, not as words of a command line.
             "tools" => self.program.list_tools(self.ctx, &self.options),
             "skills" => self.program.show_skills(self.ctx, rest, &self.options),
-            "mcp" if rest.is_empty() => self.run(&["mcp", "list"], rest),
-            "mcp" => self.run(&["mcp", "show", "--"], rest),
-            "memory" if rest.is_empty() => self.run(&["memory", "show"], rest),
-            "memory" => self.run(&["memory"], rest),
-            "usage" => self.run(&["usage"], rest),
+            "mcp" if rest.is_empty() => self.run_program(&["mcp", "list"], rest),
+            "mcp" => self.run_program(&["mcp", "show", "--"], rest),
+            "memory" if rest.is_empty() => self.run_program(&["memory", "show"], rest),
+            "memory" => self.run_program(&["memory"], rest),
+            "usage" => self.run_program(&["usage"], rest),
             "context" => {
                 self.show_context();
                 Ok(())
             }
             "save" => self.save(rest),
             "edit" => {
-                match compose(&self.ctx.env, rest)? {
-                    Some(text) => self.ask(&text),
-                    None => self.tell("the message is empty, and was not sent"),
+                match edit_text(&self.ctx.env, rest)? {
+                    Some(text) => self.send_message(&text),
+                    None => self.print_line("the message is empty, and was not sent"),
                 }
                 Ok(())
             }
@@ -78,27 +78,27 @@ impl Conversation<'_> {
         let mut options = self.options.clone();
         options.message = Some(format!("/{name} {rest}").trim().to_owned());
         if name == "new" {
-            self.prompter.forget();
+            self.prompter.clear_grants();
         }
-        self.turn(&options);
+        self.run_turn(&options);
     }
 
     fn switch_session(&mut self, key: &str) -> Result<()> {
-        let size = match self.count(key)? {
+        let size = match self.message_count(key)? {
             None => "new".to_owned(),
             Some(1) => "1 message".to_owned(),
             Some(count) => format!("{count} messages"),
         };
         self.options.session = Some(key.to_owned());
-        self.forget();
-        self.tell(&format!("switched to session `{key}`: {size}"));
+        self.reset();
+        self.print_line(&format!("switched to session `{key}`: {size}"));
         Ok(())
     }
 
     fn show_model(&self) -> Result<()> {
-        let model = self.settings()?.asked[0].model.clone();
+        let model = self.settings()?.models[0].model.clone();
         let model = model.unwrap_or_else(|| "the provider's default".into());
-        self.say(&format!("{model}\n"))
+        self.print(&format!("{model}\n"))
     }
 
     fn change_model(&mut self, model: &str) -> Result<()> {
@@ -106,7 +106,7 @@ impl Conversation<'_> {
         options.model = Some(model.to_owned());
         let provider = agent_turn::provider_name(self.ctx, &options)?;
         self.options = options;
-        self.tell(&format!("switched to model `{model}` of {provider}"));
+        self.print_line(&format!("switched to model `{model}` of {provider}"));
         Ok(())
     }
 
@@ -119,9 +119,9 @@ impl Conversation<'_> {
         let line = |it: &Candidate| {
             let mark = if it.text == current { '*' } else { ' ' };
             let head = format!("{mark} {:14} ", it.text);
-            hanging_indent(&head, &it.about, self.ctx.terminal.width()) + "\n"
+            hanging_indent(&head, &it.description, self.ctx.terminal.stdout_width()) + "\n"
         };
-        self.say(&all.iter().map(line).collect::<String>())
+        self.print(&all.iter().map(line).collect::<String>())
     }
 
     fn show_context(&self) {
@@ -130,28 +130,28 @@ impl Conversation<'_> {
             no_stdin: true,
             ..self.options.clone()
         };
-        agent_turn::run(self.ctx, &options, Form::Text);
+        agent_turn::run(self.ctx, &options, ReportFormat::Text);
     }
 
     /// The number of messages of a session; `None` if it does not exist.
-    fn count(&self, key: &str) -> Result<Option<usize>> {
-        match session::entries(&self.session_place()?, key) {
+    fn message_count(&self, key: &str) -> Result<Option<usize>> {
+        match session::read_entries(&self.session_store()?, key) {
             Ok(entries) => Ok(Some(
                 entries
-                    .filter(|entry| matches!(entry, Ok(session::Entry::Message(_))))
+                    .filter(|entry| matches!(entry, Ok(session::SessionEntry::Message(_))))
                     .count(),
             )),
-            Err(error) if exit_of(&error) == Exit::NoInput => Ok(None),
+            Err(error) if exit_for(&error) == Exit::NoInput => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn say(&self, text: &str) -> Result<()> {
+    fn print(&self, text: &str) -> Result<()> {
         self.ctx.terminal.print(text)
     }
 
     /// Runs the command `words` of the program, with `rest` as further words.
-    fn run(&self, words: &[&str], rest: &str) -> Result<()> {
+    fn run_program(&self, words: &[&str], rest: &str) -> Result<()> {
         let words: Vec<&str> = words
             .iter()
             .copied()
@@ -161,9 +161,9 @@ impl Conversation<'_> {
     }
 
     fn help(&self) -> Result<()> {
-        let name = |command: &Command| match command.takes {
-            ArgKind::Nothing => format!("/{}", command.name),
-            takes => format!("/{} {}", command.name, takes.words()),
+        let name = |command: &SlashCommand| match command.argument {
+            ArgKind::None => format!("/{}", command.name),
+            takes => format!("/{} {}", command.name, takes.placeholder()),
         };
         // Long commands need not widen the column for all.
         let width = 20;
@@ -172,9 +172,9 @@ impl Conversation<'_> {
         let lines = COMMANDS
             .iter()
             .filter(|it| !["help", "exit"].contains(&it.name))
-            .map(|it| format!("{:width$}  {}\n", name(it), it.about));
+            .map(|it| format!("{:width$}  {}\n", name(it), it.description));
         let text: String = lines.collect();
-        self.say(&format!(
+        self.print(&format!(
             "{text}\n!CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
              Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R searches the history; Ctrl-C stops a turn; \
              Ctrl-D or /exit ends.\n"
@@ -187,19 +187,19 @@ impl Conversation<'_> {
             "" => format!("{from}-{}", random_hex(2)),
             name => name.to_owned(),
         };
-        let count = session::fork(&self.session_place()?, &from, &new, None)?;
-        self.tell(&format!(
+        let count = session::fork(&self.session_store()?, &from, &new, None)?;
+        self.print_line(&format!(
             "copied {count} messages of `{from}`; switched to session `{new}`"
         ));
         self.options.session = Some(new);
-        self.prompter.forget();
+        self.prompter.clear_grants();
         Ok(())
     }
 
     /// The key of the session, provided that it is stored.
     fn stored_key(&self, key: Option<&str>) -> Result<String> {
         key.map(str::to_owned).ok_or_else(|| {
-            fail_hint(
+            fail_with_hint(
                 Exit::Usage,
                 "this session is not saved",
                 format!("`/session {DEFAULT_SESSION}`"),
@@ -208,27 +208,27 @@ impl Conversation<'_> {
     }
 
     /// Drops the state that belongs to the previous session.
-    fn forget(&mut self) {
-        (self.last_message, self.last_answer, self.is_cut) = (None, None, false);
-        self.prompter.forget();
+    fn reset(&mut self) {
+        (self.last_message, self.last_answer, self.is_interrupted) = (None, None, false);
+        self.prompter.clear_grants();
     }
 
     fn retry(&mut self) -> Result<()> {
-        if self.is_cut {
+        if self.is_interrupted {
             let options = TurnOptions {
                 resume: true,
                 ..self.options.clone()
             };
-            if let Exit::NoInput = self.turn(&options) {
+            if let Exit::NoInput = self.run_turn(&options) {
                 // The turn had finished after all, or never started.
-                self.is_cut = false;
+                self.is_interrupted = false;
             } else {
                 return Ok(());
             }
         }
         match self.last_message.clone() {
             Some(text) => {
-                self.ask(&text);
+                self.send_message(&text);
                 Ok(())
             }
             None => Err(fail(Exit::NoInput, "there is no message to retry")),
@@ -239,10 +239,13 @@ impl Conversation<'_> {
         let mut options = self.options.clone();
         options.grants.profile = Some(name.to_owned());
         let settings = settings(self.ctx, &options)?;
-        let profile = permissions::profile(self.ctx, &options.grants, &settings)?;
+        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)?;
         self.prompter.change_profile(Some(name));
         self.options = options;
-        self.tell(&format!("switched to profile `{name}`: {}", profile.about));
+        self.print_line(&format!(
+            "switched to profile `{name}`: {}",
+            profile.description
+        ));
         Ok(())
     }
 
@@ -252,7 +255,7 @@ impl Conversation<'_> {
             return Err(fail(Exit::NoInput, "there is no answer to save"));
         };
         if name.is_empty() {
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::Usage,
                 "no file name is given",
                 "`/save answer.md`",
@@ -261,13 +264,13 @@ impl Conversation<'_> {
         let path = std::path::absolute(self.ctx.paths.expand(name))?;
         if path.exists() {
             let cause = format!("`{}` already exists", self.ctx.paths.display(&path));
-            return Err(fail_hint(Exit::Usage, cause, "another name"));
+            return Err(fail_with_hint(Exit::Usage, cause, "another name"));
         }
-        store::replace(
+        durable_file::replace(
             &path,
             format!("{}\n", text.trim_end_matches('\n')).as_bytes(),
         )?;
-        self.tell(&format!(
+        self.print_line(&format!(
             "saved the last answer to {}",
             self.ctx.paths.display(&path)
         ));
@@ -277,13 +280,13 @@ impl Conversation<'_> {
     /// Runs a shell command of the user, with all their rights.
     fn shell(&mut self, command: &str) -> Result<()> {
         if command.is_empty() {
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::Usage,
                 "no command is given",
                 "`!git status`",
             ));
         }
-        let spec = process::Spec {
+        let spec = process::CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.to_owned()],
             directory: turn_directory(&self.options),
@@ -294,34 +297,37 @@ impl Conversation<'_> {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
             timeout: SHELL_TIMEOUT,
-            keep: OUTPUT_LIMIT_BYTES,
-            fence: None,
+            capture_bytes: OUTPUT_LIMIT_BYTES,
+            sandbox: None,
             input: None,
         };
         let terminal = self.ctx.terminal;
-        let (mut letters, mut stream) = (Letters::default(), secret::Stream::masking());
+        let (mut letters, mut stream) = (
+            Utf8Decoder::default(),
+            secret::StreamRedactor::for_known_keys(),
+        );
         let mut printed = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
-            let text = stream.pass(&letters.pass(bytes));
+            let text = stream.feed(&letters.feed(bytes));
             if printed.is_ok() && !text.is_empty() {
                 printed = terminal.print(&text);
             }
         });
-        let rest = stream.pass(&letters.rest()) + &stream.rest();
+        let rest = stream.feed(&letters.finish()) + &stream.finish();
         let finished = finished.context("run the command")?;
         printed?;
-        self.say(&rest)?;
+        self.print(&rest)?;
         let (head, tail) = (
             String::from_utf8_lossy(&finished.head).into_owned(),
             String::from_utf8_lossy(&finished.tail),
         );
-        let left_out = match finished.left_out {
+        let left_out = match finished.omitted_bytes {
             0 => String::new(),
             count => format!("\n… {count} bytes left out …\n"),
         };
         let output = format!("{head}{left_out}{tail}");
         if !output.is_empty() && !output.ends_with('\n') {
-            self.say("\n")?;
+            self.print("\n")?;
         }
         let status = match finished.status.and_then(|status| status.code()) {
             Some(0) => String::new(),
@@ -329,7 +335,7 @@ impl Conversation<'_> {
             None => "[ended by a signal]\n".to_owned(),
         };
         if !status.is_empty() {
-            self.tell(status.trim_end());
+            self.print_line(status.trim_end());
         }
         let end = if output.is_empty() || output.ends_with('\n') {
             ""
@@ -338,7 +344,7 @@ impl Conversation<'_> {
         };
         // As with a tool's result, keys in the output are redacted.
         let sent = format!("$ {command}\n{output}{end}{status}");
-        self.extra_input.push_str(&secret::hide(&sent));
+        self.extra_input.push_str(&secret::redact_all(&sent));
         Ok(())
     }
 }
@@ -355,5 +361,5 @@ fn unknown_command(name: &str) -> Error {
         Some((_, nearest)) => format!("`/{nearest}`, or `/help` for all"),
         None => "`/help`".into(),
     };
-    fail_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
+    fail_with_hint(Exit::Usage, format!("there is no command `/{name}`"), hint)
 }

@@ -4,7 +4,7 @@
 //! the bar below all other output and neutralises escape sequences in its text.
 
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{Painter, Row, Terminal};
+use crate::sys::terminal::{Painter, StyledLine, Terminal};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use std::fmt;
 use std::io;
@@ -17,7 +17,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const REDRAWS_PER_SECOND: u8 = 10;
 const TEMPLATE: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
 /// The width of the draw target in columns. The status area truncates lines to the width of the window.
-const WIDTH: u16 = 200;
+const DRAW_COLUMNS: u16 = 200;
 
 /// Shows the progress of a job until it is dropped.
 pub struct Bar(
@@ -28,12 +28,12 @@ pub struct Bar(
 impl Bar {
     /// Creates a bar for `total` parts.
     pub fn new(terminal: Terminal, quiet: bool, total: usize) -> Self {
-        let is_visible = terminal.err && !quiet && total > 0;
+        let is_visible = terminal.stderr_is_tty && !quiet && total > 0;
         let bar = is_visible.then(|| {
             let show = move |line: Option<String>| {
-                terminal.show_below(
-                    line.map(|line| -> Painter { Box::new(move || vec![Row::of(line.as_str())]) }),
-                );
+                terminal.set_status(line.map(|line| -> Painter {
+                    Box::new(move || vec![StyledLine::new(line.as_str())])
+                }));
             };
             let bar = progress_bar(total as u64, StatusLine::new(SHOW_AFTER, show));
             bar.enable_steady_tick(REDRAW_INTERVAL);
@@ -43,14 +43,14 @@ impl Bar {
     }
 
     /// Sets the current item.
-    pub fn at(&self, what: &str) {
+    pub fn set_item(&self, what: &str) {
         if let Some(bar) = &self.0 {
             bar.set_message(what.to_owned());
         }
     }
 
     /// Adds `parts` to the completed ones.
-    pub fn add(&self, parts: usize) {
+    pub fn advance(&self, parts: usize) {
         if let Some(bar) = &self.0 {
             bar.inc(parts as u64);
         }
@@ -103,7 +103,7 @@ impl<S> fmt::Debug for StatusLine<S> {
 
 impl<S: Fn(Option<String>) + Send + Sync> TermLike for StatusLine<S> {
     fn width(&self) -> u16 {
-        WIDTH
+        DRAW_COLUMNS
     }
 
     fn move_cursor_up(&self, _: usize) -> io::Result<()> {

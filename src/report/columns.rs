@@ -1,10 +1,10 @@
 //! Aligns text in columns for people and for `awk`: two spaces apart, without trailing spaces. Pure.
 
-use crate::sys::terminal::folded;
+use crate::sys::terminal::wrap_words;
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 
 /// Minimum columns for wrapped words.
-const NARROWEST: usize = 16;
+const MIN_TEXT_COLUMNS: usize = 16;
 
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Side {
 }
 
 /// Aligns the rows below their headers, one line each; empty if there are no rows.
-pub fn aligned(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
+pub fn align_columns(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
     if rows.is_empty() {
         return Vec::new();
     }
@@ -40,7 +40,7 @@ pub fn aligned(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
 }
 
 /// Truncates `text` to `width` columns of a terminal; without a terminal, returns all of it.
-pub fn clipped(text: &str, width: Option<usize>) -> String {
+pub fn truncate(text: &str, width: Option<usize>) -> String {
     match width {
         Some(width) => truncate_str(text, width, "…").into_owned(),
         None => text.to_owned(),
@@ -51,7 +51,7 @@ pub fn clipped(text: &str, width: Option<usize>) -> String {
 pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
     let indent = measure_text_width(head);
     let words = match width {
-        Some(width) => folded(words, width.saturating_sub(indent).max(NARROWEST), 0),
+        Some(width) => wrap_words(words, width.saturating_sub(indent).max(MIN_TEXT_COLUMNS), 0),
         None => return format!("{head}{words}"),
     };
     format!(
@@ -62,7 +62,7 @@ pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, aligned, clipped, hanging_indent};
+    use super::{Side, align_columns, hanging_indent, truncate};
 
     #[test]
     fn columns_are_as_wide_as_what_is_in_them() {
@@ -70,15 +70,15 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["a", "1", ""]), row(["日本日", "200", "x"])];
         let expect = ["NAME      N", "a         1", "日本日  200  x"];
-        assert_eq!(aligned(&columns, &rows), expect);
-        assert!(aligned(&columns, &[]).is_empty());
+        assert_eq!(align_columns(&columns, &rows), expect);
+        assert!(align_columns(&columns, &[]).is_empty());
     }
 
     #[test]
     fn what_is_too_wide_is_cut() {
-        assert_eq!(clipped("日本語", Some(5)), "日本…");
-        assert_eq!(clipped("abc", Some(3)), "abc");
-        assert_eq!(clipped("日本語", None), "日本語");
+        assert_eq!(truncate("日本語", Some(5)), "日本…");
+        assert_eq!(truncate("abc", Some(3)), "abc");
+        assert_eq!(truncate("日本語", None), "日本語");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Events and the result as JSON: the private shapes behind `--output-format json` and `stream-json`, version 1.
 
-use crate::error::{Exit, exit_of, hint_of};
+use crate::error::{Exit, exit_for, hint_for};
 use crate::event::Denial;
-use crate::event::{Event, Outcome};
+use crate::event::{Event, ToolOutcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
-use crate::turn::ending::{Calls, Ending};
+use crate::turn::ending::{Ending, ToolCallCounts};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,46 +18,58 @@ pub const SCHEMA: &str = include_str!("events.v1.json");
 
 /// The fields that every line carries.
 #[derive(Clone, Debug, Default)]
-pub struct Stamp {
+pub struct EventStamp {
     pub session: String,
     pub turn: String,
     pub clock: Clock,
 }
 
 /// Converts `event` to a JSON object.
-pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
+pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
     let (kind, rest) = match event {
         Event::User(user) => (
             "user",
             json!({ "id": user.id, "text": plain_text(&user.parts) }),
         ),
-        Event::Reasoning { message, text } => ("reasoning", json!({ "id": message, "text": text })),
-        Event::Text { message, text } => ("text", json!({ "id": message, "text": text })),
-        Event::Assistant { reply, last } => {
-            let calls: Vec<Value> = reply.calls.iter().map(call).collect();
+        Event::Reasoning {
+            message_id: message,
+            text,
+        } => ("reasoning", json!({ "id": message, "text": text })),
+        Event::Text {
+            message_id: message,
+            text,
+        } => ("text", json!({ "id": message, "text": text })),
+        Event::Assistant {
+            reply,
+            is_final: last,
+        } => {
+            let calls: Vec<Value> = reply.tool_calls.iter().map(call_json).collect();
             (
                 "assistant",
                 json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": last }),
             )
         }
-        Event::ToolCall(tool_call) => ("tool_call", call(tool_call)),
-        Event::ToolOutput { call, text } => ("tool_output", json!({ "id": call, "text": text })),
+        Event::ToolCall(tool_call) => ("tool_call", call_json(tool_call)),
+        Event::ToolOutput {
+            call_id: call,
+            text,
+        } => ("tool_output", json!({ "id": call, "text": text })),
         Event::ToolResult {
             result,
             outcome,
             duration,
             denied: _,
-            unsuccessful: _,
-            changes: _,
+            command_failed: _,
+            diff: _,
         } => {
             let outcome = match outcome {
-                Outcome::Ok => "ok",
-                Outcome::Failed => "error",
-                Outcome::Denied => "denied",
-                Outcome::Skipped => "skipped",
+                ToolOutcome::Ok => "ok",
+                ToolOutcome::Failed => "error",
+                ToolOutcome::Denied => "denied",
+                ToolOutcome::Skipped => "skipped",
             };
             let text = plain_text(&result.parts);
-            let rest = json!({ "id": result.call, "name": result.name, "outcome": outcome, "text": text,
+            let rest = json!({ "id": result.call_id, "name": result.name, "outcome": outcome, "text": text,
                                "duration_ms": millis(*duration) });
             ("tool_result", rest)
         }
@@ -89,20 +101,20 @@ pub fn event(event: &Event<'_>, stamp: &Stamp) -> Value {
             json!({ "from": from, "to": to, "cause": cause }),
         ),
         Event::Usage {
-            message,
+            message_id: message,
             usage,
             cost,
         } => (
             "usage",
-            json!({ "id": message, "usage": tokens(*usage), "cost_usd": cost.map(dollars) }),
+            json!({ "id": message, "usage": usage_json(*usage), "cost_usd": cost.map(dollars) }),
         ),
     };
-    stamped(kind, stamp, rest)
+    with_stamp(kind, stamp, rest)
 }
 
 /// The data of a run in addition to its ending.
 #[derive(Clone, Debug, Default)]
-pub struct Run {
+pub struct RunInfo {
     pub provider: String,
     pub model: String,
     pub duration: Duration,
@@ -114,19 +126,19 @@ pub struct Run {
 }
 
 /// Builds the result object: the whole output of `json`, and the last line of `stream-json`.
-pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
+pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStamp) -> Value {
     let Ending {
-        cause: _,
+        stop_reason: _,
         text,
-        partial,
-        tally,
+        is_partial: partial,
+        stats: tally,
         error,
     } = ending;
     let tools: Vec<Value> = tally
         .tools
         .iter()
         .map(|(name, calls)| {
-            let Calls {
+            let ToolCallCounts {
                 count,
                 failed,
                 denied,
@@ -135,22 +147,22 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
             json!({ "name": name, "count": count, "failed": failed, "denied": denied })
         })
         .collect();
-    let denials: Vec<Value> = tally.denials.iter().map(denial).collect();
+    let denials: Vec<Value> = tally.denials.iter().map(denial_json).collect();
     let model = if tally.model.is_empty() {
         &run.model
     } else {
         &tally.model
     };
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
-        json!({ "message": format!("{error:#}"), "cause": exit_of(error).name(), "hint": hint_of(error) })
+        json!({ "message": format!("{error:#}"), "cause": exit_for(error).name(), "hint": hint_for(error) })
     });
     let data = match run.has_schema && exit == Exit::Answered {
         true => serde_json::from_str(text).unwrap_or(Value::Null),
         false => Value::Null,
     };
-    let stats = tally.stats();
-    let mut usage = tokens(tally.usage);
-    usage["tokens_per_second"] = tally.speed().into();
+    let stats = tally.to_session_stats();
+    let mut usage = usage_json(tally.usage);
+    usage["tokens_per_second"] = tally.tokens_per_second().into();
     let rest = json!({
         "text": text,
         "partial": partial,
@@ -165,15 +177,15 @@ pub fn result(ending: &Ending, exit: Exit, run: &Run, stamp: &Stamp) -> Value {
         "ignored": run.ignored,
         "usage": usage,
         "cost_usd": tally.cost.map(dollars),
-        "calls": { "agreed": stats.agreed, "rejected": stats.rejected, "failed": stats.failed,
+        "calls": { "agreed": stats.allowed, "rejected": stats.denied, "failed": stats.failed,
                    "succeeded": stats.succeeded },
         "context_tokens": stats.context,
         "duration_ms": millis(run.duration),
     });
-    stamped("result", stamp, rest)
+    with_stamp("result", stamp, rest)
 }
 
-fn stamped(kind: &str, stamp: &Stamp, rest: Value) -> Value {
+fn with_stamp(kind: &str, stamp: &EventStamp, rest: Value) -> Value {
     let mut object = Map::new();
     object.insert("v".into(), VERSION.into());
     object.insert("type".into(), kind.into());
@@ -186,11 +198,11 @@ fn stamped(kind: &str, stamp: &Stamp, rest: Value) -> Value {
     Value::Object(object)
 }
 
-fn call(call: &ToolCall) -> Value {
+fn call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
 }
 
-fn tokens(usage: Usage) -> Value {
+fn usage_json(usage: Usage) -> Value {
     let Usage {
         input,
         cached,
@@ -208,12 +220,12 @@ fn dollars(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }
 
-fn denial(denial: &Denial) -> Value {
+fn denial_json(denial: &Denial) -> Value {
     let Denial {
-        call,
-        tool,
-        words,
-        grant,
+        call_id: call,
+        tool_name: tool,
+        message: words,
+        suggested_flag: grant,
     } = denial;
     json!({ "id": call, "tool": tool, "text": words, "grant": grant })
 }

@@ -1,27 +1,27 @@
 //! The event log of `NANOBOT_LOG`: one JSON line per event, for later analysis. It contains no secrets.
 
 use crate::event::Event;
-use crate::sys::{secret, store};
+use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A log file to which several runs may append.
-pub(super) struct Log {
+pub(super) struct EventLog {
     path: PathBuf,
     file: Option<File>,
 }
 
 /// True if an event is logged. Pieces of text are not, since the complete text is.
-pub(super) fn takes(event: &Event<'_>) -> bool {
+pub(super) fn is_logged(event: &Event<'_>) -> bool {
     !matches!(
         event,
         Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. }
     )
 }
 
-impl Log {
+impl EventLog {
     pub(super) fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -32,15 +32,15 @@ impl Log {
     pub(super) fn write(&mut self, line: &Value) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(store::open_lines(&self.path)?),
+            none => none.insert(durable_file::open_line_log(&self.path)?),
         };
-        store::with_lock(file, &self.path, || {
-            let size = store::size(file, &self.path)?;
-            store::append_to(
+        durable_file::with_lock(file, &self.path, || {
+            let size = durable_file::size(file, &self.path)?;
+            durable_file::append_to(
                 file,
                 &self.path,
                 size,
-                format!("{}\n", secret::hide_json(line)).as_bytes(),
+                format!("{}\n", secret::redact_all_json(line)).as_bytes(),
             )
         })
     }

@@ -1,35 +1,35 @@
 //! Progress on standard error: notices everywhere, and live status on a terminal.
 
-use super::short_text::{cut, hint, refusal, took};
-use crate::event::{Event, Outcome};
+use super::short_text::{call_hint, format_denial, format_elapsed, truncate_line};
+use crate::event::{Event, ToolOutcome};
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{Row, Terminal, error_width};
-use scene::{Scene, View};
+use crate::sys::terminal::{StyledLine, Terminal, stderr_width};
+use live_view::{LiveView, ViewSettings};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 mod lines;
-mod scene;
+mod live_view;
 
 /// Writes progress to standard error.
-pub struct Progress {
+pub struct ProgressDisplay {
     terminal: Terminal,
-    level: Level,
+    level: ProgressLevel,
     /// Refusals that were already reported.
-    refused: Vec<String>,
+    reported_denials: Vec<String>,
     /// The live status of a terminal; `None` without a terminal, and if nothing is to be shown.
-    scene: Option<Arc<Mutex<Scene>>>,
+    live_view: Option<Arc<Mutex<LiveView>>>,
     /// True if the live status is displayed below the output.
-    begun: bool,
+    is_displayed: bool,
     /// True if all details are shown.
-    detailed: bool,
+    is_detailed: bool,
     /// True if the answer is streamed to the same terminal.
-    speaks: bool,
+    streams_answer: bool,
 }
 
 /// The amount of progress output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum ProgressLevel {
     /// Only failures.
     Quiet,
     /// Notices; on a terminal also a summary of tools and waits.
@@ -38,26 +38,26 @@ pub enum Level {
     Lines,
 }
 
-impl Progress {
-    pub fn new(terminal: Terminal, level: Level) -> Self {
-        let is_live = terminal.err && level > Level::Quiet;
+impl ProgressDisplay {
+    pub fn new(terminal: Terminal, level: ProgressLevel) -> Self {
+        let is_live = terminal.stderr_is_tty && level > ProgressLevel::Quiet;
         Self {
             terminal,
             level,
-            refused: Vec::new(),
-            scene: is_live.then(|| Arc::new(Mutex::new(Scene::new(Instant::now())))),
-            begun: false,
-            detailed: level == Level::Lines,
-            speaks: false,
+            reported_denials: Vec::new(),
+            live_view: is_live.then(|| Arc::new(Mutex::new(LiveView::new(Instant::now())))),
+            is_displayed: false,
+            is_detailed: level == ProgressLevel::Lines,
+            streams_answer: false,
         }
     }
 
     /// Sets if the answer is streamed to the same terminal.
-    pub(super) fn beside_answer(&mut self, speaks: bool) {
-        self.speaks = speaks;
+    pub(super) fn set_streams_answer(&mut self, speaks: bool) {
+        self.streams_answer = speaks;
     }
 
-    pub(super) fn tell(&mut self, event: &Event<'_>) {
+    pub(super) fn handle(&mut self, event: &Event<'_>) {
         match event {
             Event::Notice(text) => self.notice(text),
             Event::Fallback { from, to, cause } => {
@@ -65,9 +65,9 @@ impl Progress {
             }
             _ => {}
         }
-        match &self.scene {
-            Some(_) => self.show(event),
-            None => self.line(event),
+        match &self.live_view {
+            Some(_) => self.update_live_view(event),
+            None => self.print_event(event),
         }
         if let Event::ToolResult {
             result,
@@ -75,113 +75,122 @@ impl Progress {
             ..
         } = event
         {
-            let line = refusal(&result.name, words, *grant).replace('\n', "\\n");
+            let line = format_denial(&result.name, words, *grant).replace('\n', "\\n");
             // Each refusal is reported once, even if it is repeated.
-            if !self.refused.contains(&line) {
+            if !self.reported_denials.contains(&line) {
                 self.notice(&line);
-                self.refused.push(line);
+                self.reported_denials.push(line);
             }
         }
     }
 
     /// Updates the live status of a terminal.
-    fn show(&mut self, event: &Event<'_>) {
-        let view = View {
+    fn update_live_view(&mut self, event: &Event<'_>) {
+        let view = ViewSettings {
             // The width only matters for text that we wrap.
-            width: if self.detailed { error_width() } else { 80 },
-            detailed: self.detailed,
-            speaks: self.speaks,
+            width: if self.is_detailed { stderr_width() } else { 80 },
+            is_detailed: self.is_detailed,
+            streams_answer: self.streams_answer,
             now: Instant::now(),
         };
-        let Some(rows) = self.scene().map(|mut scene| scene.take(event, view)) else {
+        let Some(rows) = self
+            .lock_live_view()
+            .map(|mut scene| scene.handle(event, view))
+        else {
             return;
         };
         for row in &rows {
-            self.terminal.complain_row(row);
+            self.terminal.eprint_truncated(row);
         }
         match event {
-            Event::User(user) if !user.injected => self.begin(),
-            Event::Assistant { last: true, .. } => self.clear(),
+            Event::User(user) if !user.injected => self.display_live_view(),
+            Event::Assistant { is_final: true, .. } => self.clear(),
             // There may be thousands of these events; the next frame shows their effect.
             Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. } => {}
-            _ => self.terminal.refresh(),
+            _ => self.terminal.refresh_status(),
         }
     }
 
-    fn scene(&self) -> Option<MutexGuard<'_, Scene>> {
-        let scene = self.scene.as_ref()?;
+    fn lock_live_view(&self) -> Option<MutexGuard<'_, LiveView>> {
+        let scene = self.live_view.as_ref()?;
         Some(scene.lock().ignore_poison())
     }
 
     /// Starts the live status.
-    fn begin(&mut self) {
-        self.begun = true;
-        if let Some(scene) = self.scene.clone() {
-            self.terminal.show_below(Some(Box::new(move || {
+    fn display_live_view(&mut self) {
+        self.is_displayed = true;
+        if let Some(scene) = self.live_view.clone() {
+            self.terminal.set_status(Some(Box::new(move || {
                 let scene = scene.lock().ignore_poison();
-                scene.rows(Instant::now())
+                scene.status_rows(Instant::now())
             })));
         }
     }
 
     /// Shows that `what` happens after `wait`.
-    pub(super) fn wait(&mut self, what: &'static str, wait: Duration) {
+    pub(super) fn show_wait(&mut self, what: &'static str, wait: Duration) {
         let now = Instant::now();
-        let waits = self.scene().map(|mut scene| scene.wait(what, wait, now));
+        let waits = self
+            .lock_live_view()
+            .map(|mut scene| scene.wait(what, wait, now));
         if waits.is_some() {
-            self.begin();
+            self.display_live_view();
         }
     }
 
     /// Prints a line of progress without a terminal, at the level that asks for it.
-    fn line(&self, event: &Event<'_>) {
+    fn print_event(&self, event: &Event<'_>) {
         let line = match event {
-            Event::ToolCall(call) => format!("  ↳ {}", hint(&call.name, &call.arguments)),
+            Event::ToolCall(call) => format!("  ↳ {}", call_hint(&call.name, &call.arguments)),
             Event::ToolResult {
                 result,
-                outcome: Outcome::Failed | Outcome::Skipped,
+                outcome: ToolOutcome::Failed | ToolOutcome::Skipped,
                 duration,
                 ..
             } => {
                 let text = crate::message::plain_text(&result.parts);
-                let first = cut(text.lines().next().unwrap_or_default(), 160);
-                let time = took(*duration);
+                let first = truncate_line(text.lines().next().unwrap_or_default(), 160);
+                let time = format_elapsed(*duration);
                 format!("  ✗ {} ({time}): {first}", result.name)
             }
             Event::Retry {
                 attempt,
                 wait,
                 cause,
-            } => format!("  … {cause}; attempt {} in {}", attempt + 1, took(*wait)),
+            } => format!(
+                "  … {cause}; attempt {} in {}",
+                attempt + 1,
+                format_elapsed(*wait)
+            ),
             Event::CompactStart { tokens, .. } => format!("  … compacting {tokens} tokens"),
             _ => return,
         };
-        if self.level == Level::Lines {
-            self.terminal.complain(&line);
+        if self.level == ProgressLevel::Lines {
+            self.terminal.eprint(&line);
         }
     }
 
     fn notice(&self, text: &str) {
-        if self.level >= Level::Notices {
-            self.terminal.complain(&format!("nanobot: {text}"));
+        if self.level >= ProgressLevel::Notices {
+            self.terminal.eprint(&format!("nanobot: {text}"));
         }
     }
 
     /// Removes the live status.
     pub(super) fn clear(&mut self) {
-        if std::mem::take(&mut self.begun) {
-            self.terminal.show_below(None);
+        if std::mem::take(&mut self.is_displayed) {
+            self.terminal.set_status(None);
         }
     }
 
     /// Returns a summary of the turn, if details are shown.
-    pub(super) fn summary(&self) -> Option<Row> {
-        let scene = self.scene().filter(|scene| scene.has_asked())?;
-        self.detailed.then(|| scene.summary(Instant::now()))
+    pub(super) fn summary(&self) -> Option<StyledLine> {
+        let scene = self.lock_live_view().filter(|scene| scene.has_requests())?;
+        self.is_detailed.then(|| scene.summary(Instant::now()))
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.clear();
     }

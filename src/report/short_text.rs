@@ -1,13 +1,13 @@
 //! Formats calls, refusals, times and sizes as short one-line texts.
 
-use crate::message::{Part, plain_text};
-use crate::sys::store::size_in_words;
+use crate::message::{MessagePart, plain_text};
+use crate::sys::durable_file::format_size;
 use serde_json::Value;
 use std::time::Duration;
 
 /// The arguments that identify a call, per tool; the first one present is used. Calls of other tools are identified
 /// by their first text argument.
-const TELLING: &[(&str, &[&[&str]])] = &[
+const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
     ("read_file", &[&["path"]]),
     ("write_file", &[&["path"]]),
     ("edit_file", &[&["path"]]),
@@ -28,8 +28,8 @@ const TELLING: &[(&str, &[&[&str]])] = &[
 ];
 
 /// Formats a refusal on one line, with the flag that would have allowed it.
-pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
-    let mut line = format!("refused: {tool}: {}", cut(words, 300));
+pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
+    let mut line = format!("refused: {tool}: {}", truncate_line(words, 300));
     // Most refusals already name the flag in their reason.
     if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));
@@ -39,19 +39,19 @@ pub fn refusal(tool: &str, words: &str, grant: Option<&str>) -> String {
 }
 
 /// Describes a call in a few words: its name, and its first argument if that is text.
-pub fn hint(name: &str, arguments: &Value) -> String {
+pub fn call_hint(name: &str, arguments: &Value) -> String {
     match arguments
         .as_object()
         .and_then(|object| object.values().next())
         .and_then(Value::as_str)
     {
-        Some(text) => format!("{name}(\"{}\")", cut(text, 60)),
+        Some(text) => format!("{name}(\"{}\")", truncate_line(text, 60)),
         None => name.to_owned(),
     }
 }
 
 /// Returns the first `limit` characters of `text` on one line.
-pub fn cut(text: &str, limit: usize) -> String {
+pub fn truncate_line(text: &str, limit: usize) -> String {
     let line = text.replace(['\n', '\r'], " ");
     match line.char_indices().nth(limit) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -60,9 +60,9 @@ pub fn cut(text: &str, limit: usize) -> String {
 }
 
 /// Returns the identifying arguments of a call.
-pub(super) fn short(name: &str, arguments: &Value) -> String {
+pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
-    let line = match TELLING.iter().find(|(tool, _)| *tool == name) {
+    let line = match IDENTIFYING_ARGUMENTS.iter().find(|(tool, _)| *tool == name) {
         Some((_, choices)) => choices.iter().find_map(|keys| {
             let found: Vec<String> = keys.iter().filter_map(text).collect();
             (!found.is_empty()).then(|| found.join(" "))
@@ -85,29 +85,31 @@ pub(super) fn first_line(text: &str) -> String {
 }
 
 /// Describes the size of a tool's result.
-pub(super) fn size(parts: &[Part]) -> String {
+pub(super) fn describe_size(parts: &[MessagePart]) -> String {
     let text = plain_text(parts);
-    let others = parts.iter().filter(|part| !matches!(part, Part::Text(_)));
-    let bytes = size_in_words(text.len() as u64);
+    let others = parts
+        .iter()
+        .filter(|part| !matches!(part, MessagePart::Text(_)));
+    let bytes = format_size(text.len() as u64);
     match (text.lines().count(), others.count()) {
         (0, 0) => "nothing".into(),
         (0, 1) => "an image".into(),
         (0 | 1, _) => bytes,
-        (lines, _) => format!("{} lines, {bytes}", grouped(lines as u64)),
+        (lines, _) => format!("{} lines, {bytes}", group_thousands(lines as u64)),
     }
 }
 
 /// Formats an elapsed time.
-pub(super) fn took(duration: Duration) -> String {
+pub(super) fn format_elapsed(duration: Duration) -> String {
     match duration.as_secs() {
         0 => format!("{} ms", duration.as_millis()),
         1..60 => format!("{:.1} s", duration.as_secs_f64()),
-        _ => running(duration),
+        _ => format_running_time(duration),
     }
 }
 
 /// Formats a running time in whole seconds.
-pub(super) fn running(duration: Duration) -> String {
+pub(super) fn format_running_time(duration: Duration) -> String {
     match duration.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),
         seconds @ 60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
@@ -116,7 +118,7 @@ pub(super) fn running(duration: Duration) -> String {
 }
 
 /// Formats a count with separated thousands.
-pub(super) fn grouped(count: u64) -> String {
+pub(super) fn group_thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -129,7 +131,7 @@ pub(super) fn grouped(count: u64) -> String {
 }
 
 /// Rounds a count for a line that changes constantly.
-pub(super) fn rounded(count: u64) -> String {
+pub(super) fn abbreviate_count(count: u64) -> String {
     match count {
         0..1000 => count.to_string(),
         1000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),
@@ -139,21 +141,27 @@ pub(super) fn rounded(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TELLING, grouped, hint, rounded, running, short, size, took};
-    use crate::message::Part;
+    use super::{
+        IDENTIFYING_ARGUMENTS, abbreviate_count, call_hint, describe_size, format_elapsed,
+        format_running_time, group_thousands, identifying_arguments,
+    };
+    use crate::message::MessagePart;
     use serde_json::{Value, json};
     use std::time::Duration;
 
     #[test]
     fn a_call_is_hinted_by_its_first_text() {
         assert_eq!(
-            hint("read_file", &json!({"path": "a.md", "limit": 3})),
+            call_hint("read_file", &json!({"path": "a.md", "limit": 3})),
             "read_file(\"a.md\")"
         );
-        assert_eq!(hint("list", &json!({})), "list");
-        assert_eq!(hint("exec", &json!({"command": "a\nb"})), "exec(\"a b\")");
+        assert_eq!(call_hint("list", &json!({})), "list");
         assert_eq!(
-            hint("exec", &json!({"command": "x".repeat(61)})),
+            call_hint("exec", &json!({"command": "a\nb"})),
+            "exec(\"a b\")"
+        );
+        assert_eq!(
+            call_hint("exec", &json!({"command": "x".repeat(61)})),
             format!("exec(\"{}…\")", "x".repeat(60))
         );
     }
@@ -161,7 +169,7 @@ mod tests {
     #[test]
     fn a_call_is_told_by_what_tells_it_from_others() {
         let check = |name: &str, arguments: Value, expect: &str| {
-            assert_eq!(short(name, &arguments), expect, "{name}");
+            assert_eq!(identifying_arguments(name, &arguments), expect, "{name}");
         };
         check("read_file", json!({ "limit": 3, "path": "a.md" }), "a.md");
         check(
@@ -186,27 +194,30 @@ mod tests {
         check("mcp_thing", json!({}), "");
         check("mcp_thing", Value::Null, "");
         check("read_file", json!({ "path": 7 }), "");
-        let mut names: Vec<&str> = TELLING.iter().map(|(name, _)| *name).collect();
+        let mut names: Vec<&str> = IDENTIFYING_ARGUMENTS
+            .iter()
+            .map(|(name, _)| *name)
+            .collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), TELLING.len());
+        assert_eq!(names.len(), IDENTIFYING_ARGUMENTS.len());
     }
 
     #[test]
     fn sizes_and_times_are_short() {
-        let text = |text: &str| size(&[Part::Text(text.into())]);
+        let text = |text: &str| describe_size(&[MessagePart::Text(text.into())]);
         assert_eq!(text(""), "nothing");
         assert_eq!(text("done"), "4 B");
         assert_eq!(text("a\nb\n"), "2 lines, 4 B");
-        assert_eq!(took(Duration::from_millis(12)), "12 ms");
-        assert_eq!(took(Duration::from_millis(1250)), "1.2 s");
-        assert_eq!(took(Duration::from_secs(61)), "1 min 1 s");
-        assert_eq!(running(Duration::from_millis(900)), "0 s");
-        assert_eq!(running(Duration::from_secs(3660)), "1 h 1 min");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-        assert_eq!(grouped(123), "123");
-        assert_eq!(rounded(999), "999");
-        assert_eq!(rounded(12_345), "12.3k");
-        assert_eq!(rounded(2_500_000), "2.5M");
+        assert_eq!(format_elapsed(Duration::from_millis(12)), "12 ms");
+        assert_eq!(format_elapsed(Duration::from_millis(1250)), "1.2 s");
+        assert_eq!(format_elapsed(Duration::from_secs(61)), "1 min 1 s");
+        assert_eq!(format_running_time(Duration::from_millis(900)), "0 s");
+        assert_eq!(format_running_time(Duration::from_secs(3660)), "1 h 1 min");
+        assert_eq!(group_thousands(1_234_567), "1,234,567");
+        assert_eq!(group_thousands(123), "123");
+        assert_eq!(abbreviate_count(999), "999");
+        assert_eq!(abbreviate_count(12_345), "12.3k");
+        assert_eq!(abbreviate_count(2_500_000), "2.5M");
     }
 }

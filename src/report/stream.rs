@@ -1,58 +1,58 @@
 //! Streams the answer to a terminal, rendered or as the model wrote it.
 
 use super::markdown::Markdown;
-use super::markdown::ink::{Look, Span};
+use super::markdown::style::{Span, TextStyle};
 use crate::event::Event;
-use crate::sys::terminal::{Harmless, Page, Terminal};
+use crate::sys::terminal::{Sanitizer, StdoutWriter, Terminal};
 use anyhow::Result;
 use console::Style;
 
 /// The streamed answer on a terminal.
-pub(super) struct Stream {
+pub(super) struct AnswerStream {
     terminal: Terminal,
-    page: Page,
-    way: Way,
+    page: StdoutWriter,
+    presentation: Presentation,
     /// True if the current output line is unterminated.
-    open: bool,
+    is_line_open: bool,
     /// True if the text of this reply was printed piece by piece.
-    shown: bool,
+    has_printed: bool,
 }
 
 /// The presentation of an answer.
-enum Way {
-    AsWritten,
+enum Presentation {
+    Raw,
     /// Escape sequences are neutralised before rendering; a character held back by that step later joins the
     /// renderer's input.
-    Rendered(Box<Markdown>, Harmless),
+    Rendered(Box<Markdown>, Sanitizer),
 }
 
-impl Stream {
-    pub(super) fn on(terminal: Terminal) -> Self {
-        let way = match terminal.rich {
-            true => Way::Rendered(Box::default(), Harmless::default()),
-            false => Way::AsWritten,
+impl AnswerStream {
+    pub(super) fn new(terminal: Terminal) -> Self {
+        let presentation = match terminal.stdout_is_rich {
+            true => Presentation::Rendered(Box::default(), Sanitizer::default()),
+            false => Presentation::Raw,
         };
         Self {
             terminal,
-            page: Page::on(terminal),
-            way,
-            open: false,
-            shown: false,
+            page: StdoutWriter::new(terminal),
+            presentation,
+            is_line_open: false,
+            has_printed: false,
         }
     }
 
     /// Prints the following text as the model wrote it.
-    pub(super) fn as_written(&mut self) {
-        self.way = Way::AsWritten;
+    pub(super) fn disable_markdown(&mut self) {
+        self.presentation = Presentation::Raw;
     }
 
-    pub(super) fn tell(&mut self, event: &Event<'_>) -> Result<()> {
+    pub(super) fn handle(&mut self, event: &Event<'_>) -> Result<()> {
         match event {
             Event::Text { text, .. } => self.print(text),
             Event::Assistant { reply, .. } => {
-                if !std::mem::take(&mut self.shown) && !reply.text.is_empty() {
+                if !std::mem::take(&mut self.has_printed) && !reply.text.is_empty() {
                     self.print(&reply.text)?;
-                    self.shown = false;
+                    self.has_printed = false;
                 }
                 self.end_line()
             }
@@ -62,17 +62,17 @@ impl Stream {
 
     /// Ends the text so far with a line break.
     pub(super) fn end_line(&mut self) -> Result<()> {
-        let is_open = std::mem::take(&mut self.open);
-        match &mut self.way {
-            Way::AsWritten => {
-                self.page.settle();
+        let is_open = std::mem::take(&mut self.is_line_open);
+        match &mut self.presentation {
+            Presentation::Raw => {
+                self.page.end_text();
                 if is_open {
-                    self.page.put("\n")?;
+                    self.page.write("\n")?;
                 }
             }
-            Way::Rendered(markdown, harmless) => {
-                let width = self.terminal.width().unwrap_or(WIDTH);
-                let mut spans = markdown.push(&harmless.rest(), width);
+            Presentation::Rendered(markdown, harmless) => {
+                let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
+                let mut spans = markdown.push(&harmless.finish(), width);
                 spans.extend(markdown.end(width));
                 paint(&mut self.page, &spans)?;
             }
@@ -81,11 +81,11 @@ impl Stream {
     }
 
     /// Ends the current row; the text may continue in the next one.
-    pub(super) fn make_way(&mut self) -> Result<()> {
-        match &mut self.way {
-            Way::AsWritten if self.open => self.end_line(),
-            Way::AsWritten => Ok(()),
-            Way::Rendered(markdown, _) => match markdown.end_row() {
+    pub(super) fn end_current_row(&mut self) -> Result<()> {
+        match &mut self.presentation {
+            Presentation::Raw if self.is_line_open => self.end_line(),
+            Presentation::Raw => Ok(()),
+            Presentation::Rendered(markdown, _) => match markdown.end_row() {
                 spans if spans.is_empty() => Ok(()),
                 spans => {
                     paint(&mut self.page, &spans)?;
@@ -96,15 +96,15 @@ impl Stream {
     }
 
     fn print(&mut self, text: &str) -> Result<()> {
-        self.shown = true;
-        match &mut self.way {
-            Way::AsWritten => {
-                self.open = !text.ends_with('\n');
-                self.page.put(text)?;
+        self.has_printed = true;
+        match &mut self.presentation {
+            Presentation::Raw => {
+                self.is_line_open = !text.ends_with('\n');
+                self.page.write(text)?;
             }
-            Way::Rendered(markdown, harmless) => {
-                let width = self.terminal.width().unwrap_or(WIDTH);
-                paint(&mut self.page, &markdown.push(&harmless.pass(text), width))?;
+            Presentation::Rendered(markdown, harmless) => {
+                let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
+                paint(&mut self.page, &markdown.push(&harmless.feed(text), width))?;
             }
         }
         self.page.flush_soon()
@@ -112,21 +112,21 @@ impl Stream {
 }
 
 /// Columns, if the width is unknown.
-const WIDTH: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 
-fn paint(page: &mut Page, spans: &[Span]) -> Result<()> {
-    for Span { look, text } in spans {
-        match *look == Look::default() {
-            true => page.put(text)?,
-            false => page.paint(text, &style(*look))?,
+fn paint(page: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
+    for Span { style: look, text } in spans {
+        match *look == TextStyle::default() {
+            true => page.write(text)?,
+            false => page.write_styled(text, &console_style(*look))?,
         }
     }
     Ok(())
 }
 
 /// Returns the style of a look, in colours of the terminal's own scheme.
-fn style(look: Look) -> Style {
-    let Look {
+fn console_style(look: TextStyle) -> Style {
+    let TextStyle {
         bold,
         italic,
         struck,

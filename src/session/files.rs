@@ -1,22 +1,22 @@
 //! Session files: listing a directory, and reading a whole file.
 
 use super::integrity::end_of_last_line;
-use super::line::{self, Line};
-use super::place::{Place, key_from_name, key_in};
-use super::tail;
-use crate::error::{Exit, fail_hint};
+use super::layout::{SessionStore, key_from_name, read_key};
+use super::line::{self, SessionLine};
+use super::tail_reader;
+use crate::error::{Exit, fail_with_hint};
 use crate::message::Message;
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use std::fs::{DirEntry, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 /// Minimum similarity (0 to 1) for suggesting another key.
-const ALIKE: f64 = 0.8;
+const MIN_SIMILARITY: f64 = 0.8;
 
 /// Lists the session files of a directory.
-pub(super) fn logs(dir: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn list_logs(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -35,17 +35,17 @@ pub(super) fn logs(dir: &Path) -> Result<Vec<PathBuf>> {
 
 /// One entry of a log that is read from its beginning.
 #[derive(Debug)]
-pub enum Entry {
-    Message(Box<Logged>),
+pub enum SessionEntry {
+    Message(Box<LoggedMessage>),
     /// An unreadable line, and its byte offset.
-    Bad(u64),
+    Invalid(u64),
 }
 
 /// A message in the log, with its metadata.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Logged {
+pub struct LoggedMessage {
     /// Its index: the number of messages before it.
-    pub number: usize,
+    pub index: usize,
     /// Local time as written in the log; empty if there is none.
     pub time: String,
     /// The turn it belongs to; empty for messages of other programs.
@@ -57,54 +57,61 @@ pub struct Logged {
 ///
 /// # Errors
 /// Status 66 if there is no such session.
-pub fn entries(place: &Place, key: &str) -> Result<impl Iterator<Item = Result<Entry>>> {
-    let (path, file) = open(place, key)?;
-    Ok(entries_of(file, path, 0))
+pub fn read_entries(
+    store: &SessionStore,
+    key: &str,
+) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
+    let (path, file) = open(store, key)?;
+    Ok(iter_entries(file, path, 0))
 }
 
 /// Iterates over the last `count` messages of a session and the unreadable lines among them.
 ///
 /// # Errors
 /// Status 66 if there is no such session.
-pub fn last_entries(
-    place: &Place,
+pub fn read_last_entries(
+    store: &SessionStore,
     key: &str,
     count: usize,
-) -> Result<impl Iterator<Item = Result<Entry>>> {
-    let (path, file) = open(place, key)?;
-    let all = tail::read(&file, &path, end_of_last_line(&file, &path)?, 0)?.count;
-    Ok(entries_of(file, path, all.saturating_sub(count)))
+) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
+    let (path, file) = open(store, key)?;
+    let all = tail_reader::read(&file, &path, end_of_last_line(&file, &path)?, 0)?.count;
+    Ok(iter_entries(file, path, all.saturating_sub(count)))
 }
 
 /// Opens the file of a session for raw reading.
 ///
 /// # Errors
 /// Status 66 if there is no such session.
-pub fn raw(place: &Place, key: &str) -> Result<File> {
-    Ok(open(place, key)?.1)
+pub fn open_raw(store: &SessionStore, key: &str) -> Result<File> {
+    Ok(open(store, key)?.1)
 }
 
 /// Opens the file of a session for reading.
 ///
 /// # Errors
 /// Status 66 if there is no such session, with the key that was probably meant.
-pub(super) fn open(place: &Place, key: &str) -> Result<(PathBuf, File)> {
-    let path = place.find(key)?;
-    match store::open_existing(&path)? {
+pub(super) fn open(store: &SessionStore, key: &str) -> Result<(PathBuf, File)> {
+    let path = store.find_path(key)?;
+    match durable_file::open_existing(&path)? {
         Some(file) => Ok((path, file)),
-        None => Err(none(place, key)),
+        None => Err(not_found_error(store, key)),
     }
 }
 
 /// Iterates over the messages after the first `skip`, and the unreadable lines among them.
-fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item = Result<Entry>> {
+fn iter_entries(
+    file: File,
+    path: PathBuf,
+    skip: usize,
+) -> impl Iterator<Item = Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let (mut at, mut number) = (0, 0);
     let mut text = Vec::new();
     std::iter::from_fn(move || {
         loop {
             let place = at;
-            match tail::next_line(&mut reader, &mut text) {
+            match tail_reader::next_line(&mut reader, &mut text) {
                 Ok(0) => return None,
                 Err(error) => {
                     return Some(Err(error).with_context(|| format!("read `{}`", path.display())));
@@ -112,27 +119,27 @@ fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item =
                 Ok(length) => at += length,
             }
             // Skipped messages are counted without full parsing.
-            if number < skipped && line::is_message(&text) {
+            if number < skip && line::is_message(&text) {
                 number += 1;
                 continue;
             }
             match line::parse(&text) {
-                Line::Message(message) => {
+                SessionLine::Message(message) => {
                     number += 1;
-                    let Some(message) = message.filter(|_| number > skipped) else {
+                    let Some(message) = message.filter(|_| number > skip) else {
                         continue;
                     };
-                    let (time, turn) = line::stamp(&text);
-                    let logged = Logged {
-                        number: number - 1,
+                    let (time, turn) = line::timestamp_and_turn(&text);
+                    let logged = LoggedMessage {
+                        index: number - 1,
                         time,
                         turn,
                         message,
                     };
-                    return Some(Ok(Entry::Message(Box::new(logged))));
+                    return Some(Ok(SessionEntry::Message(Box::new(logged))));
                 }
-                Line::Bad if !text.is_empty() && number >= skipped => {
-                    return Some(Ok(Entry::Bad(place)));
+                SessionLine::Invalid if !text.is_empty() && number >= skip => {
+                    return Some(Ok(SessionEntry::Invalid(place)));
                 }
                 _ => {}
             }
@@ -141,28 +148,29 @@ fn entries_of(file: File, path: PathBuf, skipped: usize) -> impl Iterator<Item =
 }
 
 /// Creates the error for a missing session, with a hint at a similar key.
-pub(super) fn none(place: &Place, key: &str) -> anyhow::Error {
-    let hint = match nearest(place, key) {
+pub(super) fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
+    let hint = match nearest_key(store, key) {
         // The key is listed, but its file is not where a lookup finds it.
         Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
         Some(meant) => format!("`{meant}`, or a key from `nanobot session list`"),
         None => "nanobot session list".into(),
     };
-    fail_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
+    fail_with_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
 }
 
 /// The key most similar to `key`: one that contains it, or one with nearly the same spelling.
-fn nearest(place: &Place, key: &str) -> Option<String> {
+fn nearest_key(store: &SessionStore, key: &str) -> Option<String> {
     let mut best: Option<(f64, String)> = None;
-    for dir in place.directories() {
-        for path in logs(dir).unwrap_or_default() {
-            let found = key_in(&path).ok().flatten();
+    for dir in store.directories() {
+        for path in list_logs(dir).unwrap_or_default() {
+            let found = read_key(&path).ok().flatten();
             let found = found.unwrap_or_else(|| key_from_name(&path));
             let likeness = match !key.is_empty() && found.contains(key) {
                 true => 1.0,
                 false => strsim::jaro_winkler(key, &found),
             };
-            if likeness >= ALIKE && best.as_ref().is_none_or(|(most, _)| likeness > *most) {
+            if likeness >= MIN_SIMILARITY && best.as_ref().is_none_or(|(most, _)| likeness > *most)
+            {
                 best = Some((likeness, found));
             }
         }

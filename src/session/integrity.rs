@@ -1,11 +1,11 @@
 //! Checks before a log is read or appended to: its last line is complete, and no newer release wrote it. An incomplete
 //! last line is moved to a side file.
 
-use super::line::{self, Line};
-use super::tail;
-use crate::error::{Exit, fail_hint};
+use super::line::{self, SessionLine};
+use super::tail_reader;
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,10 +16,10 @@ pub(super) const MAX_ATTEMPTS: u32 = 16;
 
 /// True if a newer release of this program wrote the file at `path`.
 pub(super) fn is_newer(path: &Path) -> Result<bool> {
-    let Some(file) = store::open_existing(path)? else {
+    let Some(file) = durable_file::open_existing(path)? else {
         return Ok(false);
     };
-    let peeked = tail::peek(&file, path, end_of_last_line(&file, path)?)?;
+    let peeked = tail_reader::peek(&file, path, end_of_last_line(&file, path)?)?;
     Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
 }
 
@@ -36,7 +36,7 @@ pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
         path.display()
     );
     let hint = "a newer nanobot, or another session with `-s`";
-    Err(fail_hint(Exit::Config, cause, hint))
+    Err(fail_with_hint(Exit::Config, cause, hint))
 }
 
 /// Reads the metadata of an open file; an error names `path`.
@@ -47,7 +47,7 @@ pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
 
 /// The offset of the end of the last complete line.
 pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
-    let mut end = store::size(file, path)?;
+    let mut end = durable_file::size(file, path)?;
     let mut block = vec![0; 64 << 10];
     while end > 0 {
         let begin = end.saturating_sub(block.len() as u64);
@@ -73,7 +73,7 @@ pub(super) fn repair_end(
     // Usually there is nothing to do, and no lock is needed to find out. Check again afterwards: a program that does
     // not use locks may have been writing meanwhile.
     for _ in 0..MAX_ATTEMPTS {
-        if store::is_whole(file, path)? {
+        if durable_file::ends_with_newline(file, path)? {
             return Ok(());
         }
         repair_end_once(file, guard, path, clock, notice)?;
@@ -88,42 +88,49 @@ fn repair_end_once(
     clock: &Clock,
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    store::with_lock(guard, path, || {
-        let (end, size) = (end_of_last_line(file, path)?, store::size(file, path)?);
+    durable_file::with_lock(guard, path, || {
+        let (end, size) = (
+            end_of_last_line(file, path)?,
+            durable_file::size(file, path)?,
+        );
         let what = || format!("read `{}`", path.display());
         let mut torn = Vec::new();
-        if size - end <= tail::LINE_LIMIT {
+        if size - end <= tail_reader::MAX_LINE_BYTES {
             torn = vec![0; usize::try_from(size - end).with_context(what)?];
             file.read_exact_at(&mut torn, end).with_context(what)?;
         }
         if size == end {
             return Ok(());
         }
-        if !matches!(line::parse(&torn), Line::Bad) {
-            return store::append_to(file, path, size, b"\n");
+        if !matches!(line::parse(&torn), SessionLine::Invalid) {
+            return durable_file::append_to(file, path, size, b"\n");
         }
-        let stamp: String = clock.stamp().chars().filter(char::is_ascii_digit).collect();
+        let stamp: String = clock
+            .local_timestamp()
+            .chars()
+            .filter(char::is_ascii_digit)
+            .collect();
         let mut aside = path.as_os_str().to_owned();
         aside.push(format!(".torn-{stamp}"));
         let aside = PathBuf::from(aside);
-        let kept = store::open_log(&aside)?;
+        let kept = durable_file::open_append(&aside)?;
         let mut block = vec![0; 64 << 10];
         let mut at = end;
         while at < size {
             let count = file.read_at(&mut block, at).with_context(what)?;
-            let kept_size = store::size(&kept, &aside)?;
-            store::append_to(&kept, &aside, kept_size, &block[..count])?;
+            let kept_size = durable_file::size(&kept, &aside)?;
+            durable_file::append_to(&kept, &aside, kept_size, &block[..count])?;
             if count == 0 {
                 break;
             }
             at += count as u64;
         }
-        if store::size(file, path)? != size {
+        if durable_file::size(file, path)? != size {
             // The file has grown: the line is still being written.
             return Ok(());
         }
         // Sync the side file before the line is removed from the log.
-        store::sync(&kept, &aside)?;
+        durable_file::sync(&kept, &aside)?;
         file.set_len(end)
             .with_context(|| format!("truncate `{}`", path.display()))?;
         notice(&format!(

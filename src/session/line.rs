@@ -1,9 +1,11 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
-use crate::history::compaction::Compaction;
-use crate::message::json::{parse as parse_json, without_lone_surrogates};
-use crate::message::{Finish, Message, Part, Reply, ToolCall, ToolResult, Usage, User, plain_text};
+use crate::history::compaction::CompactedHistory;
+use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
+use crate::message::{
+    FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage, plain_text,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 use serde_json::value::RawValue;
@@ -13,8 +15,8 @@ use std::io::{self, Write};
 
 /// A parsed line.
 #[derive(Debug)]
-pub(super) enum Line {
-    Metadata(Metadata),
+pub(super) enum SessionLine {
+    Metadata(MetadataLine),
     /// A message; `None` for one that is counted but not sent again, such as a slash command.
     Message(Option<Message>),
     /// Provider state stored by a newer release; true if it holds a state, false if it is empty.
@@ -22,12 +24,12 @@ pub(super) enum Line {
     /// Another record type of another release; not a message.
     Other,
     /// Not a JSON object, or none of the above.
-    Bad,
+    Invalid,
 }
 
 /// A metadata line. Only the last one in a file is valid, and it replaces earlier ones entirely.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Metadata {
+pub(super) struct MetadataLine {
     pub(super) key: Option<String>,
     pub(super) created_at: Option<String>,
     pub(super) updated_at: Option<String>,
@@ -35,21 +37,21 @@ pub(super) struct Metadata {
     pub(super) metadata: Map<String, Value>,
     pub(super) last_consolidated: usize,
     /// Number of messages before this line; only on our closing lines.
-    pub(super) messages: Option<usize>,
+    pub(super) message_count: Option<usize>,
     /// Byte offset at which the line begins. A mismatch means that another program has rewritten the file.
-    pub(super) at: Option<u64>,
+    pub(super) offset: Option<u64>,
     /// Byte offset of the line with the summary of the compacted messages. A program that rewrites the file drops it,
     /// together with the summary.
-    pub(super) summary_at: Option<u64>,
+    pub(super) summary_offset: Option<u64>,
     /// True for the line of a compaction in mid-turn. Not carried over.
     pub(super) is_compaction: bool,
     /// Keys of other releases, carried over.
     pub(super) extra: Map<String, Value>,
 }
 
-impl Metadata {
+impl MetadataLine {
     /// Marks the messages before `count` as consolidated.
-    pub(super) fn consolidated(&mut self, count: usize) {
+    pub(super) fn set_consolidated(&mut self, count: usize) {
         self.last_consolidated = count;
         // Newer releases use this field instead, if they wrote it.
         if let Some(archived) = self.extra.get_mut("last_archived") {
@@ -62,17 +64,17 @@ impl Metadata {
 pub(super) const COMPACTED: &str = "compacted";
 
 /// Keys that this program adds to a metadata line, beyond those of the Python program.
-const OURS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
+const ADDED_KEYS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
 
 /// True if a line is a message, without parsing all of it. A malformed message may give false: see [`is_counted`].
 pub(super) fn is_message(line: &[u8]) -> bool {
     #[derive(Deserialize)]
-    struct Kind<'a> {
+    struct LineTypeFields<'a> {
         #[serde(borrow, rename = "_type")]
         kind: Option<&'a RawValue>,
         role: Option<&'a str>,
     }
-    let Ok(kind) = serde_json::from_slice::<Kind<'_>>(line) else {
+    let Ok(kind) = serde_json::from_slice::<LineTypeFields<'_>>(line) else {
         return false;
     };
     kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
@@ -81,46 +83,48 @@ pub(super) fn is_message(line: &[u8]) -> bool {
 /// Like [`is_message`], but also accepts malformed messages, and is fast for lines of this program and the Python one:
 /// those begin with the role and end with the object. A second beginning within a line marks a torn line that another
 /// one was appended to.
-pub(super) fn counts(text: &[u8]) -> bool {
-    const START: &[u8] = b"{\"role\": \"";
+pub(super) fn is_counted(text: &[u8]) -> bool {
+    const MESSAGE_PREFIX: &[u8] = b"{\"role\": \"";
     let roles: [&[u8]; 3] = [b"user\"", b"assistant\"", b"tool\""];
-    let rest = text.strip_prefix(START);
+    let rest = text.strip_prefix(MESSAGE_PREFIX);
     let is_whole = |rest: &[u8]| {
         roles.iter().any(|role| rest.starts_with(role))
             && rest.ends_with(b"}")
-            && memchr::memmem::find(rest, START).is_none()
+            && memchr::memmem::find(rest, MESSAGE_PREFIX).is_none()
     };
-    rest.is_some_and(is_whole) || is_message(text) || matches!(parse(text), Line::Message(_))
+    rest.is_some_and(is_whole) || is_message(text) || matches!(parse(text), SessionLine::Message(_))
 }
 
 /// Parses one line, without its newline. Invalid UTF-8 and lone surrogates are replaced, because one bad character is
 /// no reason to lose a message.
-pub(super) fn parse(line: &[u8]) -> Line {
+pub(super) fn parse(line: &[u8]) -> SessionLine {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if !line.trim_ascii_start().starts_with(b"{") {
-        return Line::Bad;
+        return SessionLine::Invalid;
     }
     let read = serde_json::from_slice::<Value>(line).or_else(|_| {
         serde_json::from_str(&without_lone_surrogates(&String::from_utf8_lossy(line)))
     });
     let Ok(Value::Object(object)) = read else {
-        return Line::Bad;
+        return SessionLine::Invalid;
     };
     match object.get("_type").and_then(Value::as_str) {
-        Some("metadata") => Line::Metadata(read_metadata(object)),
+        Some("metadata") => SessionLine::Metadata(read_metadata(object)),
         Some("provider_state") => {
-            Line::ProviderState(object.get("state").is_some_and(|state| !state.is_null()))
+            SessionLine::ProviderState(object.get("state").is_some_and(|state| !state.is_null()))
         }
-        Some(_) => Line::Other,
+        Some(_) => SessionLine::Other,
         None => match object.get("role").and_then(Value::as_str) {
-            Some("user" | "assistant" | "tool" | "system") => Line::Message(read_message(&object)),
-            _ => Line::Bad,
+            Some("user" | "assistant" | "tool" | "system") => {
+                SessionLine::Message(read_message(&object))
+            }
+            _ => SessionLine::Invalid,
         },
     }
 }
 
 /// Parses a line of which only the beginning was read; the text of a message is then truncated too.
-pub(super) fn begun(start: &[u8]) -> Line {
+pub(super) fn parse_truncated(start: &[u8]) -> SessionLine {
     // The cut may be within a character or an escape, and within a string or a list of parts.
     for cut in 0..start.len().min(12) {
         let Ok(text) = std::str::from_utf8(&start[..start.len() - cut]) else {
@@ -128,55 +132,57 @@ pub(super) fn begun(start: &[u8]) -> Line {
         };
         for end in ["\"}", "\"}]}", "\"}}]}"] {
             let line = parse(format!("{text}{end}").as_bytes());
-            if !matches!(line, Line::Bad) {
+            if !matches!(line, SessionLine::Invalid) {
                 return line;
             }
         }
     }
-    Line::Bad
+    SessionLine::Invalid
 }
 
 /// The content of a message's line if it is a string. The text of the message is this string or a part of it.
 pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
-    struct Content<'a> {
+    struct ContentField<'a> {
         #[serde(borrow)]
         content: Option<Cow<'a, str>>,
     }
-    serde_json::from_slice::<Content<'_>>(line).ok()?.content
+    serde_json::from_slice::<ContentField<'_>>(line)
+        .ok()?
+        .content
 }
 
 /// The timestamp (local time, as written) and the turn id of a message's line; empty if missing.
-pub(super) fn stamp(line: &[u8]) -> (String, String) {
+pub(super) fn timestamp_and_turn(line: &[u8]) -> (String, String) {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Stamp {
+    struct StampFields {
         timestamp: Value,
         turn: Value,
     }
-    let stamp: Stamp = serde_json::from_slice(line).unwrap_or_default();
+    let stamp: StampFields = serde_json::from_slice(line).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     (text(&stamp.timestamp), text(&stamp.turn))
 }
 
 /// The summary in the line that begins at offset `at`, if it has one.
-pub(super) fn summary(line: &[u8], at: u64) -> Option<Compaction> {
+pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
     let value: Value = serde_json::from_slice(line).ok()?;
     let is_at_offset = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
     let summary = value.get("summary").filter(|_| is_at_offset)?;
     let count = |name: &str| usize::try_from(summary[name].as_u64()?).ok();
     let words = summary["words"].as_array()?.iter();
-    Some(Compaction {
-        text: summary["text"].as_str()?.to_owned(),
-        words: words
+    Some(CompactedHistory {
+        summary: summary["text"].as_str()?.to_owned(),
+        user_messages: words
             .filter_map(|words| words.as_str().map(str::to_owned))
             .collect(),
-        left_out: count("left_out")?,
-        from: count("from")?,
+        omitted: count("left_out")?,
+        first_sent: count("from")?,
     })
 }
 
-fn read_metadata(mut object: Map<String, Value>) -> Metadata {
+fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     let mut take = |key: &str| object.remove(key).unwrap_or_default();
     let text = |value: Value| value.as_str().map(str::to_owned);
     let count = |value: Value| {
@@ -185,7 +191,7 @@ fn read_metadata(mut object: Map<String, Value>) -> Metadata {
             .and_then(|number| usize::try_from(number).ok())
     };
     drop(take("_type"));
-    let mut metadata = Metadata {
+    let mut metadata = MetadataLine {
         key: text(take("key")),
         created_at: text(take("created_at")),
         updated_at: text(take("updated_at")),
@@ -195,13 +201,13 @@ fn read_metadata(mut object: Map<String, Value>) -> Metadata {
             Map::new()
         },
         last_consolidated: count(take("last_consolidated")).unwrap_or(0),
-        messages: count(take("messages")),
-        at: take("at").as_u64(),
-        summary_at: take("summary_at").as_u64(),
+        message_count: count(take("messages")),
+        offset: take("at").as_u64(),
+        summary_offset: take("summary_at").as_u64(),
         is_compaction: take("ending") == COMPACTED,
         extra: Map::new(),
     };
-    for key in OURS {
+    for key in ADDED_KEYS {
         drop(object.remove(key));
     }
     metadata.extra = object;
@@ -222,10 +228,10 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 true => parts,
                 false => parts.into_iter().map(without_runtime_block).collect(),
             };
-            Some(Message::User(User {
+            Some(Message::User(UserMessage {
                 id: text("id"),
                 parts,
-                facts: text("facts"),
+                runtime_facts: text("facts"),
                 injected: field("injected") == &Value::Bool(true),
             }))
         }
@@ -241,17 +247,17 @@ fn read_message(object: &Map<String, Value>) -> Option<Message> {
                 id: text("id"),
                 text: plain_text(&parts),
                 reasoning,
-                calls,
-                finish: Finish::Stop,
+                tool_calls: calls,
+                finish_reason: FinishReason::Stop,
                 usage: read_usage(field("usage")),
                 // Stored in the ledger.
                 cost: None,
                 model: text("model"),
-                opaque: object.get("opaque").cloned(),
+                provider_data: object.get("opaque").cloned(),
             }))
         }
         "tool" => Some(Message::Tool(ToolResult {
-            call: text("tool_call_id"),
+            call_id: text("tool_call_id"),
             name: text("name"),
             parts,
             failed: field("failed") == &Value::Bool(true),
@@ -273,10 +279,10 @@ fn read_usage(usage: &Value) -> Usage {
 }
 
 /// Reads message content: a string, a list of blocks, or null.
-fn read_parts(content: &Value) -> Vec<Part> {
+fn read_parts(content: &Value) -> Vec<MessagePart> {
     let block = |block: &Value| match block["type"].as_str() {
-        Some("image_url") => Part::Text("[image]".into()),
-        _ => Part::Text(
+        Some("image_url") => MessagePart::Text("[image]".into()),
+        _ => MessagePart::Text(
             block["text"]
                 .as_str()
                 .map_or_else(|| block.to_string(), str::to_owned),
@@ -285,23 +291,25 @@ fn read_parts(content: &Value) -> Vec<Part> {
     match content {
         Value::Null => Vec::new(),
         Value::String(text) if text.is_empty() => Vec::new(),
-        Value::String(text) => vec![Part::Text(text.clone())],
+        Value::String(text) => vec![MessagePart::Text(text.clone())],
         Value::Array(blocks) => blocks.iter().map(block).collect(),
-        other => vec![Part::Text(other.to_string())],
+        other => vec![MessagePart::Text(other.to_string())],
     }
 }
 
 /// Removes the runtime block: release 0.1.4.post2 stored it at the end of the user's text, later ones at its beginning.
-fn without_runtime_block(part: Part) -> Part {
-    let Part::Text(text) = part else { return part };
+fn without_runtime_block(part: MessagePart) -> MessagePart {
+    let MessagePart::Text(text) = part else {
+        return part;
+    };
     if let Some((before, _)) = text.split_once("\n\n[Runtime Context") {
-        return Part::Text(before.to_owned());
+        return MessagePart::Text(before.to_owned());
     }
     match text.split_once("\n\n") {
         Some((block, after)) if block.starts_with("[Runtime Context") => {
-            Part::Text(after.to_owned())
+            MessagePart::Text(after.to_owned())
         }
-        _ => Part::Text(text),
+        _ => MessagePart::Text(text),
     }
 }
 
@@ -319,17 +327,17 @@ fn read_call(call: &Value) -> Option<ToolCall> {
 }
 
 /// Formats a message as a line, including its newline.
-pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
+pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> String {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
     match message {
         Message::User(user) => {
             put("role", "user".into());
-            put("content", content(&user.parts));
+            put("content", format_content(&user.parts));
             put("timestamp", stamp.into());
             put("id", user.id.as_str().into());
-            if !user.facts.is_empty() {
-                put("facts", user.facts.as_str().into());
+            if !user.runtime_facts.is_empty() {
+                put("facts", user.runtime_facts.as_str().into());
             }
             if user.injected {
                 put("injected", true.into());
@@ -337,7 +345,7 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
         }
         Message::Assistant(reply) => {
             put("role", "assistant".into());
-            let silent = reply.text.is_empty() && !reply.calls.is_empty();
+            let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
             put(
                 "content",
                 if silent {
@@ -346,8 +354,11 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
                     reply.text.as_str().into()
                 },
             );
-            if !reply.calls.is_empty() {
-                put("tool_calls", reply.calls.iter().map(call).collect());
+            if !reply.tool_calls.is_empty() {
+                put(
+                    "tool_calls",
+                    reply.tool_calls.iter().map(format_call).collect(),
+                );
             }
             if !reply.reasoning.is_empty() {
                 put("reasoning_content", reply.reasoning.as_str().into());
@@ -372,13 +383,13 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
             let counts = counts.into_iter().filter(|(_, count)| *count > 0);
             let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
             put("usage", Value::Object(counts.collect()));
-            if let Some(opaque) = &reply.opaque {
+            if let Some(opaque) = &reply.provider_data {
                 put("opaque", opaque.clone());
             }
         }
         Message::Tool(result) => {
             put("role", "tool".into());
-            put("tool_call_id", result.call.as_str().into());
+            put("tool_call_id", result.call_id.as_str().into());
             put("name", result.name.as_str().into());
             put("content", plain_text(&result.parts).into());
             put("timestamp", stamp.into());
@@ -390,20 +401,19 @@ pub(super) fn of_message(message: &Message, turn: &str, stamp: &str) -> String {
     if !turn.is_empty() {
         put("turn", turn.into());
     }
-    written(&Value::Object(line))
+    to_json_line(&Value::Object(line))
 }
 
 /// User content: a string if it is a single text, else blocks, with placeholders for images and documents.
-fn content(parts: &[Part]) -> Value {
-    let block =
-        |part: &Part| json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) });
+fn format_content(parts: &[MessagePart]) -> Value {
+    let block = |part: &MessagePart| json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) });
     match parts {
-        [Part::Text(text)] => text.as_str().into(),
+        [MessagePart::Text(text)] => text.as_str().into(),
         _ => parts.iter().map(block).collect(),
     }
 }
 
-fn call(call: &ToolCall) -> Value {
+fn format_call(call: &ToolCall) -> Value {
     let arguments = call.arguments_object().to_string();
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
 }
@@ -412,15 +422,18 @@ fn call(call: &ToolCall) -> Value {
 pub(super) const NO_PROVIDER_STATE: &str = "{\"_type\": \"provider_state\", \"state\": null}\n";
 
 /// Additional fields of a closing line.
-pub(super) struct Closing<'a> {
+pub(super) struct ClosingLine<'a> {
     pub(super) turn: &'a str,
     pub(super) ending: &'a str,
     /// The summary that replaces compacted messages.
-    pub(super) summary: Option<&'a Compaction>,
+    pub(super) summary: Option<&'a CompactedHistory>,
 }
 
 /// Formats a metadata line, including its newline. Every line is complete, since readers use only the last one.
-pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) -> String {
+pub(super) fn format_metadata(
+    metadata: &MetadataLine,
+    closing: Option<&ClosingLine<'_>>,
+) -> String {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
     put("_type", "metadata".into());
@@ -438,24 +451,24 @@ pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) ->
     for (key, value) in &metadata.extra {
         put(key, value.clone());
     }
-    if let Some(at) = metadata.summary_at {
+    if let Some(at) = metadata.summary_offset {
         put("summary_at", at.into());
     }
-    if let Some(Closing {
+    if let Some(ClosingLine {
         turn,
         ending,
         summary,
     }) = closing
     {
         put("turn", (*turn).into());
-        put("messages", metadata.messages.into());
-        put("at", metadata.at.into());
+        put("messages", metadata.message_count.into());
+        put("at", metadata.offset.into());
         put("ending", (*ending).into());
-        if let Some(Compaction {
-            text,
-            words,
-            left_out,
-            from,
+        if let Some(CompactedHistory {
+            summary: text,
+            user_messages: words,
+            omitted: left_out,
+            first_sent: from,
         }) = summary
         {
             let summary =
@@ -463,7 +476,7 @@ pub(super) fn of_metadata(metadata: &Metadata, closing: Option<&Closing<'_>>) ->
             put("summary", summary);
         }
     }
-    written(&Value::Object(line))
+    to_json_line(&Value::Object(line))
 }
 
 /// Formats the metadata line `text` with another key and all else unchanged; `None` if it is not a metadata line.
@@ -473,12 +486,12 @@ pub(super) fn with_key(text: &[u8], key: &str) -> Option<String> {
         return None;
     }
     object.insert("key".into(), key.into());
-    Some(written(&Value::Object(object)))
+    Some(to_json_line(&Value::Object(object)))
 }
 
-fn written(value: &Value) -> String {
+fn to_json_line(value: &Value) -> String {
     let mut bytes = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, PythonFormatter);
     value
         .serialize(&mut serializer)
         .expect("a JSON value can be written to memory");
@@ -487,9 +500,9 @@ fn written(value: &Value) -> String {
 }
 
 /// JSON formatter with the separators of Python's `json.dumps`.
-struct Python;
+struct PythonFormatter;
 
-impl Formatter for Python {
+impl Formatter for PythonFormatter {
     fn begin_array_value<W: ?Sized + Write>(
         &mut self,
         writer: &mut W,
@@ -521,27 +534,29 @@ impl Formatter for Python {
 
 #[cfg(test)]
 mod tests {
-    use super::{Closing, Line, Metadata, of_message, of_metadata, parse};
-    use crate::message::{Document, Image, Message, Part, Reply, ToolCall, ToolResult, User};
+    use super::{ClosingLine, MetadataLine, SessionLine, format_message, format_metadata, parse};
+    use crate::message::{
+        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+    };
     use serde_json::json;
 
     const TIME: &str = "2026-02-28T10:00:00.123456";
 
     #[test]
     fn lines_as_the_python_program_writes_them() {
-        let metadata = Metadata {
+        let metadata = MetadataLine {
             key: Some("cli:direct".into()),
             created_at: Some(TIME.into()),
             updated_at: Some(TIME.into()),
-            messages: Some(4),
-            at: Some(99),
-            ..Metadata::default()
+            message_count: Some(4),
+            offset: Some(99),
+            ..MetadataLine::default()
         };
         let head = format!(
             "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \"metadata\": {{}}, \"last_consolidated\": 0"
         );
-        assert_eq!(of_metadata(&metadata, None), format!("{head}}}\n"));
-        let closing = Closing {
+        assert_eq!(format_metadata(&metadata, None), format!("{head}}}\n"));
+        let closing = ClosingLine {
             turn: "t",
             ending: "answered",
             summary: None,
@@ -549,18 +564,18 @@ mod tests {
         let expect = format!(
             "{head}, \"turn\": \"t\", \"messages\": 4, \"at\": 99, \"ending\": \"answered\"}}\n"
         );
-        assert_eq!(of_metadata(&metadata, Some(&closing)), expect);
+        assert_eq!(format_metadata(&metadata, Some(&closing)), expect);
 
-        let user = User {
+        let user = UserMessage {
             id: "i".into(),
-            parts: vec![Part::Text("né\n".into())],
-            facts: "[now]".into(),
+            parts: vec![MessagePart::Text("né\n".into())],
+            runtime_facts: "[now]".into(),
             injected: false,
         };
         let expect = format!(
             "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"turn\": \"t\"}}\n"
         );
-        assert_eq!(of_message(&Message::User(user), "t", TIME), expect);
+        assert_eq!(format_message(&Message::User(user), "t", TIME), expect);
 
         let call = ToolCall {
             id: "c".into(),
@@ -568,77 +583,77 @@ mod tests {
             arguments: json!({ "a": 1 }),
         };
         let reply = Reply {
-            calls: vec![call],
+            tool_calls: vec![call],
             ..Reply::default()
         };
-        let line = of_message(&Message::Assistant(reply), "", TIME);
+        let line = format_message(&Message::Assistant(reply), "", TIME);
         assert!(line.starts_with(
             "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\":1}\"}}], \"timestamp\""
         ));
         let result = ToolResult {
-            call: "c".into(),
+            call_id: "c".into(),
             name: "f".into(),
-            parts: vec![Part::Text("out".into())],
+            parts: vec![MessagePart::Text("out".into())],
             failed: false,
         };
         let expect = format!(
             "{{\"role\": \"tool\", \"tool_call_id\": \"c\", \"name\": \"f\", \"content\": \"out\", \"timestamp\": \"{TIME}\"}}\n"
         );
-        assert_eq!(of_message(&Message::Tool(result), "", TIME), expect);
+        assert_eq!(format_message(&Message::Tool(result), "", TIME), expect);
     }
 
     #[test]
-    fn what_was_written_is_read_back() {
+    fn messages_round_trip() {
         let call = ToolCall {
             id: "c".into(),
             name: "f".into(),
             arguments: json!({ "a": [1, "x"] }),
         };
         let messages = [
-            Message::User(User {
+            Message::User(UserMessage {
                 id: "i".into(),
-                parts: vec![Part::Text("hi".into())],
-                facts: "[now]".into(),
+                parts: vec![MessagePart::Text("hi".into())],
+                runtime_facts: "[now]".into(),
                 injected: false,
             }),
             Message::Assistant(Reply {
                 id: "r".into(),
                 text: "t".into(),
                 reasoning: "why".into(),
-                calls: vec![call],
+                tool_calls: vec![call],
                 model: "m".into(),
-                opaque: Some(json!([1])),
+                provider_data: Some(json!([1])),
                 ..Reply::default()
             }),
             Message::Tool(ToolResult {
-                call: "c".into(),
+                call_id: "c".into(),
                 name: "f".into(),
-                parts: vec![Part::Text("x".into())],
+                parts: vec![MessagePart::Text("x".into())],
                 failed: true,
             }),
         ];
         for message in messages {
-            let line = of_message(&message, "t", TIME);
-            let Line::Message(Some(read)) = parse(line.trim_end().as_bytes()) else {
+            let line = format_message(&message, "t", TIME);
+            let SessionLine::Message(Some(read)) = parse(line.trim_end().as_bytes()) else {
                 panic!("{line}")
             };
             assert_eq!(read, message);
         }
-        let image = Part::Image(Image {
+        let image = MessagePart::Image(Image {
             media_type: "image/png",
             bytes: vec![1],
             name: "a.png".into(),
         });
-        let document = Part::Document(Document {
+        let document = MessagePart::Document(Document {
             media_type: "application/pdf",
             bytes: vec![1],
             name: "a.pdf".into(),
         });
-        let user = User {
-            parts: vec![image, document, Part::Text("look".into())],
-            ..User::default()
+        let user = UserMessage {
+            parts: vec![image, document, MessagePart::Text("look".into())],
+            ..UserMessage::default()
         };
-        let line = of_message(&Message::User(user), "", TIME);
+        let line = format_message(&Message::User(user), "", TIME);
         let texts = ["[image: a.png]", "[document: a.pdf]", "look"]
             .map(|text| format!("{{\"type\": \"text\", \"text\": \"{text}\"}}"));
         assert!(line.contains(&format!("\"content\": [{}]", texts.join(", "))));
@@ -647,13 +662,13 @@ mod tests {
     #[test]
     fn lines_of_other_releases() {
         let kind = |line: &str| match parse(line.as_bytes()) {
-            Line::Metadata(_) => "metadata",
-            Line::Message(Some(_)) => "message",
-            Line::Message(None) => "unsent",
-            Line::ProviderState(true) => "state",
-            Line::ProviderState(false) => "no state",
-            Line::Other => "other",
-            Line::Bad => "bad",
+            SessionLine::Metadata(_) => "metadata",
+            SessionLine::Message(Some(_)) => "message",
+            SessionLine::Message(None) => "unsent",
+            SessionLine::ProviderState(true) => "state",
+            SessionLine::ProviderState(false) => "no state",
+            SessionLine::Other => "other",
+            SessionLine::Invalid => "bad",
         };
         assert_eq!(
             kind(r#"{"_type": "metadata", "created_at": "x"}"#),
@@ -689,10 +704,12 @@ mod tests {
         );
         assert!(matches!(
             parse(b"{\"role\": \"user\", \"content\": \"\xff\"}"),
-            Line::Message(Some(_))
+            SessionLine::Message(Some(_))
         ));
         let text = |line: &str| match parse(line.as_bytes()) {
-            Line::Message(Some(Message::User(user))) => crate::message::plain_text(&user.parts),
+            SessionLine::Message(Some(Message::User(user))) => {
+                crate::message::plain_text(&user.parts)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(
@@ -720,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_any_line_is_read_or_left() {
+    fn fuzz_any_line_is_parsed_or_skipped() {
         let seeds: &[&[u8]] = &[
             br#"{"_type": "metadata", "key": "a:b", "created_at": "x", "metadata": {"a": 1}, "last_consolidated": 3, "messages": 4, "at": 99, "turn": "t", "ending": "answered"}"#,
             br#"{"role": "user", "content": "h\u00e9\n\n[Runtime Context]\nx", "timestamp": "x", "id": "i", "facts": "f"}"#,
@@ -728,20 +745,20 @@ mod tests {
             br#"{"role": "tool", "tool_call_id": "c", "name": "f", "content": [{"type": "text", "text": "out"}, {"type": "image_url"}], "failed": true}"#,
             br#"{"_type": "provider_state", "state": {"a": 1}}"#,
         ];
-        crate::fuzz::hold(seeds, |input, _| match parse(input) {
-            Line::Message(Some(message)) => {
-                let line = of_message(&message, "t", TIME);
+        crate::fuzz::check(seeds, |input, _| match parse(input) {
+            SessionLine::Message(Some(message)) => {
+                let line = format_message(&message, "t", TIME);
                 assert!(super::is_message(line.trim_end().as_bytes()));
                 // Formatting and parsing again gives the same value.
-                let Line::Message(Some(again)) = parse(line.trim_end().as_bytes()) else {
+                let SessionLine::Message(Some(again)) = parse(line.trim_end().as_bytes()) else {
                     panic!("{line}");
                 };
-                assert_eq!(of_message(&again, "t", TIME), line);
+                assert_eq!(format_message(&again, "t", TIME), line);
             }
-            Line::Metadata(metadata) => {
-                let line = of_metadata(&metadata, None);
+            SessionLine::Metadata(metadata) => {
+                let line = format_metadata(&metadata, None);
                 assert!(
-                    matches!(parse(line.trim_end().as_bytes()), Line::Metadata(_)),
+                    matches!(parse(line.trim_end().as_bytes()), SessionLine::Metadata(_)),
                     "{line}"
                 );
             }

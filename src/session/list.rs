@@ -2,12 +2,12 @@
 //! short one.
 
 use super::integrity::{end_of_last_line, stat};
-use super::kept::Stats;
-use super::line::{self, Line};
-use super::place::{Place, key_from_name};
-use super::{files, tail};
+use super::layout::{SessionStore, key_from_name};
+use super::line::{self, SessionLine};
+use super::metadata::SessionStats;
+use super::{files, tail_reader};
 use crate::message::{Message, plain_text};
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// One session in a listing.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct SessionSummary {
     pub key: String,
     pub path: PathBuf,
     /// `None` if counting would require reading a large file.
@@ -27,10 +27,10 @@ pub struct Summary {
     pub created: String,
     pub updated: String,
     /// Time of the last message, as far as it is known.
-    pub used: Timestamp,
+    pub last_used: Timestamp,
     pub bytes: u64,
     /// `None` if none were stored.
-    pub stats: Option<Stats>,
+    pub stats: Option<SessionStats>,
     /// The beginning of the first user message, on one line.
     pub first_words: String,
     /// True if a newer release of this program wrote it, so that it is read-only.
@@ -39,32 +39,32 @@ pub struct Summary {
 
 /// All sessions, and the errors of those that could not be read.
 #[derive(Debug, Default)]
-pub struct Listing {
+pub struct SessionListing {
     /// Newest first.
-    pub sessions: Vec<Summary>,
+    pub sessions: Vec<SessionSummary>,
     pub failures: Vec<anyhow::Error>,
 }
 
 /// Largest file, in bytes, whose messages are counted if another program wrote it last.
-const COUNT_LIMIT: u64 = 8 << 20;
+const MAX_COUNTED_BYTES: u64 = 8 << 20;
 /// Bytes read from the beginning, for the key and the first words.
-const HEAD: usize = 8 << 10;
+const HEAD_BYTES: usize = 8 << 10;
 /// Maximum characters of the first words.
-const WORDS: usize = 120;
+const MAX_FIRST_WORDS_CHARS: usize = 120;
 /// Number of files from which on threads are used; below, the maximum number of threads.
-const SHARED_FROM: usize = 64;
-const THREADS: usize = 4;
+const MIN_PARALLEL_FILES: usize = 64;
+const MAX_THREADS: usize = 4;
 
 /// Lists all sessions, newest first. If several files have the same key, only the one in use is listed.
-pub fn list(place: &Place) -> Result<Listing> {
-    let mut listing = Listing::default();
+pub fn list(store: &SessionStore) -> Result<SessionListing> {
+    let mut listing = SessionListing::default();
     let mut paths = Vec::new();
-    for dir in place.directories() {
-        paths.extend(files::logs(dir)?);
+    for dir in store.directories() {
+        paths.extend(files::list_logs(dir)?);
     }
-    let zone = place.clock.now().time_zone().clone();
+    let zone = store.clock.now().time_zone().clone();
     let mut keys = HashSet::new();
-    for summary in summaries(&paths, &zone) {
+    for summary in summarize_all(&paths, &zone) {
         match summary {
             Ok(Some(summary)) if keys.insert(summary.key.clone()) => {
                 listing.sessions.push(summary);
@@ -74,7 +74,7 @@ pub fn list(place: &Place) -> Result<Listing> {
         }
     }
     listing.sessions.sort_by(|one, other| {
-        let newest_first = other.used.cmp(&one.used);
+        let newest_first = other.last_used.cmp(&one.last_used);
         newest_first.then_with(|| one.key.cmp(&other.key))
     });
     Ok(listing)
@@ -84,19 +84,23 @@ pub fn list(place: &Place) -> Result<Listing> {
 ///
 /// # Errors
 /// Status 66 if there is no such session.
-pub fn look(place: &Place, key: &str) -> Result<Summary> {
-    let (path, _) = files::open(place, key)?;
-    let zone = place.clock.now().time_zone().clone();
-    summary(&path, &zone)?.ok_or_else(|| files::none(place, key))
+pub fn summarize(store: &SessionStore, key: &str) -> Result<SessionSummary> {
+    let (path, _) = files::open(store, key)?;
+    let zone = store.clock.now().time_zone().clone();
+    summarize_file(&path, &zone)?.ok_or_else(|| files::not_found_error(store, key))
 }
 
 /// Summarizes each of `paths`, in order; `None` for a file that was removed meanwhile.
-fn summaries(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<Summary>>> {
-    let one_by_one = |paths: &[PathBuf]| -> Vec<Result<Option<Summary>>> {
-        paths.iter().map(|path| summary(path, zone)).collect()
+fn summarize_all(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<SessionSummary>>> {
+    let one_by_one = |paths: &[PathBuf]| -> Vec<Result<Option<SessionSummary>>> {
+        paths
+            .iter()
+            .map(|path| summarize_file(path, zone))
+            .collect()
     };
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(THREADS));
-    if paths.len() < SHARED_FROM || threads == 1 {
+    let threads =
+        std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
+    if paths.len() < MIN_PARALLEL_FILES || threads == 1 {
         return one_by_one(paths);
     }
     std::thread::scope(|scope| {
@@ -111,31 +115,31 @@ fn summaries(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<Summary>>>
     })
 }
 
-fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
-    let Some(file) = store::open_existing(path)? else {
+fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>> {
+    let Some(file) = durable_file::open_existing(path)? else {
         return Ok(None);
     };
     let file_metadata = stat(&file, path)?;
-    let head = Head::read(&file, path)?;
+    let head = FileHead::read(&file, path)?;
     let end = end_of_last_line(&file, path)?;
-    let peeked = tail::peek(&file, path, end)?;
-    let is_counted = peeked.is_some() || end <= COUNT_LIMIT;
+    let peeked = tail_reader::peek(&file, path, end)?;
+    let is_counted = peeked.is_some() || end <= MAX_COUNTED_BYTES;
     let tail = match peeked {
         Some(tail) => tail,
-        None if is_counted => tail::read(&file, path, end, 0)?,
-        None => tail::Tail::default(),
+        None if is_counted => tail_reader::read(&file, path, end, 0)?,
+        None => tail_reader::LogTail::default(),
     };
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
-    let stats = metadata.kept().stats;
+    let stats = metadata.session_metadata().stats;
     let modified = file_metadata
         .modified()
         .with_context(|| format!("stat `{}`", path.display()))?;
     let modified = Timestamp::try_from(modified).unwrap_or_default();
     // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
     let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
-    let used = closed.and_then(|time| moment(time, zone));
-    Ok(Some(Summary {
+    let used = closed.and_then(|time| parse_local_time(time, zone));
+    Ok(Some(SessionSummary {
         key: head
             .key
             .or(metadata.key)
@@ -144,31 +148,31 @@ fn summary(path: &Path, zone: &TimeZone) -> Result<Option<Summary>> {
         messages: is_counted.then_some(tail.count),
         created: metadata.created_at.or(head.created).unwrap_or_default(),
         updated: metadata.updated_at.unwrap_or_default(),
-        used: used.unwrap_or(modified),
+        last_used: used.unwrap_or(modified),
         bytes: file_metadata.len(),
-        stats: (stats != Stats::default()).then_some(stats),
-        first_words: head.words,
+        stats: (stats != SessionStats::default()).then_some(stats),
+        first_words: head.first_words,
         is_newer,
     }))
 }
 
 /// Converts a local time of a session file to a timestamp.
-fn moment(time: &str, zone: &TimeZone) -> Option<Timestamp> {
+fn parse_local_time(time: &str, zone: &TimeZone) -> Option<Timestamp> {
     let time: DateTime = time.parse().ok()?;
     Some(time.to_zoned(zone.clone()).ok()?.timestamp())
 }
 
 /// Data from the beginning of a file.
 #[derive(Debug, Default)]
-struct Head {
+struct FileHead {
     key: Option<String>,
     created: Option<String>,
-    words: String,
+    first_words: String,
 }
 
-impl Head {
+impl FileHead {
     fn read(file: &File, path: &Path) -> Result<Self> {
-        let mut block = vec![0; HEAD];
+        let mut block = vec![0; HEAD_BYTES];
         let mut length = 0;
         while length < block.len() {
             let count = file.read_at(&mut block[length..], length as u64);
@@ -177,25 +181,25 @@ impl Head {
                 count => length += count,
             }
         }
-        Ok(Self::of(&block[..length], length == HEAD))
+        Ok(Self::parse(&block[..length], length == HEAD_BYTES))
     }
 
     /// Parses `block`; `is_cut` is true if the file continues after it.
-    fn of(block: &[u8], is_cut: bool) -> Self {
+    fn parse(block: &[u8], is_cut: bool) -> Self {
         let mut head = Self::default();
         let mut lines = block.split(|byte| *byte == b'\n').enumerate().peekable();
         while let Some((number, text)) = lines.next() {
             let line = match lines.peek() {
-                None if is_cut => line::begun(text),
+                None if is_cut => line::parse_truncated(text),
                 _ => line::parse(text),
             };
             match line {
-                Line::Metadata(metadata) if number == 0 => {
+                SessionLine::Metadata(metadata) if number == 0 => {
                     (head.key, head.created) = (metadata.key, metadata.created_at);
                 }
-                Line::Message(Some(Message::User(user))) => {
-                    head.words = words(&plain_text(&user.parts));
-                    if !head.words.is_empty() {
+                SessionLine::Message(Some(Message::User(user))) => {
+                    head.first_words = first_words(&plain_text(&user.parts));
+                    if !head.first_words.is_empty() {
                         break;
                     }
                 }
@@ -207,7 +211,7 @@ impl Head {
 }
 
 /// The first words of a user message; empty for text that was not written by a user.
-fn words(text: &str) -> String {
+fn first_words(text: &str) -> String {
     // Marks of texts that older releases of the Python program inserted as user messages.
     if ["[System: ", "[Runtime Context"]
         .iter()
@@ -221,7 +225,7 @@ fn words(text: &str) -> String {
             words.push(' ');
         }
         words.push_str(word);
-        if let Some((at, _)) = words.char_indices().nth(WORDS) {
+        if let Some((at, _)) = words.char_indices().nth(MAX_FIRST_WORDS_CHARS) {
             words.truncate(at);
             words.push('…');
             break;
@@ -232,12 +236,16 @@ fn words(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Head;
+    use super::FileHead;
 
     #[test]
-    fn the_first_words_are_those_of_a_person() {
+    fn first_words_come_from_a_user_message() {
         let check = |text: &str, is_cut: bool, expect: &str| {
-            assert_eq!(Head::of(text.as_bytes(), is_cut).words, expect, "{text}");
+            assert_eq!(
+                FileHead::parse(text.as_bytes(), is_cut).first_words,
+                expect,
+                "{text}"
+            );
         };
         let user = |text: &str| format!("{{\"role\": \"user\", \"content\": \"{text}\"}}\n");
         check("", false, "");
@@ -255,7 +263,7 @@ mod tests {
         check(parts, true, "look at");
         check(whole, false, "");
         let long = "word ".repeat(40);
-        let words = Head::of(user(&long).as_bytes(), false).words;
+        let words = FileHead::parse(user(&long).as_bytes(), false).first_words;
         assert_eq!(words.chars().count(), 121);
     }
 }

@@ -1,8 +1,8 @@
 //! The lock file of a session, which a run holds for one turn.
 
-use super::place::Place;
-use crate::error::{Exit, Hinted, exit_of, fail_hint};
-use crate::sys::store::Lock;
+use super::layout::SessionStore;
+use crate::error::{Exit, HintedError, exit_for, fail_with_hint};
+use crate::sys::durable_file::FileLock;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// Status 75 if it is in use.
-pub(super) fn try_lock(place: &Place, key: &str, path: &Path) -> Result<Lock> {
+pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<FileLock> {
     let what = format!("session `{key}`");
     let lock = lock_path(path);
-    Lock::take(
+    FileLock::acquire(
         &lock,
         &what,
-        &place.clock.stamp(),
+        &store.clock.local_timestamp(),
         Duration::ZERO,
         &mut |_| {},
     )
@@ -33,11 +33,11 @@ pub(super) fn try_lock(place: &Place, key: &str, path: &Path) -> Result<Lock> {
 
 /// Replaces the hint of a lock error for callers that offer no option to wait.
 pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
-    if exit_of(&error) != Exit::TryAgain {
+    if exit_for(&error) != Exit::TryAgain {
         return error;
     }
-    match error.downcast::<Hinted>() {
-        Ok(busy) => fail_hint(busy.exit, busy.cause, "again later"),
+    match error.downcast::<HintedError>() {
+        Ok(busy) => fail_with_hint(busy.exit, busy.cause, "again later"),
         Err(other) => other,
     }
 }

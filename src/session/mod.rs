@@ -4,45 +4,47 @@
 //! append locks the log itself for microseconds. Every line but the last is complete at any time, and the last is
 //! repaired when the log is opened: no other recovery is needed.
 
-use crate::history::compaction::Compaction;
-use crate::history::ends::ends;
-use crate::history::{self, ageing};
+use crate::history::compaction::CompactedHistory;
+use crate::history::head_and_tail::head_and_tail;
+use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
-use crate::message::{Message, Part, ToolResult, plain_text};
-use crate::sys::{secret, store};
+use crate::message::{Message, MessagePart, ToolResult, plain_text};
+use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use integrity::end_of_last_line;
-use line::Closing;
-use log::Log;
+use line::ClosingLine;
+use log::SessionLog;
 use std::borrow::Cow;
 use std::time::Duration;
-use tail::Tail;
+use tail_reader::LogTail;
 
 pub mod consolidation;
 mod copy;
 mod files;
-mod find;
 mod integrity;
-mod kept;
+mod layout;
 mod line;
 mod list;
 mod lock;
 mod log;
-mod needle;
-mod place;
+mod metadata;
 mod repair;
-mod tail;
+mod search;
+mod search_pattern;
+mod tail_reader;
 mod trash;
 
 pub use copy::{fork, rename};
-pub use files::{Entry, Logged, entries, last_entries, raw};
-pub use find::{Found, find};
-pub use kept::Stats;
-pub use list::{Listing, Summary, list, look};
-pub use needle::{FoundLine, Needle};
-pub use place::{Place, Sync};
-pub use repair::{Finding, every, repair};
-pub use trash::{Discarded, discard, empty_trash, prune, remove, restore, trash};
+pub use files::{LoggedMessage, SessionEntry, open_raw, read_entries, read_last_entries};
+pub use layout::{SessionStore, SyncMode};
+pub use list::{SessionListing, SessionSummary, list, summarize};
+pub use metadata::SessionStats;
+pub use repair::{RepairFinding, list_files, repair};
+pub use search::{MessageMatch, search};
+pub use search_pattern::{MatchLine, SearchPattern};
+pub use trash::{
+    TrashedSession, empty_trash, list_trash, move_to_trash, prune_pipe_sessions, remove, restore,
+};
 
 /// A session: the messages that are sent, and the log.
 #[derive(Debug)]
@@ -51,21 +53,21 @@ pub struct Session {
     turn: String,
     messages: Vec<Message>,
     /// Estimated tokens of the messages.
-    weight: u64,
+    estimated_tokens: u64,
     /// The summary of the compacted messages; if present, it is the first message.
-    summary: Option<Compaction>,
-    outline: Outline,
+    summary: Option<CompactedHistory>,
+    window: HistoryWindow,
     /// True if the log says that the last turn has ended.
-    closed: bool,
+    is_closed: bool,
     /// Maximum characters of a stored tool result.
     result_limit: usize,
     /// `None` for an ephemeral session.
-    log: Option<Log>,
+    log: Option<SessionLog>,
 }
 
 /// The part of a log that is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Outline {
+pub struct HistoryWindow {
     /// Number of messages in the log.
     pub count: usize,
     /// Number of messages, from the first, that are consolidated.
@@ -73,9 +75,9 @@ pub struct Outline {
     /// Index of the first message that is sent verbatim.
     pub start: usize,
     /// Messages before this index are sent with long tool results shortened.
-    pub aged: usize,
+    pub shortened_before: usize,
     /// Provider-counted tokens per estimated token, as of the last reply; `None` before the first.
-    pub ratio: Option<f64>,
+    pub token_ratio: Option<f64>,
 }
 
 impl Session {
@@ -85,42 +87,47 @@ impl Session {
     /// # Errors
     /// Status 75 if another run holds the lock for longer than `wait`.
     pub fn open(
-        place: &Place,
+        store: &SessionStore,
         key: &str,
         wait: Duration,
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
         let (log, tail) = loop {
-            let (path, exists) = place.home_of(key)?;
-            let opened = Log::open(place, key, path.clone(), wait, notice)?;
+            let (path, exists) = store.path_for(key)?;
+            let opened = SessionLog::open(store, key, path.clone(), wait, notice)?;
             // Before the lock was taken, another key that maps to the same file name may have created the file.
-            if exists || place.home_of(key)?.0 == path {
+            if exists || store.path_for(key)?.0 == path {
                 break opened;
             }
         };
-        let mut session = Self::of(key, tail, place.result_limit, Some(log));
-        session.settle(notice)?;
-        session.mend();
+        let mut session = Self::from_tail(key, tail, store.result_limit, Some(log));
+        session.answer_interrupted_calls(notice)?;
+        session.prepare_messages();
         Ok(session)
     }
 
     /// Reads the session `key` without locking it, for a turn that is not stored. Empty if there is no such session.
-    pub fn read(place: &Place, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
-        let path = place.find(key)?;
-        let Some(file) = store::open_existing(&path)? else {
-            return Ok(Self::of(key, Tail::default(), place.result_limit, None));
+    pub fn read(store: &SessionStore, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
+        let path = store.find_path(key)?;
+        let Some(file) = durable_file::open_existing(&path)? else {
+            return Ok(Self::from_tail(
+                key,
+                LogTail::default(),
+                store.result_limit,
+                None,
+            ));
         };
         let size = end_of_last_line(&file, &path)?;
-        let tail = tail::read(&file, &path, size, place.window)?;
+        let tail = tail_reader::read(&file, &path, size, store.window)?;
         tail.notices.iter().for_each(|text| notice(text));
-        let mut session = Self::of(key, tail, place.result_limit, None);
-        session.mend();
+        let mut session = Self::from_tail(key, tail, store.result_limit, None);
+        session.prepare_messages();
         Ok(session)
     }
 
     /// The same session under another key.
     #[must_use]
-    pub fn under(self, key: &str) -> Self {
+    pub fn with_key(self, key: &str) -> Self {
         Self {
             key: key.to_owned(),
             ..self
@@ -129,38 +136,38 @@ impl Session {
 
     /// Creates an empty session that is not stored.
     pub fn ephemeral(key: &str, result_limit: usize) -> Self {
-        Self::of(key, Tail::default(), result_limit, None)
+        Self::from_tail(key, LogTail::default(), result_limit, None)
     }
 
     /// Builds a session from the tail of its log.
-    fn of(key: &str, tail: Tail, result_limit: usize, log: Option<Log>) -> Self {
-        let kept = tail.metadata.kept();
+    fn from_tail(key: &str, tail: LogTail, result_limit: usize, log: Option<SessionLog>) -> Self {
+        let kept = tail.metadata.session_metadata();
         let is_compaction = tail.metadata.is_compaction;
-        let outline = Outline {
+        let window = HistoryWindow {
             count: tail.count,
             consolidated: tail.metadata.last_consolidated,
             start: tail.start,
-            aged: tail.aged,
-            ratio: kept.ratio,
+            shortened_before: tail.shortened_before,
+            token_ratio: kept.token_ratio,
         };
-        let summary = tail.summary.as_ref().map(Compaction::message);
+        let summary = tail.summary.as_ref().map(CompactedHistory::to_message);
         Self {
             key: key.to_owned(),
             turn: String::new(),
             messages: summary.into_iter().chain(tail.messages).collect(),
-            weight: 0,
+            estimated_tokens: 0,
             summary: tail.summary,
-            outline,
-            closed: tail.is_closed && !is_compaction,
+            window,
+            is_closed: tail.is_closed && !is_compaction,
             result_limit,
             log,
         }
     }
 
     /// Pairs up calls and results in the messages to send, and estimates their tokens.
-    fn mend(&mut self) {
-        self.messages = history::sendable(std::mem::take(&mut self.messages));
-        self.weight = token_estimate::of_messages(&self.messages);
+    fn prepare_messages(&mut self) {
+        self.messages = history::to_sendable(std::mem::take(&mut self.messages));
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
     }
 
     /// The session's key.
@@ -169,7 +176,7 @@ impl Session {
     }
 
     /// True if it has a log.
-    pub fn is_kept(&self) -> bool {
+    pub fn is_stored(&self) -> bool {
         self.log.is_some()
     }
 
@@ -184,83 +191,87 @@ impl Session {
     }
 
     /// Estimated tokens of the messages to send.
-    pub fn weight(&self) -> u64 {
-        self.weight
+    pub fn estimated_tokens(&self) -> u64 {
+        self.estimated_tokens
     }
 
     /// The part of the log that is sent.
-    pub fn outline(&self) -> Outline {
-        Outline {
-            count: self
-                .log
-                .as_ref()
-                .map_or(self.outline.count, |log| log.count),
-            ..self.outline
+    pub fn history_window(&self) -> HistoryWindow {
+        HistoryWindow {
+            count: self.log.as_ref().map_or(self.window.count, |log| log.count),
+            ..self.window
         }
     }
 
     /// The summary of the compacted messages.
-    pub fn summary(&self) -> Option<&Compaction> {
+    pub fn summary(&self) -> Option<&CompactedHistory> {
         self.summary.as_ref()
     }
 
     /// Stores the ratio of provider-counted tokens to our estimate.
-    pub fn measured(&mut self, ratio: f64) {
+    pub fn set_token_ratio(&mut self, ratio: f64) {
         // A ratio beyond these bounds means that the provider counts something else. Two decimals keep the metadata
         // short.
         let ratio = (ratio.clamp(0.25, 4.0) * 100.0).round() / 100.0;
-        self.outline.ratio = Some(ratio);
+        self.window.token_ratio = Some(ratio);
     }
 
     /// Begins a turn: messages pushed from now on carry its id. Images and documents of earlier turns become
     /// placeholders.
-    pub fn begin(&mut self, turn: &str) {
+    pub fn begin_turn(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
         for message in &mut self.messages {
             if let Message::User(user) = message
-                && user.parts.iter().any(|part| !matches!(part, Part::Text(_)))
+                && user
+                    .parts
+                    .iter()
+                    .any(|part| !matches!(part, MessagePart::Text(_)))
             {
-                self.weight -= token_estimate::of_message(&Message::User(user.clone()));
-                user.parts = vec![Part::Text(plain_text(&user.parts))];
-                self.weight += token_estimate::of_message(&Message::User(user.clone()));
+                self.estimated_tokens -= token_estimate::for_message(&Message::User(user.clone()));
+                user.parts = vec![MessagePart::Text(plain_text(&user.parts))];
+                self.estimated_tokens += token_estimate::for_message(&Message::User(user.clone()));
             }
         }
     }
 
     /// Shortens long tool results among the first `count` messages from now on. True if there were any. The log keeps
     /// the full results.
-    pub fn age(&mut self, count: usize) -> bool {
+    pub fn shorten_old_results(&mut self, count: usize) -> bool {
         let mut any = false;
         for message in &mut self.messages[..count] {
-            let before = token_estimate::of_message(message);
-            if ageing::shorten(message) {
+            let before = token_estimate::for_message(message);
+            if result_truncation::truncate_result(message) {
                 any = true;
-                self.weight = self.weight - before + token_estimate::of_message(message);
+                self.estimated_tokens =
+                    self.estimated_tokens - before + token_estimate::for_message(message);
             }
         }
         let younger = self.messages.len() - count;
-        let aged = self.outline().count.saturating_sub(younger);
-        self.outline.aged = aged.max(self.outline.aged);
+        let aged = self.history_window().count.saturating_sub(younger);
+        self.window.shortened_before = aged.max(self.window.shortened_before);
         any
     }
 
     /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
     /// message; the summary is appended to it as one more line.
-    pub fn compact(&mut self, keep: usize, summary: Compaction) -> Result<()> {
-        let from = self.outline().count.saturating_sub(keep);
-        let summary = Compaction { from, ..summary };
+    pub fn compact(&mut self, keep_count: usize, summary: CompactedHistory) -> Result<()> {
+        let from = self.history_window().count.saturating_sub(keep_count);
+        let summary = CompactedHistory {
+            first_sent: from,
+            ..summary
+        };
         if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
-            let closing = Closing {
+            let closing = ClosingLine {
                 turn: &self.turn,
                 ending: line::COMPACTED,
                 summary: Some(&summary),
             };
-            log.close(&self.key, &closing, &|_, _| {})?;
+            log.write_closing_line(&self.key, &closing, &|_, _| {})?;
         }
-        let tail = self.messages.split_off(self.messages.len() - keep);
-        self.messages = [summary.message()].into_iter().chain(tail).collect();
-        self.weight = token_estimate::of_messages(&self.messages);
-        self.outline.start = from;
+        let tail = self.messages.split_off(self.messages.len() - keep_count);
+        self.messages = [summary.to_message()].into_iter().chain(tail).collect();
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
+        self.window.start = from;
         self.summary = Some(summary);
         Ok(())
     }
@@ -268,11 +279,11 @@ impl Session {
     /// Appends `message` to the log, then to the messages. A long tool result is cut first, so that both are the same.
     pub fn push(&mut self, mut message: Message) -> Result<()> {
         match &mut message {
-            Message::Tool(result) => cut(result, self.result_limit),
+            Message::Tool(result) => truncate_result(result, self.result_limit),
             // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
             Message::Assistant(reply) => {
-                for call in &mut reply.calls {
-                    if let Cow::Owned(clean) = secret::mask_json(&call.arguments) {
+                for call in &mut reply.tool_calls {
+                    if let Cow::Owned(clean) = secret::redact_known_json(&call.arguments) {
                         call.arguments = clean;
                     }
                 }
@@ -281,20 +292,20 @@ impl Session {
         }
         match &mut self.log {
             Some(log) => {
-                let line = line::of_message(&message, &self.turn, &log.clock.stamp());
+                let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
                 log.append(&self.key, 1, |_| line.clone())?;
             }
-            None => self.outline.count += 1,
+            None => self.window.count += 1,
         }
-        self.weight += token_estimate::of_message(&message);
+        self.estimated_tokens += token_estimate::for_message(&message);
         self.messages.push(message);
         Ok(())
     }
 
     /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
     /// this session too.
-    pub fn settle(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        for lost in history::unanswered(&self.messages) {
+    pub fn answer_interrupted_calls(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
+        for lost in history::interrupted_results(&self.messages) {
             notice(&format!(
                 "tool call `{}` was interrupted; it may or may not have taken effect",
                 lost.name
@@ -305,44 +316,50 @@ impl Session {
     }
 
     /// Ends the turn: writes its closing line and syncs the log to disk.
-    pub fn close(&mut self, ending: &str, stats: &Stats) -> Result<()> {
-        let Outline { aged, ratio, .. } = self.outline;
-        let closing = Closing {
+    pub fn end_turn(&mut self, ending: &str, stats: &SessionStats) -> Result<()> {
+        let HistoryWindow {
+            shortened_before: aged,
+            token_ratio: ratio,
+            ..
+        } = self.window;
+        let closing = ClosingLine {
             turn: &self.turn,
             ending,
             summary: None,
         };
         match &mut self.log {
-            Some(log) if log.file.is_some() => log.close(&self.key, &closing, &|metadata, _| {
-                metadata.change(|kept| {
-                    kept.stats.add(stats);
-                    (kept.aged, kept.ratio) = (aged, ratio);
-                });
-            }),
+            Some(log) if log.file.is_some() => {
+                log.write_closing_line(&self.key, &closing, &|metadata, _| {
+                    metadata.update_session_metadata(|kept| {
+                        kept.stats.add(stats);
+                        (kept.shortened_before, kept.token_ratio) = (aged, ratio);
+                    });
+                })
+            }
             _ => Ok(()),
         }
     }
 
     /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
-    pub fn start_afresh(&mut self) -> Result<()> {
+    pub fn start_new_conversation(&mut self) -> Result<()> {
         self.messages.clear();
-        (self.weight, self.summary) = (0, None);
-        let count = self.outline().count;
-        (self.outline.consolidated, self.outline.start) = (count, count);
-        let closing = Closing {
+        (self.estimated_tokens, self.summary) = (0, None);
+        let count = self.history_window().count;
+        (self.window.consolidated, self.window.start) = (count, count);
+        let closing = ClosingLine {
             turn: &self.turn,
             ending: "new",
             summary: None,
         };
         match &mut self.log {
             Some(log) if log.file.is_some() => {
-                log.close(&self.key, &closing, &|metadata, count| {
+                log.write_closing_line(&self.key, &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
                     if left.0 < left.1 {
-                        metadata.change(|kept| kept.left.push(left));
+                        metadata.update_session_metadata(|kept| kept.ranges_left_by_new.push(left));
                     }
-                    metadata.consolidated(count);
-                    metadata.summary_at = None;
+                    metadata.set_consolidated(count);
+                    metadata.summary_offset = None;
                 })
             }
             _ => Ok(()),
@@ -350,7 +367,7 @@ impl Session {
     }
 
     /// Keeps only the last turn in what is sent. Earlier messages stay in the log and are never consolidated.
-    pub fn keep_last_turn(&mut self) -> Result<()> {
+    pub fn drop_earlier_turns(&mut self) -> Result<()> {
         let begins = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let Some(at) = self.messages.iter().rposition(begins) else {
             return Ok(());
@@ -359,67 +376,72 @@ impl Session {
             return Ok(());
         }
         self.messages.drain(..at);
-        self.weight = token_estimate::of_messages(&self.messages);
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
-        let from = self.outline().count.saturating_sub(self.messages.len());
-        (self.outline.consolidated, self.outline.start) = (from, from);
-        let closing = Closing {
+        let from = self
+            .history_window()
+            .count
+            .saturating_sub(self.messages.len());
+        (self.window.consolidated, self.window.start) = (from, from);
+        let closing = ClosingLine {
             turn: &self.turn,
             ending: "new",
             summary: None,
         };
         match &mut self.log {
-            Some(log) if log.file.is_some() => log.close(&self.key, &closing, &|metadata, _| {
-                metadata.consolidated(from);
-                metadata.summary_at = None;
-            }),
+            Some(log) if log.file.is_some() => {
+                log.write_closing_line(&self.key, &closing, &|metadata, _| {
+                    metadata.set_consolidated(from);
+                    metadata.summary_offset = None;
+                })
+            }
             _ => Ok(()),
         }
     }
 
     /// True if its last turn was interrupted.
-    pub fn interrupted(&self) -> bool {
+    pub fn is_interrupted(&self) -> bool {
         let is_summary = self.messages.len() == 1 && self.summary.is_some();
         match is_summary {
-            true => !self.closed,
+            true => !self.is_closed,
             false => history::is_interrupted(&self.messages),
         }
     }
 }
 
 /// Keeps the beginning and the end of a result that is longer than `limit` characters.
-fn cut(result: &mut ToolResult, limit: usize) {
+fn truncate_result(result: &mut ToolResult, limit: usize) {
     let text_only = result
         .parts
         .iter()
-        .all(|part| matches!(part, Part::Text(_)));
+        .all(|part| matches!(part, MessagePart::Text(_)));
     if !text_only {
         return;
     }
     let gap = |count: usize| format!("[… {count} characters left out …]");
     let text = plain_text(&result.parts);
-    let Some(cut) = ends(&text, limit - limit / 4, limit / 4, gap) else {
+    let Some(cut) = head_and_tail(&text, limit - limit / 4, limit / 4, gap) else {
         return;
     };
-    result.parts = vec![Part::Text(cut)];
+    result.parts = vec![MessagePart::Text(cut)];
 }
 
 #[cfg(test)]
 mod tests {
-    use super::cut;
-    use crate::message::{Part, ToolResult, plain_text};
+    use super::truncate_result;
+    use crate::message::{MessagePart, ToolResult, plain_text};
 
     #[test]
-    fn long_results_keep_both_ends() {
+    fn long_results_retain_both_ends() {
         let check = |text: &str, limit: usize, expect: &str| {
-            let parts = vec![Part::Text(text.into())];
+            let parts = vec![MessagePart::Text(text.into())];
             let mut result = ToolResult {
-                call: String::new(),
+                call_id: String::new(),
                 name: String::new(),
                 parts,
                 failed: false,
             };
-            cut(&mut result, limit);
+            truncate_result(&mut result, limit);
             assert_eq!(plain_text(&result.parts), expect);
         };
         check("short", 8, "short");

@@ -2,13 +2,13 @@
 //! every turn, wrong counts are corrected by an appended line, and the file mode is restricted to the owner.
 
 use super::integrity::{end_of_last_line, is_newer, stat};
-use super::line::{self, Closing, Line, Metadata};
+use super::layout::{SessionStore, key_from_name, read_key};
+use super::line::{self, ClosingLine, MetadataLine, SessionLine};
 use super::lock::{lock_path, try_lock, with_retry_hint};
-use super::log::Log;
-use super::place::{Place, key_from_name, key_in};
-use super::{files, tail};
+use super::log::SessionLog;
+use super::{files, tail_reader};
 use crate::message::Message;
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use std::fs::{File, Permissions};
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -18,46 +18,46 @@ use std::time::Duration;
 
 /// A problem in a session file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub what: String,
+pub struct RepairFinding {
+    pub problem: String,
     /// The repair, such as `moved to a side file`; `None` if there is nothing to do, or nothing that is safe to do.
-    pub cure: Option<String>,
+    pub repair: Option<String>,
 }
 
 /// The repair of a file mode that grants access to other users.
-const CLOSED: &str = "set to 0600";
+const MODE_REPAIR: &str = "set to 0600";
 
-impl Finding {
+impl RepairFinding {
     /// True if the problem is the file's mode, not its content.
-    pub fn is_of_mode(&self) -> bool {
-        self.cure.as_deref() == Some(CLOSED)
+    pub fn is_file_mode(&self) -> bool {
+        self.repair.as_deref() == Some(MODE_REPAIR)
     }
 
-    fn told(what: impl Into<String>) -> Self {
+    fn new(problem: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            cure: None,
+            problem: problem.into(),
+            repair: None,
         }
     }
 
-    fn cured(what: impl Into<String>, cure: impl Into<String>) -> Self {
+    fn with_repair(problem: impl Into<String>, repair: impl Into<String>) -> Self {
         Self {
-            what: what.into(),
-            cure: Some(cure.into()),
+            problem: problem.into(),
+            repair: Some(repair.into()),
         }
     }
 }
 
 /// Maximum number of places listed per kind of problem.
-const NAMED: usize = 5;
+const MAX_LISTED_POSITIONS: usize = 5;
 
 /// Lists the session files of all directories, each with its key.
-pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
+pub fn list_files(store: &SessionStore) -> Result<Vec<(String, PathBuf)>> {
     let mut all = Vec::new();
-    for dir in place.directories() {
-        for path in files::logs(dir)? {
+    for dir in store.directories() {
+        for path in files::list_logs(dir)? {
             // An unreadable file is reported when it is examined.
-            let key = key_in(&path).ok().flatten();
+            let key = read_key(&path).ok().flatten();
             all.push((key.unwrap_or_else(|| key_from_name(&path)), path));
         }
     }
@@ -70,12 +70,17 @@ pub fn every(place: &Place) -> Result<Vec<(String, PathBuf)>> {
 ///
 /// # Errors
 /// Status 75 if the session is in use.
-pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<Finding>> {
+pub fn repair(
+    store: &SessionStore,
+    key: &str,
+    path: &Path,
+    apply: bool,
+) -> Result<Vec<RepairFinding>> {
     if is_newer(path)? {
         let what = "written by a newer nanobot, read-only for this one";
-        return Ok(vec![Finding::told(what)]);
+        return Ok(vec![RepairFinding::new(what)]);
     }
-    let used = place.find(key)?;
+    let used = store.find_path(key)?;
     if used != path {
         // Opening it as the session `key` would move the file in use over it.
         let what = match used.exists() {
@@ -85,21 +90,21 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
                 used.display()
             ),
         };
-        return Ok(vec![Finding::told(what)]);
+        return Ok(vec![RepairFinding::new(what)]);
     }
     let was_locked_once = lock_path(path).exists();
-    let lock = try_lock(place, key, path)?;
-    let file = store::open_existing(path)?
+    let lock = try_lock(store, key, path)?;
+    let file = durable_file::open_existing(path)?
         .with_context(|| format!("`{}` no longer exists", path.display()))?;
-    let mut findings: Vec<Finding> = end(&file, path)?.into_iter().collect();
+    let mut findings: Vec<RepairFinding> = check_end(&file, path)?.into_iter().collect();
     let is_torn = !findings.is_empty();
     let mut examined = examine(&file, path)?;
     findings.append(&mut examined.findings);
-    let is_written = mends && (is_torn || examined.is_miscounted);
+    let is_written = apply && (is_torn || examined.is_miscounted);
     match is_written {
         true => {
             drop(lock);
-            mend(place, key, path, &examined)?;
+            apply_repair(store, key, path, &examined)?;
         }
         // An examination alone leaves no lock file behind.
         false if !was_locked_once => lock.remove()?,
@@ -108,8 +113,8 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
     let mode = stat(&file, path)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let what = format!("other users can access the file (mode {mode:04o})");
-        findings.push(Finding::cured(what, CLOSED));
-        if mends {
+        findings.push(RepairFinding::with_repair(what, MODE_REPAIR));
+        if apply {
             file.set_permissions(Permissions::from_mode(0o600))
                 .with_context(|| format!("change the mode of `{}`", path.display()))?;
         }
@@ -118,35 +123,40 @@ pub fn repair(place: &Place, key: &str, path: &Path, mends: bool) -> Result<Vec<
 }
 
 /// Opens the file as a turn does, which repairs its end, and appends a closing line with the right counts if needed.
-fn mend(place: &Place, key: &str, path: &Path, examined: &Examined) -> Result<()> {
-    let opened = Log::open(place, key, path.to_owned(), Duration::ZERO, &mut |_| {});
+fn apply_repair(
+    store: &SessionStore,
+    key: &str,
+    path: &Path,
+    examined: &LogExamination,
+) -> Result<()> {
+    let opened = SessionLog::open(store, key, path.to_owned(), Duration::ZERO, &mut |_| {});
     let (mut log, _) = opened.map_err(with_retry_hint)?;
     if !examined.is_miscounted || log.file.is_none() {
         return Ok(());
     }
     log.count = examined.count;
-    let closing = Closing {
+    let closing = ClosingLine {
         turn: "",
         ending: "repaired",
         summary: None,
     };
-    log.close(key, &closing, &|metadata, count| {
+    log.write_closing_line(key, &closing, &|metadata, count| {
         if metadata.last_consolidated > count {
-            metadata.consolidated(0);
+            metadata.set_consolidated(0);
         }
-        metadata.change(|kept| kept.cut(count));
+        metadata.update_session_metadata(|kept| kept.truncate(count));
     })
 }
 
 /// Finds a problem at the end of a file.
-fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
+fn check_end(file: &File, path: &Path) -> Result<Option<RepairFinding>> {
     let (end, size) = (end_of_last_line(file, path)?, stat(file, path)?.len());
     if end == size {
         return Ok(None);
     }
     let length = size - end;
     let mut last = Vec::new();
-    if length <= tail::LINE_LIMIT {
+    if length <= tail_reader::MAX_LINE_BYTES {
         let mut reader = BufReader::new(file);
         reader
             .seek(SeekFrom::Start(end))
@@ -154,18 +164,18 @@ fn end(file: &File, path: &Path) -> Result<Option<Finding>> {
             .with_context(|| format!("read `{}`", path.display()))?;
     }
     Ok(Some(match line::parse(&last) {
-        Line::Bad => {
+        SessionLine::Invalid => {
             let what = format!("the last line is incomplete ({length} bytes at byte {end})");
-            Finding::cured(what, "moved to a side file")
+            RepairFinding::with_repair(what, "moved to a side file")
         }
-        _ => Finding::cured("the last line has no newline", "ended with one"),
+        _ => RepairFinding::with_repair("the last line has no newline", "ended with one"),
     }))
 }
 
 /// The result of reading all lines of a file.
 #[derive(Debug, Default)]
-struct Examined {
-    findings: Vec<Finding>,
+struct LogExamination {
+    findings: Vec<RepairFinding>,
     count: usize,
     /// True if a closing line with the right counts must be appended.
     is_miscounted: bool,
@@ -173,90 +183,97 @@ struct Examined {
 
 /// State while the lines are read.
 #[derive(Debug, Default)]
-struct Met {
+struct LogExaminer {
     count: usize,
-    bad: Vec<String>,
+    unreadable: Vec<String>,
     orphans: Vec<String>,
     unanswered: Vec<String>,
     /// Calls whose results may still follow: the message's number and the call id.
     open: Vec<(usize, String)>,
-    last: Option<Metadata>,
+    last: Option<MetadataLine>,
     /// The message count stated by the last closing line at its stated offset, and the actual count there.
-    told: Option<(usize, usize)>,
-    has_first: bool,
+    stated_and_actual: Option<(usize, usize)>,
+    has_first_metadata: bool,
 }
 
-fn examine(file: &File, path: &Path) -> Result<Examined> {
+fn examine(file: &File, path: &Path) -> Result<LogExamination> {
     let size = end_of_last_line(file, path)?;
     let mut reader = BufReader::with_capacity(256 << 10, file);
     reader
         .rewind()
         .with_context(|| format!("read `{}`", path.display()))?;
     let mut reader = reader.take(size);
-    let (mut met, mut text, mut at) = (Met::default(), Vec::new(), 0);
+    let (mut met, mut text, mut at) = (LogExaminer::default(), Vec::new(), 0);
     loop {
-        let length = tail::next_line(&mut reader, &mut text);
+        let length = tail_reader::next_line(&mut reader, &mut text);
         let length = length.with_context(|| format!("read `{}`", path.display()))?;
         if length == 0 {
             break;
         }
-        met.take(&text, at);
+        met.add_line(&text, at);
         at += length;
     }
-    Ok(met.judged(size))
+    Ok(met.finish(size))
 }
 
-impl Met {
-    fn take(&mut self, text: &[u8], at: u64) {
+impl LogExaminer {
+    fn add_line(&mut self, text: &[u8], at: u64) {
         match line::parse(text) {
-            Line::Message(message) => {
+            SessionLine::Message(message) => {
                 self.count += 1;
-                self.take_message(message.as_ref());
+                self.add_message(message.as_ref());
             }
-            Line::Metadata(metadata) => {
-                self.has_first |= at == 0;
-                if let (Some(stated), true) = (metadata.messages, metadata.at == Some(at)) {
-                    self.told = Some((stated, self.count));
+            SessionLine::Metadata(metadata) => {
+                self.has_first_metadata |= at == 0;
+                if let (Some(stated), true) = (metadata.message_count, metadata.offset == Some(at))
+                {
+                    self.stated_and_actual = Some((stated, self.count));
                 }
                 self.last = Some(metadata);
             }
-            Line::Bad if !text.is_empty() => self.bad.push(at.to_string()),
+            SessionLine::Invalid if !text.is_empty() => self.unreadable.push(at.to_string()),
             _ => {}
         }
     }
 
-    fn take_message(&mut self, message: Option<&Message>) {
+    fn add_message(&mut self, message: Option<&Message>) {
         if let Some(Message::Tool(result)) = message {
-            match self.open.iter().position(|(_, id)| *id == result.call) {
+            match self.open.iter().position(|(_, id)| *id == result.call_id) {
                 Some(place) => drop(self.open.remove(place)),
                 None => self.orphans.push(self.count.to_string()),
             }
             return;
         }
-        self.close();
+        self.close_calls();
         if let Some(Message::Assistant(reply)) = message {
-            let calls = reply.calls.iter().map(|call| (self.count, call.id.clone()));
+            let calls = reply
+                .tool_calls
+                .iter()
+                .map(|call| (self.count, call.id.clone()));
             self.open = calls.collect();
         }
     }
 
     /// Marks the open calls as unanswered: no result can follow any more.
-    fn close(&mut self) {
+    fn close_calls(&mut self) {
         let left = std::mem::take(&mut self.open);
         self.unanswered
             .extend(left.iter().map(|(number, _)| number.to_string()));
     }
 
-    fn judged(mut self, size: u64) -> Examined {
-        self.close();
+    fn finish(mut self, size: u64) -> LogExamination {
+        self.close_calls();
         let mut findings = Vec::new();
         let mut is_miscounted = false;
         let mut add = |what: &str, places: &[String], then: &str| {
             if !places.is_empty() {
-                findings.push(Finding::told(format!("{what} {}; {then}", named(places))));
+                findings.push(RepairFinding::new(format!(
+                    "{what} {}; {then}",
+                    join_positions(places)
+                )));
             }
         };
-        add("unreadable line at byte", &self.bad, "skipped");
+        add("unreadable line at byte", &self.unreadable, "skipped");
         add(
             "tool result without its call: message",
             &self.orphans,
@@ -267,32 +284,38 @@ impl Met {
             &self.unanswered,
             "sent as interrupted",
         );
-        if size > 0 && !self.has_first {
+        if size > 0 && !self.has_first_metadata {
             let what = "the first line is not metadata: other releases do not list the session";
-            findings.push(Finding::told(what));
+            findings.push(RepairFinding::new(what));
         }
-        if let Some((stated, actual)) = self.told.filter(|(stated, actual)| stated != actual) {
+        if let Some((stated, actual)) = self
+            .stated_and_actual
+            .filter(|(stated, actual)| stated != actual)
+        {
             let what = format!("the closing line counts {stated} messages, but there are {actual}");
-            findings.push(Finding::cured(what, "recounted"));
+            findings.push(RepairFinding::with_repair(what, "recounted"));
             is_miscounted = true;
         }
         if let Some(last) = &self.last {
             if last.last_consolidated > self.count {
                 let (pointer, count) = (last.last_consolidated, self.count);
                 let what = format!("{pointer} of {count} messages are marked as consolidated");
-                findings.push(Finding::cured(what, "reset to 0, so that all are sent"));
+                findings.push(RepairFinding::with_repair(
+                    what,
+                    "reset to 0, so that all are sent",
+                ));
                 is_miscounted = true;
             }
-            let mut kept = last.kept();
+            let mut kept = last.session_metadata();
             let before = kept.clone();
-            kept.cut(self.count);
+            kept.truncate(self.count);
             if kept != before {
                 let what = "the metadata refers to messages that do not exist";
-                findings.push(Finding::cured(what, "limited to those that do"));
+                findings.push(RepairFinding::with_repair(what, "limited to those that do"));
                 is_miscounted = true;
             }
         }
-        Examined {
+        LogExamination {
             findings,
             count: self.count,
             is_miscounted,
@@ -301,9 +324,9 @@ impl Met {
 }
 
 /// Joins the first places, and the number of the others.
-fn named(places: &[String]) -> String {
-    let first = places[..places.len().min(NAMED)].join(", ");
-    match places.len() - places.len().min(NAMED) {
+fn join_positions(positions: &[String]) -> String {
+    let first = positions[..positions.len().min(MAX_LISTED_POSITIONS)].join(", ");
+    match positions.len() - positions.len().min(MAX_LISTED_POSITIONS) {
         0 => first,
         more => format!("{first} and {more} more"),
     }

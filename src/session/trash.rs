@@ -1,31 +1,31 @@
 //! Deletion of sessions. They are moved to a trash directory beside the sessions, under names that no release reads as
 //! a session, and can be restored for a while.
 
-use super::files::{logs, none};
+use super::files::{list_logs, not_found_error};
 use super::integrity::{is_newer, side_files};
-use super::list::{Summary, look};
+use super::layout::{SessionStore, encoded_name, key_from_name, read_key};
+use super::list::{SessionSummary, summarize};
 use super::lock::try_lock;
-use super::place::{Place, coded_name, key_from_name, key_in};
-use crate::error::{Exit, fail_hint};
-use crate::sys::store;
+use crate::error::{Exit, fail_with_hint};
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::ToSpan;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The trash directory beside the sessions; below, the suffix of its files.
-const TRASH: &str = ".trash";
-const GONE: &str = ".gone";
+const TRASH_DIR: &str = ".trash";
+const TRASH_SUFFIX: &str = ".gone";
 
 /// A session in the trash.
 #[derive(Clone, Debug)]
-pub struct Discarded {
+pub struct TrashedSession {
     pub key: String,
     pub path: PathBuf,
     /// The time of deletion: the digits of a local time.
-    pub stamp: String,
+    pub deleted_at: String,
     /// Its original file name.
-    name: String,
+    original_name: String,
 }
 
 /// Moves a session and its side files to the trash, if `confirm` agrees once the lock is held. Returns true if it
@@ -33,17 +33,21 @@ pub struct Discarded {
 ///
 /// # Errors
 /// Status 66 if there is no such session, 75 if it is in use.
-pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Result<bool> {
-    let path = place.find(key)?;
-    store::open_existing(&path)?.ok_or_else(|| none(place, key))?;
-    let lock = try_lock(place, key, &path)?;
-    if !still(&look(place, key)?) {
+pub fn move_to_trash(
+    store: &SessionStore,
+    key: &str,
+    confirm: &dyn Fn(&SessionSummary) -> bool,
+) -> Result<bool> {
+    let path = store.find_path(key)?;
+    durable_file::open_existing(&path)?.ok_or_else(|| not_found_error(store, key))?;
+    let lock = try_lock(store, key, &path)?;
+    if !confirm(&summarize(store, key)?) {
         return Ok(false);
     }
-    let stamp = digits(&place.clock.stamp());
+    let stamp = digits(&store.clock.local_timestamp());
     // A copy in another release's directory would reappear as this session.
-    for copy in place.copies(key)? {
-        put_away(&copy, &stamp)?;
+    for copy in store.find_copies(key)? {
+        move_files_to_trash(&copy, &stamp)?;
     }
     lock.remove()?;
     Ok(true)
@@ -53,18 +57,18 @@ pub fn discard(place: &Place, key: &str, still: &dyn Fn(&Summary) -> bool) -> Re
 ///
 /// # Errors
 /// Status 66 if there is no such session, 75 if it is in use.
-pub fn remove(place: &Place, key: &str) -> Result<()> {
-    let path = place.find(key)?;
+pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
+    let path = store.find_path(key)?;
     let mut found = false;
     if path.exists() {
-        let lock = try_lock(place, key, &path)?;
-        for copy in place.copies(key)? {
+        let lock = try_lock(store, key, &path)?;
+        for copy in store.find_copies(key)? {
             remove_files(&copy)?;
         }
         lock.remove()?;
         found = true;
     }
-    for discarded in trash(place)? {
+    for discarded in list_trash(store)? {
         if discarded.key == key {
             for (path, _) in discarded.files()? {
                 std::fs::remove_file(&path)
@@ -75,28 +79,28 @@ pub fn remove(place: &Place, key: &str) -> Result<()> {
     }
     match found {
         true => Ok(()),
-        false => Err(none(place, key)),
+        false => Err(not_found_error(store, key)),
     }
 }
 
 /// Lists the trash, newest first.
-pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
+pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
     let mut found = Vec::new();
-    for dir in place.directories() {
-        for (path, stamp, name) in gone(&dir.join(TRASH))? {
+    for dir in store.directories() {
+        for (path, stamp, name) in list_trash_files(&dir.join(TRASH_DIR))? {
             if !name.ends_with(".jsonl") {
                 continue;
             }
-            let key = key_in(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
-            found.push(Discarded {
+            let key = read_key(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
+            found.push(TrashedSession {
                 key,
                 path,
-                stamp,
-                name,
+                deleted_at: stamp,
+                original_name: name,
             });
         }
     }
-    found.sort_by(|one, other| other.stamp.cmp(&one.stamp));
+    found.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
     Ok(found)
 }
 
@@ -104,47 +108,51 @@ pub fn trash(place: &Place) -> Result<Vec<Discarded>> {
 ///
 /// # Errors
 /// Status 66 if the trash has none, 2 if another session has that key now.
-pub fn restore(place: &Place, key: &str) -> Result<()> {
-    let found = trash(place)?
+pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
+    let found = list_trash(store)?
         .into_iter()
         .find(|discarded| discarded.key == key);
     let Some(found) = found else {
         let cause = format!("there is no session `{key}` in the trash");
-        return Err(fail_hint(Exit::NoInput, cause, "nanobot session restore"));
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            cause,
+            "nanobot session restore",
+        ));
     };
     let dir = found.path.parent().and_then(Path::parent);
     let dir = dir.context("the trash path has no parent directory")?;
-    let mut home = dir.join(&found.name);
+    let mut home = dir.join(&found.original_name);
     if home.exists() {
         // Another key that maps to the same file name uses it now.
-        home = dir.join(coded_name(key));
+        home = dir.join(encoded_name(key));
     }
-    let is_free = || match place.find(key)?.exists() {
+    let is_free = || match store.find_path(key)?.exists() {
         false => Ok(()),
-        true => Err(fail_hint(
+        true => Err(fail_with_hint(
             Exit::Usage,
             format!("session `{key}` already exists"),
             format!("nanobot session rename {key} NEW"),
         )),
     };
     is_free()?;
-    let lock = try_lock(place, key, &home)?;
+    let lock = try_lock(store, key, &home)?;
     is_free()?;
     let name = home.file_name().unwrap_or_default().to_string_lossy();
     for (path, rest) in found.files()? {
-        store::rename_new(&path, &dir.join(format!("{name}{rest}")))?;
+        durable_file::rename_noreplace(&path, &dir.join(format!("{name}{rest}")))?;
     }
     drop(lock);
     Ok(())
 }
 
 /// Removes files that have been in the trash for more than `days` days. Returns their number.
-pub fn empty_trash(place: &Place, days: i64) -> Result<usize> {
-    let limit = place.clock.now().saturating_sub(days.days());
+pub fn empty_trash(store: &SessionStore, days: i64) -> Result<usize> {
+    let limit = store.clock.now().saturating_sub(days.days());
     let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
     let mut count = 0;
-    for dir in place.directories() {
-        for (path, stamp, _) in gone(&dir.join(TRASH))? {
+    for dir in store.directories() {
+        for (path, stamp, _) in list_trash_files(&dir.join(TRASH_DIR))? {
             if stamp < limit {
                 std::fs::remove_file(&path)
                     .with_context(|| format!("remove `{}`", path.display()))?;
@@ -155,14 +163,14 @@ pub fn empty_trash(place: &Place, days: i64) -> Result<usize> {
     Ok(count)
 }
 
-impl Discarded {
+impl TrashedSession {
     /// Its file and side files, each with the suffix that its name adds to the session's file name.
     fn files(&self) -> Result<Vec<(PathBuf, String)>> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut files = vec![(self.path.clone(), String::new())];
-        for (path, stamp, name) in gone(dir)? {
-            let rest = name.strip_prefix(&self.name);
-            if let Some(rest) = rest.filter(|rest| stamp == self.stamp && !rest.is_empty()) {
+        for (path, stamp, name) in list_trash_files(dir)? {
+            let rest = name.strip_prefix(&self.original_name);
+            if let Some(rest) = rest.filter(|rest| stamp == self.deleted_at && !rest.is_empty()) {
                 files.push((path, rest.to_owned()));
             }
         }
@@ -171,14 +179,18 @@ impl Discarded {
 }
 
 /// Lists the files of a trash directory: path, deletion time and original name.
-fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
+fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
     let entries = match std::fs::read_dir(trash) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(|| format!("read `{}`", trash.display())),
     };
     let parse = |path: PathBuf| {
-        let name = path.file_name()?.to_str()?.strip_suffix(GONE)?.to_owned();
+        let name = path
+            .file_name()?
+            .to_str()?
+            .strip_suffix(TRASH_SUFFIX)?
+            .to_owned();
         let (stamp, name) = name.split_once('-')?;
         let is_stamp = stamp.bytes().all(|byte| byte.is_ascii_digit());
         is_stamp.then(|| (path.clone(), stamp.to_owned(), name.to_owned()))
@@ -190,11 +202,11 @@ fn gone(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
 }
 
 /// Moves a session's file and side files to the trash beside it.
-fn put_away(path: &Path, stamp: &str) -> Result<()> {
-    let trash = path.with_file_name(TRASH);
-    store::create_dir(&trash)?;
+fn move_files_to_trash(path: &Path, stamp: &str) -> Result<()> {
+    let trash = path.with_file_name(TRASH_DIR);
+    durable_file::create_dir(&trash)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{GONE}"));
+    let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
     let mut stamp = stamp.to_owned();
     // The same name was deleted at the same moment. No race: this process holds the lock of that name.
     while place(&stamp, &name).exists() {
@@ -203,9 +215,9 @@ fn put_away(path: &Path, stamp: &str) -> Result<()> {
     }
     for aside in side_files(path)? {
         let name = aside.file_name().unwrap_or_default().to_string_lossy();
-        store::rename_new(&aside, &place(&stamp, &name))?;
+        durable_file::rename_noreplace(&aside, &place(&stamp, &name))?;
     }
-    store::rename_new(path, &place(&stamp, &name)).map(drop)
+    durable_file::rename_noreplace(path, &place(&stamp, &name)).map(drop)
 }
 
 fn remove_files(path: &Path) -> Result<()> {
@@ -221,13 +233,13 @@ fn digits(stamp: &str) -> String {
 }
 
 /// Retention time of sessions created for piped input.
-const PIPES_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+const PIPE_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum number removed at a time, so that a run is not slowed down noticeably.
-const PRUNED_AT_ONCE: usize = 8;
+const MAX_PRUNED_SESSIONS: usize = 8;
 
 /// Removes old sessions of piped input. A session that is in use or cannot be removed is left alone.
-pub fn prune(place: &Place) -> Result<()> {
-    let Some(limit) = SystemTime::from(place.clock.timestamp()).checked_sub(PIPES_KEPT) else {
+pub fn prune_pipe_sessions(store: &SessionStore) -> Result<()> {
+    let Some(limit) = SystemTime::from(store.clock.timestamp()).checked_sub(PIPE_RETENTION) else {
         return Ok(());
     };
     let is_pipe = |path: &PathBuf| {
@@ -238,22 +250,22 @@ pub fn prune(place: &Place) -> Result<()> {
     };
     // The name is only a hint: a user's own key may look like it.
     let of_a_pipe = |path: &PathBuf| {
-        key_in(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
+        read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
     };
     let is_old = |path: &PathBuf| {
         std::fs::metadata(path)
             .and_then(|about| about.modified())
             .is_ok_and(|modified| modified < limit)
     };
-    for path in logs(place.home())?
+    for path in list_logs(store.new_session_dir())?
         .into_iter()
         .filter(is_pipe)
         .filter(is_old)
         .filter(of_a_pipe)
         .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
-        .take(PRUNED_AT_ONCE)
+        .take(MAX_PRUNED_SESSIONS)
     {
-        if let Ok(lock) = try_lock(place, "", &path)
+        if let Ok(lock) = try_lock(store, "", &path)
             && is_old(&path)
             && remove_files(&path).is_ok()
         {

@@ -1,12 +1,12 @@
 //! Checks a whole config: errors, unknown keys, and keys that have no effect. Unlike `resolve`, it also covers parts
 //! that the run does not use.
 
-use super::expand::refers;
+use super::expand::has_reference;
 use super::file::{Config, KeyPath};
-use super::keys::{Branch, Key, OLD_TOP, Stage, nearest};
-use super::kind::{Kind, name_of};
-use super::layers::{Layers, Origin};
-use super::{Overrides, Settings, rules};
+use super::key_type::{KeyType, type_name};
+use super::keys::{ConfigKey, KeyNode, KeySupport, TOP_LEVEL_KEYS_0_1_4, nearest};
+use super::layers::{LayeredConfig, SettingOrigin};
+use super::{FlagOverrides, Settings, validation};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
 use serde_json::Value;
@@ -15,17 +15,17 @@ use std::os::unix::fs::MetadataExt;
 
 /// A finding about the config, to be reported to the user.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub weight: Weight,
+pub struct ConfigFinding {
+    pub severity: ConfigSeverity,
     /// The message, which starts with the location it refers to.
     pub text: String,
     /// Byte offset in the file, used for sorting; findings without a location come last.
-    at: usize,
+    offset: usize,
 }
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
+pub enum ConfigSeverity {
     /// Stops every run that uses the value.
     Error,
     /// Probably a mistake.
@@ -34,77 +34,77 @@ pub enum Weight {
     Note,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let weight = match self.weight {
-            Weight::Error => "error",
-            Weight::Warning => "warning",
-            Weight::Note => "note",
+        let weight = match self.severity {
+            ConfigSeverity::Error => "error",
+            ConfigSeverity::Warning => "warning",
+            ConfigSeverity::Note => "note",
         };
         write!(f, "{weight}: {}", self.text)
     }
 }
 
 /// All findings about `config` under `env`, in the order of the file.
-pub fn findings(config: &Config, env: &Env, paths: &Paths) -> Vec<Finding> {
-    let layers = Layers::new(config, env);
-    let mut checker = Checker {
+pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFinding> {
+    let layers = LayeredConfig::new(config, env);
+    let mut checker = ConfigChecker {
         config,
         layers: &layers,
-        found: Vec::new(),
+        findings: Vec::new(),
     };
-    checker.value(&mut KeyPath::new(), Some(Branch::root()), layers.value());
-    checker.remarks();
-    checker.strays();
-    checker.permissions();
-    let mut found = checker.found;
+    checker.check_value(&mut KeyPath::new(), Some(KeyNode::root()), layers.value());
+    checker.report_remarks();
+    checker.report_unknown_variables();
+    checker.check_file_mode();
+    let mut found = checker.findings;
     // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
     // variable.
-    if let Err(error) = Settings::resolve(config, env, &Overrides::default(), paths) {
+    if let Err(error) = Settings::resolve(config, env, &FlagOverrides::default(), paths) {
         let text = format!("{error:#}");
         if !found.iter().any(|finding| finding.text == text) {
-            found.push(Finding {
-                weight: Weight::Error,
+            found.push(ConfigFinding {
+                severity: ConfigSeverity::Error,
                 text,
-                at: usize::MAX,
+                offset: usize::MAX,
             });
         }
     }
-    found.sort_by_key(|finding| finding.at);
+    found.sort_by_key(|finding| finding.offset);
     found
 }
 
-struct Checker<'a> {
+struct ConfigChecker<'a> {
     config: &'a Config,
-    layers: &'a Layers<'a>,
-    found: Vec<Finding>,
+    layers: &'a LayeredConfig<'a>,
+    findings: Vec<ConfigFinding>,
 }
 
-impl Checker<'_> {
-    fn value(&mut self, path: &mut KeyPath, branch: Option<Branch>, value: &Value) {
+impl ConfigChecker<'_> {
+    fn check_value(&mut self, path: &mut KeyPath, branch: Option<KeyNode>, value: &Value) {
         let Some(branch) = branch else {
-            return self.unknown(path);
+            return self.report_unknown_key(path);
         };
         match (branch.key(), value) {
             (_, Value::Null) => {}
-            (Some(key), value) => self.key(path, key, value),
+            (Some(key), value) => self.check_key(path, key, value),
             (None, Value::Object(members)) => {
                 for (name, member) in members {
                     path.push(name.clone());
-                    self.value(path, branch.child(name), member);
-                    self.new_top(path);
+                    self.check_value(path, branch.child(name), member);
+                    self.report_new_top_level_key(path);
                     path.pop();
                 }
             }
             (None, other) => {
-                let error = self.layers.mismatch(path, name_of(other), "an object");
+                let error = self.layers.type_error(path, type_name(other), "an object");
                 self.push_error(path, &error);
             }
         }
     }
 
-    fn key(&mut self, path: &[String], key: &Key, value: &Value) {
-        let typed = match self.layers.typed(path, value, key.kind) {
+    fn check_key(&mut self, path: &[String], key: &ConfigKey, value: &Value) {
+        let typed = match self.layers.to_typed(path, value, key.kind) {
             Ok(typed) => typed,
             Err(error) => return self.push_error(path, &error),
         };
@@ -113,38 +113,38 @@ impl Checker<'_> {
             return;
         }
         let joined = path.join(".");
-        if let Some(words) = rules::objection(path, &typed) {
-            return self.push(Weight::Error, path, &words);
+        if let Some(words) = validation::validate(path, &typed) {
+            return self.push(ConfigSeverity::Error, path, &words);
         }
-        if let Some(words) = rules::doubt(&joined, &typed) {
-            self.push(Weight::Warning, path, &words);
+        if let Some(words) = validation::warn(&joined, &typed) {
+            self.push(ConfigSeverity::Warning, path, &words);
         }
         if joined == "tools.restrictToWorkspace" {
             let words = format!(
                 "`{joined}` makes the workspace the working directory of every run, and no other path can be granted"
             );
-            self.push(Weight::Note, path, &words);
+            self.push(ConfigSeverity::Note, path, &words);
         }
-        match key.stage {
-            Stage::Used | Stage::Written => {}
-            Stage::Later => self.push(
-                Weight::Note,
+        match key.support {
+            KeySupport::Used | KeySupport::UsedAndWritten => {}
+            KeySupport::Later => self.push(
+                ConfigSeverity::Note,
                 path,
                 &format!("`{joined}` is valid, but not used by this release"),
             ),
-            Stage::Ignored => self.push(
-                Weight::Note,
+            KeySupport::Ignored => self.push(
+                ConfigSeverity::Note,
                 path,
                 &format!("`{joined}` has no effect: {}", key.doc),
             ),
         }
     }
 
-    fn unknown(&mut self, path: &[String]) {
+    fn report_unknown_key(&mut self, path: &[String]) {
         let Some((name, above)) = path.split_last() else {
             return;
         };
-        let known = Branch::at(above).map(Branch::names).unwrap_or_default();
+        let known = KeyNode::at(above).map(KeyNode::names).unwrap_or_default();
         let meant = nearest(name, known)
             .map(|meant| format!("; did you mean `{meant}`?"))
             .unwrap_or_default();
@@ -153,103 +153,105 @@ impl Checker<'_> {
             _ => "",
         };
         let words = format!("unknown key `{}`{refused}{meant}", path.join("."));
-        self.push(Weight::Warning, path, &words);
+        self.push(ConfigSeverity::Warning, path, &words);
     }
 
     /// Reports a top-level key that nanobot 0.1.4 does not know.
-    fn new_top(&mut self, path: &[String]) {
+    fn report_new_top_level_key(&mut self, path: &[String]) {
         let [name] = path else {
             return;
         };
         let in_file = self.config.offset(path).is_some();
-        let known = Branch::root().child(name).is_some();
-        if in_file && known && !OLD_TOP.contains(&name.as_str()) {
+        let known = KeyNode::root().child(name).is_some();
+        if in_file && known && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
             let words = format!("nanobot 0.1.4 does not know `{name}` and rejects the whole file");
-            self.push(Weight::Note, path, &words);
+            self.push(ConfigSeverity::Note, path, &words);
         }
     }
 
-    fn remarks(&mut self) {
+    fn report_remarks(&mut self) {
         for remark in self.config.remarks() {
-            self.found.push(Finding {
-                weight: Weight::Warning,
-                text: format!("{}: {}", self.config.place(remark.at), remark.text),
-                at: remark.at,
+            self.findings.push(ConfigFinding {
+                severity: ConfigSeverity::Warning,
+                text: format!("{}: {}", self.config.position(remark.offset), remark.text),
+                offset: remark.offset,
             });
         }
     }
 
-    fn strays(&mut self) {
-        for stray in self.layers.strays() {
+    fn report_unknown_variables(&mut self) {
+        for stray in self.layers.unknown_variables() {
             let meant = stray
                 .nearest
                 .as_ref()
                 .map(|meant| format!("; did you mean `{meant}`?"))
                 .unwrap_or_default();
-            self.found.push(Finding {
-                weight: Weight::Warning,
+            self.findings.push(ConfigFinding {
+                severity: ConfigSeverity::Warning,
                 text: format!("{}: does not match any config key{meant}", stray.variable),
-                at: usize::MAX,
+                offset: usize::MAX,
             });
         }
     }
 
     /// Warns about API keys in a config file that other users can read.
-    fn permissions(&mut self) {
+    fn check_file_mode(&mut self) {
         let Ok(metadata) = self.config.path().metadata() else {
             return;
         };
         let mode = metadata.mode() & 0o777;
-        if mode & 0o077 != 0 && holds_key(&mut KeyPath::new(), self.config.value()) {
+        if mode & 0o077 != 0 && contains_literal_secret(&mut KeyPath::new(), self.config.value()) {
             let path = self.config.path().display();
-            self.found.push(Finding {
-                weight: Weight::Warning,
+            self.findings.push(ConfigFinding {
+                severity: ConfigSeverity::Warning,
                 text: format!("{path}: contains a key and is readable by other users (mode {mode:04o}); run `chmod 600`"),
-                at: usize::MAX,
+                offset: usize::MAX,
             });
         }
     }
 
-    fn push(&mut self, weight: Weight, path: &[String], words: &str) {
+    fn push(&mut self, weight: ConfigSeverity, path: &[String], text: &str) {
         let place = match self.layers.origin(path) {
-            Origin::Variable(name) => format!("{name}: "),
-            Origin::File(place) => format!("{place}: "),
-            Origin::Flag(_) | Origin::Default => String::new(),
+            SettingOrigin::Variable(name) => format!("{name}: "),
+            SettingOrigin::File(place) => format!("{place}: "),
+            SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
         };
-        self.found.push(Finding {
-            weight,
-            text: format!("{place}{words}"),
-            at: self.offset(path),
+        self.findings.push(ConfigFinding {
+            severity: weight,
+            text: format!("{place}{text}"),
+            offset: self.offset(path),
         });
     }
 
     fn push_error(&mut self, path: &[String], error: &anyhow::Error) {
-        self.found.push(Finding {
-            weight: Weight::Error,
+        self.findings.push(ConfigFinding {
+            severity: ConfigSeverity::Error,
             text: error.to_string(),
-            at: self.offset(path),
+            offset: self.offset(path),
         });
     }
 
     fn offset(&self, path: &[String]) -> usize {
         match self.layers.origin(path) {
-            Origin::File(_) => self.config.offset(path).unwrap_or(usize::MAX),
+            SettingOrigin::File(_) => self.config.offset(path).unwrap_or(usize::MAX),
             _ => usize::MAX,
         }
     }
 }
 
 /// True if `value` contains a literal secret instead of a reference to an environment variable.
-fn holds_key(path: &mut KeyPath, value: &Value) -> bool {
+fn contains_literal_secret(path: &mut KeyPath, value: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(name, member)| {
             path.push(name.clone());
-            let holds = holds_key(path, member);
+            let holds = contains_literal_secret(path, member);
             path.pop();
             holds
         }),
         Value::String(text) => {
-            Branch::kind_at(path).is_some_and(Kind::is_secret) && !text.is_empty() && !refers(text)
+            KeyNode::kind_at(path).is_some_and(KeyType::is_secret)
+                && !text.is_empty()
+                && !has_reference(text)
         }
         _ => false,
     }
@@ -257,31 +259,31 @@ fn holds_key(path: &mut KeyPath, value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Weight, findings};
+    use super::{ConfigSeverity, check_config};
     use crate::settings::Config;
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    fn told(config: &Config, variables: &[(&str, &str)]) -> Vec<String> {
+    fn messages(config: &Config, variables: &[(&str, &str)]) -> Vec<String> {
         let env: Env = [("HOME", "/home/u")]
             .iter()
             .chain(variables)
             .copied()
             .collect();
         let paths = Paths::resolve(&env, None).unwrap();
-        findings(config, &env, &paths)
+        check_config(config, &env, &paths)
             .iter()
             .map(ToString::to_string)
             .collect()
     }
 
     #[test]
-    fn everything_is_found_with_its_place() {
+    fn findings_have_positions() {
         let check = |text: &str, expect: &[&str]| {
             let config = Config::parse(Path::new("c.json"), text).unwrap();
-            assert_eq!(told(&config, &[]), expect, "{text}");
+            assert_eq!(messages(&config, &[]), expect, "{text}");
         };
         check("{}", &[]);
         check(
@@ -357,7 +359,7 @@ mod tests {
     fn variables_are_checked_too() {
         let config = Config::missing(Path::new("c.json"));
         let check = |variable: (&str, &str), expect: &str| {
-            assert_eq!(told(&config, &[variable]), [expect]);
+            assert_eq!(messages(&config, &[variable]), [expect]);
         };
         check(
             ("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "9"),
@@ -374,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_file_with_a_key_is_told() {
+    fn a_readable_file_with_a_key_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("c.json");
         let check = |text: &str, mode: u32, expect: bool| {
@@ -382,13 +384,13 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             let env: Env = [("HOME", "/home/u"), ("K", "k")].into_iter().collect();
             let paths = Paths::resolve(&env, None).unwrap();
-            let found = findings(&Config::load(&path).unwrap(), &env, &paths);
+            let found = check_config(&Config::load(&path).unwrap(), &env, &paths);
             let told = found.iter().any(|finding| finding.text.contains("mode 06"));
             assert_eq!(told, expect, "{text} {mode:o}");
             assert!(
                 found
                     .iter()
-                    .all(|finding| finding.weight == Weight::Warning)
+                    .all(|finding| finding.severity == ConfigSeverity::Warning)
             );
         };
         let literal = r#"{"providers": {"openai": {"apiKey": "sk-1"}}}"#;

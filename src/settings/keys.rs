@@ -5,24 +5,26 @@
 //! be a slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
 //! own.
 
-use super::kind::Kind;
-use super::kind::Kind::{Any, Bool, Map, Number, OneOf, Secret, Secrets, Text, Texts, Whole};
+use super::key_type::KeyType;
+use super::key_type::KeyType::{
+    Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Whole,
+};
 use serde_json::Value;
 
 /// A key of the config.
 #[derive(Debug)]
-pub struct Key {
+pub struct ConfigKey {
     /// Key names from the top, joined by dots, in camelCase.
     pub path: &'static str,
-    pub kind: Kind,
+    pub kind: KeyType,
     /// The default as JSON; `null` if there is none.
     pub default: &'static str,
-    pub stage: Stage,
+    pub support: KeySupport,
     /// A one-line description for users.
     pub doc: &'static str,
 }
 
-impl Key {
+impl ConfigKey {
     /// Parses the default.
     pub fn default_value(&self) -> Value {
         serde_json::from_str(self.default).expect("a test reads every default of the table")
@@ -31,11 +33,11 @@ impl Key {
 
 /// The degree to which this program supports a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum KeySupport {
     /// Used.
     Used,
     /// Used, and written to the file by `onboard`.
-    Written,
+    UsedAndWritten,
     /// Accepted, but belongs to a feature that this release does not have.
     Later,
     /// Accepted because other releases write it; it has no effect here.
@@ -44,68 +46,68 @@ pub enum Stage {
 
 const fn key(
     path: &'static str,
-    kind: Kind,
+    kind: KeyType,
     default: &'static str,
-    stage: Stage,
+    stage: KeySupport,
     doc: &'static str,
-) -> Key {
-    Key {
+) -> ConfigKey {
+    ConfigKey {
         path,
         kind,
         default,
-        stage,
+        support: stage,
         doc,
     }
 }
 
-use Stage::{Ignored, Later, Used, Written};
+use KeySupport::{Ignored, Later, Used, UsedAndWritten};
 
 /// A count without a natural upper bound.
-const COUNT: Kind = Whole(0, i64::MAX);
+const UNBOUNDED_COUNT: KeyType = Whole(0, i64::MAX);
 /// Tokens of one answer: at least 1, and more than any model can produce at most.
-const TOKENS: Kind = Whole(1, 10_000_000);
-const PORT: Kind = Whole(1, 65_535);
-const SIZE: Kind = Whole(1, i64::MAX);
+const TOKEN_COUNT: KeyType = Whole(1, 10_000_000);
+const PORT_NUMBER: KeyType = Whole(1, 65_535);
+const POSITIVE_COUNT: KeyType = Whole(1, i64::MAX);
 /// Seconds, at most one day.
-const SECONDS: Kind = Whole(1, 86_400);
+const UP_TO_ONE_DAY_SECS: KeyType = Whole(1, 86_400);
 /// An amount in US dollars.
-const DOLLARS: Kind = Number(0.0, 1e9);
-const GROUP: Kind = OneOf(&["mention", "open", "allowlist"]);
+const USD_AMOUNT: KeyType = Number(0.0, 1e9);
+const GROUP_POLICY: KeyType = OneOf(&["mention", "open", "allowlist"]);
 
 // One row per line keeps the table readable.
 #[rustfmt::skip]
 /// All keys of the config.
-pub const KEYS: &[Key] = &[
-    key("agents.defaults.workspace", Text, r#""~/.nanobot/workspace""#, Written, "the agent's own directory: notes, memory, skills, sessions"),
+pub const KEYS: &[ConfigKey] = &[
+    key("agents.defaults.workspace", Text, r#""~/.nanobot/workspace""#, UsedAndWritten, "the agent's own directory: notes, memory, skills, sessions"),
     key("agents.defaults.directory", OneOf(&["cwd", "workspace"]), r#""cwd""#, Used, "working directory: the current directory, or the workspace"),
-    key("agents.defaults.model", Text, "null", Written, "the model, as its provider names it; unset: the provider's default"),
-    key("agents.defaults.provider", Text, r#""auto""#, Written, "the provider's name; `auto` derives it from the model and the API keys"),
-    key("agents.defaults.maxTokens", TOKENS, "8192", Written, "maximum tokens of one answer"),
-    key("agents.defaults.temperature", Number(0.0, 2.0), "0.1", Written, "sampling temperature, from 0 (most predictable) to 2"),
-    key("agents.defaults.maxToolIterations", Whole(1, 10_000), "40", Written, "maximum requests to the model in one turn"),
-    key("agents.defaults.memoryWindow", Whole(1, 1_000_000), "100", Written, "earlier messages of the session sent with each request"),
+    key("agents.defaults.model", Text, "null", UsedAndWritten, "the model, as its provider names it; unset: the provider's default"),
+    key("agents.defaults.provider", Text, r#""auto""#, UsedAndWritten, "the provider's name; `auto` derives it from the model and the API keys"),
+    key("agents.defaults.maxTokens", TOKEN_COUNT, "8192", UsedAndWritten, "maximum tokens of one answer"),
+    key("agents.defaults.temperature", Number(0.0, 2.0), "0.1", UsedAndWritten, "sampling temperature, from 0 (most predictable) to 2"),
+    key("agents.defaults.maxToolIterations", Whole(1, 10_000), "40", UsedAndWritten, "maximum requests to the model in one turn"),
+    key("agents.defaults.memoryWindow", Whole(1, 1_000_000), "100", UsedAndWritten, "earlier messages of the session sent with each request"),
     key("agents.defaults.reasoningEffort", Text, "null", Used, "low, medium, high, or another level that the model supports"),
     key("agents.defaults.profile", Text, r#""default""#, Used, "permissions of a run: default, plan, accept-edits, auto-approve, or a profile of your own"),
     key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "maximum characters of a tool result stored in the session"),
-    key("agents.defaults.disabledSkills", Texts, "[]", Used, "names of skills to disable"),
+    key("agents.defaults.disabledSkills", TextList, "[]", Used, "names of skills to disable"),
     key("agents.defaults.skillsBudgetTokens", Whole(0, 1_000_000), "2000", Used, "maximum tokens of the skill list in each request; a longer list is shortened"),
     key("agents.defaults.fallbackModels", Any, "[]", Used, "models to try if the first one fails: names, presets, or objects as in `modelPresets`"),
     key("agents.defaults.modelPreset", Text, "null", Used, "the entry of `modelPresets` to use"),
-    key("agents.defaults.contextWindowTokens", TOKENS, "200000", Used, "context window in tokens for models of unknown size"),
-    key("agents.defaults.contextBlockLimit", COUNT, "null", Later, "tokens after which the context is compacted"),
-    key("agents.defaults.maxConcurrentSubagents", SIZE, "null", Used, "maximum concurrent sub-agents, in addition to the limit of `--max-parallel`"),
+    key("agents.defaults.contextWindowTokens", TOKEN_COUNT, "200000", Used, "context window in tokens for models of unknown size"),
+    key("agents.defaults.contextBlockLimit", UNBOUNDED_COUNT, "null", Later, "tokens after which the context is compacted"),
+    key("agents.defaults.maxConcurrentSubagents", POSITIVE_COUNT, "null", Used, "maximum concurrent sub-agents, in addition to the limit of `--max-parallel`"),
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "tool errors are always passed to the model"),
     key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "there is only one retry policy"),
-    key("agents.defaults.toolHintMaxLength", COUNT, "40", Ignored, "length of a tool hint"),
+    key("agents.defaults.toolHintMaxLength", UNBOUNDED_COUNT, "40", Ignored, "length of a tool hint"),
     key("agents.defaults.timezone", Text, r#""UTC""#, Ignored, "the system's time zone is used"),
     key("agents.defaults.timezoneMode", Text, r#""auto""#, Ignored, "the system's time zone is used"),
     key("agents.defaults.botName", Text, r#""nanobot""#, Ignored, "name shown in chats"),
     key("agents.defaults.botIcon", Text, r#""🐈""#, Ignored, "icon shown in chats"),
     key("agents.defaults.unifiedSession", Bool, "false", Later, "one session for all channels"),
-    key("agents.defaults.idleCompactAfterMinutes", COUNT, "15", Later, "minutes after which an idle session is compacted"),
-    key("agents.defaults.idleCompactCheckIntervalSeconds", COUNT, "60", Ignored, "belongs to a daemon"),
+    key("agents.defaults.idleCompactAfterMinutes", UNBOUNDED_COUNT, "15", Later, "minutes after which an idle session is compacted"),
+    key("agents.defaults.idleCompactCheckIntervalSeconds", UNBOUNDED_COUNT, "60", Ignored, "belongs to a daemon"),
     key("agents.defaults.consolidationRatio", Number(0.0, 1.0), "0.5", Later, "share of the history to consolidate"),
-    key("agents.defaults.maxMessages", COUNT, "null", Ignored, "removed in newer releases"),
+    key("agents.defaults.maxMessages", UNBOUNDED_COUNT, "null", Ignored, "removed in newer releases"),
     key("agents.defaults.dream.enabled", Bool, "true", Ignored, "belongs to a daemon"),
     key("agents.defaults.dream.intervalH", Number(0.0, 8760.0), "2", Ignored, "belongs to a daemon"),
     key("agents.defaults.dream.modelOverride", Text, "null", Ignored, "belongs to a daemon"),
@@ -114,77 +116,77 @@ pub const KEYS: &[Key] = &[
     key("channels.sendToolHints", Bool, "false", Later, "send the names of called tools"),
     key("channels.showReasoning", Bool, "true", Later, "send the model's reasoning"),
     key("channels.extractDocumentText", Bool, "true", Later, "read attached documents"),
-    key("channels.sendMaxRetries", COUNT, "3", Later, "retries of a failed delivery"),
+    key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Later, "retries of a failed delivery"),
     key("channels.transcriptionProvider", Text, r#""groq""#, Later, "speech-to-text provider"),
     key("channels.transcriptionLanguage", Text, "null", Later, "language of voice messages"),
     key("channels.whatsapp.enabled", Bool, "false", Later, "use WhatsApp"),
     key("channels.whatsapp.bridgeUrl", Text, r#""ws://localhost:3001""#, Later, "URL of the bridge"),
     key("channels.whatsapp.bridgeToken", Secret, r#""""#, Later, "the bridge's token"),
-    key("channels.whatsapp.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.whatsapp.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.telegram.enabled", Bool, "false", Later, "use Telegram"),
     key("channels.telegram.token", Secret, r#""""#, Later, "the bot's token"),
-    key("channels.telegram.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.telegram.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.telegram.proxy", Secret, "null", Later, "proxy for Telegram"),
     key("channels.telegram.replyToMessage", Bool, "false", Later, "quote the message being answered"),
     key("channels.discord.enabled", Bool, "false", Later, "use Discord"),
     key("channels.discord.token", Secret, r#""""#, Later, "the bot's token"),
-    key("channels.discord.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.discord.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.discord.gatewayUrl", Text, r#""wss://gateway.discord.gg/?v=10&encoding=json""#, Later, "Discord's gateway"),
-    key("channels.discord.intents", COUNT, "37377", Later, "gateway intents (events to receive)"),
+    key("channels.discord.intents", UNBOUNDED_COUNT, "37377", Later, "gateway intents (events to receive)"),
     key("channels.feishu.enabled", Bool, "false", Later, "use Feishu"),
     key("channels.feishu.appId", Text, r#""""#, Later, "the app's id"),
     key("channels.feishu.appSecret", Secret, r#""""#, Later, "the app's secret"),
     key("channels.feishu.encryptKey", Secret, r#""""#, Later, "key for encrypted events"),
     key("channels.feishu.verificationToken", Secret, r#""""#, Later, "verification token of events"),
-    key("channels.feishu.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.feishu.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.feishu.reactEmoji", Text, r#""THUMBSUP""#, Later, "reaction to a message"),
     key("channels.mochat.enabled", Bool, "false", Later, "use MoChat"),
     key("channels.mochat.baseUrl", Text, r#""https://mochat.io""#, Later, "the server"),
     key("channels.mochat.socketUrl", Text, r#""""#, Later, "URL of the socket"),
     key("channels.mochat.socketPath", Text, r#""/socket.io""#, Later, "path of the socket"),
     key("channels.mochat.socketDisableMsgpack", Bool, "false", Later, "plain JSON on the socket"),
-    key("channels.mochat.socketReconnectDelayMs", COUNT, "1000", Later, "milliseconds"),
-    key("channels.mochat.socketMaxReconnectDelayMs", COUNT, "10000", Later, "milliseconds"),
-    key("channels.mochat.socketConnectTimeoutMs", COUNT, "10000", Later, "milliseconds"),
-    key("channels.mochat.refreshIntervalMs", COUNT, "30000", Later, "milliseconds"),
-    key("channels.mochat.watchTimeoutMs", COUNT, "25000", Later, "milliseconds"),
-    key("channels.mochat.watchLimit", COUNT, "100", Later, "messages per request"),
-    key("channels.mochat.retryDelayMs", COUNT, "500", Later, "milliseconds"),
-    key("channels.mochat.maxRetryAttempts", COUNT, "0", Later, "0 for no limit"),
+    key("channels.mochat.socketReconnectDelayMs", UNBOUNDED_COUNT, "1000", Later, "milliseconds"),
+    key("channels.mochat.socketMaxReconnectDelayMs", UNBOUNDED_COUNT, "10000", Later, "milliseconds"),
+    key("channels.mochat.socketConnectTimeoutMs", UNBOUNDED_COUNT, "10000", Later, "milliseconds"),
+    key("channels.mochat.refreshIntervalMs", UNBOUNDED_COUNT, "30000", Later, "milliseconds"),
+    key("channels.mochat.watchTimeoutMs", UNBOUNDED_COUNT, "25000", Later, "milliseconds"),
+    key("channels.mochat.watchLimit", UNBOUNDED_COUNT, "100", Later, "messages per request"),
+    key("channels.mochat.retryDelayMs", UNBOUNDED_COUNT, "500", Later, "milliseconds"),
+    key("channels.mochat.maxRetryAttempts", UNBOUNDED_COUNT, "0", Later, "0 for no limit"),
     key("channels.mochat.clawToken", Secret, r#""""#, Later, "the agent's token"),
     key("channels.mochat.agentUserId", Text, r#""""#, Later, "the agent's id"),
-    key("channels.mochat.sessions", Texts, "[]", Later, "sessions to watch"),
-    key("channels.mochat.panels", Texts, "[]", Later, "panels to watch"),
-    key("channels.mochat.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.mochat.sessions", TextList, "[]", Later, "sessions to watch"),
+    key("channels.mochat.panels", TextList, "[]", Later, "panels to watch"),
+    key("channels.mochat.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.mochat.mention.requireInGroups", Bool, "false", Later, "answer in groups only when mentioned"),
     key("channels.mochat.groups", Any, "{}", Later, "settings of individual groups"),
     key("channels.mochat.replyDelayMode", Text, r#""non-mention""#, Later, "messages whose answers are delayed"),
-    key("channels.mochat.replyDelayMs", COUNT, "120000", Later, "milliseconds"),
+    key("channels.mochat.replyDelayMs", UNBOUNDED_COUNT, "120000", Later, "milliseconds"),
     key("channels.dingtalk.enabled", Bool, "false", Later, "use DingTalk"),
     key("channels.dingtalk.clientId", Text, r#""""#, Later, "the app's id"),
     key("channels.dingtalk.clientSecret", Secret, r#""""#, Later, "the app's secret"),
-    key("channels.dingtalk.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.dingtalk.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.email.enabled", Bool, "false", Later, "use e-mail"),
     key("channels.email.consentGranted", Bool, "false", Later, "the owner of the mailbox has agreed"),
     key("channels.email.imapHost", Text, r#""""#, Later, "IMAP server"),
-    key("channels.email.imapPort", PORT, "993", Later, "IMAP port"),
+    key("channels.email.imapPort", PORT_NUMBER, "993", Later, "IMAP port"),
     key("channels.email.imapUsername", Text, r#""""#, Later, "IMAP user name"),
     key("channels.email.imapPassword", Secret, r#""""#, Later, "IMAP password"),
     key("channels.email.imapMailbox", Text, r#""INBOX""#, Later, "mailbox"),
     key("channels.email.imapUseSsl", Bool, "true", Later, "TLS from the start"),
     key("channels.email.smtpHost", Text, r#""""#, Later, "SMTP server"),
-    key("channels.email.smtpPort", PORT, "587", Later, "SMTP port"),
+    key("channels.email.smtpPort", PORT_NUMBER, "587", Later, "SMTP port"),
     key("channels.email.smtpUsername", Text, r#""""#, Later, "SMTP user name"),
     key("channels.email.smtpPassword", Secret, r#""""#, Later, "SMTP password"),
     key("channels.email.smtpUseTls", Bool, "true", Later, "STARTTLS"),
     key("channels.email.smtpUseSsl", Bool, "false", Later, "TLS from the start"),
     key("channels.email.fromAddress", Text, r#""""#, Later, "sender address"),
     key("channels.email.autoReplyEnabled", Bool, "true", Later, "answer mail"),
-    key("channels.email.pollIntervalSeconds", COUNT, "30", Later, "seconds"),
+    key("channels.email.pollIntervalSeconds", UNBOUNDED_COUNT, "30", Later, "seconds"),
     key("channels.email.markSeen", Bool, "true", Later, "mark processed mail as read"),
-    key("channels.email.maxBodyChars", COUNT, "12000", Later, "maximum characters of a mail body"),
+    key("channels.email.maxBodyChars", UNBOUNDED_COUNT, "12000", Later, "maximum characters of a mail body"),
     key("channels.email.subjectPrefix", Text, r#""Re: ""#, Later, "prefix of the subject of an answer"),
-    key("channels.email.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.email.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.slack.enabled", Bool, "false", Later, "use Slack"),
     key("channels.slack.mode", Text, r#""socket""#, Later, "connection mode"),
     key("channels.slack.webhookPath", Text, r#""/slack/events""#, Later, "path for events"),
@@ -193,32 +195,32 @@ pub const KEYS: &[Key] = &[
     key("channels.slack.userTokenReadOnly", Bool, "true", Later, "never write with the user token"),
     key("channels.slack.replyInThread", Bool, "true", Later, "answer in a thread"),
     key("channels.slack.reactEmoji", Text, r#""eyes""#, Later, "reaction to a message"),
-    key("channels.slack.groupPolicy", GROUP, r#""mention""#, Later, "when to answer in channels"),
-    key("channels.slack.groupAllowFrom", Texts, "[]", Later, "channels to answer in"),
-    key("channels.slack.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.slack.groupPolicy", GROUP_POLICY, r#""mention""#, Later, "when to answer in channels"),
+    key("channels.slack.groupAllowFrom", TextList, "[]", Later, "channels to answer in"),
+    key("channels.slack.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.slack.dm.enabled", Bool, "true", Later, "answer direct messages"),
     key("channels.slack.dm.policy", OneOf(&["open", "allowlist"]), r#""open""#, Later, "senders whose direct messages are answered"),
-    key("channels.slack.dm.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.slack.dm.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.qq.enabled", Bool, "false", Later, "use QQ"),
     key("channels.qq.appId", Text, r#""""#, Later, "the app's id"),
     key("channels.qq.secret", Secret, r#""""#, Later, "the app's secret"),
-    key("channels.qq.allowFrom", Texts, "[]", Later, "users who may send messages"),
+    key("channels.qq.allowFrom", TextList, "[]", Later, "users who may send messages"),
     key("channels.matrix.enabled", Bool, "false", Later, "use Matrix"),
     key("channels.matrix.homeserver", Text, r#""https://matrix.org""#, Later, "the server"),
     key("channels.matrix.accessToken", Secret, r#""""#, Later, "the user's token"),
     key("channels.matrix.userId", Text, r#""""#, Later, "the user's id"),
     key("channels.matrix.deviceId", Text, r#""""#, Later, "the device's id"),
     key("channels.matrix.e2EeEnabled", Bool, "true", Later, "support encrypted rooms"),
-    key("channels.matrix.syncStopGraceSeconds", COUNT, "2", Later, "seconds"),
-    key("channels.matrix.maxMediaBytes", COUNT, "20971520", Later, "maximum bytes of an attachment"),
-    key("channels.matrix.allowFrom", Texts, "[]", Later, "users who may send messages"),
-    key("channels.matrix.groupPolicy", GROUP, r#""open""#, Later, "when to answer in rooms"),
-    key("channels.matrix.groupAllowFrom", Texts, "[]", Later, "rooms to answer in"),
+    key("channels.matrix.syncStopGraceSeconds", UNBOUNDED_COUNT, "2", Later, "seconds"),
+    key("channels.matrix.maxMediaBytes", UNBOUNDED_COUNT, "20971520", Later, "maximum bytes of an attachment"),
+    key("channels.matrix.allowFrom", TextList, "[]", Later, "users who may send messages"),
+    key("channels.matrix.groupPolicy", GROUP_POLICY, r#""open""#, Later, "when to answer in rooms"),
+    key("channels.matrix.groupAllowFrom", TextList, "[]", Later, "rooms to answer in"),
     key("channels.matrix.allowRoomMentions", Bool, "false", Later, "answer when the whole room is mentioned"),
 
     key("providers.*.apiKey", Secret, r#""""#, Used, "the API key, or `${VARIABLE}`"),
     key("providers.*.apiBase", Text, "null", Used, "base URL of the API, up to `/v1`"),
-    key("providers.*.extraHeaders", Secrets, "null", Used, "additional request headers"),
+    key("providers.*.extraHeaders", SecretMap, "null", Used, "additional request headers"),
     key("providers.*.apiKeyFile", Text, "null", Used, "file that contains the API key"),
     key("providers.*.apiKeyCommand", Text, "null", Used, "command that prints the API key, such as a password manager"),
     key("providers.*.apiType", Text, r#""auto""#, Used, "the wire format: auto, chat_completions, responses, anthropic"),
@@ -229,14 +231,14 @@ pub const KEYS: &[Key] = &[
     key("providers.*.displayName", Text, "null", Ignored, "name shown in lists"),
 
     key("gateway.host", Text, r#""0.0.0.0""#, Ignored, "there is no gateway"),
-    key("gateway.port", PORT, "18790", Ignored, "there is no gateway"),
+    key("gateway.port", PORT_NUMBER, "18790", Ignored, "there is no gateway"),
     key("gateway.restartMode", Text, r#""auto""#, Ignored, "there is no gateway"),
     key("gateway.heartbeat.enabled", Bool, "true", Later, "check HEARTBEAT.md periodically"),
-    key("gateway.heartbeat.intervalS", SIZE, "1800", Later, "seconds between two checks"),
-    key("gateway.heartbeat.keepRecentMessages", COUNT, "8", Later, "messages of the previous check to send again"),
+    key("gateway.heartbeat.intervalS", POSITIVE_COUNT, "1800", Later, "seconds between two checks"),
+    key("gateway.heartbeat.keepRecentMessages", UNBOUNDED_COUNT, "8", Later, "messages of the previous check to send again"),
 
     key("api.host", Text, r#""127.0.0.1""#, Ignored, "there is no API server"),
-    key("api.port", PORT, "8900", Ignored, "there is no API server"),
+    key("api.port", PORT_NUMBER, "8900", Ignored, "there is no API server"),
     key("api.timeout", Number(0.0, 86_400.0), "120", Ignored, "there is no API server"),
     key("api.apiKey", Secret, r#""""#, Ignored, "there is no API server"),
 
@@ -244,44 +246,44 @@ pub const KEYS: &[Key] = &[
     key("transcription.provider", Text, "null", Later, "transcription provider"),
     key("transcription.model", Text, "null", Later, "transcription model"),
     key("transcription.language", Text, "null", Later, "language of the speech"),
-    key("transcription.maxDurationSec", COUNT, "120", Later, "maximum duration in seconds"),
-    key("transcription.maxUploadMb", COUNT, "25", Later, "maximum upload size in megabytes"),
+    key("transcription.maxDurationSec", UNBOUNDED_COUNT, "120", Later, "maximum duration in seconds"),
+    key("transcription.maxUploadMb", UNBOUNDED_COUNT, "25", Later, "maximum upload size in megabytes"),
 
     key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model"),
 
     key("models", Any, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
 
-    key("budget.daily", DOLLARS, "null", Used, "maximum cost per day in US dollars, all runs together"),
-    key("budget.monthly", DOLLARS, "null", Used, "maximum cost per month in US dollars"),
-    key("budget.perSession", DOLLARS, "null", Used, "maximum cost per session in US dollars"),
+    key("budget.daily", USD_AMOUNT, "null", Used, "maximum cost per day in US dollars, all runs together"),
+    key("budget.monthly", USD_AMOUNT, "null", Used, "maximum cost per month in US dollars"),
+    key("budget.perSession", USD_AMOUNT, "null", Used, "maximum cost per session in US dollars"),
 
-    key("compaction.threshold", COUNT, "null", Used, "request size in tokens that triggers compaction; 0 disables it; unset: depends on the model, at most 200000"),
+    key("compaction.threshold", UNBOUNDED_COUNT, "null", Used, "request size in tokens that triggers compaction; 0 disables it; unset: depends on the model, at most 200000"),
     key("compaction.warning", Bool, "true", Used, "notify the model at half of the threshold"),
 
     key("memory.consolidate", OneOf(&["auto", "detached", "inline", "manual"]), r#""auto""#, Used, "when old messages are consolidated into memory: after the answer, in a separate process (detached) or in the same one with standard output closed (inline); auto: detached if there is a terminal, else inline; manual: only by `nanobot memory consolidate`"),
     key("memory.model", Text, "null", Used, "model or preset for consolidation; unset: the model of the turn"),
-    key("memory.budgetTokens", TOKENS, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
+    key("memory.budgetTokens", TOKEN_COUNT, "4000", Used, "maximum tokens of MEMORY.md before it is condensed"),
 
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
 
-    key("tools.restrictToWorkspace", Bool, "false", Written, "work in the workspace and allow no other path"),
+    key("tools.restrictToWorkspace", Bool, "false", UsedAndWritten, "work in the workspace and allow no other path"),
     key("tools.permissions", Map, "{}", Used, "`always`, `ask` or `never`, by tool; `*` matches any text in a name"),
-    key("tools.allow", Texts, "[]", Used, "allow rules, as for `--allow`"),
-    key("tools.deny", Texts, "[]", Used, "deny rules, as for `--deny`"),
-    key("tools.read", Texts, "[]", Used, "paths that may be read in addition to the working directory and the workspace"),
-    key("tools.write", Texts, "[]", Used, "paths that may be written; `.` is the working directory"),
-    key("tools.net", Texts, "[]", Used, "hosts that the web tools may always reach, as for `--net=HOSTS`"),
+    key("tools.allow", TextList, "[]", Used, "allow rules, as for `--allow`"),
+    key("tools.deny", TextList, "[]", Used, "deny rules, as for `--deny`"),
+    key("tools.read", TextList, "[]", Used, "paths that may be read in addition to the working directory and the workspace"),
+    key("tools.write", TextList, "[]", Used, "paths that may be written; `.` is the working directory"),
+    key("tools.net", TextList, "[]", Used, "hosts that the web tools may always reach, as for `--net=HOSTS`"),
     key("tools.sandbox", OneOf(&["auto", "strict"]), r#""auto""#, Used, "strict: refuse to run commands if no sandbox is available"),
     key("tools.exec.enable", Bool, "true", Used, "enable the tool that runs commands"),
-    key("tools.exec.timeout", SECONDS, "60", Written, "timeout of a command in seconds"),
+    key("tools.exec.timeout", UP_TO_ONE_DAY_SECS, "60", UsedAndWritten, "timeout of a command in seconds"),
     key("tools.exec.pathPrepend", Text, r#""""#, Used, "directories to prepend to PATH, separated by colons"),
     key("tools.exec.pathAppend", Text, r#""""#, Used, "directories to append to PATH, separated by colons"),
-    key("tools.exec.allowedEnvKeys", Texts, "[]", Used, "environment variables passed to commands in addition to the usual ones"),
+    key("tools.exec.allowedEnvKeys", TextList, "[]", Used, "environment variables passed to commands in addition to the usual ones"),
     key("tools.exec.sandbox", Text, r#""""#, Used, "compatibility: any value means that no command runs without a sandbox"),
-    key("tools.exec.sandboxRoBinds", Texts, "[]", Used, "compatibility: same as `tools.read`"),
-    key("tools.exec.sandboxRwBinds", Texts, "[]", Used, "compatibility: same as `tools.write`"),
-    key("tools.exec.allowPatterns", Texts, "[]", Used, "if not empty, a command must match one of these regular expressions; a tripwire, not a security boundary"),
-    key("tools.exec.denyPatterns", Texts, "[]", Used, "commands that match one of these regular expressions are denied; a tripwire, not a security boundary"),
+    key("tools.exec.sandboxRoBinds", TextList, "[]", Used, "compatibility: same as `tools.read`"),
+    key("tools.exec.sandboxRwBinds", TextList, "[]", Used, "compatibility: same as `tools.write`"),
+    key("tools.exec.allowPatterns", TextList, "[]", Used, "if not empty, a command must match one of these regular expressions; a tripwire, not a security boundary"),
+    key("tools.exec.denyPatterns", TextList, "[]", Used, "commands that match one of these regular expressions are denied; a tripwire, not a security boundary"),
     key("tools.file.enable", Bool, "true", Used, "enable the file tools"),
     key("tools.web.enable", Bool, "true", Used, "enable the web tools"),
     key("tools.web.proxy", Secret, "null", Used, "proxy for the web tools"),
@@ -290,34 +292,34 @@ pub const KEYS: &[Key] = &[
     key("tools.web.search.apiKey", Secret, r#""""#, Used, "API key of the search engine; default: BRAVE_API_KEY"),
     key("tools.web.search.baseUrl", Text, r#""""#, Used, "base URL of the search engine, if not the public one"),
     key("tools.web.search.maxResults", Whole(1, 1_000), "5", Used, "maximum results of a search"),
-    key("tools.web.search.timeout", SECONDS, "30", Used, "timeout of a search in seconds"),
+    key("tools.web.search.timeout", UP_TO_ONE_DAY_SECS, "30", Used, "timeout of a search in seconds"),
     key("tools.web.fetch.useJinaReader", Bool, "true", Ignored, "pages are never read through an external service"),
     key("tools.my.enable", Bool, "true", Ignored, "self-inspection of other releases"),
     key("tools.my.allowSet", Bool, "false", Ignored, "self-inspection of other releases"),
     key("tools.cliApps", Any, "null", Ignored, "belongs to other releases"),
     key("tools.imageGeneration", Any, "null", Later, "image generation"),
-    key("tools.ssrfWhitelist", Texts, "[]", Used, "non-public address ranges that the web tools may reach, such as `10.0.0.0/8`"),
-    key("tools.maxSessionMessagesPerMinute", COUNT, "6", Later, "messages to other sessions"),
+    key("tools.ssrfWhitelist", TextList, "[]", Used, "non-public address ranges that the web tools may reach, such as `10.0.0.0/8`"),
+    key("tools.maxSessionMessagesPerMinute", UNBOUNDED_COUNT, "6", Later, "messages to other sessions"),
     key("tools.mcpServers.*.command", Text, r#""""#, Used, "the program to start"),
-    key("tools.mcpServers.*.args", Texts, "[]", Used, "its arguments"),
-    key("tools.mcpServers.*.env", Secrets, "{}", Used, "additional environment variables of the program"),
+    key("tools.mcpServers.*.args", TextList, "[]", Used, "its arguments"),
+    key("tools.mcpServers.*.env", SecretMap, "{}", Used, "additional environment variables of the program"),
     key("tools.mcpServers.*.cwd", Text, "null", Used, "working directory of the program; unset: a directory of its own"),
     key("tools.mcpServers.*.type", Text, "null", Used, "transport: stdio, streamableHttp or sse; unset: stdio if there is a command, sse if the URL ends with /sse"),
     key("tools.mcpServers.*.url", Text, r#""""#, Used, "URL of a remote server"),
-    key("tools.mcpServers.*.headers", Secrets, "{}", Used, "request headers; `${VARIABLE}` is replaced by the variable's value"),
+    key("tools.mcpServers.*.headers", SecretMap, "{}", Used, "request headers; `${VARIABLE}` is replaced by the variable's value"),
     key("tools.mcpServers.*.auth", Text, "null", Used, "login method; not supported: put a token in `headers`"),
-    key("tools.mcpServers.*.toolTimeout", SECONDS, "30", Used, "timeout of a call in seconds"),
-    key("tools.mcpServers.*.startTimeout", SECONDS, "30", Used, "timeout of the server's start in seconds"),
-    key("tools.mcpServers.*.enabledTools", Texts, r#"["*"]"#, Used, "tools to enable, by the server's names or ours; `*` matches any text; a single `*` also enables resources and prompts"),
+    key("tools.mcpServers.*.toolTimeout", UP_TO_ONE_DAY_SECS, "30", Used, "timeout of a call in seconds"),
+    key("tools.mcpServers.*.startTimeout", UP_TO_ONE_DAY_SECS, "30", Used, "timeout of the server's start in seconds"),
+    key("tools.mcpServers.*.enabledTools", TextList, r#"["*"]"#, Used, "tools to enable, by the server's names or ours; `*` matches any text; a single `*` also enables resources and prompts"),
     key("tools.mcpServers.*.required", Bool, "false", Used, "fail the run if the server is not available"),
     key("tools.mcpServers.*.disabled", Bool, "false", Used, "do not use this server"),
-    key("tools.mcpServers.*.read", Texts, "[]", Used, "additional paths that the server may read"),
-    key("tools.mcpServers.*.write", Texts, "[]", Used, "additional paths that the server may write"),
+    key("tools.mcpServers.*.read", TextList, "[]", Used, "additional paths that the server may read"),
+    key("tools.mcpServers.*.write", TextList, "[]", Used, "additional paths that the server may write"),
     key("tools.mcpServers.*.sandbox", OneOf(&["auto", "off"]), r#""auto""#, Used, "off: run the server without a sandbox"),
 ];
 
 /// Obsolete keys and their replacements, as `(old, new)`.
-pub const MOVED: &[(&str, &str)] = &[
+pub const RENAMED_KEYS: &[(&str, &str)] = &[
     (
         "agents.defaults.maxIterations",
         "agents.defaults.maxToolIterations",
@@ -336,17 +338,17 @@ pub const MOVED: &[(&str, &str)] = &[
 ];
 
 /// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
-pub const OLD_TOP: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
+pub const TOP_LEVEL_KEYS_0_1_4: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
 
 /// A node in the tree of keys: a key, or an object that contains keys.
 #[derive(Clone, Copy, Debug)]
-pub struct Branch {
-    rows: &'static [Key],
+pub struct KeyNode {
+    rows: &'static [ConfigKey],
     /// Offset in each row's path at which the names below this node start.
     start: usize,
 }
 
-impl Branch {
+impl KeyNode {
     /// Returns the root of the table.
     pub fn root() -> Self {
         Self {
@@ -359,8 +361,8 @@ impl Branch {
     pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
         let mut here = Self::root();
         for name in path {
-            if let Some(Key {
-                kind: Map | Secrets | Any,
+            if let Some(ConfigKey {
+                kind: Map | SecretMap | Any,
                 ..
             }) = here.key()
             {
@@ -372,24 +374,27 @@ impl Branch {
     }
 
     /// Returns the type of the value at `path`; `None` if the table has no such key or an object of keys.
-    pub fn kind_at(path: &[impl AsRef<str>]) -> Option<Kind> {
+    pub fn kind_at(path: &[impl AsRef<str>]) -> Option<KeyType> {
         let key = Self::at(path)?.key()?;
         let below = path.len() > key.path.split('.').count();
         Some(match key.kind {
             Map if below => Text,
-            Secrets if below => Secret,
+            SecretMap if below => Secret,
             kind => kind,
         })
     }
 
     /// Converts `spelling`, a dotted path in any spelling and possibly obsolete, to the table's path; `None` if the
     /// table has no such key.
-    pub fn path_of(written: &str) -> Option<Vec<String>> {
+    pub fn canonical_path(spelling: &str) -> Option<Vec<String>> {
         let mut path: Vec<String> = Vec::new();
         let mut here = Some(Self::root());
-        for part in written.split('.') {
+        for part in spelling.split('.') {
             let branch = here?;
-            if matches!(branch.key().map(|key| key.kind), Some(Map | Secrets | Any)) {
+            if matches!(
+                branch.key().map(|key| key.kind),
+                Some(Map | SecretMap | Any)
+            ) {
                 path.push(part.to_owned());
                 continue;
             }
@@ -401,31 +406,31 @@ impl Branch {
             return Some(path);
         }
         let old = path.join(".");
-        let (_, new) = MOVED.iter().find(|(known, _)| *known == old)?;
+        let (_, new) = RENAMED_KEYS.iter().find(|(known, _)| *known == old)?;
         Some(new.split('.').map(str::to_owned).collect())
     }
 
     /// Returns the key at this node, if the node is a key.
-    pub fn key(self) -> Option<&'static Key> {
+    pub fn key(self) -> Option<&'static ConfigKey> {
         let first = self.rows.first()?;
         (self.start > first.path.len()).then_some(first)
     }
 
     /// All keys at and below this node.
-    pub fn keys(self) -> &'static [Key] {
+    pub fn keys(self) -> &'static [ConfigKey] {
         self.rows
     }
 
     /// Returns the child node called `name`, which must be in the table's spelling.
     pub fn child(self, name: &str) -> Option<Self> {
-        self.exactly(name).or_else(|| self.exactly("*"))
+        self.exact_child(name).or_else(|| self.exact_child("*"))
     }
 
     /// Returns the names of the children without duplicates; `*` if the user chooses them.
     pub fn names(self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
         for row in self.rows {
-            if let Some(name) = self.name_in(row)
+            if let Some(name) = self.child_name(row)
                 && names.last() != Some(&name)
             {
                 names.push(name);
@@ -435,32 +440,32 @@ impl Branch {
     }
 
     /// Converts `spelling` to the table's spelling; camelCase and snake_case are accepted.
-    pub fn canonical(self, written: &str) -> String {
-        if self.exactly(written).is_some() {
-            return written.to_owned();
+    pub fn canonical(self, spelling: &str) -> String {
+        if self.exact_child(spelling).is_some() {
+            return spelling.to_owned();
         }
-        let camel = camel_case(written);
+        let camel = camel_case(spelling);
         // Names of MCP servers and headers are the user's own and stay as written; provider names are fixed keys.
         let provider = self.rows.first().is_some_and(|row| {
-            self.name_in(row) == Some("*") && row.path[..self.start] == *"providers."
+            self.child_name(row) == Some("*") && row.path[..self.start] == *"providers."
         });
-        if provider || self.exactly(&camel).is_some() || self.moved(&camel) {
+        if provider || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
             return camel;
         }
-        written.to_owned()
+        spelling.to_owned()
     }
 
     /// True if `name` is an obsolete key at this node.
-    fn moved(self, name: &str) -> bool {
+    fn is_renamed(self, name: &str) -> bool {
         let above = self.rows.first().and_then(|row| row.path.get(..self.start));
-        MOVED
+        RENAMED_KEYS
             .iter()
             .any(|(old, _)| above.and_then(|above| old.strip_prefix(above)) == Some(name))
     }
 
-    fn exactly(self, name: &str) -> Option<Self> {
+    fn exact_child(self, name: &str) -> Option<Self> {
         // The table is scanned for every key of every config, so paths are compared without splitting them.
-        let is_named = |row: &&Key| {
+        let is_named = |row: &&ConfigKey| {
             let rest = row.path.get(self.start..);
             let rest = rest.and_then(|rest| rest.strip_prefix(name));
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -473,7 +478,7 @@ impl Branch {
         })
     }
 
-    fn name_in(self, row: &'static Key) -> Option<&'static str> {
+    fn child_name(self, row: &'static ConfigKey) -> Option<&'static str> {
         row.path.get(self.start..)?.split('.').next()
     }
 }
@@ -507,8 +512,8 @@ pub fn snake_case(name: &str) -> String {
 }
 
 /// Returns the name among `candidates` that `name` is most likely a misspelling of.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    known
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    candidates
         .into_iter()
         .filter(|candidate| *candidate != "*")
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
@@ -519,11 +524,11 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::{Branch, KEYS, MOVED, camel_case, nearest, snake_case};
+    use super::{KEYS, KeyNode, RENAMED_KEYS, camel_case, nearest, snake_case};
     use std::collections::HashSet;
 
     #[test]
-    fn each_path_stands_once_and_beside_its_siblings() {
+    fn paths_are_unique_and_grouped() {
         let mut closed: HashSet<&str> = HashSet::new();
         let mut previous = "";
         for row in KEYS {
@@ -543,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn each_default_is_of_its_type() {
+    fn defaults_match_their_types() {
         for row in KEYS {
             let default = row.default_value();
             assert!(
@@ -560,12 +565,14 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_arrived_somewhere() {
+    fn renamed_keys_exist() {
         let find = |path: &str| {
             let names: Vec<&str> = path.split('.').collect();
-            Branch::at(&names).and_then(Branch::key).map(|key| key.path)
+            KeyNode::at(&names)
+                .and_then(KeyNode::key)
+                .map(|key| key.path)
         };
-        for (old, new) in MOVED {
+        for (old, new) in RENAMED_KEYS {
             assert_eq!(find(new), Some(*new));
             assert_eq!(find(old), None);
         }
@@ -575,7 +582,9 @@ mod tests {
     fn paths_are_found() {
         let check = |path: &str, expect: Option<&str>| {
             let names: Vec<&str> = path.split('.').collect();
-            let found = Branch::at(&names).and_then(Branch::key).map(|key| key.path);
+            let found = KeyNode::at(&names)
+                .and_then(KeyNode::key)
+                .map(|key| key.path);
             assert_eq!(found, expect, "{path}");
         };
         check("agents.defaults.model", Some("agents.defaults.model"));
@@ -593,7 +602,7 @@ mod tests {
     #[test]
     fn spellings() {
         let check = |path: &[&str], written: &str, expect: &str| {
-            assert_eq!(Branch::at(path).unwrap().canonical(written), expect);
+            assert_eq!(KeyNode::at(path).unwrap().canonical(written), expect);
         };
         check(&["agents", "defaults"], "max_tokens", "maxTokens");
         check(&["agents", "defaults"], "maxTokens", "maxTokens");
@@ -609,7 +618,7 @@ mod tests {
     #[test]
     fn paths_as_typed() {
         let check = |written: &str, expect: Option<&str>| {
-            let path = Branch::path_of(written).map(|path| path.join("."));
+            let path = KeyNode::canonical_path(written).map(|path| path.join("."));
             assert_eq!(path.as_deref(), expect, "{written}");
         };
         check(
@@ -637,8 +646,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_recognised() {
-        let names = Branch::at(&["agents", "defaults"]).unwrap().names();
+    fn misspellings_are_recognized() {
+        let names = KeyNode::at(&["agents", "defaults"]).unwrap().names();
         assert_eq!(nearest("modle", names.clone()), Some("model"));
         assert_eq!(nearest("zzz", names), None);
     }

@@ -5,11 +5,11 @@
 //! JSON. Variables take precedence over the file. In the Python program the file takes precedence, and variables only
 //! fill gaps.
 
-use super::expand::{Missing, expand_all};
-use super::file::{Config, KeyPath, find, place_in};
-use super::keys::{Branch, MOVED, camel_case, nearest};
-use super::kind::{Kind, name_of};
-use crate::error::{Exit, fail, fail_hint};
+use super::expand::{UnsetVariable, expand_all};
+use super::file::{Config, KeyPath, get_in, set_in};
+use super::key_type::{KeyType, type_name};
+use super::keys::{KeyNode, RENAMED_KEYS, camel_case, nearest};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use anyhow::Result;
 use serde_json::Value;
@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Prefix of all our environment variables.
-const PREFIX: &str = "NANOBOT_";
+const VARIABLE_PREFIX: &str = "NANOBOT_";
 
 /// The source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// The flag as typed.
     Flag(&'static str),
     /// The name of the environment variable.
@@ -31,7 +31,7 @@ pub enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(flag) => write!(f, "flag {flag}"),
@@ -44,24 +44,24 @@ impl fmt::Display for Origin {
 
 /// The file merged with the environment variables.
 #[derive(Debug)]
-pub struct Layers<'a> {
+pub struct LayeredConfig<'a> {
     config: &'a Config,
     env: &'a Env,
     value: Value,
     /// The variable that set each value.
     variables: BTreeMap<KeyPath, String>,
-    strays: Vec<Stray>,
+    unknown_variables: Vec<UnknownVariable>,
 }
 
 /// An environment variable that looks like a config variable but matches no key.
 #[derive(Debug)]
-pub struct Stray {
+pub struct UnknownVariable {
     pub variable: String,
     /// The key that was probably intended.
     pub nearest: Option<String>,
 }
 
-impl<'a> Layers<'a> {
+impl<'a> LayeredConfig<'a> {
     /// Applies the variables in `env` on top of `config`.
     pub fn new(config: &'a Config, env: &'a Env) -> Self {
         let mut layers = Self {
@@ -69,17 +69,17 @@ impl<'a> Layers<'a> {
             env,
             value: config.value().clone(),
             variables: BTreeMap::new(),
-            strays: Vec::new(),
+            unknown_variables: Vec::new(),
         };
         let mut named: Vec<(Vec<&str>, &str, &str)> = env
             .iter()
             .filter(|(_, text)| !text.is_empty())
-            .filter_map(|(name, text)| Some((names_in(name)?, name, text)))
+            .filter_map(|(name, text)| Some((name_parts(name)?, name, text)))
             .collect();
         // More specific variables take precedence, so they are applied last.
         named.sort_by_key(|(path, _, _)| path.len());
         for (path, variable, text) in named {
-            layers.lay(&path, variable, text);
+            layers.apply_variable(&path, variable, text);
         }
         layers
     }
@@ -95,8 +95,8 @@ impl<'a> Layers<'a> {
     }
 
     /// Variables that match no key.
-    pub fn strays(&self) -> &[Stray] {
-        &self.strays
+    pub fn unknown_variables(&self) -> &[UnknownVariable] {
+        &self.unknown_variables
     }
 
     /// Names of the variables that set values; a name may repeat.
@@ -119,86 +119,86 @@ impl<'a> Layers<'a> {
                     None => return Ok(None),
                 },
                 other => {
-                    return Err(self.mismatch(&path[..depth], name_of(other), "an object"));
+                    return Err(self.type_error(&path[..depth], type_name(other), "an object"));
                 }
             };
         }
         if value.is_null() {
             return Ok(None);
         }
-        let kind = Branch::kind_at(&path).unwrap_or(Kind::Any);
-        self.typed(&path, value, kind).map(Some)
+        let kind = KeyNode::kind_at(&path).unwrap_or(KeyType::Any);
+        self.to_typed(&path, value, kind).map(Some)
     }
 
     /// Expands `value`, found at `path`, and converts it to `kind`.
-    pub fn typed(&self, path: &[String], value: &Value, kind: Kind) -> Result<Value> {
-        let value = expand_all(value, self.env).map_err(|Missing(variable)| {
-            fail_hint(
+    pub fn to_typed(&self, path: &[String], value: &Value, kind: KeyType) -> Result<Value> {
+        let value = expand_all(value, self.env).map_err(|UnsetVariable(variable)| {
+            fail_with_hint(
                 Exit::Config,
                 format!(
                     "{}`{}` refers to `{variable}`, which is not set",
-                    self.before(path),
+                    self.position_prefix(path),
                     path.join(".")
                 ),
                 format!("export {variable}=…"),
             )
         })?;
         kind.accept(&value)
-            .ok_or_else(|| self.mismatch(path, &kind.found(&value), &kind.expected()))
+            .ok_or_else(|| self.type_error(path, &kind.describe_value(&value), &kind.describe()))
     }
 
     /// Returns the names of the members at `path`.
     pub fn names(&self, path: &[&str]) -> Vec<String> {
-        find(&self.value, path)
+        get_in(&self.value, path)
             .and_then(Value::as_object)
             .map(|members| members.keys().cloned().collect())
             .unwrap_or_default()
     }
 
     /// Returns the source of the value at `path`.
-    pub fn origin(&self, path: &[String]) -> Origin {
+    pub fn origin(&self, path: &[String]) -> SettingOrigin {
         if let Some(variable) = (1..=path.len())
             .rev()
             .find_map(|length| self.variables.get(&path[..length]))
         {
-            return Origin::Variable(variable.clone());
+            return SettingOrigin::Variable(variable.clone());
         }
-        let set = find(self.config.value(), path).is_some_and(|value| !value.is_null());
+        let set = get_in(self.config.value(), path).is_some_and(|value| !value.is_null());
         match self.config.offset(path) {
-            Some(offset) if set => Origin::File(self.config.place(offset)),
-            _ => Origin::Default,
+            Some(offset) if set => SettingOrigin::File(self.config.position(offset)),
+            _ => SettingOrigin::Default,
         }
     }
 
     /// Builds the error for a value at `path` that is `found` instead of `expected`.
-    pub fn mismatch(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
+    pub fn type_error(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
         let cause = format!(
             "{}`{}` is {found}, expected {expected}",
-            self.before(path),
+            self.position_prefix(path),
             path.join(".")
         );
         fail(Exit::Config, cause)
     }
 
     /// Returns the prefix of a message about `path`: its position in the file, or its variable.
-    fn before(&self, path: &[String]) -> String {
+    fn position_prefix(&self, path: &[String]) -> String {
         match self.origin(path) {
-            Origin::Variable(name) => format!("{name}: "),
-            Origin::File(place) => format!("{place}: "),
-            Origin::Flag(_) | Origin::Default => String::new(),
+            SettingOrigin::Variable(name) => format!("{name}: "),
+            SettingOrigin::File(place) => format!("{place}: "),
+            SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
         }
     }
 
-    fn lay(&mut self, written: &[&str], variable: &str, text: &str) {
-        match self.locate(written) {
+    fn apply_variable(&mut self, name_parts: &[&str], variable: &str, text: &str) {
+        match self.resolve_path(name_parts) {
             Ok(path) => {
-                let value = Branch::kind_at(&path).unwrap_or(Kind::Any).read(text);
+                let value = KeyNode::kind_at(&path).unwrap_or(KeyType::Any).parse(text);
                 // A one-part name with plain text, such as NANOBOT_SESSION=work, is not a config variable.
-                if written.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
-                    self.put(path, value, variable);
+                if name_parts.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
+                    self.store(path, value, variable);
                 }
             }
-            Err(nearest) if written.len() > 1 => self.strays.push(Stray {
+            Err(nearest) if name_parts.len() > 1 => self.unknown_variables.push(UnknownVariable {
                 variable: variable.to_owned(),
                 nearest,
             }),
@@ -207,39 +207,42 @@ impl<'a> Layers<'a> {
     }
 
     /// Stores a value and records its variable. An object is stored member by member, to keep its other members.
-    fn put(&mut self, path: KeyPath, value: Value, variable: &str) {
-        match (value, Branch::at(&path)) {
+    fn store(&mut self, path: KeyPath, value: Value, variable: &str) {
+        match (value, KeyNode::at(&path)) {
             (Value::Object(members), Some(here)) if here.key().is_none() => {
                 for (written, member) in members {
                     let name = here.canonical(&written);
                     let path = path.iter().cloned().chain([name]).collect();
-                    self.put(path, member, variable);
+                    self.store(path, member, variable);
                 }
             }
             (value, _) => {
-                place_in(&mut self.value, &path, value);
+                set_in(&mut self.value, &path, value);
                 self.variables.insert(path, variable.to_owned());
             }
         }
     }
 
     /// Resolves the parts of a variable's name to a path; the error is the key that was probably intended.
-    fn locate(&self, written: &[&str]) -> Result<KeyPath, Option<String>> {
-        if let Some((_, new)) = MOVED.iter().find(|(old, _)| alike(old, &written.join("."))) {
+    fn resolve_path(&self, name_parts: &[&str]) -> Result<KeyPath, Option<String>> {
+        if let Some((_, new)) = RENAMED_KEYS
+            .iter()
+            .find(|(old, _)| is_same_name(old, &name_parts.join(".")))
+        {
             return Ok(new.split('.').map(str::to_owned).collect());
         }
         let mut path = KeyPath::new();
-        let mut here = Branch::root();
-        for (depth, part) in written.iter().enumerate() {
+        let mut here = KeyNode::root();
+        for (depth, part) in name_parts.iter().enumerate() {
             if let Some(key) = here.key() {
-                if !matches!(key.kind, Kind::Map | Kind::Secrets | Kind::Any) {
+                if !matches!(key.kind, KeyType::Map | KeyType::SecretMap | KeyType::Any) {
                     return Err(Some(key.path.to_owned()));
                 }
-                path.extend(written[depth..].iter().map(|&part| part.to_owned()));
+                path.extend(name_parts[depth..].iter().map(|&part| part.to_owned()));
                 return Ok(path);
             }
             let names = here.names();
-            let name = match names.iter().find(|name| alike(name, part)) {
+            let name = match names.iter().find(|name| is_same_name(name, part)) {
                 Some(name) => (*name).to_owned(),
                 None if names.contains(&"*") => self.chosen_name(&path, part),
                 None => {
@@ -264,9 +267,9 @@ impl<'a> Layers<'a> {
 
     /// Returns a user-chosen name as spelled in the file, or else as spelled in the variable.
     fn chosen_name(&self, above: &[String], part: &str) -> String {
-        let present = find(&self.value, above)
+        let present = get_in(&self.value, above)
             .and_then(Value::as_object)
-            .and_then(|members| members.keys().find(|name| alike(name, part)));
+            .and_then(|members| members.keys().find(|name| is_same_name(name, part)));
         match present {
             Some(name) => name.clone(),
             // Provider names are fixed keys; server names are matched exactly.
@@ -277,15 +280,15 @@ impl<'a> Layers<'a> {
 }
 
 /// Splits a variable's name into its parts, if it has our prefix.
-fn names_in(variable: &str) -> Option<Vec<&str>> {
-    let (prefix, rest) = variable.split_at_checked(PREFIX.len())?;
+fn name_parts(variable: &str) -> Option<Vec<&str>> {
+    let (prefix, rest) = variable.split_at_checked(VARIABLE_PREFIX.len())?;
     let parts: Vec<&str> = rest.split("__").collect();
-    (prefix.eq_ignore_ascii_case(PREFIX) && parts.iter().all(|part| !part.is_empty()))
+    (prefix.eq_ignore_ascii_case(VARIABLE_PREFIX) && parts.iter().all(|part| !part.is_empty()))
         .then_some(parts)
 }
 
 /// True if two names differ only in case and underscores.
-fn alike(a: &str, b: &str) -> bool {
+fn is_same_name(a: &str, b: &str) -> bool {
     let letters = |name: &str| -> String {
         name.chars()
             .filter(|letter| *letter != '_')
@@ -297,8 +300,8 @@ fn alike(a: &str, b: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Layers, Origin};
-    use crate::error::{Exit, exit_of};
+    use super::{Config, LayeredConfig, SettingOrigin};
+    use crate::error::{Exit, exit_for};
     use crate::sys::env::Env;
     use serde_json::{Value, json};
     use std::path::Path;
@@ -315,7 +318,7 @@ mod tests {
         );
         let check = |variables: &[(&str, &str)], path: &str, expect: Value| {
             let env: Env = variables.iter().copied().collect();
-            let layers = Layers::new(&config, &env);
+            let layers = LayeredConfig::new(&config, &env);
             let path: Vec<&str> = path.split('.').collect();
             let value = layers.read(&path).unwrap().unwrap_or(Value::Null);
             assert_eq!(value, expect, "{variables:?}");
@@ -395,19 +398,19 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_place_key_and_expectation() {
+    fn errors_name_position_key_and_expected_type() {
         let config = config(
             "{\"agents\": {\"defaults\": {\n  \"maxTokens\": \"many\", \"model\": \"${NO_SUCH}\"}},\n \"tools\": 5}",
         );
         let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "hot")]
             .into_iter()
             .collect();
-        let layers = Layers::new(&config, &env);
+        let layers = LayeredConfig::new(&config, &env);
         let check = |path: &str, expect: &str| {
             let path: Vec<&str> = path.split('.').collect();
             let error = layers.read(&path).unwrap_err();
             assert_eq!(error.to_string(), expect);
-            assert_eq!(exit_of(&error), Exit::Config);
+            assert_eq!(exit_for(&error), Exit::Config);
         };
         check(
             "agents.defaults.maxTokens",
@@ -428,34 +431,34 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_known() {
+    fn the_origin_is_reported() {
         let config =
             config("{\n\"agents\": {\"defaults\": {\"model\": \"m\", \"provider\": null}}}");
         let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "1")]
             .into_iter()
             .collect();
-        let layers = Layers::new(&config, &env);
-        let check = |name: &str, expect: Origin| {
+        let layers = LayeredConfig::new(&config, &env);
+        let check = |name: &str, expect: SettingOrigin| {
             let path = ["agents", "defaults", name].map(str::to_owned);
             assert_eq!(layers.origin(&path), expect);
         };
-        check("model", Origin::File("c.json:2:34".into()));
-        check("provider", Origin::Default);
-        check("maxTokens", Origin::Default);
+        check("model", SettingOrigin::File("c.json:2:34".into()));
+        check("provider", SettingOrigin::Default);
+        check("maxTokens", SettingOrigin::Default);
         check(
             "temperature",
-            Origin::Variable("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE".into()),
+            SettingOrigin::Variable("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE".into()),
         );
     }
 
     #[test]
-    fn a_misspelled_variable_is_noticed() {
+    fn misspelled_variables_are_reported() {
         let check = |variable: &str, expect: Option<Option<&str>>| {
             let env: Env = [(variable, "x")].into_iter().collect();
             let empty = Config::missing(Path::new("c.json"));
-            let layers = Layers::new(&empty, &env);
+            let layers = LayeredConfig::new(&empty, &env);
             let found = layers
-                .strays()
+                .unknown_variables()
                 .first()
                 .map(|stray| stray.nearest.as_deref());
             assert_eq!(found, expect, "{variable}");

@@ -6,27 +6,27 @@
 //! part does not stop it; `check` covers the whole config.
 
 pub mod check;
+mod config_hosts;
 pub mod expand;
 pub mod file;
-mod hosts;
+pub mod key_type;
 pub mod keys;
-pub mod kind;
 pub mod layers;
 pub mod models;
 mod resolve;
-pub mod rules;
 pub mod schema;
 pub mod secrets;
 pub mod servers;
-mod values;
+mod typed_reader;
+pub mod validation;
 
 pub use file::Config;
-pub use layers::{Layers, Origin};
-pub use models::Asked;
+pub use layers::{LayeredConfig, SettingOrigin};
+pub use models::ModelSettings;
 
 use crate::error::{Exit, fail};
-use crate::sys::address::Range;
-use crate::sys::env::{Env, FIRST_BYTE, STREAM_IDLE};
+use crate::sys::env::{Env, FIRST_BYTE_TIMEOUT, STREAM_IDLE_TIMEOUT};
+use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use keys::snake_case;
@@ -39,13 +39,13 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The primary model, followed by its fallbacks. Never empty.
-    pub asked: Vec<Asked>,
-    pub budget: Budget,
+    pub models: Vec<ModelSettings>,
+    pub budget: BudgetSettings,
     /// Provider settings by name in snake_case.
-    pub providers: BTreeMap<String, Block>,
+    pub providers: BTreeMap<String, ProviderSettings>,
     /// The absolute path of the agent's own directory.
     pub workspace: PathBuf,
-    pub directory: Directory,
+    pub directory: DefaultDirectory,
     /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
     pub max_tool_iterations: u32,
     /// Maximum concurrent sub-agents; `None` leaves the limit to `--max-parallel`.
@@ -54,35 +54,35 @@ pub struct Settings {
     pub memory_window: usize,
     /// Context window in tokens, input and output, of a model for which no other source gives a size.
     pub context_window: u32,
-    pub compaction: Compaction,
-    pub skills: Skills,
+    pub compaction: CompactionSettings,
+    pub skills: SkillSettings,
     /// The profile used if a run names none.
     pub profile: String,
-    pub tools: Tools,
-    pub exec: Exec,
-    pub web: Web,
+    pub tools: ToolSettings,
+    pub exec: ExecSettings,
+    pub web: WebSettings,
     /// The MCP servers.
-    pub servers: Vec<servers::Server>,
+    pub servers: Vec<servers::McpServer>,
     pub restrict_to_workspace: bool,
     /// Characters of a tool result that the session keeps: 16,000 are about 4,000 tokens.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
-    pub memory: Memory,
-    pub timeouts: Timeouts,
+    pub memory: MemorySettings,
+    pub timeouts: ProviderTimeouts,
 }
 
 /// Settings for the list of skills in the prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Skills {
+pub struct SkillSettings {
     /// Names of skills to leave out.
     pub disabled: Vec<String>,
     /// Tokens that the list may take in each request: 2,000 hold about 30 skills in full, or 100 as one line each.
-    pub budget: u64,
+    pub budget_tokens: u64,
 }
 
 /// Spending limits in US dollars; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Budget {
+pub struct BudgetSettings {
     /// Limit per day in the system's time zone.
     pub daily: Option<f64>,
     pub monthly: Option<f64>,
@@ -91,32 +91,32 @@ pub struct Budget {
 
 /// Settings for compaction of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Compaction {
+pub struct CompactionSettings {
     /// Size of the request, in tokens, that triggers compaction; 0 for never, `None` for the model's default.
     pub threshold: Option<u64>,
     /// Notifies the model once when half of the threshold is used.
-    pub warns: bool,
+    pub is_warning_enabled: bool,
 }
 
-impl Compaction {
+impl CompactionSettings {
     /// Default upper bound in tokens, even for models with larger windows: every request pays for all of it, and
     /// models lose track of distant content.
-    const MOST: u64 = 200_000;
+    const MAX_DEFAULT_THRESHOLD_TOKENS: u64 = 200_000;
 
     /// Returns the threshold for a context window of `context` tokens with up to `output` tokens of answer: four
     /// fifths of the remainder, because our token count is an estimate. `None` for never.
-    pub fn at(&self, context: u32, output: u32) -> Option<u64> {
+    pub fn threshold_for(&self, context: u32, output: u32) -> Option<u64> {
         let room = u64::from(context.saturating_sub(output).max(context / 2));
         let threshold = self
             .threshold
-            .unwrap_or_else(|| Self::MOST.min(room / 5 * 4));
+            .unwrap_or_else(|| Self::MAX_DEFAULT_THRESHOLD_TOKENS.min(room / 5 * 4));
         (threshold > 0).then_some(threshold)
     }
 }
 
 /// The default working directory, unless a flag sets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Directory {
+pub enum DefaultDirectory {
     /// The current directory.
     Cwd,
     Workspace,
@@ -124,17 +124,17 @@ pub enum Directory {
 
 /// Settings for consolidation of conversations into memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Memory {
-    pub consolidate: Consolidate,
+pub struct MemorySettings {
+    pub consolidate: ConsolidationMode,
     /// The model or preset used for consolidation; `None` for the turn's model.
     pub model: Option<String>,
     /// Tokens of MEMORY.md, which is sent with every request: 4,000 are about three pages.
-    pub budget: usize,
+    pub budget_tokens: usize,
 }
 
 /// The time and process of a consolidation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Consolidate {
+pub enum ConsolidationMode {
     /// Detached if there is a controlling terminal, inline otherwise.
     Auto,
     /// After the answer, in a separate process.
@@ -156,7 +156,7 @@ pub enum SessionSync {
 
 /// The config of a provider.
 #[derive(Clone, Debug, Default)]
-pub struct Block {
+pub struct ProviderSettings {
     pub api_key: Option<Secret>,
     /// Path of a file that contains the API key.
     pub api_key_file: Option<String>,
@@ -172,12 +172,12 @@ pub struct Block {
     pub extra_query: Vec<(String, String)>,
     /// The reason why the block cannot be used, such as an unset variable. It only matters once the provider is
     /// chosen.
-    pub unusable: Option<String>,
+    pub unusable_reason: Option<String>,
 }
 
 /// Settings that apply to all tools; paths and rules are stored as written.
 #[derive(Clone, Debug, Default)]
-pub struct Tools {
+pub struct ToolSettings {
     /// True if the tools that read and change files are available.
     pub files: bool,
     /// `always`, `ask` or `never` per tool.
@@ -197,7 +197,7 @@ pub struct Tools {
 
 /// The settings of the tool that runs commands.
 #[derive(Clone, Debug)]
-pub struct Exec {
+pub struct ExecSettings {
     pub enabled: bool,
     /// Default 60 s; a call that needs longer should request it explicitly.
     pub timeout: Duration,
@@ -211,27 +211,27 @@ pub struct Exec {
 
 /// The settings of the web tools.
 #[derive(Clone, Debug)]
-pub struct Web {
+pub struct WebSettings {
     pub enabled: bool,
     pub proxy: Option<Secret>,
     pub user_agent: Option<String>,
     /// The search engine as written; `None` if not configured.
-    pub engine: Option<String>,
-    pub key: Option<Secret>,
-    pub base: Option<String>,
+    pub search_engine: Option<String>,
+    pub search_api_key: Option<Secret>,
+    pub search_base_url: Option<String>,
     /// Results per search: 5 are enough to see if there is anything relevant.
-    pub results: usize,
+    pub max_results: usize,
     /// Timeout of a search, 30 s.
-    pub timeout: Duration,
+    pub search_timeout: Duration,
     /// Non-public address ranges that may be reached.
-    pub spared: Vec<Range>,
+    pub allowed_ranges: Vec<IpRange>,
     /// Hosts that the config names anywhere.
-    pub hosts: BTreeSet<String>,
+    pub config_hosts: BTreeSet<String>,
 }
 
 /// Timeouts for a provider. Zero means no timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct ProviderTimeouts {
     /// 10 s: a reachable host answers at once.
     pub connect: Duration,
     /// 300 s: a reasoning model may be silent for minutes.
@@ -244,7 +244,7 @@ pub struct Timeouts {
 
 /// Values from command-line flags; they take precedence over every other source.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides {
+pub struct FlagOverrides {
     pub model: Option<String>,
     pub max_tokens: Option<u32>,
     pub temperature: Option<f64>,
@@ -258,10 +258,10 @@ impl Settings {
     ///
     /// # Errors
     /// Status 78 if that block cannot be used.
-    pub fn block(&self, name: &str) -> Result<Option<&Block>> {
+    pub fn provider(&self, name: &str) -> Result<Option<&ProviderSettings>> {
         match self.providers.get(&snake_case(name)) {
-            Some(Block {
-                unusable: Some(cause),
+            Some(ProviderSettings {
+                unusable_reason: Some(cause),
                 ..
             }) => Err(fail(Exit::Config, cause.clone())),
             block => Ok(block),
@@ -269,13 +269,13 @@ impl Settings {
     }
 }
 
-impl Timeouts {
+impl ProviderTimeouts {
     /// Returns the default timeouts, two of which can be set by environment variables.
     pub fn from_env(env: &Env) -> Result<Self> {
         Ok(Self {
             connect: Duration::from_secs(10),
-            first_byte: env.seconds(FIRST_BYTE, 300, 86_400)?,
-            stream_idle: env.seconds(STREAM_IDLE, 90, 3600)?,
+            first_byte: env.duration(FIRST_BYTE_TIMEOUT, 300, 86_400)?,
+            stream_idle: env.duration(STREAM_IDLE_TIMEOUT, 90, 3600)?,
             total: Duration::from_secs(1800),
         })
     }

@@ -3,15 +3,15 @@
 //! releases, or are a plain model name.
 
 use super::keys::snake_case;
-use super::values::not_blank;
-use crate::error::{Exit, fail, fail_hint};
+use super::typed_reader::not_blank;
+use crate::error::{Exit, fail, fail_with_hint};
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// A model with its request parameters.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Asked {
+pub struct ModelSettings {
     /// The model's name; `None` selects the provider's default.
     pub model: Option<String>,
     /// The provider's name in snake_case, or `auto`.
@@ -21,30 +21,30 @@ pub struct Asked {
     /// Default 0.1: tool use works best with the most likely tokens.
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
-    pub known: Known,
+    pub overrides: ModelOverrides,
 }
 
 /// The config's metadata about a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Known {
-    pub context: Option<u32>,
-    pub output: Option<u32>,
+pub struct ModelOverrides {
+    pub context_window: Option<u32>,
+    pub max_output_tokens: Option<u32>,
     pub images: Option<bool>,
     pub pdf: Option<bool>,
-    pub price: Option<Price>,
+    pub price: Option<PriceSettings>,
 }
 
 /// Prices in US dollars per million tokens. Cache prices that are not given equal the input price.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Price {
+pub struct PriceSettings {
     pub input: f64,
     pub output: f64,
-    pub cached: Option<f64>,
+    pub cached_input: Option<f64>,
     pub cache_write: Option<f64>,
 }
 
 /// The parts of the config that models are read from.
-pub(super) struct Parts {
+pub(super) struct ModelSources {
     /// `modelPresets`.
     pub(super) presets: Value,
     /// `agents.defaults.modelPreset`.
@@ -56,7 +56,7 @@ pub(super) struct Parts {
 }
 
 /// The values given on the command line.
-pub(super) struct Flags<'a> {
+pub(super) struct ModelFlagValues<'a> {
     pub(super) model: Option<&'a str>,
     pub(super) max_tokens: Option<u32>,
     pub(super) temperature: Option<f64>,
@@ -67,33 +67,39 @@ pub(super) struct Flags<'a> {
 ///
 /// # Errors
 /// Status 78 for a preset that does not exist or is invalid.
-pub(super) fn chain(parts: &Parts, flags: &Flags<'_>, defaults: &Asked) -> Result<Vec<Asked>> {
-    let presets = parts.presets.as_object().cloned().unwrap_or_default();
+pub(super) fn model_chain(
+    sources: &ModelSources,
+    flags: &ModelFlagValues<'_>,
+    defaults: &ModelSettings,
+) -> Result<Vec<ModelSettings>> {
+    let presets = sources.presets.as_object().cloned().unwrap_or_default();
     // A model inherits parameters that it does not set from the configured one, but its provider follows from its
     // name.
-    let named = |name: &str, text: &str| -> Result<(Asked, Option<Value>)> {
+    let named = |name: &str, text: &str| -> Result<(ModelSettings, Option<Value>)> {
         match presets.get(text) {
-            Some(Value::String(model)) => Ok((of_model(model, defaults), None)),
-            Some(preset) => of_preset(&format!("modelPresets.{text}"), preset, defaults),
-            None if name.is_empty() => Ok((of_model(text, defaults), None)),
+            Some(Value::String(model)) => Ok((from_name(model, defaults), None)),
+            Some(preset) => from_preset(&format!("modelPresets.{text}"), preset, defaults),
+            None if name.is_empty() => Ok((from_name(text, defaults), None)),
             None => {
                 let known: Vec<&str> = presets.keys().map(String::as_str).collect();
                 let cause = format!("`{name}` is `{text}`, but there is no such preset");
                 Err(match known.is_empty() {
                     true => fail(Exit::Config, cause),
-                    false => fail_hint(Exit::Config, cause, format!("one of {}", known.join(", "))),
+                    false => {
+                        fail_with_hint(Exit::Config, cause, format!("one of {}", known.join(", ")))
+                    }
                 })
             }
         }
     };
-    let preset = parts
+    let preset = sources
         .preset
         .as_deref()
         .filter(|preset| *preset != "default");
     let (first, own) = match (flags.model, preset) {
         (Some(model), _) if presets.contains_key(model) => named("", model)?,
         (Some(model), _) => (
-            Asked {
+            ModelSettings {
                 model: Some(model.to_owned()),
                 ..defaults.clone()
             },
@@ -102,21 +108,21 @@ pub(super) fn chain(parts: &Parts, flags: &Flags<'_>, defaults: &Asked) -> Resul
         (None, Some(preset)) => named("agents.defaults.modelPreset", preset)?,
         (None, None) => (defaults.clone(), None),
     };
-    let fallbacks = own.unwrap_or_else(|| parts.fallbacks.clone());
+    let fallbacks = own.unwrap_or_else(|| sources.fallbacks.clone());
     let mut chain = vec![first];
     for (number, item) in fallbacks.as_array().into_iter().flatten().enumerate() {
         let name = format!("agents.defaults.fallbackModels.{number}");
         let (asked, _) = match item {
             Value::String(text) => named("", text)?,
-            item => of_preset(&name, item, defaults)?,
+            item => from_preset(&name, item, defaults)?,
         };
         let is_there =
-            |other: &Asked| other.model == asked.model && other.provider == asked.provider;
+            |other: &ModelSettings| other.model == asked.model && other.provider == asked.provider;
         if !chain.iter().any(is_there) {
             chain.push(asked);
         }
     }
-    let models = known(&parts.models)?;
+    let models = parse_overrides(&sources.models)?;
     for asked in &mut chain {
         asked.max_tokens = flags.max_tokens.unwrap_or(asked.max_tokens);
         asked.temperature = flags.temperature.unwrap_or(asked.temperature);
@@ -126,14 +132,14 @@ pub(super) fn chain(parts: &Parts, flags: &Flags<'_>, defaults: &Asked) -> Resul
         let model = asked.model.as_deref().unwrap_or_default();
         let bare = model.rsplit('/').next().unwrap_or(model);
         if let Some(said) = models.get(model).or_else(|| models.get(bare)) {
-            asked.known = asked.known.or(*said);
+            asked.overrides = asked.overrides.or(*said);
         }
     }
     Ok(chain)
 }
 
-fn of_model(model: &str, defaults: &Asked) -> Asked {
-    Asked {
+fn from_name(model: &str, defaults: &ModelSettings) -> ModelSettings {
+    ModelSettings {
         model: Some(model.to_owned()),
         provider: "auto".into(),
         ..defaults.clone()
@@ -141,16 +147,20 @@ fn of_model(model: &str, defaults: &Asked) -> Asked {
 }
 
 /// Parses a preset; returns it with the fallbacks that it names.
-fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Option<Value>)> {
+fn from_preset(
+    path: &str,
+    value: &Value,
+    defaults: &ModelSettings,
+) -> Result<(ModelSettings, Option<Value>)> {
     let Value::Object(members) = value else {
-        let cause = format!("`{place}` is neither a model name nor an object");
+        let cause = format!("`{path}` is neither a model name nor an object");
         return Err(fail(Exit::Config, cause));
     };
-    let fields = Fields { place, members };
+    let fields = ObjectFields { path, members };
     let Some(model) = fields.text("model")? else {
-        return Err(fail(Exit::Config, format!("`{place}` has no `model`")));
+        return Err(fail(Exit::Config, format!("`{path}` has no `model`")));
     };
-    let asked = Asked {
+    let asked = ModelSettings {
         provider: fields
             .text("provider")?
             .map_or_else(|| "auto".into(), |name| snake_case(&name)),
@@ -161,7 +171,7 @@ fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Opt
         reasoning_effort: fields
             .text("reasoningEffort")?
             .or_else(|| defaults.reasoning_effort.clone()),
-        known: fields.known()?,
+        overrides: fields.model_overrides()?,
         model: Some(model),
     };
     Ok((
@@ -174,28 +184,28 @@ fn of_preset(place: &str, value: &Value, defaults: &Asked) -> Result<(Asked, Opt
 }
 
 /// Parses `models` into metadata by model name.
-fn known(models: &Value) -> Result<BTreeMap<String, Known>> {
+fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
     let mut known = BTreeMap::new();
     for (name, value) in models.as_object().into_iter().flatten() {
         let place = format!("models.{name}");
         let Value::Object(members) = value else {
             return Err(fail(Exit::Config, format!("`{place}` is not an object")));
         };
-        let fields = Fields {
-            place: &place,
+        let fields = ObjectFields {
+            path: &place,
             members,
         };
-        known.insert(name.clone(), fields.known()?);
+        known.insert(name.clone(), fields.model_overrides()?);
     }
     Ok(known)
 }
 
-impl Known {
+impl ModelOverrides {
     /// Fills the gaps of this value from `other`.
     fn or(self, other: Self) -> Self {
         Self {
-            context: self.context.or(other.context),
-            output: self.output.or(other.output),
+            context_window: self.context_window.or(other.context_window),
+            max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
             images: self.images.or(other.images),
             pdf: self.pdf.or(other.pdf),
             price: self.price.or(other.price),
@@ -204,12 +214,12 @@ impl Known {
 }
 
 /// The members of an object, looked up by names in camelCase or snake_case.
-struct Fields<'a> {
-    place: &'a str,
+struct ObjectFields<'a> {
+    path: &'a str,
     members: &'a Map<String, Value>,
 }
 
-impl Fields<'_> {
+impl ObjectFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         let found = self
             .members
@@ -218,10 +228,10 @@ impl Fields<'_> {
         found.filter(|value| !value.is_null())
     }
 
-    fn wrong<T>(&self, name: &str, expected: &str) -> Result<T> {
+    fn type_error<T>(&self, name: &str, expected: &str) -> Result<T> {
         Err(fail(
             Exit::Config,
-            format!("`{}.{name}` is not {expected}", self.place),
+            format!("`{}.{name}` is not {expected}", self.path),
         ))
     }
 
@@ -229,7 +239,7 @@ impl Fields<'_> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(not_blank(text)),
-            Some(_) => self.wrong(name, "a string"),
+            Some(_) => self.type_error(name, "a string"),
         }
     }
 
@@ -237,7 +247,7 @@ impl Fields<'_> {
         match self.get(name).map(Value::as_f64) {
             None => Ok(None),
             Some(Some(number)) if number >= 0.0 => Ok(Some(number)),
-            Some(_) => self.wrong(name, "a non-negative number"),
+            Some(_) => self.type_error(name, "a non-negative number"),
         }
     }
 
@@ -248,25 +258,25 @@ impl Fields<'_> {
         match number {
             None => Ok(None),
             Some(Some(number)) if number > 0 => Ok(Some(number)),
-            Some(_) => self.wrong(name, "a positive integer"),
+            Some(_) => self.type_error(name, "a positive integer"),
         }
     }
 
-    fn truth(&self, name: &str) -> Result<Option<bool>> {
+    fn boolean(&self, name: &str) -> Result<Option<bool>> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Bool(truth)) => Ok(Some(*truth)),
-            Some(_) => self.wrong(name, "true or false"),
+            Some(_) => self.type_error(name, "true or false"),
         }
     }
 
-    fn known(&self) -> Result<Known> {
+    fn model_overrides(&self) -> Result<ModelOverrides> {
         let price = match self.get("price") {
             None => None,
             Some(Value::Object(members)) => {
-                let place = format!("{}.price", self.place);
-                let fields = Fields {
-                    place: &place,
+                let place = format!("{}.price", self.path);
+                let fields = ObjectFields {
+                    path: &place,
                     members,
                 };
                 let (Some(input), Some(output)) =
@@ -277,20 +287,20 @@ impl Fields<'_> {
                     );
                     return Err(fail(Exit::Config, cause));
                 };
-                Some(Price {
+                Some(PriceSettings {
                     input,
                     output,
-                    cached: fields.number("cachedInput")?,
+                    cached_input: fields.number("cachedInput")?,
                     cache_write: fields.number("cacheWrite")?,
                 })
             }
-            Some(_) => return self.wrong("price", "an object"),
+            Some(_) => return self.type_error("price", "an object"),
         };
-        Ok(Known {
-            context: self.count("contextWindowTokens")?,
-            output: self.count("maxOutputTokens")?,
-            images: self.truth("images")?,
-            pdf: self.truth("pdf")?,
+        Ok(ModelOverrides {
+            context_window: self.count("contextWindowTokens")?,
+            max_output_tokens: self.count("maxOutputTokens")?,
+            images: self.boolean("images")?,
+            pdf: self.boolean("pdf")?,
             price,
         })
     }
@@ -298,37 +308,39 @@ impl Fields<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Asked, Flags, Known, Parts, Price, chain};
+    use super::{
+        ModelFlagValues, ModelOverrides, ModelSettings, ModelSources, PriceSettings, model_chain,
+    };
     use serde_json::{Value, json};
 
-    fn of(
+    fn model_settings(
         presets: Value,
         preset: Option<&str>,
         fallbacks: Value,
         model: Option<&str>,
-    ) -> anyhow::Result<Vec<Asked>> {
-        let parts = Parts {
+    ) -> anyhow::Result<Vec<ModelSettings>> {
+        let parts = ModelSources {
             presets,
             preset: preset.map(str::to_owned),
             fallbacks,
             models: json!({ "m": { "price": { "input": 1, "output": 2 } } }),
         };
-        let flags = Flags {
+        let flags = ModelFlagValues {
             model,
             max_tokens: None,
             temperature: None,
             reasoning_effort: None,
         };
-        let defaults = Asked {
+        let defaults = ModelSettings {
             model: Some("d".into()),
             provider: "openai".into(),
             max_tokens: 7,
-            ..Asked::default()
+            ..ModelSettings::default()
         };
-        chain(&parts, &flags, &defaults)
+        model_chain(&parts, &flags, &defaults)
     }
 
-    fn names(chain: &[Asked]) -> Vec<String> {
+    fn names(chain: &[ModelSettings]) -> Vec<String> {
         chain
             .iter()
             .map(|asked| {
@@ -342,11 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_and_who_stands_in() {
+    fn models_and_fallbacks_are_resolved() {
         let presets = json!({ "fast": "m", "deep": { "model": "x/y", "provider": "openRouter", "max_tokens": 9, "fallbacks": ["fast", "z"] } });
         let check = |preset, fallbacks, model, expect: &[&str]| {
             assert_eq!(
-                names(&of(presets.clone(), preset, fallbacks, model).unwrap()),
+                names(&model_settings(presets.clone(), preset, fallbacks, model).unwrap()),
                 expect
             );
         };
@@ -372,27 +384,27 @@ mod tests {
         );
         check(Some("deep"), json!([]), Some("fast"), &["auto m"]);
         check(Some("deep"), json!([]), Some("other"), &["openai other"]);
-        let deep = of(presets.clone(), Some("deep"), json!([]), None).unwrap();
+        let deep = model_settings(presets.clone(), Some("deep"), json!([]), None).unwrap();
         assert_eq!(deep[0].max_tokens, 9);
-        let price = Price {
+        let price = PriceSettings {
             input: 1.0,
             output: 2.0,
-            cached: None,
+            cached_input: None,
             cache_write: None,
         };
         assert_eq!(
-            deep[1].known,
-            Known {
+            deep[1].overrides,
+            ModelOverrides {
                 price: Some(price),
-                ..Known::default()
+                ..ModelOverrides::default()
             }
         );
     }
 
     #[test]
-    fn what_is_no_preset_is_told() {
+    fn invalid_presets_are_rejected() {
         let check = |presets: Value, preset, fallbacks: Value| {
-            assert!(of(presets, preset, fallbacks, None).is_err());
+            assert!(model_settings(presets, preset, fallbacks, None).is_err());
         };
         check(json!({}), Some("none"), json!([]));
         check(json!({ "a": 5 }), Some("a"), json!([]));

@@ -1,14 +1,15 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
 use super::keys::snake_case;
-use super::layers::Layers;
-use super::models::{self, Asked};
-use super::values::{Values, not_blank};
+use super::layers::LayeredConfig;
+use super::models::{self, ModelSettings};
+use super::typed_reader::{TypedReader, not_blank};
 use super::{
-    Block, Budget, Compaction, Config, Consolidate, Directory, Exec, Memory, Overrides,
-    SessionSync, Settings, Skills, Timeouts, Tools, Web, hosts, secrets,
+    BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory, ExecSettings,
+    FlagOverrides, MemorySettings, ProviderSettings, ProviderTimeouts, SessionSync, Settings,
+    SkillSettings, ToolSettings, WebSettings, config_hosts, secrets,
 };
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::{BRAVE_API_KEY, Env};
 use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
@@ -23,33 +24,40 @@ impl Settings {
     ///
     /// # Errors
     /// Status 78 for an invalid config, 2 for an invalid flag.
-    pub fn resolve(config: &Config, env: &Env, flags: &Overrides, paths: &Paths) -> Result<Self> {
-        let Overrides {
+    pub fn resolve(
+        config: &Config,
+        env: &Env,
+        flags: &FlagOverrides,
+        paths: &Paths,
+    ) -> Result<Self> {
+        let FlagOverrides {
             max_iterations,
             workspace,
             ..
         } = flags;
         // Every command that resolves a config may handle its secrets, so they are registered for masking first.
-        secrets::all(config, env).iter().for_each(secret::remember);
-        let layers = Layers::new(config, env);
-        let values = Values(&layers);
+        secrets::collect_secrets(config, env)
+            .iter()
+            .for_each(secret::register);
+        let layers = LayeredConfig::new(config, env);
+        let values = TypedReader(&layers);
         let defaults = |name: &str| format!("agents.defaults.{name}");
         Ok(Self {
-            asked: values.asked(flags)?,
+            models: values.models(flags)?,
             budget: values.budget()?,
             providers: values.providers(),
             workspace: match workspace {
-                Some(directory) => absolute(directory)?,
+                Some(directory) => to_absolute(directory)?,
                 None => {
                     let path = values.text(&defaults("workspace"))?;
-                    absolute(&paths.expand(&path))?
+                    to_absolute(&paths.expand(&path))?
                 }
             },
             directory: match values.text(&defaults("directory"))?.as_str() {
-                "workspace" => Directory::Workspace,
-                _ => Directory::Cwd,
+                "workspace" => DefaultDirectory::Workspace,
+                _ => DefaultDirectory::Cwd,
             },
-            max_tool_iterations: values.whole(
+            max_tool_iterations: values.whole_number(
                 &defaults("maxToolIterations"),
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
@@ -58,14 +66,16 @@ impl Settings {
                 .as_u64()
                 .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
             memory_window: values.count(&defaults("memoryWindow"))?,
-            context_window: values.whole(&defaults("contextWindowTokens"), None)?,
-            compaction: Compaction {
+            context_window: values.whole_number(&defaults("contextWindowTokens"), None)?,
+            compaction: CompactionSettings {
                 threshold: values.get("compaction.threshold", None)?.as_u64(),
-                warns: values.truth("compaction.warning")?,
+                is_warning_enabled: values.boolean("compaction.warning")?,
             },
-            skills: Skills {
-                disabled: values.texts(&defaults("disabledSkills"))?,
-                budget: values.whole(&defaults("skillsBudgetTokens"), None)?.into(),
+            skills: SkillSettings {
+                disabled: values.text_list(&defaults("disabledSkills"))?,
+                budget_tokens: values
+                    .whole_number(&defaults("skillsBudgetTokens"), None)?
+                    .into(),
             },
             profile: match values.text(&defaults("profile"))? {
                 name if name.trim().is_empty() => "default".into(),
@@ -75,22 +85,22 @@ impl Settings {
             exec: values.exec()?,
             web: values.web(config, env)?,
             servers: values.servers(),
-            restrict_to_workspace: values.truth("tools.restrictToWorkspace")?,
+            restrict_to_workspace: values.boolean("tools.restrictToWorkspace")?,
             max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
             session_sync: match values.text("session.sync")?.as_str() {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,
             },
             memory: values.memory()?,
-            timeouts: Timeouts::from_env(env)?,
+            timeouts: ProviderTimeouts::from_env(env)?,
         })
     }
 }
 
-impl Values<'_> {
+impl TypedReader<'_> {
     /// Returns the models to use. A preset replaces the defaults, and a flag takes precedence over both.
-    fn asked(&self, flags: &Overrides) -> Result<Vec<Asked>> {
-        let Overrides {
+    fn models(&self, flags: &FlagOverrides) -> Result<Vec<ModelSettings>> {
+        let FlagOverrides {
             model,
             max_tokens,
             temperature,
@@ -99,12 +109,12 @@ impl Values<'_> {
             workspace: _,
         } = flags;
         let path = |name: &str| format!("agents.defaults.{name}");
-        let defaults = Asked {
-            model: self.name(&path("model"), None)?,
+        let defaults = ModelSettings {
+            model: self.optional_text(&path("model"), None)?,
             provider: self
-                .name(&path("provider"), None)?
+                .optional_text(&path("provider"), None)?
                 .map_or_else(|| "auto".into(), |name| snake_case(&name)),
-            max_tokens: self.whole(
+            max_tokens: self.whole_number(
                 &path("maxTokens"),
                 max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
             )?,
@@ -115,82 +125,82 @@ impl Values<'_> {
                 )?
                 .as_f64()
                 .expect("the table says that it is a number"),
-            reasoning_effort: self.name(&path("reasoningEffort"), None)?,
-            known: models::Known::default(),
+            reasoning_effort: self.optional_text(&path("reasoningEffort"), None)?,
+            overrides: models::ModelOverrides::default(),
         };
-        let parts = models::Parts {
+        let parts = models::ModelSources {
             presets: self.get("modelPresets", None)?,
-            preset: self.name(&path("modelPreset"), None)?,
+            preset: self.optional_text(&path("modelPreset"), None)?,
             fallbacks: self.get(&path("fallbackModels"), None)?,
             models: self.get("models", None)?,
         };
-        let (model, reasoning_effort) = (said(model), said(reasoning_effort));
-        let flags = models::Flags {
+        let (model, reasoning_effort) = (non_blank_flag(model), non_blank_flag(reasoning_effort));
+        let flags = models::ModelFlagValues {
             model: model.as_deref(),
             max_tokens: *max_tokens,
             temperature: *temperature,
             reasoning_effort: reasoning_effort.as_deref(),
         };
-        models::chain(&parts, &flags, &defaults)
+        models::model_chain(&parts, &flags, &defaults)
     }
 
-    fn budget(&self) -> Result<Budget> {
+    fn budget(&self) -> Result<BudgetSettings> {
         let dollars = |name: &str| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
-        Ok(Budget {
+        Ok(BudgetSettings {
             daily: dollars("budget.daily")?,
             monthly: dollars("budget.monthly")?,
             per_session: dollars("budget.perSession")?,
         })
     }
 
-    fn memory(&self) -> Result<Memory> {
-        Ok(Memory {
+    fn memory(&self) -> Result<MemorySettings> {
+        Ok(MemorySettings {
             consolidate: match self.text("memory.consolidate")?.as_str() {
-                "detached" => Consolidate::Detached,
-                "inline" => Consolidate::Inline,
-                "manual" => Consolidate::Manual,
-                _ => Consolidate::Auto,
+                "detached" => ConsolidationMode::Detached,
+                "inline" => ConsolidationMode::Inline,
+                "manual" => ConsolidationMode::Manual,
+                _ => ConsolidationMode::Auto,
             },
-            model: self.name("memory.model", None)?,
-            budget: self.count("memory.budgetTokens")?,
+            model: self.optional_text("memory.model", None)?,
+            budget_tokens: self.count("memory.budgetTokens")?,
         })
     }
 
-    fn tools(&self) -> Result<Tools> {
+    fn tools(&self) -> Result<ToolSettings> {
         let joined = |one: &str, other: &str| {
-            Ok::<_, anyhow::Error>([self.texts(one)?, self.texts(other)?].concat())
+            Ok::<_, anyhow::Error>([self.text_list(one)?, self.text_list(other)?].concat())
         };
         let permissions = self.get("tools.permissions", None)?;
         let permissions = permissions.as_object().into_iter().flatten();
-        Ok(Tools {
-            files: self.truth("tools.file.enable")?,
+        Ok(ToolSettings {
+            files: self.boolean("tools.file.enable")?,
             permissions: permissions
                 .filter_map(|(tool, word)| Some((tool.clone(), word.as_str()?.to_owned())))
                 .collect(),
-            allow: self.texts("tools.allow")?,
-            deny: self.texts("tools.deny")?,
+            allow: self.text_list("tools.allow")?,
+            deny: self.text_list("tools.deny")?,
             read: joined("tools.read", "tools.exec.sandboxRoBinds")?,
             write: joined("tools.write", "tools.exec.sandboxRwBinds")?,
-            net: self.texts("tools.net")?,
+            net: self.text_list("tools.net")?,
             needs_sandbox: self.text("tools.sandbox")? == "strict"
                 || !self.text("tools.exec.sandbox")?.trim().is_empty(),
-            allow_patterns: self.texts("tools.exec.allowPatterns")?,
-            deny_patterns: self.texts("tools.exec.denyPatterns")?,
+            allow_patterns: self.text_list("tools.exec.allowPatterns")?,
+            deny_patterns: self.text_list("tools.exec.denyPatterns")?,
         })
     }
 
-    fn exec(&self) -> Result<Exec> {
-        Ok(Exec {
-            enabled: self.truth("tools.exec.enable")?,
-            timeout: Duration::from_secs(self.whole("tools.exec.timeout", None)?.into()),
+    fn exec(&self) -> Result<ExecSettings> {
+        Ok(ExecSettings {
+            enabled: self.boolean("tools.exec.enable")?,
+            timeout: Duration::from_secs(self.whole_number("tools.exec.timeout", None)?.into()),
             path_append: self.text("tools.exec.pathAppend")?,
             path_prepend: self.text("tools.exec.pathPrepend")?,
-            allowed_env_keys: self.texts("tools.exec.allowedEnvKeys")?,
+            allowed_env_keys: self.text_list("tools.exec.allowedEnvKeys")?,
         })
     }
 
-    fn web(&self, config: &Config, env: &Env) -> Result<Web> {
-        let name = |key: &str| self.name(&format!("tools.web.{key}"), None);
+    fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
+        let name = |key: &str| self.optional_text(&format!("tools.web.{key}"), None);
         let key = match name("search.apiKey")? {
             Some(key) => Some(key),
             None => env.get(BRAVE_API_KEY).map(str::to_owned),
@@ -198,44 +208,48 @@ impl Values<'_> {
         let range = |text: String| {
             text.parse().map_err(|()| {
                 let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");
-                fail_hint(
+                fail_with_hint(
                     Exit::Config,
                     cause,
                     "use a CIDR block such as `10.0.0.0/8`, or a single address",
                 )
             })
         };
-        let spared = self.texts("tools.ssrfWhitelist")?;
+        let spared = self.text_list("tools.ssrfWhitelist")?;
         let written = self.0.read(&["tools", "web", "search", "provider"])?;
-        Ok(Web {
-            enabled: self.truth("tools.web.enable")?,
+        Ok(WebSettings {
+            enabled: self.boolean("tools.web.enable")?,
             proxy: name("proxy")?.map(Secret::new),
             user_agent: name("userAgent")?,
-            engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
-            key: key.map(Secret::new),
-            base: name("search.baseUrl")?,
-            results: self.count("tools.web.search.maxResults")?.min(10),
-            timeout: Duration::from_secs(self.whole("tools.web.search.timeout", None)?.into()),
-            spared: spared.into_iter().map(range).collect::<Result<_>>()?,
-            hosts: hosts::named(config),
+            search_engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
+            search_api_key: key.map(Secret::new),
+            search_base_url: name("search.baseUrl")?,
+            max_results: self.count("tools.web.search.maxResults")?.min(10),
+            search_timeout: Duration::from_secs(
+                self.whole_number("tools.web.search.timeout", None)?.into(),
+            ),
+            allowed_ranges: spared.into_iter().map(range).collect::<Result<_>>()?,
+            config_hosts: config_hosts::collect_hosts(config),
         })
     }
 
-    fn providers(&self) -> BTreeMap<String, Block> {
+    fn providers(&self) -> BTreeMap<String, ProviderSettings> {
         let names = self.0.names(&["providers"]);
         names
             .into_iter()
             .map(|name| {
-                let block = self.block(&name).unwrap_or_else(|error| Block {
-                    unusable: Some(format!("{error:#}")),
-                    ..Block::default()
-                });
+                let block = self
+                    .provider(&name)
+                    .unwrap_or_else(|error| ProviderSettings {
+                        unusable_reason: Some(format!("{error:#}")),
+                        ..ProviderSettings::default()
+                    });
                 (snake_case(&name), block)
             })
             .collect()
     }
 
-    fn block(&self, name: &str) -> Result<Block> {
+    fn provider(&self, name: &str) -> Result<ProviderSettings> {
         let text = |key: &str| -> Result<Option<String>> {
             let value = self.0.read(&["providers", name, key])?;
             Ok(value.as_ref().and_then(Value::as_str).and_then(not_blank))
@@ -250,7 +264,7 @@ impl Values<'_> {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        Ok(Block {
+        Ok(ProviderSettings {
             api_key: text("apiKey")?.map(Secret::new),
             api_key_file: text("apiKeyFile")?,
             api_key_command: text("apiKeyCommand")?,
@@ -267,17 +281,17 @@ impl Values<'_> {
                 .into_iter()
                 .map(|(name, value)| (name, plain(&value)))
                 .collect(),
-            unusable: None,
+            unusable_reason: None,
         })
     }
 }
 
 /// Returns the flag's value, if it is given and not blank.
-fn said(flag: &Option<String>) -> Option<String> {
+fn non_blank_flag(flag: &Option<String>) -> Option<String> {
     flag.as_deref().and_then(not_blank)
 }
 
-fn absolute(path: &Path) -> Result<PathBuf> {
+fn to_absolute(path: &Path) -> Result<PathBuf> {
     std::path::absolute(path).map_err(|error| {
         let cause = format!("workspace `{}`: {error}", path.display());
         fail(Exit::Config, cause)
@@ -286,8 +300,8 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Config, Directory, Overrides, SessionSync, Settings};
-    use crate::error::{Exit, exit_of};
+    use super::{Config, DefaultDirectory, FlagOverrides, SessionSync, Settings};
+    use crate::error::{Exit, exit_for};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use std::path::{Path, PathBuf};
@@ -296,7 +310,7 @@ mod tests {
     fn resolve(
         text: &str,
         variables: &[(&str, &str)],
-        flags: &Overrides,
+        flags: &FlagOverrides,
     ) -> anyhow::Result<Settings> {
         let env: Env = [("HOME", "/home/u")]
             .iter()
@@ -310,16 +324,16 @@ mod tests {
 
     #[test]
     fn an_empty_config_is_all_defaults() {
-        let settings = resolve("", &[], &Overrides::default()).unwrap();
-        assert_eq!(settings.asked[0].model, None);
-        assert_eq!(settings.asked[0].provider, "auto");
+        let settings = resolve("", &[], &FlagOverrides::default()).unwrap();
+        assert_eq!(settings.models[0].model, None);
+        assert_eq!(settings.models[0].provider, "auto");
         assert_eq!(
             settings.workspace,
             PathBuf::from("/home/u/.nanobot/workspace")
         );
-        assert_eq!(settings.directory, Directory::Cwd);
-        assert_eq!(settings.asked[0].max_tokens, 8192);
-        assert_eq!(settings.asked[0].temperature, 0.1);
+        assert_eq!(settings.directory, DefaultDirectory::Cwd);
+        assert_eq!(settings.models[0].max_tokens, 8192);
+        assert_eq!(settings.models[0].temperature, 0.1);
         assert_eq!(settings.max_tool_iterations, 40);
         assert_eq!(settings.memory_window, 100);
         assert_eq!(settings.exec.timeout, Duration::from_secs(60));
@@ -330,21 +344,21 @@ mod tests {
     }
 
     #[test]
-    fn flag_beats_variable_beats_file() {
+    fn flags_override_variables_override_the_file() {
         let file = r#"{"agents": {"defaults": {"model": "file", "workspace": "~/w"}}}"#;
         let variable = [("NANOBOT_AGENTS__DEFAULTS__MODEL", "variable")];
-        let flags = Overrides {
+        let flags = FlagOverrides {
             model: Some("flag".into()),
             workspace: Some("/x".into()),
-            ..Overrides::default()
+            ..FlagOverrides::default()
         };
-        let model = |settings: Settings| settings.asked[0].model.clone().unwrap();
+        let model = |settings: Settings| settings.models[0].model.clone().unwrap();
         assert_eq!(
-            model(resolve(file, &[], &Overrides::default()).unwrap()),
+            model(resolve(file, &[], &FlagOverrides::default()).unwrap()),
             "file"
         );
         assert_eq!(
-            model(resolve(file, &variable, &Overrides::default()).unwrap()),
+            model(resolve(file, &variable, &FlagOverrides::default()).unwrap()),
             "variable"
         );
         let settings = resolve(file, &variable, &flags).unwrap();
@@ -353,32 +367,39 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_the_python_program_writes_is_understood() {
+    fn config_files_of_the_python_program_are_accepted() {
         let settings = resolve(
             r#"{"agents": {"defaults": {"workspace": "~/.nanobot/workspace", "reasoningEffort": null}},
                 "providers": {"custom": {"apiKey": "", "apiBase": null, "extraHeaders": null},
                               "openaiCodex": {"apiKey": "k", "extraHeaders": {"X": "y"}}},
                 "channels": {"telegram": 5}}"#,
             &[],
-            &Overrides::default(),
+            &FlagOverrides::default(),
         )
         .unwrap();
-        assert!(settings.block("custom").unwrap().unwrap().api_key.is_none());
-        let codex = settings.block("openai_codex").unwrap().unwrap();
+        assert!(
+            settings
+                .provider("custom")
+                .unwrap()
+                .unwrap()
+                .api_key
+                .is_none()
+        );
+        let codex = settings.provider("openai_codex").unwrap().unwrap();
         assert_eq!(codex.api_key.as_ref().unwrap().expose(), "k");
         assert_eq!(codex.extra_headers[0].1.expose(), "y");
-        assert!(settings.block("openai").unwrap().is_none());
+        assert!(settings.provider("openai").unwrap().is_none());
     }
 
     #[test]
-    fn a_missing_variable_stops_only_who_needs_it() {
+    fn a_missing_variable_fails_only_its_provider() {
         let text =
             r#"{"providers": {"openai": {"apiKey": "${NO}"}, "custom": {"apiKey": "${YES}"}}}"#;
-        let settings = resolve(text, &[("YES", "k")], &Overrides::default()).unwrap();
-        let custom = settings.block("custom").unwrap().unwrap();
+        let settings = resolve(text, &[("YES", "k")], &FlagOverrides::default()).unwrap();
+        let custom = settings.provider("custom").unwrap().unwrap();
         assert_eq!(custom.api_key.as_ref().unwrap().expose(), "k");
-        let error = settings.block("openai").unwrap_err();
-        assert_eq!(exit_of(&error), Exit::Config);
+        let error = settings.provider("openai").unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Config);
         assert_eq!(
             error.to_string(),
             "c.json:1:37: `providers.openai.apiKey` refers to `NO`, which is not set"
@@ -386,26 +407,30 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_are_refused() {
-        let check = |text: &str, variable: (&str, &str), flags: Overrides, exit: Exit| {
+    fn invalid_values_are_rejected() {
+        let check = |text: &str, variable: (&str, &str), flags: FlagOverrides, exit: Exit| {
             let error = resolve(text, &[variable], &flags).unwrap_err();
-            assert_eq!(exit_of(&error), exit, "{error}");
+            assert_eq!(exit_for(&error), exit, "{error}");
         };
         let none = ("A", "b");
         let file = r#"{"agents": {"defaults": {"maxTokens": "many"}}}"#;
-        check(file, none, Overrides::default(), Exit::Config);
+        check(file, none, FlagOverrides::default(), Exit::Config);
         let slow = ("NANOBOT_STREAM_IDLE_TIMEOUT_S", "4000");
-        check("", slow, Overrides::default(), Exit::Config);
-        let flags = Overrides {
+        check("", slow, FlagOverrides::default(), Exit::Config);
+        let flags = FlagOverrides {
             temperature: Some(3.0),
-            ..Overrides::default()
+            ..FlagOverrides::default()
         };
         check("", none, flags, Exit::Usage);
     }
 
     #[test]
-    fn a_limit_of_zero_is_none() {
-        let settings = resolve("", &[("NANOBOT_LLM_TIMEOUT_S", "0")], &Overrides::default());
+    fn a_timeout_of_zero_is_unlimited() {
+        let settings = resolve(
+            "",
+            &[("NANOBOT_LLM_TIMEOUT_S", "0")],
+            &FlagOverrides::default(),
+        );
         assert_eq!(settings.unwrap().timeouts.first_byte, Duration::ZERO);
     }
 }

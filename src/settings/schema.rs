@@ -1,6 +1,6 @@
 //! Generates the config's JSON Schema from the table of keys.
 
-use super::keys::{Branch, Stage};
+use super::keys::{KeyNode, KeySupport};
 use serde_json::{Map, Value, json};
 
 /// Returns the schema, draft 2020-12. Unknown keys are allowed, as they are when a config is read.
@@ -11,17 +11,17 @@ pub fn schema() -> Value {
         json!("https://json-schema.org/draft/2020-12/schema"),
     );
     schema.insert("title".into(), json!("nanobot's config.json"));
-    schema.extend(branch_schema(Branch::root()));
+    schema.extend(branch_schema(KeyNode::root()));
     Value::Object(schema)
 }
 
-fn branch_schema(branch: Branch) -> Map<String, Value> {
+fn branch_schema(branch: KeyNode) -> Map<String, Value> {
     if let Some(key) = branch.key() {
         let mut schema = key.kind.schema();
-        let doc = match key.stage {
-            Stage::Used | Stage::Written => key.doc.to_owned(),
-            Stage::Later => format!("{} (not used by this release)", key.doc),
-            Stage::Ignored => format!("{} (ignored)", key.doc),
+        let doc = match key.support {
+            KeySupport::Used | KeySupport::UsedAndWritten => key.doc.to_owned(),
+            KeySupport::Later => format!("{} (not used by this release)", key.doc),
+            KeySupport::Ignored => format!("{} (ignored)", key.doc),
         };
         schema.insert("description".into(), Value::String(doc));
         schema.insert("default".into(), key.default_value());

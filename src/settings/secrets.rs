@@ -1,31 +1,31 @@
 //! Determines which parts of a config are secret: hidden by `config get` and masked in tool results.
 
-use super::expand::{expand_all, refers};
+use super::expand::{expand_all, has_reference};
 use super::file::Config;
-use super::keys::Branch;
-use super::kind::Kind;
+use super::key_type::KeyType;
+use super::keys::KeyNode;
 use crate::sys::env::Env;
 use crate::sys::secret::{self, Secret};
 use serde_json::Value;
 
 /// Words in key names that indicate a secret.
-const TELLING: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
+const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
 
 /// True if text at `path` is a secret. Free-form values have no type in the table, so the key's name decides.
 pub fn is_secret(path: &[String]) -> bool {
-    match Branch::kind_at(path) {
-        Some(Kind::Any) | None => path.last().is_some_and(|name| {
+    match KeyNode::kind_at(path) {
+        Some(KeyType::Any) | None => path.last().is_some_and(|name| {
             let name = name.to_lowercase();
-            TELLING.iter().any(|word| name.contains(word))
+            SECRET_WORDS.iter().any(|word| name.contains(word))
         }),
         Some(kind) => kind.is_secret(),
     }
 }
 
 /// Returns every secret that the config contains or refers to, and every environment variable that looks like one.
-pub fn all(config: &Config, env: &Env) -> Vec<Secret> {
+pub fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
     let mut found = Vec::new();
-    collect(config.value(), &mut Vec::new(), env, &mut found);
+    collect_into(config.value(), &mut Vec::new(), env, &mut found);
     let tells = |name: &str| {
         ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"]
             .iter()
@@ -38,46 +38,50 @@ pub fn all(config: &Config, env: &Env) -> Vec<Secret> {
 
 /// True if `text` at `path` is a variable or header of an MCP server that does not look like a secret. Masking such a
 /// value would remove ordinary text, such as a time zone, from everything that is read.
-fn is_plain(path: &[String], text: &str) -> bool {
+fn is_plain_server_value(path: &[String], text: &str) -> bool {
     let is_of_server = |path: &[String]| {
         matches!(path, [tools, servers, _, list, _]
             if tools == "tools" && servers == "mcpServers" && ["env", "headers"].contains(&list.as_str()))
     };
-    is_of_server(path) && !refers(text) && path.last().is_some_and(|name| !tells(name, text))
+    is_of_server(path)
+        && !has_reference(text)
+        && path.last().is_some_and(|name| !looks_secret(name, text))
 }
 
 /// True if `name` or `text` looks like that of a key.
-pub fn tells(name: &str, text: &str) -> bool {
+pub fn looks_secret(name: &str, text: &str) -> bool {
     let name = name.to_lowercase();
-    let telling = TELLING.iter().chain(&["pass", "credential", "pat"]);
-    telling.into_iter().any(|word| name.contains(word)) || secret::hide(text) != text
+    let telling = SECRET_WORDS.iter().chain(&["pass", "credential", "pat"]);
+    telling.into_iter().any(|word| name.contains(word)) || secret::redact_all(text) != text
 }
 
-fn collect(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Secret>) {
+fn collect_into(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Secret>) {
     match value {
-        Value::String(text) if !text.is_empty() && is_secret(path) && !is_plain(path, text) => {
+        Value::String(text)
+            if !text.is_empty() && is_secret(path) && !is_plain_server_value(path, text) =>
+        {
             // A secret that refers to an unset variable cannot be used, so it needs no masking.
             if let Ok(Value::String(text)) = expand_all(value, env) {
-                found.extend(password(&text).map(Secret::new));
+                found.extend(url_password(&text).map(Secret::new));
                 found.push(Secret::new(text));
             }
         }
         Value::Object(members) => {
             for (name, member) in members {
                 path.push(name.clone());
-                collect(member, path, env, found);
+                collect_into(member, path, env, found);
                 path.pop();
             }
         }
         Value::Array(items) => items
             .iter()
-            .for_each(|item| collect(item, path, env, found)),
+            .for_each(|item| collect_into(item, path, env, found)),
         _ => {}
     }
 }
 
 /// Returns the password in an address, such as a proxy's.
-fn password(address: &str) -> Option<&str> {
+fn url_password(address: &str) -> Option<&str> {
     let (_, rest) = address.split_once("://")?;
     let (user, _) = rest.split_once('@')?;
     user.split_once(':').map(|(_, password)| password)
@@ -85,13 +89,13 @@ fn password(address: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::all;
+    use super::collect_secrets;
     use crate::settings::Config;
     use crate::sys::env::Env;
     use std::path::Path;
 
     #[test]
-    fn secrets_are_found_wherever_they_stand() {
+    fn secrets_are_found_anywhere() {
         let text = r#"{"providers": {"a": {"apiKey": "one", "extraHeaders": {"X": "two"}, "apiBase": "no",
             "proxy": "http://u:six@h:1"}},
             "channels": {"telegram": {"token": "${T}"}}, "own": {"my_password": "four", "name": "no"},
@@ -100,7 +104,7 @@ mod tests {
         let env: Env = [("T", "three"), ("GH_TOKEN", "five"), ("HOME", "no")]
             .into_iter()
             .collect();
-        let mut found: Vec<String> = all(&config, &env)
+        let mut found: Vec<String> = collect_secrets(&config, &env)
             .iter()
             .map(|secret| secret.expose().to_owned())
             .collect();

@@ -1,7 +1,7 @@
 //! The MCP servers of the config, each under `tools.mcpServers.NAME`, with the keys of the Python program and some of
 //! our own. An error in one server is stored with that server and only matters when the server is used.
 
-use super::values::{Values, not_blank};
+use super::typed_reader::{TypedReader, not_blank};
 use crate::policy::rule::Pattern;
 use crate::sys::secret::Secret;
 use anyhow::Result;
@@ -10,33 +10,33 @@ use std::time::Duration;
 
 /// An MCP server as configured.
 #[derive(Clone, Debug, Default)]
-pub struct Server {
+pub struct McpServer {
     /// The name as written; it is part of the names of the server's tools.
     pub name: String,
-    pub reached: Reached,
+    pub transport: ServerTransport,
     /// Timeout of a call, 30 s by default.
     pub call_timeout: Duration,
     /// Timeout of the server's start until it accepts requests, 30 s by default because some servers download
     /// themselves first.
     pub start_timeout: Duration,
     /// Names or patterns of the enabled tools; `*` enables all tools, resources and prompts.
-    pub enabled: Vec<String>,
+    pub enabled_tools: Vec<String>,
     /// True if a run must not start without the server.
-    pub required: bool,
+    pub is_required: bool,
     /// True if the server is not used at all.
-    pub disabled: bool,
+    pub is_disabled: bool,
     /// Paths, as written, that the server may read (`read`) or change (`write`) in addition to those in its command.
-    pub read: Vec<String>,
-    pub write: Vec<String>,
+    pub read_paths: Vec<String>,
+    pub write_paths: Vec<String>,
     /// True if the server runs without a sandbox.
-    pub unfenced: bool,
+    pub is_unsandboxed: bool,
     /// The reason why the server cannot be used, such as an unset variable.
-    pub unusable: Option<String>,
+    pub unusable_reason: Option<String>,
 }
 
 /// The transport of an MCP server.
 #[derive(Clone, Debug)]
-pub enum Reached {
+pub enum ServerTransport {
     /// A local program (stdio).
     Program {
         command: String,
@@ -46,56 +46,56 @@ pub enum Reached {
         directory: Option<String>,
     },
     /// Streamable HTTP.
-    Http(Remote),
+    Http(RemoteEndpoint),
     /// The older HTTP+SSE transport: one event stream, and messages sent by POST.
-    Sse(Remote),
+    Sse(RemoteEndpoint),
 }
 
 /// A remote MCP server.
 #[derive(Clone, Debug)]
-pub struct Remote {
+pub struct RemoteEndpoint {
     pub url: String,
     pub headers: Vec<(String, Secret)>,
 }
 
-impl Server {
+impl McpServer {
     /// True if a tool with any of `names` is enabled: the server's own name for it, and ours.
-    pub fn enables(&self, names: [&str; 2]) -> bool {
-        let mut enabled = self.enabled.iter().map(Pattern::new);
+    pub fn is_tool_enabled(&self, names: [&str; 2]) -> bool {
+        let mut enabled = self.enabled_tools.iter().map(Pattern::new);
         enabled.any(|pattern| names.iter().any(|name| pattern.matches(name)))
     }
 
     /// True if resources and prompts are enabled in addition to tools.
-    pub fn enables_all(&self) -> bool {
-        self.enabled.iter().any(|name| name == "*")
+    pub fn is_everything_enabled(&self) -> bool {
+        self.enabled_tools.iter().any(|name| name == "*")
     }
 }
 
-impl Default for Reached {
+impl Default for ServerTransport {
     fn default() -> Self {
-        Self::Http(Remote {
+        Self::Http(RemoteEndpoint {
             url: String::new(),
             headers: Vec::new(),
         })
     }
 }
 
-impl Values<'_> {
+impl TypedReader<'_> {
     /// Returns all servers, by name.
-    pub(super) fn servers(&self) -> Vec<Server> {
+    pub(super) fn servers(&self) -> Vec<McpServer> {
         let names = self.0.names(&["tools", "mcpServers"]);
         let server = |name: String| {
             let read = self.server(&name);
-            read.unwrap_or_else(|error| Server {
-                unusable: Some(format!("{error:#}")),
+            read.unwrap_or_else(|error| McpServer {
+                unusable_reason: Some(format!("{error:#}")),
                 name,
-                ..Server::default()
+                ..McpServer::default()
             })
         };
         names.into_iter().map(server).collect()
     }
 
-    fn server(&self, name: &str) -> Result<Server> {
+    fn server(&self, name: &str) -> Result<McpServer> {
         let get = |key: &str| self.get_at(&["tools", "mcpServers", name, key]);
         let text =
             |key: &str| -> Result<Option<String>> { Ok(get(key)?.as_str().and_then(not_blank)) };
@@ -119,8 +119,8 @@ impl Values<'_> {
         let command = text("command")?;
         let url = text("url")?;
         let kind = text("type")?.map(|kind| kind.to_lowercase());
-        let remote = || -> Result<Remote> {
-            Ok(Remote {
+        let remote = || -> Result<RemoteEndpoint> {
+            Ok(RemoteEndpoint {
                 url: url.clone().unwrap_or_default(),
                 headers: secrets("headers")?,
             })
@@ -133,7 +133,7 @@ impl Values<'_> {
             _ => None,
         };
         let reached = match (kind.as_deref(), command) {
-            (None | Some("stdio" | "local"), Some(command)) => Reached::Program {
+            (None | Some("stdio" | "local"), Some(command)) => ServerTransport::Program {
                 command,
                 arguments: texts("args")?,
                 env: secrets("env")?,
@@ -141,45 +141,48 @@ impl Values<'_> {
             },
             (Some("stdio" | "local"), None) => {
                 unusable.get_or_insert_with(|| "it has no `command`".into());
-                Reached::default()
+                ServerTransport::default()
             }
-            (Some("sse"), _) => Reached::Sse(remote()?),
-            (None, None) if url.as_ref().is_some_and(ends_as_sse) => Reached::Sse(remote()?),
+            (Some("sse"), _) => ServerTransport::Sse(remote()?),
+            (None, None) if url.as_ref().is_some_and(ends_as_sse) => {
+                ServerTransport::Sse(remote()?)
+            }
             (None | Some("http" | "streamablehttp" | "streamable-http" | "streamable_http"), _) => {
-                Reached::Http(remote()?)
+                ServerTransport::Http(remote()?)
             }
             (Some(other), _) => {
                 unusable.get_or_insert_with(|| {
                     format!("its `type` is `{other}`, expected stdio, streamableHttp or sse")
                 });
-                Reached::default()
+                ServerTransport::default()
             }
         };
-        if let Reached::Http(Remote { url, .. }) | Reached::Sse(Remote { url, .. }) = &reached
+        if let ServerTransport::Http(RemoteEndpoint { url, .. })
+        | ServerTransport::Sse(RemoteEndpoint { url, .. }) = &reached
             && url.is_empty()
         {
             unusable.get_or_insert_with(|| "it has neither a `command` nor a `url`".into());
         }
-        Ok(Server {
+        Ok(McpServer {
             name: name.to_owned(),
-            reached,
+            transport: reached,
             call_timeout: seconds("toolTimeout")?,
             start_timeout: seconds("startTimeout")?,
-            enabled: texts("enabledTools")?,
-            required: is("required")?,
-            disabled: is("disabled")?,
-            read: texts("read")?,
-            write: texts("write")?,
-            unfenced: get("sandbox")? == Value::String("off".into()),
-            unusable,
+            enabled_tools: texts("enabledTools")?,
+            is_required: is("required")?,
+            is_disabled: is("disabled")?,
+            read_paths: texts("read")?,
+            write_paths: texts("write")?,
+            is_unsandboxed: get("sandbox")? == Value::String("off".into()),
+            unusable_reason: unusable,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Reached;
-    use crate::settings::{Config, Overrides, Settings};
+    use super::ServerTransport;
+    use crate::settings::{Config, FlagOverrides, Settings};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use std::path::Path;
@@ -193,14 +196,15 @@ mod tests {
                 .collect();
             let paths = Paths::resolve(&env, None).unwrap();
             let config = Config::parse(Path::new("c.json"), &text).unwrap();
-            let settings = Settings::resolve(&config, &env, &Overrides::default(), &paths).unwrap();
+            let settings =
+                Settings::resolve(&config, &env, &FlagOverrides::default(), &paths).unwrap();
             let server = &settings.servers[0];
             assert_eq!(server.name, "My_s");
-            let words = match (&server.unusable, &server.reached) {
+            let words = match (&server.unusable_reason, &server.transport) {
                 (Some(words), _) => format!("unusable: {words}"),
                 (
                     None,
-                    Reached::Program {
+                    ServerTransport::Program {
                         command,
                         arguments,
                         env,
@@ -213,14 +217,14 @@ mod tests {
                         server.call_timeout
                     )
                 }
-                (None, Reached::Http(remote)) => {
+                (None, ServerTransport::Http(remote)) => {
                     format!(
                         "http {} {:?}",
                         remote.url,
                         remote.headers.first().map(|it| it.1.expose())
                     )
                 }
-                (None, Reached::Sse(remote)) => format!("sse {}", remote.url),
+                (None, ServerTransport::Sse(remote)) => format!("sse {}", remote.url),
             };
             assert_eq!(words, expect, "{server:?}");
         };

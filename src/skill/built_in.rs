@@ -3,17 +3,19 @@
 
 /// A built-in skill.
 #[derive(Debug)]
-pub struct BuiltIn {
+pub struct BuiltInSkill {
     /// The name of the skill, which is also that of its folder.
     pub name: &'static str,
     /// The files by their paths in the skill's folder, SKILL.md first.
     pub files: &'static [(&'static str, &'static str)],
 }
 
-impl BuiltIn {
+impl BuiltInSkill {
     /// Returns the built-in skill `name`, if there is one.
-    pub fn named(name: &str) -> Option<&'static Self> {
-        BUILT_IN.iter().find(|built_in| built_in.name == name)
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        BUILT_IN_SKILLS
+            .iter()
+            .find(|built_in| built_in.name == name)
     }
 
     /// Returns the text of its SKILL.md.
@@ -33,7 +35,7 @@ pub fn built_in_at(path: &str) -> Option<&'static str> {
     let cut = |(at, _): (usize, &str)| {
         let (folder, file) = (&path[..at], &path[at + 1..]);
         let name = folder.rsplit('/').next()?;
-        BuiltIn::named(name)?.file(file)
+        BuiltInSkill::by_name(name)?.file(file)
     };
     path.match_indices('/').find_map(cut)
 }
@@ -41,7 +43,7 @@ pub fn built_in_at(path: &str) -> Option<&'static str> {
 /// Lists the files of a skill, by their paths in its folder.
 macro_rules! files {
     ($name:literal $(, $path:literal)*) => {
-        BuiltIn {
+        BuiltInSkill {
             name: $name,
             files: &[
                 ("SKILL.md", include_str!(concat!("built_in/", $name, "/SKILL.md"))),
@@ -52,7 +54,7 @@ macro_rules! files {
 }
 
 /// All built-in skills, sorted by name.
-pub const BUILT_IN: &[BuiltIn] = &[
+pub const BUILT_IN_SKILLS: &[BuiltInSkill] = &[
     files!("cron"),
     files!("github"),
     files!("memory"),
@@ -65,28 +67,28 @@ pub const BUILT_IN: &[BuiltIn] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{BUILT_IN, built_in_at};
+    use super::{BUILT_IN_SKILLS, built_in_at};
     use crate::message::token_estimate;
-    use crate::skill::{Requirements, parse};
+    use crate::skill::{RequirementChecker, parse};
     use crate::sys::env::Env;
 
     #[test]
-    fn nothing_is_odd_about_them_and_they_are_short() {
+    fn built_in_skills_are_valid_and_short() {
         let env: Env = [("PATH", "/none")].into_iter().collect();
-        assert!(BUILT_IN.is_sorted_by_key(|built_in| built_in.name));
-        for built_in in BUILT_IN {
+        assert!(BUILT_IN_SKILLS.is_sorted_by_key(|built_in| built_in.name));
+        for built_in in BUILT_IN_SKILLS {
             let name = built_in.name;
-            let skill = parse(name, built_in.text(), &Requirements::new(&env));
+            let skill = parse(name, built_in.text(), &RequirementChecker::new(&env));
             assert_eq!(skill.warnings, [""; 0], "{name}");
             // Descriptions cost tokens with every request, and bodies whenever they are read.
             assert!(skill.description.len() <= 90, "{name}");
-            assert!(token_estimate::of_text(&skill.body) < 1_500, "{name}");
+            assert!(token_estimate::for_text(&skill.body) < 1_500, "{name}");
             assert!(!skill.always, "{name}");
         }
     }
 
     #[test]
-    fn they_are_read_where_the_workspace_would_have_them() {
+    fn built_in_files_are_found_by_path() {
         let check = |path: &str, begins: Option<&str>| {
             let text = built_in_at(path);
             assert_eq!(text.is_some(), begins.is_some(), "{path}");

@@ -1,6 +1,6 @@
 //! A skill as read from its SKILL.md: its source, its requirements and its front matter.
 
-use super::requirements::Needs;
+use super::requirements::SkillRequirements;
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -14,17 +14,17 @@ pub struct Skill {
     /// The path at which a model reads it; for a built-in skill, the path it would have in the workspace.
     pub location: PathBuf,
     /// The origin of the skill.
-    pub source: Source,
+    pub source: SkillSource,
     /// Its body is part of every system prompt.
     pub always: bool,
     /// The skill is listed for the model. If false, a person can still show it.
     pub is_offered: bool,
     /// All requirements, whether met or not.
-    pub needs: Needs,
+    pub requirements: SkillRequirements,
     /// The requirements that are not met, as `CLI: gh`.
-    pub missing: Vec<String>,
+    pub unmet_requirements: Vec<String>,
     /// The other fields of the front matter.
-    pub says: InertFields,
+    pub inert_fields: InertFields,
     /// The text below the front matter.
     pub body: String,
     /// Problems of the SKILL.md, in words.
@@ -36,12 +36,12 @@ pub struct Skill {
 impl Skill {
     /// True if all of its requirements are met.
     pub fn is_available(&self) -> bool {
-        self.missing.is_empty()
+        self.unmet_requirements.is_empty()
     }
 
     /// True if the system prompt lists it. Built-in skills that are unavailable are not listed.
     pub fn is_listed(&self) -> bool {
-        self.is_offered && (self.is_available() || self.source != Source::BuiltIn)
+        self.is_offered && (self.is_available() || self.source != SkillSource::BuiltIn)
     }
 
     /// True if its body is part of the system prompt.
@@ -64,12 +64,12 @@ pub struct InertFields {
     /// The `metadata` field, unchanged.
     pub metadata: Value,
     /// A person may invoke the skill by its name.
-    pub is_for_people: bool,
+    pub is_user_invocable: bool,
 }
 
 /// The origin of a skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SkillSource {
     Workspace,
     /// A folder of skills in a trusted directory.
     Directory(PathBuf),
@@ -78,20 +78,20 @@ pub enum Source {
 
 /// A skill, or a folder of skills, that cannot be read.
 #[derive(Debug)]
-pub struct Unreadable {
+pub struct UnreadableSkill {
     /// The name of the skill; `None` for a folder of skills.
     pub name: Option<String>,
     /// The path that cannot be read.
     pub path: PathBuf,
     /// The reason.
-    pub why: String,
+    pub reason: String,
 }
 
-impl Unreadable {
-    pub(super) fn words(&self) -> String {
+impl UnreadableSkill {
+    pub(super) fn message(&self) -> String {
         match &self.name {
-            Some(name) => format!("skill `{name}`: {}", self.why),
-            None => format!("skills in `{}`: {}", self.path.display(), self.why),
+            Some(name) => format!("skill `{name}`: {}", self.reason),
+            None => format!("skills in `{}`: {}", self.path.display(), self.reason),
         }
     }
 }

@@ -1,41 +1,41 @@
 //! The contents of a skill's folder: files, links and other entries. Only regular files are opened.
 
 use crate::error::{Exit, fail};
-use crate::sys::beneath::Root;
+use crate::sys::rooted_fs::RootDir;
 use anyhow::{Context, Result, bail};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of entries, and maximum depth. A larger folder is not a skill, and too large to review.
-const ENTRIES: usize = 1_000;
-const DEPTH: usize = 12;
+const MAX_ENTRIES: usize = 1_000;
+const MAX_DEPTH: usize = 12;
 /// Maximum of bytes of all files.
-const BYTES: u64 = 16 << 20;
+const MAX_TOTAL_BYTES: u64 = 16 << 20;
 
 /// The contents of a folder.
 #[derive(Debug)]
-pub struct Folder {
+pub struct SkillFolder {
     /// The path of the folder as the user gave it.
     pub root: PathBuf,
     /// The entries, sorted by path.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FolderEntry>,
     /// The entries that are left out, each with the reason.
     pub left_out: Vec<String>,
 }
 
 /// An entry of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FolderEntry {
     /// The path relative to the folder.
     pub path: PathBuf,
     /// The type of the entry.
-    pub kind: Kind,
+    pub entry_type: EntryType,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 /// The type of an entry.
-pub enum Kind {
+pub enum EntryType {
     Folder,
     File {
         size: u64,
@@ -44,18 +44,18 @@ pub enum Kind {
     /// A link: its target as written, and the reason if it must not be followed.
     Link {
         target: PathBuf,
-        trouble: Option<&'static str>,
+        problem: Option<&'static str>,
     },
     /// A pipe, a socket or a device.
     Other(&'static str),
 }
 
-impl Folder {
+impl SkillFolder {
     /// Lists the contents of the folder `root`.
     ///
     /// # Errors
     /// The folder cannot be read, has no SKILL.md, or exceeds the limits.
-    pub fn look(root: &Path) -> Result<Self> {
+    pub fn scan(root: &Path) -> Result<Self> {
         let real =
             std::fs::canonicalize(root).with_context(|| format!("open `{}`", root.display()))?;
         let mut folder = Self {
@@ -79,9 +79,9 @@ impl Folder {
         let dir = real.join(below);
         let named = self.root.join(below);
         let what = || format!("read directory `{}`", named.display());
-        if depth > DEPTH {
+        if depth > MAX_DEPTH {
             bail!(
-                "`{}` is nested more than {DEPTH} directories deep",
+                "`{}` is nested more than {MAX_DEPTH} directories deep",
                 below.display()
             );
         }
@@ -99,33 +99,36 @@ impl Folder {
                     .push(format!("{}/ (version control data)", path.display()));
                 continue;
             }
-            if self.entries.len() >= ENTRIES {
+            if self.entries.len() >= MAX_ENTRIES {
                 bail!(
-                    "`{}` has more than {ENTRIES} files and directories",
+                    "`{}` has more than {MAX_ENTRIES} files and directories",
                     self.root.display()
                 );
             }
             let file_type = about.file_type();
             let kind = match file_type {
-                _ if file_type.is_dir() => Kind::Folder,
-                _ if file_type.is_file() => Kind::File {
+                _ if file_type.is_dir() => EntryType::Folder,
+                _ if file_type.is_file() => EntryType::File {
                     size: about.len(),
                     is_executable: about.mode() & 0o111 != 0,
                 },
                 _ if file_type.is_symlink() => {
                     let target =
                         std::fs::read_link(dir.join(entry.file_name())).with_context(what)?;
-                    let trouble = trouble_of(real, &real.join(&path), &target);
-                    Kind::Link { target, trouble }
+                    let trouble = link_problem(real, &real.join(&path), &target);
+                    EntryType::Link {
+                        target,
+                        problem: trouble,
+                    }
                 }
-                _ if file_type.is_fifo() => Kind::Other("a named pipe"),
-                _ if file_type.is_socket() => Kind::Other("a socket"),
-                _ => Kind::Other("a device"),
+                _ if file_type.is_fifo() => EntryType::Other("a named pipe"),
+                _ if file_type.is_socket() => EntryType::Other("a socket"),
+                _ => EntryType::Other("a device"),
             };
-            let is_folder = kind == Kind::Folder;
-            self.entries.push(Entry {
+            let is_folder = kind == EntryType::Folder;
+            self.entries.push(FolderEntry {
                 path: path.clone(),
-                kind,
+                entry_type: kind,
             });
             if is_folder {
                 self.walk(real, &path, depth + 1)?;
@@ -135,35 +138,35 @@ impl Folder {
     }
 
     /// Returns the bytes of all files.
-    pub fn size(&self) -> u64 {
-        let sizes = self.entries.iter().map(|entry| match entry.kind {
-            Kind::File { size, .. } => size,
+    pub fn total_bytes(&self) -> u64 {
+        let sizes = self.entries.iter().map(|entry| match entry.entry_type {
+            EntryType::File { size, .. } => size,
             _ => 0,
         });
         sizes.sum()
     }
 
     /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
-    pub fn troubles(&self) -> Vec<String> {
-        let trouble = |entry: &Entry| {
+    pub fn problems(&self) -> Vec<String> {
+        let trouble = |entry: &FolderEntry| {
             let path = entry.path.display();
-            match &entry.kind {
-                Kind::Link {
+            match &entry.entry_type {
+                EntryType::Link {
                     target,
-                    trouble: Some(trouble),
+                    problem: Some(trouble),
                 } => Some(format!(
                     "`{path}` is a link to `{}`, which {trouble}",
                     target.display()
                 )),
-                Kind::Other(what) => Some(format!("`{path}` is {what}")),
+                EntryType::Other(what) => Some(format!("`{path}` is {what}")),
                 _ => None,
             }
         };
         let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
-        if self.size() > BYTES {
+        if self.total_bytes() > MAX_TOTAL_BYTES {
             troubles.push(format!(
                 "its files are larger than {} MiB in total",
-                BYTES >> 20
+                MAX_TOTAL_BYTES >> 20
             ));
         }
         troubles
@@ -173,16 +176,16 @@ impl Folder {
     ///
     /// # Errors
     /// A file cannot be read, or has grown since the folder was listed.
-    pub fn read(&self) -> Result<Vec<Vec<u8>>> {
+    pub fn read_files(&self) -> Result<Vec<Vec<u8>>> {
         let open = || format!("open `{}`", self.root.display());
-        let root = Root::open(&std::fs::canonicalize(&self.root).with_context(open)?)
+        let root = RootDir::open(&std::fs::canonicalize(&self.root).with_context(open)?)
             .with_context(open)?;
-        let bytes = |entry: &Entry| {
-            let Kind::File { size, .. } = entry.kind else {
+        let bytes = |entry: &FolderEntry| {
+            let EntryType::File { size, .. } = entry.entry_type else {
                 return Ok(Vec::new());
             };
             let what = || format!("read `{}`", self.root.join(&entry.path).display());
-            let file = root.read(&entry.path).with_context(what)?;
+            let file = root.open_for_reading(&entry.path).with_context(what)?;
             let mut bytes = Vec::new();
             file.take(size + 1)
                 .read_to_end(&mut bytes)
@@ -200,7 +203,7 @@ impl Folder {
 }
 
 /// Returns the reason why the link at `path` must not be installed, if there is one.
-fn trouble_of(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
+fn link_problem(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
     if target.is_absolute() {
         return Some("is outside the skill's directory");
     }

@@ -6,34 +6,36 @@
 
 mod built_in;
 mod definition;
-mod draft;
 pub mod folder;
-mod head;
+mod front_matter;
 pub mod install;
-mod read;
+mod parse;
 mod requirements;
+mod skill_files;
 mod summary;
-mod written;
+mod template;
 
-pub use built_in::{BUILT_IN, BuiltIn, built_in_at};
-pub use definition::{InertFields, Skill, Source, Unreadable};
-pub use draft::draft;
-pub use head::strict_head_and_body;
-pub use read::{DESCRIPTION, hidden_in, is_fit, is_name, parse};
-pub use requirements::{Needs, Requirements, is_on_path};
-pub use summary::{Form, Summary, active, summary};
-pub use written::TEXT_LIMIT;
+pub use built_in::{BUILT_IN_SKILLS, BuiltInSkill, built_in_at};
+pub use definition::{InertFields, Skill, SkillSource, UnreadableSkill};
+pub use front_matter::parse_strict;
+pub use parse::{
+    MAX_DESCRIPTION_CHARS, count_hidden_chars, is_displayable_name, is_valid_name, parse,
+};
+pub use requirements::{RequirementChecker, SkillRequirements, is_on_path};
+pub use skill_files::MAX_TEXT_BYTES;
+pub use summary::{ListDetail, SkillList, active_bodies, render_list};
+pub use template::skill_template;
 
 use crate::sys::env::Env;
 use std::path::{Component, Path, PathBuf};
 
 /// The search path for skills, in order of precedence.
 #[derive(Clone, Copy)]
-pub struct Shelves<'a> {
+pub struct SearchPaths<'a> {
     /// The agent's workspace, which has a folder of skills.
     pub workspace: &'a Path,
     /// Folders of skills in trusted directories.
-    pub further: &'a [PathBuf],
+    pub trusted_dirs: &'a [PathBuf],
     /// Names of skills that the config disables.
     pub disabled: &'a [String],
     /// The environment, for checking requirements.
@@ -42,28 +44,28 @@ pub struct Shelves<'a> {
 
 /// The result of a search for skills.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundSkills {
     /// The skills in force, sorted by name.
     pub skills: Vec<Skill>,
     /// The skills that are not in force, sorted by name.
-    pub hidden: Vec<Hidden>,
+    pub inactive: Vec<InactiveSkill>,
     /// The skills that cannot be read.
-    pub unreadable: Vec<Unreadable>,
+    pub unreadable: Vec<UnreadableSkill>,
 }
 
 /// A skill that is not in force, and the reason.
 #[derive(Debug)]
-pub struct Hidden {
+pub struct InactiveSkill {
     /// The skill.
     pub skill: Skill,
     /// The source of the skill that takes precedence; `None` if the config disables the skill.
-    pub by: Option<Source>,
+    pub superseded_by: Option<SkillSource>,
 }
 
-impl Found {
+impl FoundSkills {
     /// Returns the notices that every run prints: skills that cannot be read, in whole or in part.
     pub fn notices(&self) -> Vec<String> {
-        let unreadable = self.unreadable.iter().map(Unreadable::words);
+        let unreadable = self.unreadable.iter().map(UnreadableSkill::message);
         let broken = self.skills.iter().filter(|skill| skill.is_broken);
         let broken = broken.map(|skill| {
             let name = &skill.name;
@@ -73,29 +75,29 @@ impl Found {
     }
 
     /// Returns the skill `name`, if it is in force.
-    pub fn named(&self, name: &str) -> Option<&Skill> {
+    pub fn by_name(&self, name: &str) -> Option<&Skill> {
         self.skills.iter().find(|skill| skill.name == name)
     }
 }
 
 /// Finds all skills: in the workspace, in further folders, and built-in. Of those with the same name, the first takes
 /// precedence.
-pub fn find(shelves: Shelves<'_>) -> Found {
-    let Shelves {
+pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
+    let SearchPaths {
         workspace,
-        further,
+        trusted_dirs: further,
         disabled,
         env,
-    } = shelves;
+    } = search_paths;
     let dir = workspace.join("skills");
-    let requirements = Requirements::new(env);
-    let mut found = Found::default();
+    let requirements = RequirementChecker::new(env);
+    let mut found = FoundSkills::default();
     let mut all: Vec<Skill> = Vec::new();
     let sources = further
         .iter()
-        .map(|dir| (dir, Source::Directory(dir.clone())));
-    for (dir, source) in std::iter::once((&dir, Source::Workspace)).chain(sources) {
-        for text in written::texts(dir, &source, &mut found.unreadable) {
+        .map(|dir| (dir, SkillSource::Directory(dir.clone())));
+    for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
+        for text in skill_files::read_all(dir, &source, &mut found.unreadable) {
             let mut skill = parse(&text.name, &text.text, &requirements);
             skill.location = dir.join(&text.name).join("SKILL.md");
             skill.source = source.clone();
@@ -103,7 +105,7 @@ pub fn find(shelves: Shelves<'_>) -> Found {
             all.push(skill);
         }
     }
-    for built_in in BUILT_IN {
+    for built_in in BUILT_IN_SKILLS {
         let mut skill = parse(built_in.name, built_in.text(), &requirements);
         skill.location = dir.join(built_in.name).join("SKILL.md");
         all.push(skill);
@@ -117,7 +119,10 @@ pub fn find(shelves: Shelves<'_>) -> Found {
             .filter(|before| before.name == skill.name);
         let by = before.map(|before| before.source.clone());
         match by.is_some() || disabled.contains(&skill.name) {
-            true => found.hidden.push(Hidden { skill, by }),
+            true => found.inactive.push(InactiveSkill {
+                skill,
+                superseded_by: by,
+            }),
             false => found.skills.push(skill),
         }
     }
@@ -126,24 +131,26 @@ pub fn find(shelves: Shelves<'_>) -> Found {
 
 /// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. Pure: the statistics of
 /// a session are the same whenever they are computed.
-pub fn skill_of<'a>(path: &str, places: &'a [(String, PathBuf)]) -> Option<&'a str> {
-    let path = tidied(Path::new(path));
+pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'a str> {
+    let path = normalized(Path::new(path));
     if path.file_name()? != "SKILL.md" {
         return None;
     }
-    let exact = places.iter().find(|(_, place)| tidied(place) == path);
+    let exact = locations
+        .iter()
+        .find(|(_, place)| normalized(place) == path);
     // A built-in skill is recognized at any path that ends in its name, since models guess where it is.
     let built_in = || {
         let folder = path.parent()?.file_name()?.to_str()?;
-        let name = BuiltIn::named(folder)?.name;
-        places.iter().find(|(known, _)| known == name)
+        let name = BuiltInSkill::by_name(folder)?.name;
+        locations.iter().find(|(known, _)| known == name)
     };
     let (name, _) = exact.or_else(built_in)?;
     Some(name)
 }
 
 /// Resolves `.` and `..` in `path` without accessing the file system.
-fn tidied(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let mut tidy = PathBuf::new();
     for part in path.components() {
         match part {
@@ -157,7 +164,7 @@ fn tidied(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shelves, Source, find, skill_of};
+    use super::{SearchPaths, SkillSource, find_skills, skill_at};
     use crate::sys::env::Env;
     use std::path::{Path, PathBuf};
 
@@ -174,25 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn skills_are_found_and_what_is_odd_is_told() {
+    fn skills_are_found_and_problems_reported() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         let found = |disabled: &[&str]| {
             let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
-            let found = find(Shelves {
+            let found = find_skills(SearchPaths {
                 workspace: root,
-                further: &[root.join("repo/skills")],
+                trusted_dirs: &[root.join("repo/skills")],
                 disabled: &disabled,
                 env: &env(root),
             });
             let own = found.skills.iter();
-            let own = own.filter(|skill| skill.source != Source::BuiltIn);
+            let own = own.filter(|skill| skill.source != SkillSource::BuiltIn);
             let names: Vec<String> = own
-                .map(|skill| format!("{}: {} {:?}", skill.name, skill.description, skill.missing))
+                .map(|skill| {
+                    format!(
+                        "{}: {} {:?}",
+                        skill.name, skill.description, skill.unmet_requirements
+                    )
+                })
                 .collect();
-            let hidden = found.hidden.iter();
+            let hidden = found.inactive.iter();
             let hidden: Vec<String> = hidden
-                .map(|hidden| format!("{} {:?}", hidden.skill.name, hidden.by))
+                .map(|hidden| format!("{} {:?}", hidden.skill.name, hidden.superseded_by))
                 .collect();
             (names, hidden, found.notices())
         };
@@ -223,13 +235,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_known_by_its_path() {
+    fn skills_are_recognized_by_path() {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
         write(root, "skills/tea/SKILL.md", "---\ndescription: tea\n---\n");
-        let found = find(Shelves {
+        let found = find_skills(SearchPaths {
             workspace: root,
-            further: &[],
+            trusted_dirs: &[],
             disabled: &[],
             env: &env(root),
         });
@@ -238,7 +250,7 @@ mod tests {
             skills.map(|skill| (skill.name, skill.location)).collect();
         let check = |path: &str, expect: Option<&str>| {
             let path = path.replace("ROOT", root.to_str().unwrap());
-            assert_eq!(skill_of(&path, &places), expect, "{path}");
+            assert_eq!(skill_at(&path, &places), expect, "{path}");
         };
         check("ROOT/skills/tea/SKILL.md", Some("tea"));
         check("ROOT/skills/./x/../tea/SKILL.md", Some("tea"));

@@ -12,11 +12,11 @@ use std::path::Path;
 
 /// The requirements of a skill.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Needs {
+pub struct SkillRequirements {
     /// Programs, all of which are required.
     pub programs: Vec<String>,
     /// Programs, one of which is required.
-    pub one_of: Vec<String>,
+    pub any_program: Vec<String>,
     /// Environment variables, all of which are required.
     pub variables: Vec<String>,
     /// Operating systems, one of which is required, as `linux` or `darwin`.
@@ -25,22 +25,22 @@ pub struct Needs {
     pub install: Vec<String>,
 }
 
-impl Needs {
+impl SkillRequirements {
     /// Reads the requirements from the object under `nanobot` or `openclaw` in a skill's metadata.
-    pub(super) fn of(said: &Value) -> Self {
-        let requires = &said["requires"];
-        let install = said["install"].as_array().into_iter().flatten();
+    pub(super) fn from_metadata(metadata: &Value) -> Self {
+        let requires = &metadata["requires"];
+        let install = metadata["install"].as_array().into_iter().flatten();
         Self {
-            programs: texts(&requires["bins"]),
-            one_of: texts(&requires["anyBins"]),
-            variables: texts(&requires["env"]),
-            systems: texts(&said["os"]),
-            install: install.filter_map(install_in_words).collect(),
+            programs: text_list(&requires["bins"]),
+            any_program: text_list(&requires["anyBins"]),
+            variables: text_list(&requires["env"]),
+            systems: text_list(&metadata["os"]),
+            install: install.filter_map(install_command).collect(),
         }
     }
 
     /// Describes the requirements, and marks those that are not met.
-    pub fn words(&self, requirements: &Requirements<'_>) -> Vec<String> {
+    pub fn describe(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
         let mark = |words: String, is_there: bool| match is_there {
             true => words,
             false => format!("{words} (missing)"),
@@ -48,17 +48,20 @@ impl Needs {
         let programs = self
             .programs
             .iter()
-            .map(|name| mark(format!("CLI: {name}"), requirements.has(name)));
-        let one_of = (!self.one_of.is_empty()).then(|| {
-            let is_there = self.one_of.iter().any(|name| requirements.has(name));
-            mark(format!("CLI: {}", self.one_of.join(" or ")), is_there)
+            .map(|name| mark(format!("CLI: {name}"), checker.is_installed(name)));
+        let one_of = (!self.any_program.is_empty()).then(|| {
+            let is_there = self
+                .any_program
+                .iter()
+                .any(|name| checker.is_installed(name));
+            mark(format!("CLI: {}", self.any_program.join(" or ")), is_there)
         });
         let variables = self
             .variables
             .iter()
-            .map(|name| mark(format!("ENV: {name}"), requirements.is_set(name)));
+            .map(|name| mark(format!("ENV: {name}"), checker.is_set(name)));
         let systems = (!self.systems.is_empty()).then(|| {
-            let is_there = self.systems.iter().any(|name| is_system(name));
+            let is_there = self.systems.iter().any(|name| is_current_os(name));
             mark(format!("OS: {}", self.systems.join(" or ")), is_there)
         });
         let all = programs.chain(one_of).chain(variables);
@@ -66,20 +69,20 @@ impl Needs {
     }
 
     /// Lists the requirements that are not met, as `CLI: gh`.
-    pub(super) fn missing(&self, requirements: &Requirements<'_>) -> Vec<String> {
-        let words = self.words(requirements).into_iter();
+    pub(super) fn unmet(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
+        let words = self.describe(checker).into_iter();
         let missing = words.filter_map(|words| Some(words.strip_suffix(" (missing)")?.to_owned()));
         missing.collect()
     }
 }
 
 /// Checks requirements on this machine, each only once.
-pub struct Requirements<'a> {
+pub struct RequirementChecker<'a> {
     env: &'a Env,
     programs: RefCell<BTreeMap<String, bool>>,
 }
 
-impl<'a> Requirements<'a> {
+impl<'a> RequirementChecker<'a> {
     /// Creates a checker for the environment `env`.
     pub fn new(env: &'a Env) -> Self {
         Self {
@@ -88,7 +91,7 @@ impl<'a> Requirements<'a> {
         }
     }
 
-    fn has(&self, program: &str) -> bool {
+    fn is_installed(&self, program: &str) -> bool {
         if let Some(known) = self.programs.borrow().get(program) {
             return *known;
         }
@@ -110,7 +113,7 @@ pub fn is_on_path(program: &str, path: &str) -> bool {
     })
 }
 
-fn is_system(name: &str) -> bool {
+fn is_current_os(name: &str) -> bool {
     let name = match name.to_lowercase().as_str() {
         "darwin" => "macos".to_owned(),
         "win32" => "windows".to_owned(),
@@ -120,7 +123,7 @@ fn is_system(name: &str) -> bool {
 }
 
 /// Reads one text, or a list of texts.
-fn texts(value: &Value) -> Vec<String> {
+fn text_list(value: &Value) -> Vec<String> {
     match value {
         Value::String(one) => vec![one.clone()],
         Value::Array(items) => items
@@ -133,8 +136,8 @@ fn texts(value: &Value) -> Vec<String> {
 }
 
 /// Describes an installation step, as `brew install gh`.
-fn install_in_words(way: &Value) -> Option<String> {
-    let text = |key: &str| way[key].as_str().filter(|text| !text.is_empty());
+fn install_command(step: &Value) -> Option<String> {
+    let text = |key: &str| step[key].as_str().filter(|text| !text.is_empty());
     let what = ["formula", "package", "module", "tap"]
         .iter()
         .find_map(|key| text(key));
@@ -146,18 +149,22 @@ fn install_in_words(way: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Needs, Requirements};
+    use super::{RequirementChecker, SkillRequirements};
     use crate::sys::env::Env;
     use serde_json::{Value, json};
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_requirements_are_reported() {
         let env: Env = [("PATH", "/usr/bin:/bin"), ("SET", "x"), ("EMPTY", "")]
             .into_iter()
             .collect();
-        let requirements = Requirements::new(&env);
+        let requirements = RequirementChecker::new(&env);
         let check = |said: Value, expect: &[&str]| {
-            assert_eq!(Needs::of(&said).missing(&requirements), expect, "{said}");
+            assert_eq!(
+                SkillRequirements::from_metadata(&said).unmet(&requirements),
+                expect,
+                "{said}"
+            );
         };
         check(Value::Null, &[]);
         check(json!({ "requires": null }), &[]);
@@ -190,6 +197,6 @@ mod tests {
             { "kind": "apt", "package": "gh" }, { "label": "from the site" }, {}, 7,
         ] });
         let expect = ["brew install gh", "apt install gh", "from the site"];
-        assert_eq!(Needs::of(&said).install, expect);
+        assert_eq!(SkillRequirements::from_metadata(&said).install, expect);
     }
 }

@@ -5,118 +5,122 @@
 //! boundaries, then the elements become lines, then descriptions are dropped, and finally names. The result depends
 //! only on the skills, so the prompt caches of providers stay valid.
 
-use super::definition::{Skill, Source};
+use super::definition::{Skill, SkillSource};
 use crate::message::token_estimate;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::sanitize;
 use std::fmt::Write;
 use std::path::Path;
 
 /// The level of detail of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ListDetail {
     /// An XML element for each skill, with a description of at most this many characters.
-    Whole(usize),
+    Elements(usize),
     /// A line for each skill, with a description of at most this many characters.
-    Line(usize),
+    Lines(usize),
     /// This many names, without descriptions.
     Names(usize),
 }
 
 /// The list of skills, and its size.
 #[derive(Debug)]
-pub struct Summary {
+pub struct SkillList {
     /// The text of the list; empty if there are no skills.
     pub text: String,
     /// The level of detail that fits the budget.
-    pub form: Form,
+    pub detail: ListDetail,
     /// The estimated size in tokens.
     pub tokens: u64,
 }
 
 /// The forms that are tried, most detailed first.
-const FORMS: [Form; 8] = [
-    Form::Whole(usize::MAX),
-    Form::Whole(240),
-    Form::Whole(120),
-    Form::Line(240),
-    Form::Line(120),
-    Form::Line(60),
-    Form::Line(30),
-    Form::Names(usize::MAX),
+const DETAIL_LEVELS: [ListDetail; 8] = [
+    ListDetail::Elements(usize::MAX),
+    ListDetail::Elements(240),
+    ListDetail::Elements(120),
+    ListDetail::Lines(240),
+    ListDetail::Lines(120),
+    ListDetail::Lines(60),
+    ListDetail::Lines(30),
+    ListDetail::Names(usize::MAX),
 ];
 
-impl Summary {
+impl SkillList {
     /// True if something was left out to stay within the budget.
     pub fn is_cut(&self) -> bool {
-        self.form != FORMS[0]
+        self.detail != DETAIL_LEVELS[0]
     }
 }
 
 /// Builds the list of skills for the system prompt, in at most `budget` tokens if possible. If even a few names exceed
 /// the budget, the list only says how many skills there are.
-pub fn summary(skills: &[Skill], budget: u64) -> Summary {
+pub fn render_list(skills: &[Skill], budget: u64) -> SkillList {
     let listed: Vec<&Skill> = skills.iter().filter(|skill| skill.is_listed()).collect();
-    let made = |form: Form| {
+    let made = |form: ListDetail| {
         let text = match form {
-            Form::Whole(letters) => whole(&listed, letters),
-            Form::Line(letters) => lines(&listed, Some(letters), listed.len()),
-            Form::Names(count) => lines(&listed, None, count.min(listed.len())),
+            ListDetail::Elements(letters) => render_elements(&listed, letters),
+            ListDetail::Lines(letters) => render_lines(&listed, Some(letters), listed.len()),
+            ListDetail::Names(count) => render_lines(&listed, None, count.min(listed.len())),
         };
-        let tokens = token_estimate::of_text(&text);
-        Summary { text, form, tokens }
+        let tokens = token_estimate::for_text(&text);
+        SkillList {
+            text,
+            detail: form,
+            tokens,
+        }
     };
-    let fits = |summary: &Summary| summary.tokens <= budget;
-    if let Some(best) = FORMS.into_iter().map(made).find(fits) {
+    let fits = |summary: &SkillList| summary.tokens <= budget;
+    if let Some(best) = DETAIL_LEVELS.into_iter().map(made).find(fits) {
         return best;
     }
     // Binary search: the size never decreases with more names.
     let (mut few, mut many) = (0, listed.len());
     while few + 1 < many {
         let middle = few.midpoint(many);
-        match fits(&made(Form::Names(middle))) {
+        match fits(&made(ListDetail::Names(middle))) {
             true => few = middle,
             false => many = middle,
         }
     }
-    made(Form::Names(few))
+    made(ListDetail::Names(few))
 }
 
 /// An element for each skill. Built-in skills have short descriptions and are always lines.
-fn whole(skills: &[&Skill], letters: usize) -> String {
+fn render_elements(skills: &[&Skill], max_chars: usize) -> String {
     if skills.is_empty() {
         return String::new();
     }
     let (built_in, own): (Vec<&Skill>, Vec<&Skill>) = skills
         .iter()
-        .partition(|skill| skill.source == Source::BuiltIn);
+        .partition(|skill| skill.source == SkillSource::BuiltIn);
     let mut xml = String::from("<skills>\n");
     for skill in own {
         write!(
             xml,
             "  <skill available=\"{}\">\n    <name>{}</name>\n    <description>{}</description>\n    <location>{}</location>\n",
             skill.is_available(),
-            escaped(&skill.name),
-            escaped(&clipped(&skill.description, letters)),
-            placed(&skill.location)
+            escape_xml(&skill.name),
+            escape_xml(&truncate_words(&skill.description, max_chars)),
+            escape_path(&skill.location)
         )
         .expect("writing to a string cannot fail");
         if !skill.is_available() {
-            let missing = escaped(&skill.missing.join(", "));
+            let missing = escape_xml(&skill.unmet_requirements.join(", "));
             writeln!(xml, "    <requires>{missing}</requires>")
                 .expect("writing to a string cannot fail");
         }
         xml.push_str("  </skill>\n");
     }
-    put_lines(&mut xml, &built_in, Some(letters));
+    push_lines(&mut xml, &built_in, Some(max_chars));
     xml.push_str("</skills>");
     xml
 }
 
 /// A line for each of the first `count` skills. Skills that are always on come first, then available ones, then
 /// unavailable ones, and last the built-in ones.
-fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
+fn render_lines(skills: &[&Skill], max_chars: Option<usize>, count: usize) -> String {
     let mut skills: Vec<&Skill> = skills.to_vec();
-    let is_built_in = |skill: &Skill| skill.source == Source::BuiltIn;
+    let is_built_in = |skill: &Skill| skill.source == SkillSource::BuiltIn;
     skills.sort_by_key(|skill| {
         (
             !skill.is_active(),
@@ -127,7 +131,7 @@ fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
     let rest = skills.len() - count;
     skills.truncate(count);
     let mut xml = String::from("<skills>\n");
-    put_lines(&mut xml, &skills, letters);
+    push_lines(&mut xml, &skills, max_chars);
     if rest > 0 {
         writeln!(xml, "  {rest} more: nanobot skill list")
             .expect("writing to a string cannot fail");
@@ -137,28 +141,28 @@ fn lines(skills: &[&Skill], letters: Option<usize>, count: usize) -> String {
 }
 
 /// Writes a line for each skill, grouped by folder.
-fn put_lines(xml: &mut String, skills: &[&Skill], letters: Option<usize>) {
+fn push_lines(xml: &mut String, skills: &[&Skill], max_chars: Option<usize>) {
     let mut folders: Vec<&Path> = Vec::new();
     for skill in skills {
-        let folder = folder_of(skill);
+        let folder = parent_dir(skill);
         if !folders.contains(&folder) {
             folders.push(folder);
         }
     }
     for folder in folders {
-        let place = placed(&folder.join("NAME/SKILL.md"));
+        let place = escape_path(&folder.join("NAME/SKILL.md"));
         writeln!(xml, "  <in location=\"{place}\">").expect("writing to a string cannot fail");
-        for skill in skills.iter().filter(|skill| folder_of(skill) == folder) {
+        for skill in skills.iter().filter(|skill| parent_dir(skill) == folder) {
             let mark = match skill.is_available() {
                 true => "",
                 false => " (unavailable)",
             };
-            let words = letters.map(|letters| {
-                let words = clipped(&skill.description, letters);
+            let words = max_chars.map(|letters| {
+                let words = truncate_words(&skill.description, letters);
                 let words: Vec<&str> = words.split_whitespace().collect();
-                format!(": {}", escaped(&words.join(" ")))
+                format!(": {}", escape_xml(&words.join(" ")))
             });
-            let name = escaped(&skill.name);
+            let name = escape_xml(&skill.name);
             writeln!(xml, "{name}{mark}{}", words.unwrap_or_default())
                 .expect("writing to a string cannot fail");
         }
@@ -167,14 +171,14 @@ fn put_lines(xml: &mut String, skills: &[&Skill], letters: Option<usize>) {
 }
 
 /// The folder of skills that contains a skill.
-fn folder_of(skill: &Skill) -> &Path {
+fn parent_dir(skill: &Skill) -> &Path {
     let folder = skill.location.parent().and_then(Path::parent);
     folder.unwrap_or(Path::new(""))
 }
 
 /// Escapes XML characters in `text`, after passing it through [`harmless`].
-fn escaped(text: &str) -> String {
-    harmless(text)
+fn escape_xml(text: &str) -> String {
+    sanitize(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
@@ -182,14 +186,14 @@ fn escaped(text: &str) -> String {
 
 /// Formats a path for the list. A model must be able to copy it unchanged, so only characters that could end the
 /// element are escaped.
-fn placed(path: &Path) -> String {
-    let path = harmless(&path.display().to_string());
+fn escape_path(path: &Path) -> String {
+    let path = sanitize(&path.display().to_string());
     path.replace('<', "&lt;").replace('\n', "\\n")
 }
 
 /// Cuts `text` at a word boundary, to at most `max_chars` characters.
-fn clipped(text: &str, letters: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(letters) else {
+fn truncate_words(text: &str, max_chars: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(max_chars) else {
         return text.to_owned();
     };
     let cut = &text[..end];
@@ -205,7 +209,7 @@ fn clipped(text: &str, letters: usize) -> String {
 }
 
 /// Returns the bodies of the skills that are always on and available.
-pub fn active(skills: &[Skill]) -> String {
+pub fn active_bodies(skills: &[Skill]) -> String {
     let on = skills.iter().filter(|skill| skill.is_active());
     on.map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
         .collect::<Vec<_>>()
@@ -214,9 +218,9 @@ pub fn active(skills: &[Skill]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Form, active, clipped, summary};
+    use super::{ListDetail, active_bodies, render_list, truncate_words};
     use crate::message::token_estimate;
-    use crate::skill::{Requirements, Skill, Source, parse};
+    use crate::skill::{RequirementChecker, Skill, SkillSource, parse};
     use crate::sys::env::Env;
     use std::path::Path;
 
@@ -224,8 +228,8 @@ mod tests {
         let env: Env = [("PATH", "/usr/bin:/bin")].into_iter().collect();
         Skill {
             location: Path::new("/s").join(name).join("SKILL.md"),
-            source: Source::Workspace,
-            ..parse(name, text, &Requirements::new(&env))
+            source: SkillSource::Workspace,
+            ..parse(name, text, &RequirementChecker::new(&env))
         }
     }
 
@@ -239,7 +243,7 @@ mod tests {
             "two",
             "---\nmetadata: '{\"nanobot\": {\"requires\": {\"bins\": [\"nope\"]}}}'\nalways: true\n---\nTwo.",
         );
-        let found = summary(&[one.clone(), two.clone()], 2_000);
+        let found = render_list(&[one.clone(), two.clone()], 2_000);
         assert_eq!(
             found.text,
             "<skills>\n  <skill available=\"true\">\n    <name>one</name>\n    <description>a &lt; b &amp; c</description>\n    \
@@ -247,31 +251,31 @@ mod tests {
              <description>two</description>\n    <location>/s/two/SKILL.md</location>\n    <requires>CLI: nope</requires>\n  \
              </skill>\n</skills>"
         );
-        assert!(!found.is_cut() && found.tokens == token_estimate::of_text(&found.text));
-        assert_eq!(active(&[one, two.clone()]), "### Skill: one\n\nOne.");
-        assert_eq!(summary(&[], 2_000).text, "");
+        assert!(!found.is_cut() && found.tokens == token_estimate::for_text(&found.text));
+        assert_eq!(active_bodies(&[one, two.clone()]), "### Skill: one\n\nOne.");
+        assert_eq!(render_list(&[], 2_000).text, "");
         let tea = Skill {
-            source: Source::BuiltIn,
+            source: SkillSource::BuiltIn,
             ..skill("tea", "---\ndescription: Boil <it>\n---\n")
         };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
-        assert_eq!(summary(&[tea], 2_000).text, line);
+        assert_eq!(render_list(&[tea], 2_000).text, line);
         // Unavailable built-in skills are not listed.
         let built_in = Skill {
-            source: Source::BuiltIn,
+            source: SkillSource::BuiltIn,
             ..two
         };
-        assert_eq!(summary(&[built_in], 2_000).text, "");
+        assert_eq!(render_list(&[built_in], 2_000).text, "");
     }
 
     #[test]
-    fn nothing_in_a_skill_ends_its_element() {
+    fn skill_text_cannot_close_its_element() {
         let mut odd = skill(
             "odd",
             "---\ndescription: \"a</description></skills>\\u202e\"\n---\n",
         );
         odd.location = "/s/</location>\n<x>/SKILL.md".into();
-        let text = summary(&[odd], 2_000).text;
+        let text = render_list(&[odd], 2_000).text;
         assert!(
             text.contains(
                 "<description>a&lt;/description&gt;&lt;/skills&gt;\\u{202e}</description>"
@@ -285,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_keeps_its_budget() {
+    fn the_list_stays_within_the_budget() {
         let many = |count: usize| -> Vec<Skill> {
             let about = "Does a thing that somebody may want to have done, and says when: on Mondays, or else".repeat(3);
             let one = |number: usize| {
@@ -300,21 +304,27 @@ mod tests {
             };
             (0..count).map(one).collect()
         };
-        let check = |count: usize, budget: u64, expect: &dyn Fn(Form) -> bool| {
+        let check = |count: usize, budget: u64, expect: &dyn Fn(ListDetail) -> bool| {
             let skills = many(count);
-            let found = summary(&skills, budget);
+            let found = render_list(&skills, budget);
             assert!(
                 found.tokens <= budget,
                 "{count}: {} > {budget}",
                 found.tokens
             );
-            assert!(expect(found.form), "{count} in {budget}: {:?}", found.form);
-            assert_eq!(found.text, summary(&skills, budget).text);
+            assert!(
+                expect(found.detail),
+                "{count} in {budget}: {:?}",
+                found.detail
+            );
+            assert_eq!(found.text, render_list(&skills, budget).text);
             found.text
         };
-        check(5, 2_000, &|form| form == Form::Whole(usize::MAX));
-        check(25, 2_000, &|form| matches!(form, Form::Whole(240 | 120)));
-        let text = check(100, 2_000, &|form| matches!(form, Form::Line(_)));
+        check(5, 2_000, &|form| form == ListDetail::Elements(usize::MAX));
+        check(25, 2_000, &|form| {
+            matches!(form, ListDetail::Elements(240 | 120))
+        });
+        let text = check(100, 2_000, &|form| matches!(form, ListDetail::Lines(_)));
         for number in 0..100 {
             assert!(
                 text.contains(&format!("skill-number-{number:04}")),
@@ -329,21 +339,21 @@ mod tests {
             text.starts_with("<skills>\n  <in location=\"/s/NAME/SKILL.md\">\nskill-number-0070: "),
             "{text}"
         );
-        check(200, 2_000, &|form| form == Form::Names(usize::MAX));
+        check(200, 2_000, &|form| form == ListDetail::Names(usize::MAX));
         let text = check(1_000, 2_000, &|form| {
-            matches!(form, Form::Names(200..1_000))
+            matches!(form, ListDetail::Names(200..1_000))
         });
         assert!(
             text.contains("skill-number-0070\n") && text.contains(" more: nanobot skill list\n"),
             "{text}"
         );
-        check(100, 30, &|form| matches!(form, Form::Names(0..5)));
+        check(100, 30, &|form| matches!(form, ListDetail::Names(0..5)));
     }
 
     #[test]
     fn descriptions_are_cut_at_a_word() {
         let check = |text: &str, letters: usize, expect: &str| {
-            assert_eq!(clipped(text, letters), expect);
+            assert_eq!(truncate_words(text, letters), expect);
         };
         check("one two", 7, "one two");
         check("one two three", 7, "one two…");

@@ -26,17 +26,20 @@ impl Default for Clock {
 }
 
 /// The system's time zone database.
-const ZONES: &str = "/usr/share/zoneinfo";
+const ZONE_DIR: &str = "/usr/share/zoneinfo";
 
 /// The system's own zone, independent of `TZ`.
-const LOCAL: &str = "/etc/localtime";
+const LOCALTIME_PATH: &str = "/etc/localtime";
 
 /// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the
 /// names of all zones.
-fn zone(name: Option<&str>) -> TimeZone {
+fn zone_for_tz(name: Option<&str>) -> TimeZone {
     let read = match name.map(|name| name.trim_start_matches(':')) {
-        None => tzif(Path::new(LOCAL), linked().as_deref().unwrap_or("Local")),
-        Some(path) if path.starts_with('/') => tzif(Path::new(path), path),
+        None => read_tzif(
+            Path::new(LOCALTIME_PATH),
+            localtime_zone_name().as_deref().unwrap_or("Local"),
+        ),
+        Some(path) if path.starts_with('/') => read_tzif(Path::new(path), path),
         Some(name) => named_zone(name),
     };
     // `TZ` is a POSIX rule instead of a name, or the zone database is elsewhere.
@@ -51,7 +54,7 @@ pub fn named_zone(name: &str) -> Option<TimeZone> {
             .into_iter()
             .all(|part| matches!(part, Component::Normal(_)));
     inside
-        .then(|| tzif(&Path::new(ZONES).join(name), name))
+        .then(|| read_tzif(&Path::new(ZONE_DIR).join(name), name))
         .flatten()
 }
 
@@ -65,19 +68,22 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
     if test_hooks::TIME.get(env).is_some() {
         return utc();
     }
-    let name = linked();
-    let read = tzif(Path::new(LOCAL), name.as_deref().unwrap_or("Local"));
+    let name = localtime_zone_name();
+    let read = read_tzif(
+        Path::new(LOCALTIME_PATH),
+        name.as_deref().unwrap_or("Local"),
+    );
     read.map_or_else(utc, |zone| (zone, name))
 }
 
 /// Returns the sorted names of all zones, to suggest a correction.
 pub fn zone_names() -> Vec<String> {
     let mut names = Vec::new();
-    let mut folders = vec![PathBuf::from(ZONES)];
+    let mut folders = vec![PathBuf::from(ZONE_DIR)];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            let name = path.strip_prefix(ZONES).ok().and_then(Path::to_str);
+            let name = path.strip_prefix(ZONE_DIR).ok().and_then(Path::to_str);
             let Some(name) = name.map(str::to_owned) else {
                 continue;
             };
@@ -85,7 +91,7 @@ pub fn zone_names() -> Vec<String> {
                 // Copies of the same zones, with and without leap seconds.
                 true if matches!(&*name, "posix" | "right") => {}
                 true => folders.push(path),
-                false if is_zone(&path) => names.push(name),
+                false if is_tzif_file(&path) => names.push(name),
                 false => {}
             }
         }
@@ -95,18 +101,18 @@ pub fn zone_names() -> Vec<String> {
 }
 
 /// Returns the zone name that `/etc/localtime` links to.
-fn linked() -> Option<String> {
-    let target = std::fs::read_link(LOCAL).ok()?;
+fn localtime_zone_name() -> Option<String> {
+    let target = std::fs::read_link(LOCALTIME_PATH).ok()?;
     let (_, name) = target.to_str()?.split_once("zoneinfo/")?;
     Some(name.to_owned())
 }
 
-fn tzif(path: &Path, name: &str) -> Option<TimeZone> {
+fn read_tzif(path: &Path, name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &std::fs::read(path).ok()?).ok()
 }
 
 /// True if the file is a time zone. The directory also contains tables and notes.
-fn is_zone(path: &Path) -> bool {
+fn is_tzif_file(path: &Path) -> bool {
     let mut head = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
     read.is_ok() && &head == b"TZif"
@@ -143,7 +149,7 @@ impl Clock {
         match self {
             Self::System(name) => {
                 static ZONE: OnceLock<TimeZone> = OnceLock::new();
-                let zone = ZONE.get_or_init(|| zone(name.as_deref()));
+                let zone = ZONE.get_or_init(|| zone_for_tz(name.as_deref()));
                 Timestamp::now().to_zoned(zone.clone())
             }
             Self::Fixed(time) => time.to_zoned(TimeZone::UTC),
@@ -151,7 +157,7 @@ impl Clock {
     }
 
     /// Returns local time without a zone, to the microsecond: the format of session files.
-    pub fn stamp(&self) -> String {
+    pub fn local_timestamp(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
     }
 
@@ -161,7 +167,7 @@ impl Clock {
     /// The run was cancelled or timed out.
     pub fn sleep(&self, duration: Duration) -> Result<(), Stop> {
         match self {
-            Self::System(_) => signal::pause(duration),
+            Self::System(_) => signal::sleep(duration),
             Self::Fixed(_) => signal::check(),
         }
     }
@@ -169,7 +175,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use super::{named_zone, system_zone, zone, zone_names};
+    use super::{named_zone, system_zone, zone_for_tz, zone_names};
     use crate::sys::env::Env;
     use crate::sys::test_hooks::{TIME, ZONE};
     use jiff::Timestamp;
@@ -178,7 +184,7 @@ mod tests {
     fn zones_by_name_path_and_rule() {
         let check = |name: &str, expect: &str| {
             let time: Timestamp = "2026-07-01T12:00:00Z".parse().unwrap();
-            let shown = time.to_zoned(zone(Some(name)));
+            let shown = time.to_zoned(zone_for_tz(Some(name)));
             assert_eq!(shown.strftime("%H:%M %Z").to_string(), expect, "{name}");
         };
         check("Europe/Berlin", "14:00 CEST");
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_zone_of_the_system_is_no_variable() {
+    fn system_zone_ignores_the_tz_variable() {
         let name =
             |variables: &[(&str, &str)]| system_zone(&variables.iter().copied().collect::<Env>()).1;
         assert_eq!(name(&[("TZ", "Asia/Tokyo")]), name(&[]));
@@ -220,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_zones_and_nothing_else() {
+    fn zone_names_are_only_zones() {
         let names = zone_names();
         for name in ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC"] {
             assert!(names.iter().any(|found| found == name), "{name}");

@@ -18,17 +18,17 @@ pub const HOME_DIR: &str = "NANOBOT_HOME";
 /// `never` leaves standard input unread, as `--no-stdin` does.
 pub const STDIN: &str = "NANOBOT_STDIN";
 /// Maximum silence of standard input, in seconds.
-pub const STDIN_SILENCE: &str = "NANOBOT_STDIN_TIMEOUT_S";
+pub const STDIN_TIMEOUT: &str = "NANOBOT_STDIN_TIMEOUT_S";
 /// If it contains a `/`: a file to which every event is appended; otherwise a log filter.
 pub const LOG: &str = "NANOBOT_LOG";
 /// Set for every command in the sandbox. A `nanobot` that finds it refuses to run and names the alternative.
-pub const INSIDE: &str = "NANOBOT_INSIDE";
+pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
 /// The API key of the Brave search engine.
 pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
 /// Timeout for the first byte of an answer, in seconds.
-pub const FIRST_BYTE: &str = "NANOBOT_LLM_TIMEOUT_S";
+pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Maximum silence of a stream, in seconds.
-pub const STREAM_IDLE: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
+pub const STREAM_IDLE_TIMEOUT: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 
 /// All documented variables, in the order in which they are printed. Variables for config keys follow a naming rule
 /// instead.
@@ -42,7 +42,7 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "`never`: do not read standard input, for loops and supervisors",
     },
     Variable {
-        name: STDIN_SILENCE,
+        name: STDIN_TIMEOUT,
         meaning: "timeout for silent standard input, in seconds (default 600; 0 for none)",
     },
     Variable {
@@ -50,15 +50,15 @@ pub const VARIABLES: &[Variable] = &[
         meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines, for unattended jobs",
     },
     Variable {
-        name: FIRST_BYTE,
+        name: FIRST_BYTE_TIMEOUT,
         meaning: "timeout for the first byte of a response, in seconds (default 300; 0 for none)",
     },
     Variable {
-        name: STREAM_IDLE,
+        name: STREAM_IDLE_TIMEOUT,
         meaning: "idle timeout of a stream, in seconds (default 90; at most 3600)",
     },
     Variable {
-        name: INSIDE,
+        name: INSIDE_SANDBOX,
         meaning: "set for commands that the agent runs: with it, `nanobot` exits with status 77",
     },
     Variable {
@@ -116,9 +116,14 @@ impl Env {
     ///
     /// # Errors
     /// Status 78 for any other value.
-    pub fn seconds(&self, name: &str, default: u64, max_secs: u64) -> anyhow::Result<Duration> {
+    pub fn duration(
+        &self,
+        name: &str,
+        default_secs: u64,
+        max_secs: u64,
+    ) -> anyhow::Result<Duration> {
         let Some(text) = self.get(name) else {
-            return Ok(Duration::from_secs(default));
+            return Ok(Duration::from_secs(default_secs));
         };
         match text.trim().parse::<f64>() {
             Ok(number) if number >= 0.0 && number <= max_secs as f64 => {

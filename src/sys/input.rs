@@ -1,7 +1,7 @@
 //! Standard input: its type, whether to read it, and decoding its bytes as text. Also reads files that the user names.
 
-use crate::error::{Exit, fail, fail_hint};
-use crate::sys::signal::{self, Patience};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -9,62 +9,62 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Silence after which the user is notified that standard input is being waited for.
-const TELL_AFTER: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Default limit of silence. After it the run fails, rather than continuing without its input.
-pub const GIVE_UP_AFTER: Duration = Duration::from_secs(600);
+pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum size of standard input, in bytes. No model takes a tenth of it, so larger input is a mistake and is reported
 /// as one.
-pub const LIMIT: usize = 16 << 20;
+pub const MAX_STDIN_BYTES: usize = 16 << 20;
 
 /// A type of standard input, as documented in help and README, and its default handling.
-pub struct Kind {
+pub struct StdinKind {
     /// The name in the documentation.
     pub name: &'static str,
-    kind: FileType,
+    file_type: FileType,
     /// True if it is read by default, because it was connected deliberately. The other types are often inherited, for
     /// example from a supervisor.
-    pub is_read: bool,
+    pub is_read_by_default: bool,
     /// The effect of reading it with `--stdin`.
-    pub when_asked: &'static str,
+    pub with_stdin_flag: &'static str,
 }
 
 /// All types. A descriptor that was closed at start is replaced by `/dev/null`.
-pub const KINDS: &[Kind] = &[
-    Kind {
+pub const STDIN_KINDS: &[StdinKind] = &[
+    StdinKind {
         name: "pipe, named pipe",
-        kind: FileType::Fifo,
-        is_read: true,
-        when_asked: "read to its end",
+        file_type: FileType::Fifo,
+        is_read_by_default: true,
+        with_stdin_flag: "read to its end",
     },
-    Kind {
+    StdinKind {
         name: "file",
-        kind: FileType::RegularFile,
-        is_read: true,
-        when_asked: "read to its end",
+        file_type: FileType::RegularFile,
+        is_read_by_default: true,
+        with_stdin_flag: "read to its end",
     },
-    Kind {
+    StdinKind {
         name: "socket",
-        kind: FileType::Socket,
-        is_read: false,
-        when_asked: "read to its end",
+        file_type: FileType::Socket,
+        is_read_by_default: false,
+        with_stdin_flag: "read to its end",
     },
-    Kind {
+    StdinKind {
         name: "terminal, `/dev/null`, another device; closed",
-        kind: FileType::CharacterDevice,
-        is_read: false,
-        when_asked: "read to its end",
+        file_type: FileType::CharacterDevice,
+        is_read_by_default: false,
+        with_stdin_flag: "read to its end",
     },
-    Kind {
+    StdinKind {
         name: "directory",
-        kind: FileType::Directory,
-        is_read: false,
-        when_asked: "fails with status 74",
+        file_type: FileType::Directory,
+        is_read_by_default: false,
+        with_stdin_flag: "fails with status 74",
     },
 ];
 
 /// The user's choice about reading standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum StdinMode {
     /// As its [`StdinKind`] says.
     Auto,
     /// As with `--stdin`.
@@ -78,18 +78,20 @@ pub enum Reading {
 ///
 /// # Errors
 /// A pipe that stays silent, input above [`MAX_STDIN_BYTES`], a failed read, or cancellation.
-pub fn read(
-    reading: Reading,
-    silence: Duration,
-    tell: &mut dyn FnMut(&str),
+pub fn read_stdin(
+    mode: StdinMode,
+    idle_timeout: Duration,
+    on_notice: &mut dyn FnMut(&str),
 ) -> Result<Option<Vec<u8>>> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let is_read = match (reading, kind) {
-        (Reading::Never, _) => false,
-        (Reading::Always, _) => true,
-        (Reading::Auto, Ok(found)) => KINDS.iter().any(|kind| kind.kind == found && kind.is_read),
-        (Reading::Auto, Err(_)) => false,
+    let is_read = match (mode, kind) {
+        (StdinMode::Never, _) => false,
+        (StdinMode::Always, _) => true,
+        (StdinMode::Auto, Ok(found)) => STDIN_KINDS
+            .iter()
+            .any(|kind| kind.file_type == found && kind.is_read_by_default),
+        (StdinMode::Auto, Err(_)) => false,
     };
     if !is_read {
         return Ok(None);
@@ -98,7 +100,7 @@ pub fn read(
     let mut chunk = vec![0; 64 << 10];
     let mut has_notified = false;
     loop {
-        wait(&stdin, silence, &mut has_notified, tell)?;
+        wait_until_readable(&stdin, idle_timeout, &mut has_notified, on_notice)?;
         // Bypasses the buffer of `Stdin`, because `poll` does not see buffered bytes.
         let count = match rustix::io::read(&stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
@@ -111,9 +113,12 @@ pub fn read(
             return Ok(Some(bytes));
         }
         bytes.extend_from_slice(&chunk[..count]);
-        if bytes.len() > LIMIT {
-            let cause = format!("standard input is longer than {} MiB", LIMIT >> 20);
-            return Err(fail_hint(
+        if bytes.len() > MAX_STDIN_BYTES {
+            let cause = format!(
+                "standard input is longer than {} MiB",
+                MAX_STDIN_BYTES >> 20
+            );
+            return Err(fail_with_hint(
                 Exit::BadInput,
                 cause,
                 "shorten it first, for example with `tail -n 2000`",
@@ -123,30 +128,30 @@ pub fn read(
 }
 
 /// Waits until standard input is readable. Notifies the user once.
-fn wait(
+fn wait_until_readable(
     stdin: &std::io::Stdin,
-    silence: Duration,
+    idle_timeout: Duration,
     has_notified: &mut bool,
-    tell: &mut dyn FnMut(&str),
+    on_notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    let mut deadline = Patience::unless_zero(silence);
+    let mut deadline = Deadline::after_or_never(idle_timeout);
     if !*has_notified {
-        let mut quiet = deadline.min(Patience::of(TELL_AFTER));
-        if signal::readable(stdin, &mut quiet)? {
+        let mut quiet = deadline.min(Deadline::after(NOTICE_DELAY));
+        if signal::wait_readable(stdin, &mut quiet)? {
             return Ok(());
         }
         *has_notified = true;
-        tell("waiting for standard input; `--no-stdin` skips it");
-        deadline.spend(TELL_AFTER);
+        on_notice("waiting for standard input; `--no-stdin` skips it");
+        deadline.subtract(NOTICE_DELAY);
     }
-    if !deadline.is_over() && signal::readable(stdin, &mut deadline)? {
+    if !deadline.is_expired() && signal::wait_readable(stdin, &mut deadline)? {
         return Ok(());
     }
     let cause = format!(
         "timed out after {} s without standard input",
-        silence.as_secs()
+        idle_timeout.as_secs()
     );
-    Err(fail_hint(
+    Err(fail_with_hint(
         Exit::NoInput,
         cause,
         "`--no-stdin`, or `NANOBOT_STDIN=never` in loops and supervisors",
@@ -170,7 +175,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        if !signal::readable(&file, &mut Patience::of(GIVE_UP_AFTER))? {
+        if !signal::wait_readable(&file, &mut Deadline::after(DEFAULT_IDLE_TIMEOUT))? {
             return Err(fail(Exit::NoInput, format!("timed out reading `{name}`")));
         }
         let count = match rustix::io::read(&file, &mut chunk) {
@@ -292,7 +297,7 @@ mod tests {
             b"\xfe\xff\x00h\x00i",
             b"\xef\xbb\xbfx\x89PNG\r\n\x1a\n",
         ];
-        crate::fuzz::hold(seeds, |input, _| {
+        crate::fuzz::check(seeds, |input, _| {
             super::image_type(input);
             if let (Ok(decoded), Ok(text)) =
                 (decode(input.to_vec(), "x"), std::str::from_utf8(input))

@@ -6,8 +6,8 @@
 
 use super::env;
 use super::signal;
-use super::terminal::{Row, Terminal};
-use crate::error::{Exit, fail_hint};
+use super::terminal::{StyledLine, Terminal};
+use crate::error::{Exit, fail_with_hint};
 use anyhow::Result;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 /// Determines which lines are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Filter {
+struct TopicFilter {
     /// The level of this program's topics that have none of their own.
     all: LevelFilter,
     topics: Vec<(&'static str, LevelFilter)>,
@@ -32,7 +32,7 @@ struct Filter {
 
 struct Logger {
     terminal: Terminal,
-    filter: Filter,
+    filter: TopicFilter,
 }
 
 /// True if the variable's value is a file for events, not a filter.
@@ -46,11 +46,11 @@ pub fn is_file(value: &str) -> bool {
 /// Status 78 if the value is neither a filter nor a path.
 pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<()> {
     let filter = match value.filter(|value| !is_file(value)) {
-        Some(value) => Filter::parse(value)?,
-        None if verbose => Filter::of(LevelFilter::Info),
+        Some(value) => TopicFilter::parse(value)?,
+        None if verbose => TopicFilter::new(LevelFilter::Info),
         None => return Ok(()),
     };
-    let most = filter.most();
+    let most = filter.max_level();
     let logger = LOGGER.get_or_init(|| Logger { terminal, filter });
     // Time stamps in the log count from here.
     signal::now();
@@ -60,8 +60,8 @@ pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<(
     Ok(())
 }
 
-impl Filter {
-    fn of(all: LevelFilter) -> Self {
+impl TopicFilter {
+    fn new(all: LevelFilter) -> Self {
         Self {
             all,
             topics: Vec::new(),
@@ -72,7 +72,7 @@ impl Filter {
     fn parse(value: &str) -> Result<Self> {
         let wrong = |what: String| {
             let topics = TOPICS.join(", ");
-            fail_hint(
+            fail_with_hint(
                 Exit::Config,
                 format!("`{}` is `{value}`: {what}", env::LOG),
                 format!(
@@ -92,7 +92,7 @@ impl Filter {
                 .copied()
                 .ok_or_else(|| wrong(format!("unknown topic `{name}`")))
         };
-        let mut filter = Self::of(LevelFilter::Off);
+        let mut filter = Self::new(LevelFilter::Off);
         for part in value.split(',').map(str::trim) {
             match part.split_once('=') {
                 _ if part.is_empty() => {}
@@ -111,7 +111,7 @@ impl Filter {
     }
 
     /// Returns the highest level of any topic.
-    fn most(&self) -> LevelFilter {
+    fn max_level(&self) -> LevelFilter {
         let each = self.topics.iter().map(|(_, level)| *level);
         each.chain([self.all]).max().unwrap_or(LevelFilter::Off)
     }
@@ -152,8 +152,8 @@ impl Log for Logger {
             }
             _ => message.to_string(),
         };
-        let row = Row::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
-        self.terminal.complain_whole(&row);
+        let row = StyledLine::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
+        self.terminal.eprint_styled(&row);
     }
 
     fn flush(&self) {}
@@ -161,13 +161,13 @@ impl Log for Logger {
 
 #[cfg(test)]
 mod tests {
-    use super::Filter;
+    use super::TopicFilter;
     use log::LevelFilter::{Debug, Info, Off, Trace};
 
     #[test]
     fn filters() {
         let check = |value: &str, expect: &[(&str, log::LevelFilter)]| {
-            let filter = Filter::parse(value).unwrap();
+            let filter = TopicFilter::parse(value).unwrap();
             for (target, level) in expect {
                 assert_eq!(filter.level(target), *level, "{value}: {target}");
             }
@@ -197,9 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_told() {
+    fn invalid_filters_are_reported() {
         let check = |value: &str, message: &str| {
-            let error = Filter::parse(value).unwrap_err().to_string();
+            let error = TopicFilter::parse(value).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");
         };
         check("loud", "unknown topic `loud`");

@@ -1,29 +1,29 @@
 //! Contact with the operating system and the network, one module per subject. Depends on `std`, external crates and
 //! `error`, and on no other module of this crate.
 
-pub mod address;
-pub mod beneath;
+pub mod cancel;
 pub mod clock;
 pub mod crontab;
-pub mod defect;
+pub mod durable_file;
 pub mod editor;
 pub mod env;
-pub mod hosts;
+pub mod hidden_chars;
 pub mod http;
 pub mod input;
-pub mod invisible;
-pub mod leash;
-pub mod letters;
+pub mod ip_ranges;
 pub mod log;
+pub mod panic_report;
 pub mod paths;
 pub mod process;
+pub mod rooted_fs;
 pub mod sandbox;
 pub mod secret;
 pub mod shell;
 pub mod signal;
 pub mod sse;
-pub mod store;
 pub mod sync;
 pub mod terminal;
+pub mod test_dns;
 pub mod test_hooks;
+pub mod utf8_stream;
 pub mod web_url;

@@ -1,6 +1,6 @@
 //! The locations of all files. No other module joins names to the home directory.
 
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::env::{Env, HOME_DIR};
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
@@ -9,21 +9,21 @@ use std::path::{Component, Path, PathBuf};
 /// Resolves paths like `canonicalize`, but also for files that do not exist. Shared parents are resolved once and
 /// cached.
 #[derive(Debug, Default)]
-pub struct Real {
-    known: HashMap<PathBuf, PathBuf>,
+pub struct PathResolver {
+    resolved: HashMap<PathBuf, PathBuf>,
 }
 
 /// Maximum length of a chain of links.
-const LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
-impl Real {
+impl PathResolver {
     /// Returns `path`, which must be absolute, with all links in its existing part resolved.
-    pub fn of(&mut self, path: &Path) -> PathBuf {
+    pub fn resolve(&mut self, path: &Path) -> PathBuf {
         self.follow(path, 0)
     }
 
     fn follow(&mut self, path: &Path, links: usize) -> PathBuf {
-        if let Some(known) = self.known.get(path) {
+        if let Some(known) = self.resolved.get(path) {
             return known.clone();
         }
         let real = match (path.parent(), path.components().next_back()) {
@@ -35,19 +35,19 @@ impl Real {
                 let parent = self.follow(parent, links);
                 let joined = parent.join(name);
                 match std::fs::read_link(&joined) {
-                    Ok(target) if links < LINKS => self.follow(&parent.join(target), links + 1),
+                    Ok(target) if links < MAX_LINKS => self.follow(&parent.join(target), links + 1),
                     _ => joined,
                 }
             }
             _ => path.to_owned(),
         };
-        self.known.insert(path.to_owned(), real.clone());
+        self.resolved.insert(path.to_owned(), real.clone());
         real
     }
 }
 
 /// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
-pub fn program(name: &str, path: &str) -> Option<PathBuf> {
+pub fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
@@ -59,7 +59,7 @@ pub fn program(name: &str, path: &str) -> Option<PathBuf> {
 }
 
 /// A file or directory of this program, as documented in the README.
-pub struct Place {
+pub struct DocumentedPath {
     /// The path, with placeholders.
     pub path: &'static str,
     /// The purpose of the file.
@@ -68,128 +68,128 @@ pub struct Place {
 
 /// All files. `KEY` stands for a session's key, `NAME` for a skill's name, `PROVIDER` for an argument of `provider
 /// login`.
-pub const PLACES: &[Place] = &[
-    Place {
+pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
+    DocumentedPath {
         path: "~/.nanobot/config.json",
         meaning: "the config file (`-c FILE` for another; `NANOBOT_HOME` moves the whole directory)",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/profiles/NAME.md",
         meaning: "a custom profile: permissions of a run, with an optional prompt and model",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/trust.json",
         meaning: "trusted directories, whose AGENTS.md and skills are read",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",
         meaning: "login tokens, renewed automatically",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json.lock",
         meaning: "lock file, locked while the login is renewed",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/history/repl_history",
         meaning: "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/",
         meaning: "the workspace, with the instruction files sent with each request: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/memory/MEMORY.md",
         meaning: "long-term memory, sent with each request",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/memory/HISTORY.md",
         meaning: "chronological log, for `grep`",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/memory/.versions/",
         meaning: "the last 200 versions of `MEMORY.md`, and a log of the changes",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/memory/.lock",
         meaning: "lock file, locked while the memory is changed; names the process",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/skills/NAME/SKILL.md",
         meaning: "a skill, which the agent reads when it needs it",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl",
         meaning: "a session, append-only",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl.lock",
         meaning: "lock file, locked while a turn runs; names the process",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
         meaning: "an incomplete last line, moved here by a repair",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
         meaning: "a removed session; `nanobot session prune` deletes those older than 30 days",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/cron/jobs.json",
         meaning: "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/workspace/cron/jobs.json.lock",
         meaning: "lock file, locked while the jobs are changed",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/cron/ID/",
         meaning: "further data of the job `ID`: its permissions and run state",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/cron/crontab.lock",
         meaning: "lock file, locked while the crontab is changed",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/usage.jsonl",
         meaning: "the ledger: usage and cost of each model request, append-only",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/usage.under-way/",
         meaning: "requests in progress, which count against a budget, each locked by its process",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/tools.jsonl",
         meaning: "tools, servers and skills offered to and used by each turn",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/mcp/cache/",
         meaning: "cached catalogs of MCP servers; can be removed at any time",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/mcp/pins.json",
         meaning: "fingerprints of each server's tools when first seen or accepted; changes are reported",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/mcp/pins.json.lock",
         meaning: "lock file, locked while `pins.json` is changed",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/mcp/state/SERVER/",
         meaning: "the directory of a local MCP server, for its caches and data",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/mcp/logs/SERVER.log",
         meaning: "standard error of an MCP server, at most 128 KiB; older output in `.log.old`",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/undo/N/",
         meaning: "changes that a turn made with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/defects/TIME.txt",
         meaning: "panic report to attach to a bug report, without API keys and conversation text; the last ten",
     },
-    Place {
+    DocumentedPath {
         path: "~/.nanobot/limits/",
         meaning: "rate limits: the times before which a server asked not to be called",
     },
@@ -220,7 +220,7 @@ impl Paths {
             (Some(root), _) => PathBuf::from(root),
             (None, Some(home)) => home.join(".nanobot"),
             (None, None) => {
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::Config,
                     "this user has no home directory",
                     format!("set {HOME_DIR}"),
@@ -236,12 +236,12 @@ impl Paths {
     }
 
     /// Returns the directory of panic reports.
-    pub fn defects(&self) -> PathBuf {
+    pub fn panic_reports(&self) -> PathBuf {
         self.root.join("defects")
     }
 
     /// Returns the default config file.
-    pub fn usual_config(&self) -> PathBuf {
+    pub fn default_config(&self) -> PathBuf {
         self.root.join("config.json")
     }
 
@@ -311,18 +311,18 @@ impl Paths {
 
 #[cfg(test)]
 mod tests {
-    use super::Real;
+    use super::PathResolver;
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn real_paths_are_those_of_the_system() {
+    fn resolved_paths_match_canonicalize() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
         symlink("a/b", dir.join("short")).unwrap();
         symlink(dir.join("short/c"), dir.join("a/far")).unwrap();
         symlink("loop", dir.join("loop")).unwrap();
-        let mut real = Real::default();
+        let mut real = PathResolver::default();
         for name in [
             "a",
             "a/b/c",
@@ -336,16 +336,16 @@ mod tests {
         ] {
             let path = dir.join(name);
             assert_eq!(
-                real.of(&path),
+                real.resolve(&path),
                 std::fs::canonicalize(&path).unwrap(),
                 "{name}"
             );
         }
         assert_eq!(
-            real.of(&dir.join("short/new/file")),
+            real.resolve(&dir.join("short/new/file")),
             dir.join("a/b/new/file")
         );
-        assert_eq!(real.of(&dir.join("loop")), dir.join("loop"));
-        assert_eq!(real.of("/".as_ref()), std::path::Path::new("/"));
+        assert_eq!(real.resolve(&dir.join("loop")), dir.join("loop"));
+        assert_eq!(real.resolve("/".as_ref()), std::path::Path::new("/"));
     }
 }

@@ -5,16 +5,19 @@
 //! through it. [`hide`] also redacts text that looks like any key. It applies to tool results, errors, logs and
 //! recordings, but not to text of a user or a model. Nothing is built until there is a text to redact.
 
-mod formats;
-mod forms;
+mod encodings;
 mod key;
+mod key_patterns;
 mod redact;
 mod replacement;
 mod stream;
 
 pub use key::Secret;
-pub use redact::{hide, hide_json, is_masked_copy, leaks, mask, mask_json, remember};
-pub use stream::Stream;
+pub use redact::{
+    contains_key, is_redacted_copy, redact_all, redact_all_json, redact_known, redact_known_json,
+    register,
+};
+pub use stream::StreamRedactor;
 
 /// Returns a random name of `bytes` × 2 hexadecimal digits, from the kernel's random generator.
 pub fn random_hex(bytes: usize) -> String {
@@ -34,7 +37,9 @@ pub fn random_hex(bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Secret, hide, hide_json, is_masked_copy, mask, random_hex, remember};
+    use super::{
+        Secret, is_redacted_copy, random_hex, redact_all, redact_all_json, redact_known, register,
+    };
     use serde_json::json;
     use std::borrow::Cow;
 
@@ -45,26 +50,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_masked() {
+    fn registered_keys_are_redacted() {
         // Other tests of this process see these keys too.
-        remember(&Secret::new("key-that-is-remembered"));
+        register(&Secret::new("key-that-is-remembered"));
         for innocent in ["a", "        ", "--------"] {
-            remember(&Secret::new(innocent));
+            register(&Secret::new(innocent));
         }
-        assert_eq!(mask("bad key-that-is-remembered!"), "bad ***!");
-        assert!(matches!(mask("banana"), Cow::Borrowed("banana")));
-        assert_eq!(mask("--------          x"), "--------          x");
+        assert_eq!(redact_known("bad key-that-is-remembered!"), "bad ***!");
+        assert!(matches!(redact_known("banana"), Cow::Borrowed("banana")));
+        assert_eq!(redact_known("--------          x"), "--------          x");
         let both = "key-that-is-remembered https://u:pass@h";
-        assert_eq!(mask(both), "*** https://u:pass@h");
-        assert_eq!(hide(both), "*** https://u:***@h");
+        assert_eq!(redact_known(both), "*** https://u:pass@h");
+        assert_eq!(redact_all(both), "*** https://u:***@h");
         let value = json!({ "a": ["key-that-is-remembered", 1], "b": "x" });
-        assert_eq!(*hide_json(&value), json!({ "a": ["***", 1], "b": "x" }));
+        assert_eq!(
+            *redact_all_json(&value),
+            json!({ "a": ["***", 1], "b": "x" })
+        );
     }
 
     #[test]
-    fn a_copy_with_marks_is_none_to_write() {
+    fn a_redacted_copy_is_detected() {
         let old = "name = x\npassword_url = http://u:p4ss@h/\n# *** stars ***\n";
-        let check = |new: &str, expect: bool| assert_eq!(is_masked_copy(old, new), expect, "{new}");
+        let check =
+            |new: &str, expect: bool| assert_eq!(is_redacted_copy(old, new), expect, "{new}");
         check("name = y\npassword_url = http://u:***@h/\n", true);
         check("  password_url = http://u:***@h/", true);
         check("name = y\npassword_url = http://u:p4ss@h/\n", false);

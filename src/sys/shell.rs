@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 /// A shell that loads completions from a directory of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shell {
+pub enum UserShell {
     Bash,
     Zsh,
     Fish,
 }
 
-impl Shell {
+impl UserShell {
     /// Returns the shell that `SHELL` names.
-    pub fn of(env: &Env) -> Option<Self> {
+    pub fn from_env(env: &Env) -> Option<Self> {
         let path = Path::new(env.get("SHELL")?);
         match path.file_name()?.to_str()? {
             "bash" => Some(Self::Bash),
@@ -34,7 +34,7 @@ impl Shell {
     }
 
     /// Returns the file from which it loads completions for this program.
-    pub fn place(self, env: &Env, paths: &Paths) -> PathBuf {
+    pub fn completion_path(self, env: &Env, paths: &Paths) -> PathBuf {
         let base_dir = |variable: &str, default: &str| match env.get(variable) {
             Some(folder) if folder.starts_with('/') => PathBuf::from(folder),
             _ => paths.home.join(default),
@@ -50,7 +50,7 @@ impl Shell {
     }
 
     /// Returns what else it needs to load them, as a phrase that follows the file's name.
-    pub fn needs(self) -> Option<&'static str> {
+    pub fn loading_note(self) -> Option<&'static str> {
         match self {
             Self::Bash => {
                 Some("start a new shell to load it; requires the package `bash-completion`")
@@ -65,16 +65,16 @@ impl Shell {
 
 #[cfg(test)]
 mod tests {
-    use super::Shell;
+    use super::UserShell;
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
 
     #[test]
-    fn each_shell_has_its_place() {
+    fn completion_paths_of_shells() {
         let check = |variables: &[(&str, &str)], expect: Option<&str>| {
             let env: Env = variables.iter().copied().chain([("HOME", "/h")]).collect();
             let paths = Paths::resolve(&env, None).unwrap();
-            let place = Shell::of(&env).map(|shell| shell.place(&env, &paths));
+            let place = UserShell::from_env(&env).map(|shell| shell.completion_path(&env, &paths));
             assert_eq!(place.as_deref(), expect.map(std::path::Path::new));
         };
         check(&[], None);

@@ -5,7 +5,7 @@
 //! ended, the log closed. Finally the process kills itself with the same signal, for the correct exit status in the
 //! shell. A second Ctrl-C kills at once. A signal that was ignored at start, as under `nohup`, stays ignored.
 
-use super::leash;
+use super::cancel;
 use super::process::children;
 use crate::error::{Exit, Stop};
 use crate::sys::sync::IgnorePoison;
@@ -23,63 +23,64 @@ use std::time::{Duration, Instant};
 
 /// The signals that end a run, with their exit statuses. If several came, the first in this list counts: only a Ctrl-C
 /// can be forgiven, so it must not hide the others.
-const ENDING: [(i32, Exit); 3] = [
+const ENDING_SIGNALS: [(i32, Exit); 3] = [
     (SIGHUP, Exit::HangUp),
     (SIGTERM, Exit::Terminated),
     (SIGINT, Exit::Interrupted),
 ];
 
 /// Maximum length of one sleep, and thus the maximum error in measuring how long the process was stopped.
-const SLICE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
-const LAST: Duration = Duration::from_secs(2);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Flags for the signals of [`ENDING_SIGNALS`] that have arrived.
-static CAME: [AtomicBool; ENDING.len()] = [const { AtomicBool::new(false) }; ENDING.len()];
+static RECEIVED: [AtomicBool; ENDING_SIGNALS.len()] =
+    [const { AtomicBool::new(false) }; ENDING_SIGNALS.len()];
 /// True if the next Ctrl-C kills the process.
-static HARD: AtomicBool = AtomicBool::new(false);
+static KILL_ON_INTERRUPT: AtomicBool = AtomicBool::new(false);
 /// Set when the process continues after a stop, as by Ctrl-Z. (The monotonic clock does not advance while the machine
 /// sleeps.)
 static RESUMED: AtomicBool = AtomicBool::new(false);
 /// Total time for which the process was stopped, in milliseconds.
-static STOPPED: AtomicU64 = AtomicU64::new(0);
+static STOPPED_MILLIS: AtomicU64 = AtomicU64::new(0);
 /// Time of the last call of [`update_stopped_time`], in milliseconds since [`CLOCK_START`].
-static LOOKED: AtomicU64 = AtomicU64::new(0);
+static LAST_UPDATE_MILLIS: AtomicU64 = AtomicU64::new(0);
 /// The origin of the clock of [`now`].
-static START: OnceLock<Instant> = OnceLock::new();
+static CLOCK_START: OnceLock<Instant> = OnceLock::new();
 /// The wake pipe: readable once a signal has arrived.
-static BELL: OnceLock<Option<UnixStream>> = OnceLock::new();
+static WAKE_RX: OnceLock<Option<UnixStream>> = OnceLock::new();
 /// Deadline of `--timeout`, on the clock of [`now`].
-static END: OnceLock<Duration> = OnceLock::new();
+static TIMEOUT_AT: OnceLock<Duration> = OnceLock::new();
 /// Deadline of the work that follows the end of `--timeout`, on the clock of [`now`].
-static OVERTIME: OnceLock<Duration> = OnceLock::new();
+static EXTRA_TIME_END: OnceLock<Duration> = OnceLock::new();
 /// Time at which the run began to end, on the clock of [`now`].
-static ENDS: Mutex<Option<Duration>> = Mutex::new(None);
+static ENDING_SINCE: Mutex<Option<Duration>> = Mutex::new(None);
 
 /// Installs the signal handlers and starts `timeout`. Before this call the system's default handling applies.
 ///
 /// # Errors
 /// No file descriptors are left.
-pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
+pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
     let start = now();
     if let Some(timeout) = timeout {
-        END.get_or_init(|| start.saturating_add(timeout));
+        TIMEOUT_AT.get_or_init(|| start.saturating_add(timeout));
     }
     flag::register(SIGCONT, &RESUMED)?;
-    let ignored = ignored();
-    let mut handled = Vec::with_capacity(ENDING.len());
-    for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
+    let ignored = ignored_signals();
+    let mut handled = Vec::with_capacity(ENDING_SIGNALS.len());
+    for ((signal, _), came) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
         }
         if signal == SIGINT {
-            flag::register_conditional_default(signal, &HARD)?;
+            flag::register_conditional_default(signal, &KILL_ON_INTERRUPT)?;
         }
         flag::register(signal, came)?;
         handled.push(signal);
     }
     let (wake_rx, wake_tx) = UnixStream::pair()?;
-    BELL.get_or_init(|| wake_rx.try_clone().ok());
+    WAKE_RX.get_or_init(|| wake_rx.try_clone().ok());
     // Never dropped, since that would remove the handlers. The bytes that it writes are never read, so the wake pipe
     // stays readable.
     std::mem::forget(SignalDelivery::with_pipe(
@@ -94,25 +95,25 @@ pub fn arm(timeout: Option<Duration>) -> std::io::Result<()> {
 ///
 /// # Errors
 /// The handlers cannot be installed, or no file descriptors are left.
-pub fn left_to_another<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
-    static OVER: AtomicBool = AtomicBool::new(false);
-    let ignored = ignored();
+pub fn with_foreground_child<T>(work: impl FnOnce() -> T) -> std::io::Result<T> {
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let ignored = ignored_signals();
     for signal in [SIGINT, SIGQUIT] {
         if ignored & (1 << (signal - 1)) == 0 {
             // These handlers are never removed. From `install` on, its own handler receives Ctrl-C.
             static NEVER: AtomicBool = AtomicBool::new(false);
-            let default = if signal == SIGQUIT { &OVER } else { &NEVER };
+            let default = if signal == SIGQUIT { &IS_OVER } else { &NEVER };
             flag::register_conditional_default(signal, default)?;
         }
     }
     let done = work();
-    arm(None)?;
-    OVER.store(true, Ordering::SeqCst);
+    install(None)?;
+    IS_OVER.store(true, Ordering::SeqCst);
     Ok(done)
 }
 
 /// Returns the signals that were ignored at start, as a bit mask.
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     // The file must be read in one go: its reported size is zero, and it can grow while being read.
     let mut status = vec![0; 8 << 10];
     let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
@@ -131,24 +132,28 @@ fn ignored() -> u64 {
 /// A signal arrived, `--timeout` expired, or this thread was cancelled. If the run is already ending: its closing work
 /// exceeds its time limit.
 pub fn check() -> Result<(), Stop> {
-    look();
+    update_stopped_time();
     // This does not end the run; the code that cancelled the thread knows the reason.
-    if leash::held().is_some_and(|token| token.is_cut()) {
+    if cancel::current().is_some_and(|token| token.is_cancelled()) {
         return Err(Stop(Exit::Interrupted));
     }
-    let ends = *ends();
+    let ends = *lock_ending_since();
     if let Some(since) = ends {
-        let over = OVERTIME.get().filter(|_| came().is_none());
-        let waits = now() < *over.unwrap_or(&(since + LAST));
-        return if waits { Ok(()) } else { Err(Stop(ending())) };
+        let over = EXTRA_TIME_END.get().filter(|_| received_exit().is_none());
+        let waits = now() < *over.unwrap_or(&(since + SHUTDOWN_GRACE));
+        return if waits {
+            Ok(())
+        } else {
+            Err(Stop(ending_exit()))
+        };
     }
-    match came() {
-        None if left().is_none_or(|left| !left.is_zero()) => Ok(()),
+    match received_exit() {
+        None if timeout_left().is_none_or(|left| !left.is_zero()) => Ok(()),
         None => Err(Stop(Exit::Timeout)),
         Some(exit) => {
             // While children run, the code that waits for them ends them first.
-            if children::is_alone() {
-                HARD.store(true, Ordering::SeqCst);
+            if children::has_no_commands() {
+                KILL_ON_INTERRUPT.store(true, Ordering::SeqCst);
             }
             Err(Stop(exit))
         }
@@ -156,15 +161,15 @@ pub fn check() -> Result<(), Stop> {
 }
 
 /// Returns the exit status of the signal that arrived, if any.
-fn came() -> Option<Exit> {
-    let mut all = ENDING.into_iter().zip(&CAME);
+fn received_exit() -> Option<Exit> {
+    let mut all = ENDING_SIGNALS.into_iter().zip(&RECEIVED);
     let found = all.find(|(_, came)| came.load(Ordering::SeqCst));
     found.map(|((_, exit), _)| exit)
 }
 
 /// Records a Ctrl-C, or clears it.
 fn set_interrupted(value: bool) {
-    for ((signal, _), came) in ENDING.into_iter().zip(&CAME) {
+    for ((signal, _), came) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
         if signal == SIGINT {
             came.store(value, Ordering::SeqCst);
         }
@@ -172,60 +177,63 @@ fn set_interrupted(value: bool) {
 }
 
 /// Returns the exit status of an ending run.
-fn ending() -> Exit {
-    came().unwrap_or(Exit::Timeout)
+fn ending_exit() -> Exit {
+    received_exit().unwrap_or(Exit::Timeout)
 }
 
 /// Marks the run as ending, whatever the cause. Waits work again for a limited time, for final output.
-pub fn last_words() {
-    HARD.store(true, Ordering::SeqCst);
+pub fn begin_shutdown() {
+    KILL_ON_INTERRUPT.store(true, Ordering::SeqCst);
     if check().is_err() {
-        ends().get_or_insert_with(now);
+        lock_ending_since().get_or_insert_with(now);
     }
 }
 
-fn ends() -> MutexGuard<'static, Option<Duration>> {
-    ENDS.lock().ignore_poison()
+fn lock_ending_since() -> MutexGuard<'static, Option<Duration>> {
+    ENDING_SINCE.lock().ignore_poison()
 }
 
 /// Clears a Ctrl-C, which ended one turn of a session that continues.
 ///
 /// # Errors
 /// Another signal ends the session too.
-pub fn forgive() -> Result<(), Stop> {
-    if let Some(exit) = came().filter(|exit| *exit != Exit::Interrupted) {
+pub fn clear_interrupt() -> Result<(), Stop> {
+    if let Some(exit) = received_exit().filter(|exit| *exit != Exit::Interrupted) {
         return Err(Stop(exit));
     }
     set_interrupted(false);
-    HARD.store(false, Ordering::SeqCst);
-    *ends() = None;
-    if let Some(wake_rx) = BELL.get().and_then(Option::as_ref) {
+    KILL_ON_INTERRUPT.store(false, Ordering::SeqCst);
+    *lock_ending_since() = None;
+    if let Some(wake_rx) = WAKE_RX.get().and_then(Option::as_ref) {
         let mut buffer = [0; 64];
         let quiet = rustix::net::RecvFlags::DONTWAIT;
         while rustix::net::recv(wake_rx, &mut buffer, quiet).is_ok_and(|(_, count)| count > 0) {}
     }
     // A signal that arrived meanwhile may have lost its wake-up byte; it is noticed here.
-    match came() {
+    match received_exit() {
         None => Ok(()),
-        Some(Exit::Interrupted) => forgive(),
+        Some(Exit::Interrupted) => clear_interrupt(),
         Some(exit) => Err(Stop(exit)),
     }
 }
 
 /// Grants `limit` for the remaining work after `--timeout` has expired and has been reported. A signal ends this time
 /// too.
-pub fn overtime(limit: Duration) {
-    OVERTIME.get_or_init(|| now().saturating_add(limit));
+pub fn grant_extra_time(limit: Duration) {
+    EXTRA_TIME_END.get_or_init(|| now().saturating_add(limit));
 }
 
 /// Records a Ctrl-C that was read from the terminal as a key.
-pub fn interrupt() {
+pub fn record_interrupt() {
     set_interrupted(true);
 }
 
 /// Kills the process with the signal that `exit` stands for. Returns if it stands for none.
-pub fn die_by(exit: Exit) {
-    if let Some((signal, _)) = ENDING.into_iter().find(|(_, status)| *status == exit) {
+pub fn kill_self_for(exit: Exit) {
+    if let Some((signal, _)) = ENDING_SIGNALS
+        .into_iter()
+        .find(|(_, status)| *status == exit)
+    {
         // On success this does not return; on failure, the exit status still reports the cause.
         drop(low_level::emulate_default_handler(signal));
     }
@@ -233,57 +241,57 @@ pub fn die_by(exit: Exit) {
 
 /// Returns the elapsed time of this process, excluding the time for which it was stopped.
 pub fn now() -> Duration {
-    let start = START.get_or_init(Instant::now);
-    look();
-    let stopped = Duration::from_millis(STOPPED.load(Ordering::Relaxed));
+    let start = CLOCK_START.get_or_init(Instant::now);
+    update_stopped_time();
+    let stopped = Duration::from_millis(STOPPED_MILLIS.load(Ordering::Relaxed));
     start.elapsed().saturating_sub(stopped)
 }
 
 /// Updates the time accounting. Returns true if the process was stopped since the last call; that time does not count
 /// towards any limit.
-fn look() -> bool {
+fn update_stopped_time() -> bool {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    let now = START.get().map_or(0, |start| millis(start.elapsed()));
-    let before = LOOKED.swap(now, Ordering::Relaxed);
+    let now = CLOCK_START.get().map_or(0, |start| millis(start.elapsed()));
+    let before = LAST_UPDATE_MILLIS.swap(now, Ordering::Relaxed);
     let stopped = RESUMED.swap(false, Ordering::Relaxed);
     if stopped {
-        STOPPED.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+        STOPPED_MILLIS.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
     }
     stopped
 }
 
 /// Returns the remaining time of `--timeout`.
-fn left() -> Option<Duration> {
-    Some(END.get()?.saturating_sub(now()))
+fn timeout_left() -> Option<Duration> {
+    Some(TIMEOUT_AT.get()?.saturating_sub(now()))
 }
 
 /// A remaining time limit, which counts only time that the process actually waited.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience(Option<Duration>);
+pub struct Deadline(Option<Duration>);
 
-impl Patience {
+impl Deadline {
     /// Creates a limit that expires when [`now`] reaches `end`.
     pub fn until(end: Duration) -> Self {
-        Self::of(end.saturating_sub(now()))
+        Self::after(end.saturating_sub(now()))
     }
 
     /// Creates a limit that never expires.
-    pub fn endless() -> Self {
+    pub fn never() -> Self {
         Self(None)
     }
 
     /// Creates a limit of this duration.
-    pub fn of(limit: Duration) -> Self {
+    pub fn after(limit: Duration) -> Self {
         Self(Some(limit))
     }
 
     /// Creates a limit of this duration; zero means no limit, as in the config.
-    pub fn unless_zero(limit: Duration) -> Self {
+    pub fn after_or_never(limit: Duration) -> Self {
         Self((!limit.is_zero()).then_some(limit))
     }
 
     /// True if the limit has expired.
-    pub fn is_over(self) -> bool {
+    pub fn is_expired(self) -> bool {
         self.0.is_some_and(|left| left.is_zero())
     }
 
@@ -298,13 +306,13 @@ impl Patience {
     }
 
     /// Returns the time used when `rest` is left.
-    pub fn used(self, rest: Self) -> Duration {
+    pub fn time_used(self, rest: Self) -> Duration {
         let both = self.0.zip(rest.0);
         both.map_or(Duration::ZERO, |(before, now)| before.saturating_sub(now))
     }
 
     /// Subtracts `spent`.
-    pub fn spend(&mut self, spent: Duration) {
+    pub fn subtract(&mut self, spent: Duration) {
         self.0 = self.0.map(|left| left.saturating_sub(spent));
     }
 }
@@ -317,7 +325,7 @@ pub(super) fn set_before_wait(hook: fn() -> Option<Duration>) {
     BEFORE_WAIT.get_or_init(|| hook);
 }
 
-fn before_wait() -> Option<Duration> {
+fn run_before_wait() -> Option<Duration> {
     BEFORE_WAIT.get().and_then(|hook| hook())
 }
 
@@ -328,31 +336,31 @@ fn before_wait() -> Option<Duration> {
 /// As [`check`].
 pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
-    deadline: &mut Patience,
+    deadline: &mut Deadline,
 ) -> Result<Option<usize>, Stop> {
-    let token = leash::held();
+    let token = cancel::current();
     loop {
         check()?;
-        let mut slice = deadline.0.unwrap_or(SLICE).min(SLICE);
-        slice = slice.min(before_wait().unwrap_or(slice));
+        let mut slice = deadline.0.unwrap_or(MAX_WAIT).min(MAX_WAIT);
+        slice = slice.min(run_before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(
             fds.iter()
                 .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
         );
-        if ends().is_none() {
-            slice = slice.min(left().unwrap_or(slice));
-            let wake_rx = BELL.get().and_then(Option::as_ref);
+        if lock_ending_since().is_none() {
+            slice = slice.min(timeout_left().unwrap_or(slice));
+            let wake_rx = WAKE_RX.get().and_then(Option::as_ref);
             all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         }
-        let wake_rx = token.as_deref().map(|token| &token.bell);
+        let wake_rx = token.as_deref().map(|token| &token.wake_rx);
         all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         let timeout = Timespec::try_from(slice).expect("a second fits a timespec");
         let before = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.
         let woken = poll(&mut all, Some(&timeout));
         let waited = before.elapsed();
-        let stopped = look();
+        let stopped = update_stopped_time();
         let mut all = all[..fds.len()].iter();
         if let Some(ready) = all.position(|fd| !fd.revents().is_empty()) {
             return Ok(Some(ready));
@@ -361,12 +369,12 @@ pub fn wait(
             continue;
         }
         // At most the requested time counts; the process did not wait for the rest.
-        deadline.spend(if woken == Ok(0) {
+        deadline.subtract(if woken == Ok(0) {
             slice
         } else {
             waited.min(slice)
         });
-        if deadline.is_over() {
+        if deadline.is_expired() {
             return Ok(None);
         }
     }
@@ -376,7 +384,7 @@ pub fn wait(
 ///
 /// # Errors
 /// As [`check`].
-pub fn readable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+pub fn wait_readable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::IN)], deadline)?.is_some())
 }
 
@@ -384,7 +392,7 @@ pub fn readable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
 ///
 /// # Errors
 /// As [`check`].
-pub fn writable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
+pub fn wait_writable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], deadline)?.is_some())
 }
 
@@ -392,6 +400,6 @@ pub fn writable(fd: impl AsFd, deadline: &mut Patience) -> Result<bool, Stop> {
 ///
 /// # Errors
 /// As [`check`].
-pub fn pause(duration: Duration) -> Result<(), Stop> {
-    wait(&[], &mut Patience::of(duration)).map(drop)
+pub fn sleep(duration: Duration) -> Result<(), Stop> {
+    wait(&[], &mut Deadline::after(duration)).map(drop)
 }

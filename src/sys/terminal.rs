@@ -7,31 +7,31 @@
 
 use crate::sys::secret;
 use anyhow::{Context, Result};
-use harmless::{json_line, shown};
+use sanitize::{json_line, redact_and_sanitize};
 use serde_json::Value;
 use std::io::Write;
 
-mod ask;
 mod device;
-mod fold;
-mod foot;
-mod harmless;
-pub(super) mod later;
-mod page;
-mod row;
+mod prompt;
+mod sanitize;
+mod status_area;
+mod stdout_writer;
 mod streams;
+mod styled_line;
+mod wrap;
+pub(super) mod write_buffer;
 
 pub use device::Terminal;
-pub use fold::folded;
-pub use foot::Painter;
-pub use harmless::{Harmless, harmless, harmless_json};
-pub use page::Page;
-pub use row::Row;
-pub use streams::error_width;
+pub use sanitize::{Sanitizer, sanitize, sanitize_json};
+pub use status_area::Painter;
+pub use stdout_writer::StdoutWriter;
+pub use streams::stderr_width;
+pub use styled_line::StyledLine;
+pub use wrap::wrap_words;
 
 /// The prefixes of an error's cause and of its hint.
 const ERROR_PREFIX: &str = "nanobot:";
-const HINT: &str = "  try: ";
+const HINT_PREFIX: &str = "  try: ";
 
 impl Terminal {
     /// Writes `text` to standard output, escaped if that is a terminal. A closed pipe ends the run quietly; a slow
@@ -40,65 +40,65 @@ impl Terminal {
     /// # Errors
     /// A full disk; a [`crate::error::Stop`] if the reader is gone or the run is cancelled.
     pub fn print(self, text: &str) -> Result<()> {
-        let text = secret::mask(text);
-        match self.out {
-            true => self.put(harmless(&text).as_bytes()),
-            false => self.put(text.as_bytes()),
+        let text = secret::redact_known(text);
+        match self.stdout_is_tty {
+            true => self.write_stdout(sanitize(&text).as_bytes()),
+            false => self.write_stdout(text.as_bytes()),
         }
     }
 
     /// Like [`Self::print`], for bytes that may not be text: a pipe receives them unchanged.
     pub fn print_bytes(self, bytes: &[u8]) -> Result<()> {
-        match self.out {
+        match self.stdout_is_tty {
             true => self.print(&String::from_utf8_lossy(bytes)),
-            false => self.put(bytes),
+            false => self.write_stdout(bytes),
         }
     }
 
     /// Like [`Self::print`], for a line of JSON, which stays valid JSON on a terminal too.
     pub fn print_json(self, value: &Value) -> Result<()> {
-        self.put(json_line(self.out, value).as_bytes())
+        self.write_stdout(json_line(self.stdout_is_tty, value).as_bytes())
     }
 
     /// Like [`Self::print_json`], for JSON that is already text.
     pub fn print_json_text(self, text: &str) -> Result<()> {
-        match self.out {
-            true => self.put(harmless_json(text).as_bytes()),
-            false => self.put(text.as_bytes()),
+        match self.stdout_is_tty {
+            true => self.write_stdout(sanitize_json(text).as_bytes()),
+            false => self.write_stdout(text.as_bytes()),
         }
     }
 
-    fn put(self, bytes: &[u8]) -> Result<()> {
-        later::write(self.out, bytes)
+    fn write_stdout(self, bytes: &[u8]) -> Result<()> {
+        write_buffer::write_after_flush(self.stdout_is_tty, bytes)
     }
 
     /// Sets the source of the status lines, which stay below all other output and change in place, such as a spinner.
     /// `None` clears them. No effect if standard error is not a terminal.
-    pub fn show_below(self, painter: Option<Painter>) {
-        if self.err {
-            later::catch_up();
-            foot::show(painter);
+    pub fn set_status(self, painter: Option<Painter>) {
+        if self.stderr_is_tty {
+            write_buffer::flush_deferring_error();
+            status_area::set_painter(painter);
         }
     }
 
     /// Redraws the status lines.
-    pub fn refresh(self) {
-        if foot::is_busy() {
-            later::catch_up();
-            foot::refresh();
+    pub fn refresh_status(self) {
+        if status_area::is_busy() {
+            write_buffer::flush_deferring_error();
+            status_area::redraw();
         }
     }
 
     /// Runs `work` with exclusive use of the terminal: the status lines are cleared, and other threads' output to
     /// standard error is delayed.
-    pub fn alone<T>(self, work: impl FnOnce() -> T) -> T {
-        later::catch_up();
-        foot::alone(work)
+    pub fn with_exclusive_use<T>(self, work: impl FnOnce() -> T) -> T {
+        write_buffer::flush_deferring_error();
+        status_area::with_exclusive_use(work)
     }
 
     /// Closes the output streams, so that their readers find the end of file: later output is discarded. With
     /// `keeps_errors`, standard error stays open.
-    pub fn hang_up(self, keeps_errors: bool) -> Result<()> {
+    pub fn close_output(self, keeps_errors: bool) -> Result<()> {
         let what = || "close the output streams";
         let null = std::fs::File::options()
             .write(true)
@@ -116,70 +116,74 @@ impl Terminal {
     }
 
     /// Writes a line to standard error, escaped and redacted; on a terminal it is wrapped to the window's width.
-    pub fn complain(self, line: &str) {
-        self.write_error(self.fitted(&shown(line)));
+    pub fn eprint(self, line: &str) {
+        self.write_stderr_line(self.wrap_to_width(&redact_and_sanitize(line)));
     }
 
-    fn fitted(self, text: &str) -> String {
-        let hang = if text.starts_with(HINT) {
-            HINT.trim_start().len()
+    fn wrap_to_width(self, text: &str) -> String {
+        let hang = if text.starts_with(HINT_PREFIX) {
+            HINT_PREFIX.trim_start().len()
         } else {
             2
         };
-        match self.err {
-            true => folded(text, error_width(), hang),
+        match self.stderr_is_tty {
+            true => wrap_words(text, stderr_width(), hang),
             false => text.to_owned(),
         }
     }
 
     /// Like [`Self::eprint`], for a styled line; on a terminal it is truncated to the window's width.
-    pub fn complain_row(self, row: &Row) {
-        self.write_error(row.written(self.err.then(error_width)));
+    pub fn eprint_truncated(self, row: &StyledLine) {
+        self.write_stderr_line(row.render(self.stderr_is_tty.then(stderr_width)));
     }
 
     /// Like [`Self::eprint_styled`], for text on which the user bases a decision: only known keys are redacted, and
     /// nothing that merely looks like one.
-    pub fn question(self, row: &Row) {
-        self.write_error(row.exact());
+    pub fn eprint_exact(self, row: &StyledLine) {
+        self.write_stderr_line(row.render_exact());
     }
 
     /// Like [`Self::eprint_truncated`], but never truncated.
-    pub fn complain_whole(self, row: &Row) {
-        self.write_error(row.written(None));
+    pub fn eprint_styled(self, row: &StyledLine) {
+        self.write_stderr_line(row.render(None));
     }
 
     /// Like [`Self::eprint`], for the error that ended the run: after the program's name, in red if colours are
     /// allowed.
-    pub fn fail(self, cause: &str) {
-        let text = self.fitted(&format!("{ERROR_PREFIX} {}", shown(cause)));
+    pub fn eprint_failure(self, cause: &str) {
+        let text = self.wrap_to_width(&format!("{ERROR_PREFIX} {}", redact_and_sanitize(cause)));
         let name = console::style(ERROR_PREFIX).for_stderr().red().bold();
-        self.write_error(text.replacen(ERROR_PREFIX, &name.to_string(), 1));
+        self.write_stderr_line(text.replacen(ERROR_PREFIX, &name.to_string(), 1));
     }
 
-    fn write_error(self, mut text: String) {
+    fn write_stderr_line(self, mut text: String) {
         text.push('\n');
-        later::catch_up();
-        foot::complain(&text, self.out && self.err);
+        write_buffer::flush_deferring_error();
+        status_area::eprint(&text, self.stdout_is_tty && self.stderr_is_tty);
     }
 }
 
 /// Writes `text` to standard error, escaped and redacted, even while the process panics.
-pub(super) fn cry(text: &str) {
-    foot::give_up();
+pub(super) fn eprint_panic(text: &str) {
+    status_area::clear_if_unlocked();
     let stderr = std::io::stderr();
     // A failure to write to standard error cannot be reported anywhere.
-    drop(stderr.lock().write_all(shown(text).as_bytes()));
+    drop(
+        stderr
+            .lock()
+            .write_all(redact_and_sanitize(text).as_bytes()),
+    );
 }
 
 #[cfg(test)]
 mod tests {
-    use super::shown;
-    use crate::sys::secret::{Secret, remember};
+    use super::redact_and_sanitize;
+    use crate::sys::secret::{Secret, register};
 
     #[test]
-    fn standard_error_is_told_no_keys_and_nothing_that_a_terminal_obeys() {
-        remember(&Secret::new("key-for-standard-error"));
-        let check = |text: &str, expect: &str| assert_eq!(shown(text), expect);
+    fn standard_error_is_redacted_and_sanitized() {
+        register(&Secret::new("key-for-standard-error"));
+        let check = |text: &str, expect: &str| assert_eq!(redact_and_sanitize(text), expect);
         check(
             "a defect: key-for-standard-error\u{1b}[2J",
             "a defect: ***\\u{1b}[2J",

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use url::{Host, Url};
 
 /// The usual ports of web servers.
-pub const PORTS: &[u16] = &[80, 443, 8080, 8443];
+pub const WEB_PORTS: &[u16] = &[80, 443, 8080, 8443];
 
 /// Maximum length of a URL in bytes; servers accept no more.
 const MAX_URL_BYTES: usize = 8 << 10;
@@ -68,7 +68,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
 }
 
 /// True if the host name `host` belongs to this machine or to a local network, and so to no public page.
-pub fn is_nearby(host: &str) -> bool {
+pub fn is_local_name(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     LOCAL_SUFFIXES.iter().any(|end| {
         host.strip_suffix(end)
@@ -91,7 +91,7 @@ pub(super) fn to_uri(url: &Url) -> Option<Uri> {
 }
 
 /// Returns the port of `uri`, explicit or the default of its scheme.
-pub(super) fn port_of(uri: &Uri) -> u16 {
+pub(super) fn port_or_default(uri: &Uri) -> u16 {
     let default = match uri.scheme_str() {
         Some("https") => 443,
         _ => 80,
@@ -125,7 +125,7 @@ pub fn is_local_cleartext(url: &str) -> bool {
 }
 
 /// Returns `base` without its user information and its query, which may contain keys.
-pub fn redacted(base: &str) -> String {
+pub fn redact_url(base: &str) -> String {
     let (base, query) = match base.split_once('?') {
         Some((base, _)) => (base, "?***"),
         None => (base, ""),
@@ -139,7 +139,7 @@ pub fn redacted(base: &str) -> String {
 }
 
 /// Percent-encodes `text` as a part of a query.
-pub fn percent_encoded(text: &str) -> String {
+pub fn percent_encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         match byte {
@@ -154,10 +154,10 @@ pub fn percent_encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_local_cleartext, is_loopback, is_nearby, is_remote_cleartext, parse};
+    use super::{is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse};
 
     #[test]
-    fn one_spelling() {
+    fn canonical_form() {
         let check = |text: &str, expect: &str| {
             assert_eq!(
                 parse(text).map(String::from).as_deref(),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn rejected_urls() {
         let check = |text: &str, word: &str| {
             let error = parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_machines_nearby() {
+    fn local_host_names() {
         for name in [
             "localhost",
             "a.localhost",
@@ -254,7 +254,7 @@ mod tests {
             "router.home.arpa",
             "localhost.localdomain",
         ] {
-            assert!(is_nearby(name), "{name}");
+            assert!(is_local_name(name), "{name}");
         }
         for name in [
             "localhost.org",
@@ -263,7 +263,7 @@ mod tests {
             "thelocal.se",
             "",
         ] {
-            assert!(!is_nearby(name), "{name}");
+            assert!(!is_local_name(name), "{name}");
         }
     }
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// # Errors
 /// Text for the model: every problem, and the parameters that exist.
 pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String> {
-    let object = match unwrapped(arguments) {
+    let object = match unwrap_arguments(arguments) {
         Value::Object(object) => object,
         Value::String(text) => {
             let why = serde_json::from_str::<Value>(&text)
@@ -23,18 +23,18 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
         _ => {
             return Err(format!(
                 "the arguments must be a JSON object with {}",
-                expected(schema)
+                describe_parameters(schema)
             ));
         }
     };
     let mut problems = Vec::new();
-    let cast = object_of(schema, object, "", &mut problems);
+    let cast = cast_object(schema, object, "", &mut problems);
     match problems.is_empty() {
         true => Ok(Value::Object(cast)),
         false => Err(format!(
             "invalid arguments: {}; expected {}",
             problems.join("; "),
-            expected(schema)
+            describe_parameters(schema)
         )),
     }
 }
@@ -44,15 +44,15 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
 ///
 /// # Errors
 /// Text for the model: the arguments are not an object.
-pub fn mended(schema: &Value, arguments: &Value) -> Result<Value, String> {
+pub fn repair(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let is_property = schema["properties"].get("arguments").is_some();
     let arguments = match is_property && arguments.is_object() {
         true => arguments.clone(),
-        false => unwrapped(arguments),
+        false => unwrap_arguments(arguments),
     };
     match arguments {
         Value::Object(object) => {
-            let object = object_of(schema, object, "", &mut Vec::new());
+            let object = cast_object(schema, object, "", &mut Vec::new());
             Ok(Value::Object(object))
         }
         other => cast_and_check(schema, &other),
@@ -60,7 +60,7 @@ pub fn mended(schema: &Value, arguments: &Value) -> Result<Value, String> {
 }
 
 /// Removes an `arguments` or `malformed_arguments` wrapper, and parses arguments that were sent as a string.
-fn unwrapped(arguments: &Value) -> Value {
+fn unwrap_arguments(arguments: &Value) -> Value {
     let inner = match arguments {
         Value::Object(object) if object.len() == 1 => {
             object.get("arguments").filter(|inner| inner.is_object())
@@ -70,7 +70,7 @@ fn unwrapped(arguments: &Value) -> Value {
     inner.unwrap_or(arguments).clone()
 }
 
-fn object_of(
+fn cast_object(
     schema: &Value,
     object: Map<String, Value>,
     path: &str,
@@ -100,7 +100,7 @@ fn object_of(
                     && property.get("type").is_some()
                     && property["nullable"] != true => {}
             Some(property) => {
-                let value = value_of(property, value, &place, problems);
+                let value = cast_value(property, value, &place, problems);
                 cast.insert(name, value);
             }
             None if schema["properties"].is_object() => {
@@ -130,7 +130,7 @@ fn object_of(
     cast
 }
 
-fn value_of(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>) -> Value {
+fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>) -> Value {
     if value.is_null() && schema["nullable"] == true {
         return value;
     }
@@ -176,7 +176,7 @@ fn value_of(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>
     match value {
         Value::Array(items) if schema["items"].is_object() => {
             let item = |(index, item)| {
-                value_of(
+                cast_value(
                     &schema["items"],
                     item,
                     &format!("{path}[{index}]"),
@@ -186,7 +186,7 @@ fn value_of(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>
             items.into_iter().enumerate().map(item).collect()
         }
         Value::Object(object) if schema["properties"].is_object() => {
-            Value::Object(object_of(schema, object, path, problems))
+            Value::Object(cast_object(schema, object, path, problems))
         }
         other => other,
     }
@@ -226,7 +226,7 @@ fn cast(kind: &str, value: Value) -> Value {
 }
 
 /// The parameters of a schema, as in `path (string), limit (integer, optional)`.
-fn expected(schema: &Value) -> String {
+fn describe_parameters(schema: &Value) -> String {
     let required: Vec<&str> = schema["required"]
         .as_array()
         .into_iter()
@@ -259,7 +259,7 @@ fn expected(schema: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{cast_and_check, mended};
+    use super::{cast_and_check, repair};
     use serde_json::{Value, json};
 
     fn schema() -> Value {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_mended() {
+    fn small_mistakes_are_corrected() {
         let check = |sent: Value, expect: Value| {
             assert_eq!(cast_and_check(&schema(), &sent), Ok(expect), "{sent}");
         };
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_checks_is_left_as_it_is() {
+    fn repair_leaves_checks_to_the_server() {
         let schema = json!({ "type": "object", "required": ["a"], "properties": {
             "a": { "type": "integer" },
             "b": { "type": "string", "nullable": true },
@@ -320,7 +320,7 @@ mod tests {
             "arguments": { "type": "object" },
         } });
         let check = |sent: Value, expect: Value| {
-            assert_eq!(mended(&schema, &sent), Ok(expect), "{sent}");
+            assert_eq!(repair(&schema, &sent), Ok(expect), "{sent}");
         };
         check(
             json!({ "a": "3", "b": null, "c": null }),
@@ -335,16 +335,16 @@ mod tests {
             json!({ "arguments": { "a": 1 } }),
             json!({ "arguments": { "a": 1 } }),
         );
-        assert!(mended(&schema, &json!([1])).is_err() && mended(&schema, &json!("{")).is_err());
+        assert!(repair(&schema, &json!([1])).is_err() && repair(&schema, &json!("{")).is_err());
         let plain = json!({ "type": "object", "properties": { "a": { "type": "integer" } } });
         assert_eq!(
-            mended(&plain, &json!({ "arguments": { "a": 1 } })),
+            repair(&plain, &json!({ "arguments": { "a": 1 } })),
             Ok(json!({ "a": 1 }))
         );
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn every_problem_is_reported() {
         let check = |sent: Value, words: &[&str]| {
             let error = cast_and_check(&schema(), &sent).unwrap_err();
             for word in words {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_any_arguments_are_mended_or_refused() {
+    fn fuzz_arguments_are_corrected_or_rejected() {
         let seeds: &[&[u8]] = &[
             br#"{"path": "a", "limit": "3", "list": "[1, 2]", "flag": "true"}"#,
             br#"{"path": ["a"], "limit": 1e99, "list": {"0": 1}, "flag": 0}"#,
@@ -396,7 +396,7 @@ mod tests {
             b"[[{\"path\": 7}]]",
         ];
         let schema = schema();
-        crate::fuzz::hold(seeds, |input, _| {
+        crate::fuzz::check(seeds, |input, _| {
             if let Ok(value) = serde_json::from_slice(input)
                 && let Ok(mended) = cast_and_check(&schema, &value)
             {

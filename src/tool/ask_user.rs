@@ -1,35 +1,35 @@
 //! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
 //! other run the model must decide by itself, since no user can answer.
 
-use super::{Case, Effect, Failure, Output, Tool};
+use super::{ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The user at the terminal.
-pub trait Person: Send + Sync {
+pub trait UserPrompt: Send + Sync {
     /// Asks `question` and returns the answer: one of `options` if there are any, or free text.
     ///
     /// # Errors
     /// The user did not answer.
-    fn answer(&self, question: &str, options: &[String]) -> Result<String, Failure>;
+    fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError>;
 
     /// Asks the user to approve a call.
     ///
     /// # Errors
     /// The user declined, with their reason if they gave one.
-    fn judge(&self, case: &Case<'_>) -> Result<(), Failure>;
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<(), ToolError>;
 }
 
 /// The `ask_user` tool.
 pub struct AskUser {
     spec: ToolSpec,
-    person: Arc<dyn Person>,
+    prompt: Arc<dyn UserPrompt>,
 }
 
 impl AskUser {
     /// Creates the tool.
-    pub fn new(person: Arc<dyn Person>) -> Self {
+    pub fn new(prompt: Arc<dyn UserPrompt>) -> Self {
         let spec = ToolSpec {
             name: "ask_user".into(),
             description:
@@ -41,7 +41,7 @@ impl AskUser {
                              "description": "Suggested answers; another answer is possible" },
             } }),
         };
-        Self { spec, person }
+        Self { spec, prompt }
     }
 }
 
@@ -51,11 +51,11 @@ impl Tool for AskUser {
     }
 
     /// Counts as a write, so that two questions are asked one after the other.
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Writes
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Writes
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let question = arguments["question"].as_str().unwrap_or_default();
         let options = arguments["options"]
             .as_array()
@@ -64,6 +64,6 @@ impl Tool for AskUser {
             .iter()
             .filter_map(|option| option.as_str().map(str::to_owned))
             .collect();
-        Ok(self.person.answer(question, &options)?.into())
+        Ok(self.prompt.answer(question, &options)?.into())
     }
 }

@@ -6,25 +6,25 @@
 //! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MOST`]
 //! jobs.
 
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
-use crate::policy::seen::Seen;
+use crate::policy::provenance::ProvenanceTracker;
 use crate::policy::{Policy, Refusal};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Maximum number of jobs made by runs.
-pub const MOST: usize = 20;
+pub const MAX_MODEL_JOBS: usize = 20;
 /// The shortest period, in seconds: cron checks once a minute.
-const SHORTEST: u64 = 60;
+const MIN_PERIOD_SECS: u64 = 60;
 /// Maximum characters of a name that the model gives, and of one taken from the start of the message.
-const NAME: usize = 60;
-const BEGINNING: usize = 30;
+const MAX_NAME_CHARS: usize = 60;
+const MAX_DEFAULT_NAME_CHARS: usize = 30;
 /// Maximum characters of a message.
-const MESSAGE: usize = 10_000;
+const MAX_MESSAGE_CHARS: usize = 10_000;
 /// Prefixes of session keys that are not channels, so answers cannot be delivered by such a key. Destinations that
 /// print or store the answer on this machine are for the user to choose.
-const NO_CHANNELS: &[&str] = &[
+const NON_CHANNEL_PREFIXES: &[&str] = &[
     "cli",
     "command",
     "cron",
@@ -37,46 +37,46 @@ const NO_CHANNELS: &[&str] = &[
 ];
 
 /// Stores jobs.
-pub trait Planner: Send + Sync {
+pub trait JobScheduler: Send + Sync {
     /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
     /// [`full`].
     ///
     /// # Errors
     /// Text for the model, never text from another program: what is wrong with the schedule, and how to write it
     /// correctly.
-    fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure>;
+    fn add(&self, request: &JobRequest<'_>) -> Result<CreatedJob, ToolError>;
 
     /// Lists all jobs, by next run.
     ///
     /// # Errors
     /// As for [`Self::add`].
-    fn list(&self) -> Result<Vec<Listed>, Failure>;
+    fn list(&self) -> Result<Vec<ListedJob>, ToolError>;
 
     /// Removes the job with that id; false if there is none. The tool has already checked with [`Self::list`] that it
     /// may be removed.
     ///
     /// # Errors
     /// As for [`Self::add`].
-    fn remove(&self, id: &str) -> Result<bool, Failure>;
+    fn remove(&self, id: &str) -> Result<bool, ToolError>;
 }
 
 /// A job as the model plans it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan<'a> {
+pub struct JobRequest<'a> {
     /// One line.
     pub name: String,
     /// The message that the run gets.
     pub message: &'a str,
-    pub when: When<'a>,
+    pub schedule: RequestedSchedule<'a>,
     /// The chat that the answer is sent to; `None` for the run's default output.
-    pub chat: Option<&'a Chat>,
+    pub chat: Option<&'a ChatTarget>,
     /// The permissions of the run that makes the job, as from [`Policy::snapshot`].
     pub policy: Value,
 }
 
 /// The schedule, as the model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When<'a> {
+pub enum RequestedSchedule<'a> {
     /// Period in seconds, at least 60.
     Every(u64),
     Cron {
@@ -89,14 +89,14 @@ pub enum When<'a> {
 
 /// A chat that answers are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chat {
+pub struct ChatTarget {
     pub channel: String,
-    pub to: String,
+    pub recipient: String,
 }
 
 /// A job that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct CreatedJob {
     pub id: String,
     /// The first run, for people.
     pub next: String,
@@ -104,7 +104,7 @@ pub struct Planned {
 
 /// A job as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedJob {
     pub id: String,
     /// `None` if another program made the job: its name may be untrusted content.
     pub name: Option<String>,
@@ -114,108 +114,114 @@ pub struct Listed {
     pub next: Option<String>,
     /// True if a run made it, false if a person did.
     pub by_model: bool,
-    pub chat: Option<Chat>,
+    pub chat: Option<ChatTarget>,
 }
 
 /// The failure for a job beyond [`MOST`].
-pub fn full() -> Failure {
+pub fn job_limit_error() -> ToolError {
     format!(
-        "runs have created {MOST} jobs, which is the maximum; remove one that is no longer needed, or ask the user to add this \
+        "runs have created {MAX_MODEL_JOBS} jobs, which is the maximum; remove one that is no longer needed, or ask the user to add this \
          with `nanobot cron add`"
     )
     .into()
 }
 
-impl Chat {
+impl ChatTarget {
     /// The chat of the session `key`; `None` if the session is not a channel.
-    pub fn of(key: &str) -> Option<Self> {
+    pub fn from_session_key(key: &str) -> Option<Self> {
         let (channel, to) = key.split_once(':')?;
         let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
-        let is_none = channel.trim().is_empty() || to.is_empty() || NO_CHANNELS.iter().any(is_it);
+        let is_none =
+            channel.trim().is_empty() || to.is_empty() || NON_CHANNEL_PREFIXES.iter().any(is_it);
         (!is_none).then(|| Self {
             channel: channel.to_owned(),
-            to: to.to_owned(),
+            recipient: to.to_owned(),
         })
     }
 }
 
 /// The `cron` tool.
-pub struct Cron {
+pub struct CronTool {
     spec: ToolSpec,
-    planner: Arc<dyn Planner>,
+    scheduler: Arc<dyn JobScheduler>,
     policy: Arc<Policy>,
-    seen: Arc<Seen>,
-    chat: Option<Chat>,
+    provenance: Arc<ProvenanceTracker>,
+    chat: Option<ChatTarget>,
 }
 
-impl Cron {
+impl CronTool {
     /// Creates the tool for the session `key` and a run under `policy`. `seen` tracks the untrusted content of the
     /// context.
-    pub fn new(planner: Arc<dyn Planner>, policy: Arc<Policy>, seen: Arc<Seen>, key: &str) -> Self {
+    pub fn new(
+        scheduler: Arc<dyn JobScheduler>,
+        policy: Arc<Policy>,
+        provenance: Arc<ProvenanceTracker>,
+        key: &str,
+    ) -> Self {
         Self {
             spec: spec(),
-            planner,
+            scheduler,
             policy,
-            seen,
-            chat: Chat::of(key),
+            provenance,
+            chat: ChatTarget::from_session_key(key),
         }
     }
 
     /// Refuses to add or remove a job while the context holds untrusted content.
-    fn mind(&self, action: &str, by_hand: &str) -> Result<(), Refusal> {
-        let Some(what) = self.seen.untrusted() else {
+    fn check_provenance(&self, action: &str, by_hand: &str) -> Result<(), Refusal> {
+        let Some(what) = self.provenance.untrusted() else {
             return Ok(());
         };
-        Err(Refusal::of(format!(
+        Err(Refusal::new(format!(
             "jobs cannot be {action} while the conversation contains untrusted content ({what}); the user can run \
              `{by_hand}`, or ask for it in a new session"
         )))
     }
 
-    fn add(&self, arguments: &Value) -> Result<String, Failure> {
-        self.mind("added", "nanobot cron add")?;
-        let message = text(arguments, "message").ok_or("message is required for add")?;
-        if message.chars().count() > MESSAGE {
+    fn add(&self, arguments: &Value) -> Result<String, ToolError> {
+        self.check_provenance("added", "nanobot cron add")?;
+        let message = text_argument(arguments, "message").ok_or("message is required for add")?;
+        if message.chars().count() > MAX_MESSAGE_CHARS {
             return Err(format!(
-                "`message` has more than {MESSAGE} characters; put long text into a file and refer to it"
+                "`message` has more than {MAX_MESSAGE_CHARS} characters; put long text into a file and refer to it"
             )
             .into());
         }
-        let when = when(arguments)?;
-        let jobs = self.planner.list()?;
-        if jobs.iter().filter(|job| job.by_model).count() >= MOST {
-            return Err(full());
+        let when = parse_schedule(arguments)?;
+        let jobs = self.scheduler.list()?;
+        if jobs.iter().filter(|job| job.by_model).count() >= MAX_MODEL_JOBS {
+            return Err(job_limit_error());
         }
-        let name = match text(arguments, "name") {
-            Some(name) => line(name, NAME),
-            None => line(message, BEGINNING),
+        let name = match text_argument(arguments, "name") {
+            Some(name) => single_line(name, MAX_NAME_CHARS),
+            None => single_line(message, MAX_DEFAULT_NAME_CHARS),
         };
-        let planned = self.planner.add(&Plan {
+        let planned = self.scheduler.add(&JobRequest {
             name: name.clone(),
             message,
-            when,
+            schedule: when,
             chat: self.chat.as_ref(),
             policy: self.policy.snapshot(),
         })?;
-        let Planned { id, next } = planned;
+        let CreatedJob { id, next } = planned;
         Ok(format!(
             "Created job '{name}' (id: {id}), first run: {next}"
         ))
     }
 
-    fn list(&self) -> Result<String, Failure> {
-        let jobs = self.planner.list()?;
+    fn list(&self) -> Result<String, ToolError> {
+        let jobs = self.scheduler.list()?;
         if jobs.is_empty() {
             return Ok("No scheduled jobs.".into());
         }
         let mut text = "Scheduled jobs:".to_owned();
         for job in jobs {
             let name = match &job.name {
-                Some(name) => line(name, NAME),
+                Some(name) => single_line(name, MAX_NAME_CHARS),
                 None => "(from another program)".into(),
             };
             let next = job.next.as_deref().unwrap_or("never");
-            let Listed { id, schedule, .. } = &job;
+            let ListedJob { id, schedule, .. } = &job;
             text.push_str(&format!(
                 "\n- {name} (id: {id}, {schedule}), next run: {next}"
             ));
@@ -223,45 +229,45 @@ impl Cron {
         Ok(text)
     }
 
-    fn remove(&self, arguments: &Value) -> Result<String, Failure> {
-        let id = text(arguments, "job_id").ok_or("job_id is required for remove")?;
-        self.mind("removed", "nanobot cron remove")?;
-        let jobs = self.planner.list()?;
-        let not_found = || Failure::from(format!("Job {id} not found; `list` shows the ids"));
+    fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
+        let id = text_argument(arguments, "job_id").ok_or("job_id is required for remove")?;
+        self.check_provenance("removed", "nanobot cron remove")?;
+        let jobs = self.scheduler.list()?;
+        let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
         let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
         let why = match job {
-            Listed {
+            ListedJob {
                 by_model: false, ..
             } => Some("was created by the user, not by a run"),
-            Listed { chat, .. } if *chat != self.chat => Some("was created in another chat"),
-            Listed { .. } => None,
+            ListedJob { chat, .. } if *chat != self.chat => Some("was created in another chat"),
+            ListedJob { .. } => None,
         };
         if let Some(why) = why {
-            return Err(Refusal::of(format!(
+            return Err(Refusal::new(format!(
                 "the job `{id}` {why}; the user can remove it with `nanobot cron remove {id}`"
             ))
             .into());
         }
-        match self.planner.remove(id)? {
+        match self.scheduler.remove(id)? {
             true => Ok(format!("Removed job {id}")),
             false => Err(not_found()),
         }
     }
 }
 
-impl Tool for Cron {
+impl Tool for CronTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn effect(&self, arguments: &Value) -> Effect {
+    fn effect(&self, arguments: &Value) -> CallEffect {
         match arguments["action"].as_str() {
-            Some("list") => Effect::Reads,
-            _ => Effect::Writes,
+            Some("list") => CallEffect::Reads,
+            _ => CallEffect::Writes,
         }
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let text = match arguments["action"].as_str() {
             Some("add") => self.add(arguments),
             Some("remove") => self.remove(arguments),
@@ -270,10 +276,10 @@ impl Tool for Cron {
         Ok(text?.into())
     }
 
-    fn foresee(&self, arguments: &Value) -> Result<(), Failure> {
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
         match arguments["action"].as_str() {
-            Some("add") => self.mind("added", "nanobot cron add")?,
-            Some("remove") => self.mind("removed", "nanobot cron remove")?,
+            Some("add") => self.check_provenance("added", "nanobot cron add")?,
+            Some("remove") => self.check_provenance("removed", "nanobot cron remove")?,
             _ => {}
         }
         Ok(())
@@ -304,20 +310,23 @@ pub fn spec() -> ToolSpec {
 }
 
 /// Reads the schedule from the arguments. Models fill arguments that they do not mean with empty text or zero.
-fn when(arguments: &Value) -> Result<When<'_>, String> {
+fn parse_schedule(arguments: &Value) -> Result<RequestedSchedule<'_>, String> {
     let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
-    let (expression, zone) = (text(arguments, "cron_expr"), text(arguments, "tz"));
-    let when = match (seconds, expression, text(arguments, "at")) {
+    let (expression, zone) = (
+        text_argument(arguments, "cron_expr"),
+        text_argument(arguments, "tz"),
+    );
+    let when = match (seconds, expression, text_argument(arguments, "at")) {
         (Some(seconds), None, None) => match u64::try_from(seconds) {
-            Ok(seconds) if seconds >= SHORTEST => When::Every(seconds),
+            Ok(seconds) if seconds >= MIN_PERIOD_SECS => RequestedSchedule::Every(seconds),
             _ => {
                 return Err(format!(
-                    "every_seconds must be at least {SHORTEST}: cron checks once a minute"
+                    "every_seconds must be at least {MIN_PERIOD_SECS}: cron checks once a minute"
                 ));
             }
         },
-        (None, Some(expression), None) => return Ok(When::Cron { expression, zone }),
-        (None, None, Some(time)) => When::At(time),
+        (None, Some(expression), None) => return Ok(RequestedSchedule::Cron { expression, zone }),
+        (None, None, Some(time)) => RequestedSchedule::At(time),
         (None, None, None) => {
             return Err("either every_seconds, cron_expr, or at is required".into());
         }
@@ -331,61 +340,64 @@ fn when(arguments: &Value) -> Result<When<'_>, String> {
 }
 
 /// The text of an argument; `None` if it is empty or blank.
-fn text<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
+fn text_argument<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
     let text = arguments[key].as_str().map(str::trim);
     text.filter(|text| !text.is_empty())
 }
 
 /// Puts `text` on one line of at most `limit` characters.
-fn line(text: &str, limit: usize) -> String {
+fn single_line(text: &str, limit: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(limit).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Chat, Cron, Listed, MOST, Plan, Planned, Planner, When};
+    use super::{
+        ChatTarget, CreatedJob, CronTool, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS,
+        RequestedSchedule,
+    };
     use crate::message::plain_text;
     use crate::policy::Policy;
-    use crate::policy::reach::Reach;
-    use crate::policy::seen::{Ground, Seen};
+    use crate::policy::file_scope::FileScope;
+    use crate::policy::provenance::{ProvenanceTracker, TrustContext};
     use crate::tool::arguments::cast_and_check;
-    use crate::tool::{Effect, Failure, Tool};
+    use crate::tool::{CallEffect, Tool, ToolError};
     use serde_json::{Value, json};
     use std::path::Path;
     use std::sync::{Arc, Mutex};
 
     /// Stores jobs in memory, and a description of each plan.
     #[derive(Default)]
-    struct List {
-        jobs: Mutex<Vec<Listed>>,
-        plans: Mutex<Vec<String>>,
+    struct MemoryScheduler {
+        jobs: Mutex<Vec<ListedJob>>,
+        requests: Mutex<Vec<String>>,
     }
 
-    impl Planner for List {
-        fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure> {
-            let Plan {
+    impl JobScheduler for MemoryScheduler {
+        fn add(&self, plan: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
+            let JobRequest {
                 name,
                 message,
-                when,
+                schedule: when,
                 chat,
                 policy,
             } = plan;
             if matches!(
                 when,
-                When::Cron {
+                RequestedSchedule::Cron {
                     zone: Some("Mars"),
                     ..
                 }
             ) {
                 return Err("unknown timezone 'Mars'".into());
             }
-            assert!(Policy::restored(policy).is_ok());
+            assert!(Policy::from_snapshot(policy).is_ok());
             let plan = format!("{message:?} {when:?}");
-            self.plans.lock().unwrap().push(plan);
+            self.requests.lock().unwrap().push(plan);
             let mut jobs = self.jobs.lock().unwrap();
             let id = format!("job{}", jobs.len());
-            jobs.push(Listed {
+            jobs.push(ListedJob {
                 id: id.clone(),
                 name: Some(name.clone()),
                 schedule: "every 5m".into(),
@@ -394,14 +406,14 @@ mod tests {
                 chat: chat.cloned(),
             });
             let next = "tomorrow".into();
-            Ok(Planned { id, next })
+            Ok(CreatedJob { id, next })
         }
 
-        fn list(&self) -> Result<Vec<Listed>, Failure> {
+        fn list(&self) -> Result<Vec<ListedJob>, ToolError> {
             Ok(self.jobs.lock().unwrap().clone())
         }
 
-        fn remove(&self, id: &str) -> Result<bool, Failure> {
+        fn remove(&self, id: &str) -> Result<bool, ToolError> {
             let mut jobs = self.jobs.lock().unwrap();
             let before = jobs.len();
             jobs.retain(|job| job.id != id);
@@ -409,34 +421,34 @@ mod tests {
         }
     }
 
-    fn seen() -> Arc<Seen> {
-        Arc::new(Seen::new(Ground {
-            reach: Reach::default(),
+    fn provenance_tracker() -> Arc<ProvenanceTracker> {
+        Arc::new(ProvenanceTracker::new(TrustContext {
+            file_scope: FileScope::default(),
             workspace: "/w".into(),
             commands_write_anywhere: false,
-            real: Box::new(Path::to_owned),
+            resolve_real_path: Box::new(Path::to_owned),
         }))
     }
 
-    fn tool(list: &Arc<List>, key: &str) -> (Cron, Arc<Seen>) {
-        let seen = seen();
-        let planner = Arc::clone(list) as Arc<dyn Planner>;
+    fn tool(list: &Arc<MemoryScheduler>, key: &str) -> (CronTool, Arc<ProvenanceTracker>) {
+        let seen = provenance_tracker();
+        let planner = Arc::clone(list) as Arc<dyn JobScheduler>;
         let policy = Arc::new(Policy::default());
-        (Cron::new(planner, policy, Arc::clone(&seen), key), seen)
+        (CronTool::new(planner, policy, Arc::clone(&seen), key), seen)
     }
 
-    fn call(cron: &Cron, sent: &Value) -> Result<String, Failure> {
+    fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
         let arguments = cast_and_check(&cron.spec().parameters, sent)?;
         let output = cron.run(&arguments, &mut |_| {})?;
         Ok(plain_text(&output.parts))
     }
 
     #[track_caller]
-    fn check(cron: &Cron, sent: Value, expect: Result<&str, &str>) {
+    fn check(cron: &CronTool, sent: Value, expect: Result<&str, &str>) {
         match (call(cron, &sent), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
             (Err(failure), Err(expect)) => {
-                let message = failure.words();
+                let message = failure.message();
                 assert!(message.contains(expect), "{sent}: {message}");
             }
             (found, _) => panic!("{sent}: {found:?}"),
@@ -445,7 +457,7 @@ mod tests {
 
     #[test]
     fn jobs_are_added_listed_and_removed() {
-        let list = Arc::new(List::default());
+        let list = Arc::new(MemoryScheduler::default());
         let (cron, _) = tool(&list, "cli:direct");
         let check = |sent: Value, expect| check(&cron, sent, expect);
         check(json!({"action": "list"}), Ok("No scheduled jobs."));
@@ -466,7 +478,7 @@ mod tests {
             Ok("Created job 'm' (id: job2), first run: tomorrow"),
         );
         assert_eq!(
-            *list.plans.lock().unwrap(),
+            *list.requests.lock().unwrap(),
             [
                 format!("{tea:?} At(\"2026-12-24T18:00\")"),
                 "\"m\" Every(300)".into(),
@@ -488,15 +500,18 @@ mod tests {
                  job1, every 5m), next run: tomorrow",
             ),
         );
-        assert_eq!(cron.effect(&json!({"action": "list"})), Effect::Reads);
+        assert_eq!(cron.effect(&json!({"action": "list"})), CallEffect::Reads);
         for action in ["add", "remove", "", "LIST"] {
-            assert_eq!(cron.effect(&json!({ "action": action })), Effect::Writes);
+            assert_eq!(
+                cron.effect(&json!({ "action": action })),
+                CallEffect::Writes
+            );
         }
     }
 
     #[test]
-    fn mistakes_are_told() {
-        let list = Arc::new(List::default());
+    fn mistakes_are_reported() {
+        let list = Arc::new(MemoryScheduler::default());
         let (cron, _) = tool(&list, "cli:direct");
         let wrong = |sent: Value, expect: &str| check(&cron, sent, Err(expect));
         wrong(json!({}), "missing");
@@ -542,36 +557,44 @@ mod tests {
             json!({"action": "remove", "job_id": "x"}),
             "Job x not found",
         );
-        assert!(list.plans.lock().unwrap().is_empty());
+        assert!(list.requests.lock().unwrap().is_empty());
     }
 
     #[test]
-    fn what_a_stranger_said_becomes_no_job_and_ends_none() {
-        let list = Arc::new(List::default());
+    fn untrusted_content_neither_adds_nor_removes_jobs() {
+        let list = Arc::new(MemoryScheduler::default());
         let (cron, seen) = tool(&list, "cli:direct");
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let remove = json!({"action": "remove", "job_id": "job0"});
         assert!(call(&cron, &add).is_ok());
-        assert_eq!(cron.foresee(&add), Ok(()));
-        seen.taint("a web page");
+        assert_eq!(cron.precheck(&add), Ok(()));
+        seen.mark_untrusted("a web page");
         for sent in [&add, &remove, &json!({"action": "add"})] {
-            for found in [call(&cron, sent).err(), cron.foresee(sent).err()] {
-                let Some(Failure::Denied(refusal)) = found else {
+            for found in [call(&cron, sent).err(), cron.precheck(sent).err()] {
+                let Some(ToolError::Denied(refusal)) = found else {
                     panic!("{sent}: {found:?}");
                 };
-                assert!(refusal.words.contains("a web page"), "{}", refusal.words);
-                assert!(refusal.words.contains("nanobot cron"), "{}", refusal.words);
-                assert_eq!(refusal.grant, None);
+                assert!(
+                    refusal.message.contains("a web page"),
+                    "{}",
+                    refusal.message
+                );
+                assert!(
+                    refusal.message.contains("nanobot cron"),
+                    "{}",
+                    refusal.message
+                );
+                assert_eq!(refusal.suggested_flag, None);
             }
         }
         let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
         check(&cron, json!({"action": "list"}), Ok(jobs));
-        assert_eq!(cron.foresee(&json!({"action": "list"})), Ok(()));
+        assert_eq!(cron.precheck(&json!({"action": "list"})), Ok(()));
     }
 
     #[test]
     fn only_jobs_of_runs_in_this_chat_are_removed() {
-        let list = Arc::new(List::default());
+        let list = Arc::new(MemoryScheduler::default());
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let (ours, _) = tool(&list, "telegram:1");
         let (theirs, _) = tool(&list, "telegram:2");
@@ -579,7 +602,7 @@ mod tests {
         for cron in [&ours, &theirs, &here] {
             assert!(call(cron, &add).is_ok());
         }
-        let foreign = |id: &str, name: Option<&str>| Listed {
+        let foreign = |id: &str, name: Option<&str>| ListedJob {
             id: id.into(),
             name: name.map(str::to_owned),
             schedule: "at 2026-12-24T18:00".into(),
@@ -591,7 +614,7 @@ mod tests {
             .lock()
             .unwrap()
             .extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
-        let remove = |cron: &Cron, id: &str, expect: Result<&str, &str>| {
+        let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
             check(cron, json!({"action": "remove", "job_id": id}), expect);
         };
         remove(&ours, "job1", Err("was created in another chat"));
@@ -614,11 +637,11 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_most() {
-        let list = Arc::new(List::default());
+    fn the_number_of_jobs_is_limited() {
+        let list = Arc::new(MemoryScheduler::default());
         let (cron, _) = tool(&list, "cli:direct");
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
-        for _ in 0..MOST {
+        for _ in 0..MAX_MODEL_JOBS {
             assert!(call(&cron, &add).is_ok());
         }
         check(&cron, add.clone(), Err("which is the maximum"));
@@ -630,10 +653,10 @@ mod tests {
     #[test]
     fn chats_of_sessions() {
         let check = |key: &str, expect: Option<(&str, &str)>| {
-            let chat = Chat::of(key);
+            let chat = ChatTarget::from_session_key(key);
             let found = chat
                 .as_ref()
-                .map(|it| (it.channel.as_str(), it.to.as_str()));
+                .map(|it| (it.channel.as_str(), it.recipient.as_str()));
             assert_eq!(found, expect, "{key}");
         };
         check("telegram:123", Some(("telegram", "123")));
@@ -652,7 +675,7 @@ mod tests {
 
     /// A job consists only of a message and a schedule.
     #[test]
-    fn nothing_else_can_be_said_of_a_job() {
+    fn a_job_has_no_other_arguments() {
         let (cron, _) = tool(&Arc::default(), "cli:direct");
         let fields = cron.spec().parameters["properties"].as_object().unwrap();
         let names: Vec<&str> = fields.keys().map(String::as_str).collect();

@@ -4,7 +4,7 @@
 
 use super::files::Files;
 use super::function_tool::FunctionTool;
-use super::{Effect, Failure, Output, changes};
+use super::{CallEffect, ToolError, ToolOutput, make_diff};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
             "path": { "type": "string", "minLength": 1 },
         } }),
     };
-    FunctionTool::new(spec, Effect::Writes, move |arguments| {
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         delete(&files, arguments)
     })
 }
 
-fn delete(files: &Files, arguments: &Value) -> Result<Output, Failure> {
+fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let given = arguments["path"].as_str().unwrap_or_default();
     let old = files.load(given).ok();
     let path = files.remove(given)?;
-    let diff = |(old, _): (Vec<u8>, _)| changes(&String::from_utf8_lossy(&old), "");
-    Ok(Output {
-        changes: old.and_then(diff),
+    let diff = |(old, _): (Vec<u8>, _)| make_diff(&String::from_utf8_lossy(&old), "");
+    Ok(ToolOutput {
+        diff: old.and_then(diff),
         ..format!("deleted {}", path.display()).into()
     })
 }

@@ -3,7 +3,7 @@
 
 use super::files::Files;
 use super::function_tool::FunctionTool;
-use super::{Effect, Failure, MASKED, Output};
+use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput};
 use crate::diff::Diff;
 use crate::message::ToolSpec;
 use crate::sys::secret;
@@ -23,12 +23,12 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
             "replace_all": { "type": "boolean" },
         } }),
     };
-    FunctionTool::new(spec, Effect::Writes, move |arguments| {
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         edit_in_file(&files, arguments)
     })
 }
 
-fn edit_in_file(files: &Files, arguments: &Value) -> Result<Output, Failure> {
+fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = |key: &str| arguments[key].as_str().unwrap_or_default();
     let (old, new) = (text("old_text"), text("new_text"));
     let all = arguments["replace_all"] == true;
@@ -37,12 +37,12 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<Output, Failure> {
             after if after == before => {
                 Err("old_text and new_text are the same; nothing was changed".into())
             }
-            after if secret::is_masked_copy(before, &after) => Err(MASKED.into()),
+            after if secret::is_redacted_copy(before, &after) => Err(MASK_ERROR.into()),
             after => Ok(after),
         })?;
-    let diff = Diff::between(&before, &after).unified(2);
-    Ok(Output {
-        changes: Some(diff.clone()),
+    let diff = Diff::new(&before, &after).unified(2);
+    Ok(ToolOutput {
+        diff: Some(diff.clone()),
         ..format!("edited {}\n{}", place.display(), diff.trim_end()).into()
     })
 }
@@ -54,18 +54,18 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
         .map(|(at, found)| at..at + found.len())
         .collect();
     let (places, kept): (_, Vec<String>) = if exact.is_empty() {
-        let places = loosely(text, old);
+        let places = find_loosely(text, old);
         let kept = places
             .iter()
-            .map(|place| fitted(new, old, &text[place.clone()]))
+            .map(|place| fit_replacement(new, old, &text[place.clone()]))
             .collect();
         (places, kept)
     } else {
-        let kept = vec![ended(new, text); exact.len()];
+        let kept = vec![match_line_endings(new, text); exact.len()];
         (exact, kept)
     };
     match places.len() {
-        0 => return Err(nearest(text, old)),
+        0 => return Err(describe_nearest(text, old)),
         1 => {}
         _ if all => {}
         count => {
@@ -90,7 +90,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<String, String> {
 }
 
 /// Converts the line endings of `new` to those of `text`, if `text` uses only one kind.
-fn ended(new: &str, text: &str) -> String {
+fn match_line_endings(new: &str, text: &str) -> String {
     let count = |ends: &str| text.matches(ends).count();
     match count("\r\n") {
         0 => new.to_owned(),
@@ -100,7 +100,7 @@ fn ended(new: &str, text: &str) -> String {
 }
 
 /// Finds `old` in `text` line by line, ignoring white space around each line. The matches do not overlap.
-fn loosely(text: &str, old: &str) -> Vec<Range<usize>> {
+fn find_loosely(text: &str, old: &str) -> Vec<Range<usize>> {
     let wanted: Vec<&str> = old
         .trim_matches(['\n', '\r'])
         .lines()
@@ -135,7 +135,7 @@ fn loosely(text: &str, old: &str) -> Vec<Range<usize>> {
 
 /// Adapts `new` to replace `found`, which matched `old` loosely: takes over the line endings of `found`, and its
 /// indentation if the model left it out or used a different one.
-fn fitted(new: &str, old: &str, found: &str) -> String {
+fn fit_replacement(new: &str, old: &str, found: &str) -> String {
     let indent = |text: &str| {
         let line = text
             .lines()
@@ -158,11 +158,11 @@ fn fitted(new: &str, old: &str, found: &str) -> String {
 }
 
 /// Maximum lines of a file that are compared if nothing matches; more would take too long.
-const COMPARED: usize = 4_000;
+const MAX_COMPARED_LINES: usize = 4_000;
 
 /// The part of `text` that is most similar to `old`, so that the model can see its mistake.
-fn nearest(text: &str, old: &str) -> String {
-    let lines: Vec<&str> = text.lines().take(COMPARED).collect();
+fn describe_nearest(text: &str, old: &str) -> String {
+    let lines: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
     let height = old.lines().count().max(1);
     let first = old
         .lines()
@@ -173,7 +173,8 @@ fn nearest(text: &str, old: &str) -> String {
         .lines()
         .position(|line| line.trim() == first)
         .unwrap_or(0);
-    let likeness = |line: &&str| strsim::normalized_levenshtein(head(line.trim()), head(first));
+    let likeness =
+        |line: &&str| strsim::normalized_levenshtein(line_start(line.trim()), line_start(first));
     let best = lines
         .iter()
         .map(likeness)
@@ -184,9 +185,9 @@ fn nearest(text: &str, old: &str) -> String {
     };
     let start = index.saturating_sub(offset);
     let found = lines[start..(start + height).min(lines.len())].join("\n");
-    let diff = Diff::between(old.trim_end(), &found);
-    let percent = (diff.likeness() * 100.0).round();
-    let changes = diff.titled(1, "old_text", "the file");
+    let diff = Diff::new(old.trim_end(), &found);
+    let percent = (diff.similarity() * 100.0).round();
+    let changes = diff.unified_with_header(1, "old_text", "the file");
     format!(
         "old_text was not found. The closest match is line {} ({percent}% similar):\n{}",
         start + 1,
@@ -195,7 +196,7 @@ fn nearest(text: &str, old: &str) -> String {
 }
 
 /// The start of a line, long enough to compare it by.
-fn head(line: &str) -> &str {
+fn line_start(line: &str) -> &str {
     &line[..line
         .char_indices()
         .nth(200)
@@ -241,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn all_places() {
+    fn replace_all() {
         assert_eq!(edit("a b a", "a", "x", true).unwrap(), "x b x");
         assert_eq!(edit("aaa", "aa", "b", true).unwrap(), "ba");
     }
 
     #[test]
-    fn refusals_help() {
+    fn errors_show_the_mismatch() {
         let check = |text: &str, old: &str, words: &[&str]| {
             let error = edit(text, old, "new", false).unwrap_err();
             for word in words {

@@ -1,15 +1,15 @@
 //! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
 //! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
 
-use super::fence::{self, Tools};
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::sandbox_spec::{self, InstalledTools};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::Refusal;
-use crate::sys::env::{Env, INSIDE};
-use crate::sys::letters::Letters;
-use crate::sys::process::{self, Spec};
-use crate::sys::sandbox::{self, Fence, private, system};
+use crate::sys::env::{Env, INSIDE_SANDBOX};
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::sandbox::{self, SandboxSpec, private_tmp, system_paths};
+use crate::sys::utf8_stream::Utf8Decoder;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Maximum timeout that a model may set, in seconds.
-const LONGEST: u64 = 600;
+const MAX_TIMEOUT_SECS: u64 = 600;
 /// Environment variables that are passed on to a command if they are set.
-const PASSED: &[&str] = &[
+const PASSED_VARIABLES: &[&str] = &[
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR",
 ];
 /// Variables that point tools into the command's private directory, and the path within it.
-const PRIVATE: &[(&str, &str)] = &[
+const PRIVATE_DIR_VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", ""),
     ("XDG_CACHE_HOME", "cache"),
     ("XDG_STATE_HOME", "state"),
@@ -35,7 +35,7 @@ const PRIVATE: &[(&str, &str)] = &[
 
 /// Variables that turn off retries and online checks, set if there is no network: without them tools would retry until
 /// the timeout.
-const IMPATIENT: &[(&str, &str)] = &[
+const FAIL_FAST_ENV: &[(&str, &str)] = &[
     ("npm_config_fetch_retries", "0"),
     ("PIP_RETRIES", "0"),
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
@@ -44,10 +44,10 @@ const IMPATIENT: &[(&str, &str)] = &[
 
 /// Settings for commands.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ExecLimits {
     pub timeout: Duration,
     /// Maximum characters of a result.
-    pub result: usize,
+    pub max_result_chars: usize,
     /// Prepended to PATH, as `path_append` is appended.
     pub path_prepend: String,
     pub path_append: String,
@@ -57,35 +57,40 @@ pub struct Limits {
 
 /// The confinement of commands.
 #[derive(Clone, Debug)]
-pub struct Containment {
+pub struct ExecContainment {
     /// True if commands run in the sandbox. If it is unavailable, they are refused.
-    pub fenced: bool,
+    pub is_sandboxed: bool,
     /// True if commands may open internet sockets.
-    pub net: bool,
+    pub has_network: bool,
 }
 
 /// The `exec` tool.
-pub struct Exec {
+pub struct ExecTool {
     spec: ToolSpec,
     files: Arc<Files>,
     timeout: Duration,
     /// Bytes kept of the start of the output, and as many of its end.
-    keep: usize,
+    capture_bytes: usize,
     env: Vec<(String, String)>,
-    containment: Containment,
+    containment: ExecContainment,
     /// Candidate parents of the run's private directory.
-    temporary: Vec<PathBuf>,
-    tools: Tools,
-    whole: Option<Box<Whole>>,
-    fence: OnceLock<Fence>,
+    temp_parents: Vec<PathBuf>,
+    tools: InstalledTools,
+    before_first_run: Option<Box<BeforeFirstRun>>,
+    sandbox_spec: OnceLock<SandboxSpec>,
 }
 
 /// Creates missing paths that a mount is to protect.
-pub type Whole = dyn Fn() -> anyhow::Result<()> + Send + Sync;
+pub type BeforeFirstRun = dyn Fn() -> anyhow::Result<()> + Send + Sync;
 
-impl Exec {
+impl ExecTool {
     /// Creates the tool. Of `env`, only the variables on the allow list are passed on to commands.
-    pub fn new(files: Arc<Files>, limits: &Limits, env: &Env, containment: Containment) -> Self {
+    pub fn new(
+        files: Arc<Files>,
+        limits: &ExecLimits,
+        env: &Env,
+        containment: ExecContainment,
+    ) -> Self {
         let spec = ToolSpec {
             name: "exec".into(),
             description: format!(
@@ -95,38 +100,38 @@ impl Exec {
             parameters: json!({ "type": "object", "required": ["command"], "properties": {
                 "command": { "type": "string", "minLength": 1 },
                 "working_dir": { "type": "string" },
-                "timeout": { "type": "integer", "minimum": 1, "maximum": LONGEST, "description": "seconds" },
+                "timeout": { "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECS, "description": "seconds" },
             } }),
         };
-        let variables = environment(limits, env);
+        let variables = command_environment(limits, env);
         let path = variables.iter().find(|(name, _)| name == "PATH");
-        let tools = Tools::new(path.map_or("", |(_, path)| path), env);
+        let tools = InstalledTools::new(path.map_or("", |(_, path)| path), env);
         Self {
             spec,
             files,
             timeout: limits.timeout,
             // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
             // full size.
-            keep: limits.result / 32 * 15,
+            capture_bytes: limits.max_result_chars / 32 * 15,
             env: variables,
             containment,
-            temporary: private::places(env.get("TMPDIR")),
+            temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
             tools,
-            whole: None,
-            fence: OnceLock::new(),
+            before_first_run: None,
+            sandbox_spec: OnceLock::new(),
         }
     }
 
     /// Sets a function that runs before the first command if mounts protect read-only paths. Mounts can protect only
     /// paths that exist: a missing one could be created, and give instructions to other runs until it is removed again.
-    pub fn making_whole(mut self, whole: Box<Whole>) -> Self {
-        self.whole = Some(whole);
+    pub fn with_before_first_run(mut self, action: Box<BeforeFirstRun>) -> Self {
+        self.before_first_run = Some(action);
         self
     }
 
     /// The paths that commands may change, apart from their private directory.
-    fn writes(&self) -> Vec<PathBuf> {
-        let written = self.files.reach.written_by_commands();
+    fn writable_roots(&self) -> Vec<PathBuf> {
+        let written = self.files.file_scope.command_writable_roots();
         written.map(Path::to_owned).collect()
     }
 
@@ -134,27 +139,27 @@ impl Exec {
     ///
     /// # Errors
     /// The private directory cannot be made, or there are too many home directories to close.
-    pub fn fence(&self) -> std::io::Result<Fence> {
-        if let Some(fence) = self.fence.get() {
+    pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
+        if let Some(fence) = self.sandbox_spec.get() {
             return Ok(fence.clone());
         }
-        let private = private::directory(&self.temporary)?;
-        let reach = &self.files.reach;
-        let mut fence = fence::around(reach, &self.tools, self.containment.net)?;
-        fence.writes.push(private);
-        fence.hides = self.holds_closed(&fence.closed);
-        if let Some(make) = &self.whole
-            && process::lets_mount(&fence)
+        let private = private_tmp::run_directory(&self.temp_parents)?;
+        let reach = &self.files.file_scope;
+        let mut fence = sandbox_spec::for_scope(reach, &self.tools, self.containment.has_network)?;
+        fence.writable.push(private);
+        fence.hide_denied = self.contains_denied_path(&fence.denied);
+        if let Some(make) = &self.before_first_run
+            && process::can_mount(&fence)
         {
             make().map_err(std::io::Error::other)?;
-            fence.hides = self.holds_closed(&fence.closed);
+            fence.hide_denied = self.contains_denied_path(&fence.denied);
         }
-        Ok(self.fence.get_or_init(|| fence).clone())
+        Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
-    fn fenced_environment(&self, private: &Path) -> Vec<(String, String)> {
-        let ours = PRIVATE.iter().map(|(name, part)| {
+    fn sandbox_environment(&self, private: &Path) -> Vec<(String, String)> {
+        let ours = PRIVATE_DIR_VARIABLES.iter().map(|(name, part)| {
             let path = match *part {
                 "" => private.to_owned(),
                 part => private.join(part),
@@ -164,11 +169,11 @@ impl Exec {
         let mut env: Vec<(String, String)> = self
             .env
             .iter()
-            .filter(|(name, _)| !PRIVATE.iter().any(|(ours, _)| ours == name))
+            .filter(|(name, _)| !PRIVATE_DIR_VARIABLES.iter().any(|(ours, _)| ours == name))
             .cloned()
             .chain(ours)
             .collect();
-        env.push((INSIDE.into(), "1".into()));
+        env.push((INSIDE_SANDBOX.into(), "1".into()));
         // Without this, git does maintenance in a background process, which would be killed with the command and
         // reported as left running.
         let attached = [
@@ -179,17 +184,17 @@ impl Exec {
             ("GIT_CONFIG_VALUE_1", "false"),
         ];
         env.extend(attached.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        if !self.containment.net {
+        if !self.containment.has_network {
             let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
-            let ours = IMPATIENT.iter().filter(set);
+            let ours = FAIL_FAST_ENV.iter().filter(set);
             env.extend(ours.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
         env
     }
 
     /// The refusal for a command that changed protected files.
-    fn put_back(&self, text: &str, restored: &[(PathBuf, std::io::Result<()>)]) -> Refusal {
-        let reach = &self.files.reach;
+    fn restored_refusal(&self, text: &str, restored: &[(PathBuf, std::io::Result<()>)]) -> Refusal {
+        let reach = &self.files.file_scope;
         let (mut back, mut lost) = (Vec::new(), Vec::new());
         for (path, done) in restored {
             let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
@@ -231,21 +236,21 @@ impl Exec {
             ));
         }
         Refusal {
-            words: message,
-            grant,
+            message,
+            suggested_flag: grant,
         }
     }
 
     /// Explains why `command` failed, if the sandbox was the cause. A command that `timed_out` may have printed
     /// nothing.
-    fn explanation(
+    fn explain_failure(
         &self,
         command: &str,
         text: &str,
         timed_out: bool,
     ) -> Option<(String, Option<&'static str>)> {
         let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
-        if !self.containment.fenced {
+        if !self.containment.is_sandboxed {
             return None;
         }
         let wants_network = || {
@@ -253,12 +258,12 @@ impl Exec {
             let mut words = command.split(|letter| !is_word(letter));
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
-        if !self.containment.net && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
+        if !self.containment.has_network && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
             let message =
                 "(commands have no network in this run; the user can grant it with `--net`)";
             return Some((message.into(), Some("--net")));
         }
-        if has(BUSY_SIGNS) && !self.writes().is_empty() {
+        if has(BUSY_SIGNS) && !self.writable_roots().is_empty() {
             let message = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
                  contain them moved or removed; the user can also grant one of them, as with `--write --write=.git/config`)";
             return Some((message.into(), None));
@@ -267,12 +272,14 @@ impl Exec {
             return None;
         }
         if has(LIST_SIGNS)
-            && let Some(message) = self.unlisted()
+            && let Some(message) = self.explain_unlisted_directory()
         {
             return Some((message, None));
         }
-        let may_write = self.writes().contains(&self.files.reach.directory);
-        let writes = self.writes().into_iter();
+        let may_write = self
+            .writable_roots()
+            .contains(&self.files.file_scope.directory);
+        let writes = self.writable_roots().into_iter();
         let mut places: Vec<String> = writes
             .map(|path| {
                 format!(
@@ -291,19 +298,19 @@ impl Exec {
     }
 }
 
-impl Exec {
+impl ExecTool {
     /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
     /// entry.
-    fn holds_closed(&self, closed: &[PathBuf]) -> bool {
-        let directory = &self.files.reach.directory;
+    fn contains_denied_path(&self, closed: &[PathBuf]) -> bool {
+        let directory = &self.files.file_scope.directory;
         let mut inside = closed.iter().filter(|path| path.starts_with(directory));
         inside.any(|path| path.exists())
     }
 
     /// The explanation if commands cannot list the directory.
-    fn unlisted(&self) -> Option<String> {
-        let fence = self.fence.get()?;
-        self.holds_closed(&fence.closed).then(|| {
+    fn explain_unlisted_directory(&self) -> Option<String> {
+        let fence = self.sandbox_spec.get()?;
+        self.contains_denied_path(&fence.denied).then(|| {
             "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
              name)"
                 .to_owned()
@@ -352,19 +359,23 @@ const NETWORK_SIGNS: &[&str] = &[
     "EAI_AGAIN",
 ];
 
-impl Tool for Exec {
+impl Tool for ExecTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        match self.containment.fenced && self.writes().is_empty() {
-            true => Effect::Reads,
-            false => Effect::Writes,
+    fn effect(&self, _: &Value) -> CallEffect {
+        match self.containment.is_sandboxed && self.writable_roots().is_empty() {
+            true => CallEffect::Reads,
+            false => CallEffect::Writes,
         }
     }
 
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(
+        &self,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
         let command = arguments["command"].as_str().unwrap_or_default();
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
@@ -373,20 +384,20 @@ impl Tool for Exec {
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
-        let fence = self.sandbox_fence()?;
-        let private = fence.as_ref().and_then(|fence| fence.writes.last());
-        let spec = Spec {
+        let fence = self.configured_sandbox_spec()?;
+        let private = fence.as_ref().and_then(|fence| fence.writable.last());
+        let spec = CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],
             directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
-            env: private.map_or_else(|| self.env.clone(), |path| self.fenced_environment(path)),
+            env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
             timeout,
-            keep: self.keep,
-            fence,
+            capture_bytes: self.capture_bytes,
+            sandbox: fence,
             input: None,
         };
-        let mut letters = Letters::default();
-        let finished = process::run(&spec, &mut |bytes| say(&letters.pass(bytes)))
+        let mut letters = Utf8Decoder::default();
+        let finished = process::run(&spec, &mut |bytes| on_output(&letters.feed(bytes)))
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::ResourceBusy => format!(
                     "not run: timed out after {} s waiting for another command that may change the same files; try again",
@@ -394,54 +405,54 @@ impl Tool for Exec {
                 ),
                 _ => format!("cannot start the shell: {error}"),
             })?;
-        say(&letters.rest());
-        self.outcome(command, &finished, timeout)
+        on_output(&letters.finish());
+        self.to_output(command, &finished, timeout)
     }
 }
 
-impl Exec {
+impl ExecTool {
     /// Refuses probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
-        if let Some(accident) = accident(command) {
-            return Err(Refusal::of(format!(
+        if let Some(accident) = dangerous_command(command) {
+            return Err(Refusal::new(format!(
                 "not run: this {accident}; if that is intended, the user must do it"
             )));
         }
-        if self.containment.fenced
-            && let Err(reason) = sandbox::available()
+        if self.containment.is_sandboxed
+            && let Err(reason) = sandbox::check_available()
         {
             return Err(Refusal {
-                words: format!(
+                message: format!(
                     "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one \
                      with `--sandbox off`"
                 ),
-                grant: Some("--sandbox off".into()),
+                suggested_flag: Some("--sandbox off".into()),
             });
         }
         Ok(())
     }
 
     /// The sandbox of this run's commands; `None` if it is turned off.
-    fn sandbox_fence(&self) -> Result<Option<Fence>, String> {
-        if !self.containment.fenced {
+    fn configured_sandbox_spec(&self) -> Result<Option<SandboxSpec>, String> {
+        if !self.containment.is_sandboxed {
             log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
             return Ok(None);
         }
-        let fence = self.fence();
+        let fence = self.sandbox_spec();
         let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
-        let (net, count) = (self.containment.net, fence.writes.len());
+        let (net, count) = (self.containment.has_network, fence.writable.len());
         log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
         Ok(Some(fence))
     }
 
     /// The result of `command` for the model.
-    fn outcome(
+    fn to_output(
         &self,
         command: &str,
-        finished: &process::Finished,
+        finished: &process::CommandResult,
         timeout: Duration,
-    ) -> Result<Output, Failure> {
-        let mut text = shown(finished, self.keep);
+    ) -> Result<ToolOutput, ToolError> {
+        let mut text = format_output(finished, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
         match (
             finished.status.and_then(|status| status.code()),
@@ -450,7 +461,7 @@ impl Exec {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
             (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
-            (None, None) if finished.stopped.is_some() => {
+            (None, None) if finished.stop.is_some() => {
                 text.push_str(
                     "\nInterrupted because the run was ended; all its processes were killed",
                 );
@@ -461,44 +472,45 @@ impl Exec {
                     "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
-                if let Some((message, _)) = self.explanation(command, &text, true) {
+                if let Some((message, _)) = self.explain_failure(command, &text, true) {
                     text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
             }
         }
-        if finished.leftovers {
+        if finished.had_leftovers {
             text.push_str("\n(its background processes were killed)");
         }
         let unsuccessful = finished.status.is_none_or(|status| !status.success());
         let mut lacking = None;
-        if unsuccessful && let Some((message, grant)) = self.explanation(command, &text, false) {
+        if unsuccessful && let Some((message, grant)) = self.explain_failure(command, &text, false)
+        {
             lacking = grant.map(|flag| Refusal {
-                words: message.trim_matches(['(', ')']).to_owned(),
-                grant: Some(flag.into()),
+                message: message.trim_matches(['(', ')']).to_owned(),
+                suggested_flag: Some(flag.into()),
             });
             text.push_str(&line(message));
         }
         if !finished.restored.is_empty() {
-            return Err(self.put_back(&text, &finished.restored).into());
+            return Err(self.restored_refusal(&text, &finished.restored).into());
         }
-        Ok(Output {
-            unsuccessful,
-            lacking,
+        Ok(ToolOutput {
+            command_failed: unsuccessful,
+            missing_grant: lacking,
             ..text.trim_start_matches('\n').to_owned().into()
         })
     }
 }
 
 /// The output as text, with a mark in place of a middle that was left out.
-fn shown(finished: &process::Finished, keep: usize) -> String {
+fn format_output(finished: &process::CommandResult, keep: usize) -> String {
     let head = String::from_utf8_lossy(&finished.head);
     let tail = String::from_utf8_lossy(&finished.tail);
     let excess = tail.len().saturating_sub(keep);
     let start = (excess..=tail.len())
         .find(|at| tail.is_char_boundary(*at))
         .unwrap_or(tail.len());
-    let left_out = finished.left_out + start as u64;
+    let left_out = finished.omitted_bytes + start as u64;
     let text = match left_out {
         0 => format!("{head}{tail}"),
         _ => format!(
@@ -514,7 +526,7 @@ fn shown(finished: &process::Finished, keep: usize) -> String {
 
 /// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by
 /// oversight.
-fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
+fn command_environment(limits: &ExecLimits, env: &Env) -> Vec<(String, String)> {
     let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let parts = [
         limits.path_prepend.as_str(),
@@ -533,8 +545,10 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
         ("TERM", "dumb"),
     ];
     let passed = |name: &str| {
-        PASSED.contains(&name)
-            || system::MOVED.iter().any(|(moved, ..)| *moved == name)
+        PASSED_VARIABLES.contains(&name)
+            || system_paths::RELOCATED_TOOLS
+                .iter()
+                .any(|(moved, ..)| *moved == name)
             || name.starts_with("LC_")
             || limits
                 .allowed_env_keys
@@ -553,7 +567,7 @@ fn environment(limits: &Limits, env: &Env) -> Vec<(String, String)> {
 
 /// Detects plain accidents; the returned text follows the word "this". This is not a security measure, since it is easy
 /// to bypass.
-fn accident(command: &str) -> Option<&'static str> {
+fn dangerous_command(command: &str) -> Option<&'static str> {
     let compact: String = command
         .chars()
         .filter(|letter| !letter.is_whitespace())
@@ -598,23 +612,23 @@ fn accident(command: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Containment, Exec, Limits, accident, environment};
+    use super::{ExecContainment, ExecLimits, ExecTool, command_environment, dangerous_command};
     use crate::message::plain_text;
-    use crate::policy::reach::{Reach, Root};
+    use crate::policy::file_scope::{FileScope, ScopeRoot};
     use crate::sys::env::Env;
-    use crate::sys::sandbox::Fence;
+    use crate::sys::sandbox::SandboxSpec;
     use crate::tool::files::{Files, tests::files};
-    use crate::tool::{Failure, Tool};
+    use crate::tool::{Tool, ToolError};
     use serde_json::json;
     use std::path::PathBuf;
     use std::sync::Arc;
     use std::time::Duration;
 
-    fn limits() -> Limits {
+    fn limits() -> ExecLimits {
         let (path_prepend, path_append) = ("/first".into(), "/last".into());
-        Limits {
+        ExecLimits {
             timeout: Duration::from_secs(10),
-            result: 16_000,
+            max_result_chars: 16_000,
             path_prepend,
             path_append,
             allowed_env_keys: vec!["EXTRA".into()],
@@ -634,7 +648,7 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let mut found = environment(&limits(), &env);
+        let mut found = command_environment(&limits(), &env);
         found.sort();
         let found: Vec<String> = found
             .into_iter()
@@ -657,22 +671,22 @@ mod tests {
     fn results_as_the_model_sees_them() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
-        let containment = Containment {
-            fenced: true,
-            net: false,
+        let containment = ExecContainment {
+            is_sandboxed: true,
+            has_network: false,
         };
-        let exec = Exec::new(
+        let exec = ExecTool::new(
             Arc::new(files(&dir, false)),
             &limits(),
             &Env::default(),
             containment,
         );
-        let _alone = crate::sys::process::tests::alone();
+        let _alone = crate::sys::process::tests::serialize();
         let check = |command: &str, expect: Result<&str, &str>| {
             let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
             let found = found.map(|output| plain_text(&output.parts));
             assert_eq!(
-                found.as_deref().map_err(Failure::words),
+                found.as_deref().map_err(ToolError::message),
                 expect,
                 "{command}"
             );
@@ -717,49 +731,49 @@ mod tests {
                 or `--write`)",
             ),
         );
-        crate::sys::sandbox::private::tidy();
+        crate::sys::sandbox::private_tmp::remove_all();
     }
 
     #[test]
-    fn of_several_each_closes_and_keeps_its_own() {
+    fn an_intersection_keeps_the_denials_of_both() {
         let temp = tempfile::tempdir().unwrap();
         let home = std::fs::canonicalize(temp.path()).unwrap();
         for name in ["d/.config/nvim", ".aws", "w"] {
             std::fs::create_dir_all(home.join(name)).unwrap();
         }
-        let _alone = crate::sys::process::tests::alone();
-        let reach = |directory: &str, roots: &[(&str, bool)]| Reach {
+        let _alone = crate::sys::process::tests::serialize();
+        let reach = |directory: &str, roots: &[(&str, bool)]| FileScope {
             directory: home.join(directory),
             workspace: home.join("w"),
             home: home.clone(),
             roots: roots
                 .iter()
-                .map(|(path, may_write)| Root {
+                .map(|(path, may_write)| ScopeRoot {
                     path: home.join(path),
                     may_write: *may_write,
                 })
                 .collect(),
-            ..Reach::default()
+            ..FileScope::default()
         };
         let ours = reach("w", &[("d", true), ("w", true), ("", false)]);
         let theirs = reach("d", &[("d/.config", true), ("w", true), (".aws", false)]);
-        let fence = |reach: Reach| {
-            let containment = Containment {
-                fenced: true,
-                net: false,
+        let fence = |reach: FileScope| {
+            let containment = ExecContainment {
+                is_sandboxed: true,
+                has_network: false,
             };
             let files = Arc::new(Files::new(reach).unwrap());
-            let exec = Exec::new(files, &limits(), &Env::default(), containment);
-            exec.fence().unwrap()
+            let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
+            exec.sandbox_spec().unwrap()
         };
-        let of = |fence: &Fence, name: &str| {
+        let of = |fence: &SandboxSpec, name: &str| {
             let path = &home.join(name);
             let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
-            let changes = is_in(&fence.writes) && !is_in(&fence.kept);
-            (is_in(&fence.reads) && !is_in(&fence.closed), changes)
+            let changes = is_in(&fence.writable) && !is_in(&fence.protected);
+            (is_in(&fence.readable) && !is_in(&fence.denied), changes)
         };
         let places = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
-        let both = fence(ours.and(&theirs));
+        let both = fence(ours.intersection(&theirs));
         for name in places {
             let (one, other) = (
                 of(&fence(ours.clone()), name),
@@ -772,11 +786,11 @@ mod tests {
             );
         }
         assert_eq!(of(&both, "d/.config/x"), (true, true));
-        crate::sys::sandbox::private::tidy();
+        crate::sys::sandbox::private_tmp::remove_all();
     }
 
     #[test]
-    fn accidents_are_stopped_and_nothing_else() {
+    fn only_dangerous_commands_are_refused() {
         for command in [
             "rm -rf /",
             "sudo rm -rf /*",
@@ -789,7 +803,7 @@ mod tests {
             ":(){ :|:& };:",
             "rm --recursive /",
         ] {
-            assert!(accident(command).is_some(), "{command}");
+            assert!(dangerous_command(command).is_some(), "{command}");
         }
         for command in [
             "grep shutdown file",
@@ -803,7 +817,7 @@ mod tests {
             "man mkfs",
             "ls",
         ] {
-            assert_eq!(accident(command), None, "{command}");
+            assert_eq!(dangerous_command(command), None, "{command}");
         }
     }
 }

@@ -6,16 +6,16 @@
 //! content is kept, as before every change. Requiring a read first would cost a step for each report that is written
 //! anew, and would protect only content that `nanobot undo` restores anyway.
 
-use super::Failure;
+use super::ToolError;
 use crate::policy::Refusal;
-use crate::policy::reach::{Access, Reach, Spot};
+use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
+use crate::policy::provenance::ProvenanceTracker;
 use crate::policy::secrets;
-use crate::policy::seen::Seen;
-use crate::sys::beneath::{self, Before, Old, Root};
-use crate::sys::store::size_in_words;
+use crate::sys::durable_file::format_size;
+use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange, RootDir};
 use crate::sys::sync::IgnorePoison;
 use crate::undo::journal::digest;
-use crate::undo::{Keeper, Was};
+use crate::undo::{ChangeRecorder, PreviousState};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, Metadata};
@@ -25,71 +25,75 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
-const READ_LIMIT: u64 = 64 << 20;
+const READ_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum number of links followed for one path.
-const LINKS: usize = 8;
+const MAX_LINKS: usize = 8;
 /// Maximum number of files searched beneath the hidden paths to identify them by inode, and the maximum depth.
-const HIDDEN_FILES: usize = 10_000;
-const HIDDEN_DEPTH: usize = 4;
+const MAX_HIDDEN_FILES: usize = 10_000;
+const MAX_HIDDEN_DEPTH: usize = 4;
 
 /// The directories that a run may use, kept open as file descriptors.
 pub struct Files {
-    pub reach: Reach,
-    roots: Vec<Root>,
+    pub file_scope: FileScope,
+    roots: Vec<RootDir>,
     /// The provenance of the conversation's content.
-    seen: Option<Arc<Seen>>,
-    changes: Arc<Mutex<Changes>>,
+    provenance: Option<Arc<ProvenanceTracker>>,
+    changes: Arc<Mutex<ChangeState>>,
 }
 
 /// State about files that may change.
 #[derive(Default)]
-struct Changes {
+struct ChangeState {
     /// The digest at the last read or write of each file; `None` if it was removed.
-    seen: HashMap<PathBuf, Option<String>>,
-    keeper: Option<Keeper>,
+    digests: HashMap<PathBuf, Option<String>>,
+    recorder: Option<ChangeRecorder>,
 }
 
 /// A file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenFile {
     pub path: PathBuf,
     /// Size of the old content in bytes; `None` if the file is new.
-    pub before: Option<u64>,
+    pub old_size: Option<u64>,
     /// True if this run knew the old content.
-    pub was_seen: bool,
+    pub was_read: bool,
 }
 
 impl Files {
     /// Opens the roots of `reach`. Old content is not kept until [`Self::keep`] is called.
-    pub fn new(reach: Reach) -> io::Result<Self> {
-        let roots = reach
+    pub fn new(file_scope: FileScope) -> io::Result<Self> {
+        let roots = file_scope
             .roots
             .iter()
-            .map(|root| Root::open(&root.path))
+            .map(|root| RootDir::open(&root.path))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            reach,
+            file_scope,
             roots,
-            seen: None,
+            provenance: None,
             changes: Arc::default(),
         })
     }
 
     /// Makes path resolution go step by step, as on a kernel that cannot confine paths itself. For tests.
     #[must_use]
-    pub fn by_steps(self) -> Self {
+    pub fn without_openat2(self) -> Self {
         Self {
-            roots: self.roots.into_iter().map(Root::by_steps).collect(),
+            roots: self
+                .roots
+                .into_iter()
+                .map(RootDir::without_openat2)
+                .collect(),
             ..self
         }
     }
 
     /// The files of a sub-agent, with the roots of `reach`. The two share the state of changed files, and changes by
     /// both are kept as those of one turn.
-    pub fn beside(&self, reach: Reach) -> std::io::Result<Self> {
-        let files = Self::new(reach)?;
+    pub fn with_scope(&self, file_scope: FileScope) -> std::io::Result<Self> {
+        let files = Self::new(file_scope)?;
         Ok(Self {
-            seen: self.seen.clone(),
+            provenance: self.provenance.clone(),
             changes: Arc::clone(&self.changes),
             ..files
         })
@@ -97,31 +101,34 @@ impl Files {
 
     /// Adds the provenance of the conversation's content, which limits what may be written.
     #[must_use]
-    pub fn minding(self, seen: Arc<Seen>) -> Self {
-        let seen = Some(seen);
-        Self { seen, ..self }
+    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
+        let seen = Some(provenance);
+        Self {
+            provenance: seen,
+            ..self
+        }
     }
 
     /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
-    pub fn keep(&self, keeper: Keeper) {
-        self.changes().keeper = Some(keeper);
+    pub fn record_changes(&self, recorder: ChangeRecorder) {
+        self.lock_changes().recorder = Some(recorder);
     }
 
     /// Locks the state. A change is recorded in one piece, so the state is consistent even after a panic.
-    fn changes(&self) -> MutexGuard<'_, Changes> {
+    fn lock_changes(&self) -> MutexGuard<'_, ChangeState> {
         self.changes.lock().ignore_poison()
     }
 
     /// Reads the file `given`. Returns its content and path, and records the content as seen by the model.
-    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
+    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
         let (bytes, path) = self.load(given)?;
         let mark = Some(digest(&bytes));
-        self.changes().seen.insert(path.clone(), mark);
+        self.lock_changes().digests.insert(path.clone(), mark);
         Ok((bytes, path))
     }
 
     /// As [`Self::read`], for internal use: the content is not recorded as seen.
-    pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), Failure> {
+    pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
         let (file, metadata, path) = self.open(given)?;
         if metadata.is_dir() {
             return Err(format!("`{given}` is a directory; use list_dir").into());
@@ -129,38 +136,42 @@ impl Files {
         if !metadata.is_file() {
             return Err(format!("`{given}` is not a regular file").into());
         }
-        if metadata.len() > READ_LIMIT {
+        if metadata.len() > READ_LIMIT_BYTES {
             return Err(format!(
                 "`{given}` is too large ({} bytes); use exec with head, tail or grep",
                 metadata.len()
             )
             .into());
         }
-        let bytes = content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        let bytes =
+            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
         Ok((bytes, path))
     }
 
     /// The path of the directory `given`, once it is checked that it may be listed.
-    pub fn directory(&self, given: &str) -> Result<PathBuf, Failure> {
+    pub fn directory(&self, given: &str) -> Result<PathBuf, ToolError> {
         Ok(self.open_directory(given)?.1)
     }
 
     /// Opens the directory `given`. Returns its file descriptor and path.
-    pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), Failure> {
-        self.follow(given, Access::Read, Last::Followed, |root, _, relative| {
-            Ok(root.directory(relative)?)
-        })
+    pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
+        self.follow(
+            given,
+            FileAccess::Read,
+            FinalLink::Follow,
+            |root, _, relative| Ok(root.open_dir(relative)?),
+        )
         .map_err(|error| match error {
-            Trouble::Tool(failure) => failure,
-            Trouble::Io(error) if error.kind() == ErrorKind::NotADirectory => {
+            FileError::Tool(failure) => failure,
+            FileError::Io(error) if error.kind() == ErrorKind::NotADirectory => {
                 format!("`{given}` is not a directory").into()
             }
-            Trouble::Io(error) => self.missing(given, &error).into(),
+            FileError::Io(error) => self.explain_open_error(given, &error).into(),
         })
     }
 
     /// The path of `given`, a regular file that may be read.
-    pub fn file(&self, given: &str) -> Result<PathBuf, Failure> {
+    pub fn file(&self, given: &str) -> Result<PathBuf, ToolError> {
         match self.open(given)? {
             (_, metadata, path) if metadata.is_file() => Ok(path),
             _ => Err(format!("`{given}` is not a regular file").into()),
@@ -169,27 +180,30 @@ impl Files {
 
     /// The current metadata of `path`, which a walk found beneath one of the roots; links are not followed. `None` if
     /// it is out of reach or gone: a walk works with names, and a name can be made to lead elsewhere in the meantime.
-    pub fn look(&self, path: &Path) -> Option<Metadata> {
-        let (root, relative) = self.spot(path)?;
-        root.look(&relative).ok()
+    pub fn metadata(&self, path: &Path) -> Option<Metadata> {
+        let (root, relative) = self.resolve_entry(path)?;
+        root.metadata(&relative).ok()
     }
 
     /// Opens for reading the file at `path`, which a walk found. `None` if it is not a file, hidden or out of reach.
-    pub fn open_found(&self, path: &Path, hidden: &Hidden<'_>) -> Option<(File, Metadata)> {
-        let (root, relative) = self.spot(path)?;
-        let file = root.read(&relative).ok()?;
+    pub fn open_entry(&self, path: &Path, hidden: &HiddenFiles<'_>) -> Option<(File, Metadata)> {
+        let (root, relative) = self.resolve_entry(path)?;
+        let file = root.open_for_reading(&relative).ok()?;
         let metadata = file.metadata().ok()?;
-        (metadata.is_file() && !hidden.holds(&file, &metadata, path)).then_some((file, metadata))
+        (metadata.is_file() && !hidden.contains(&file, &metadata, path)).then_some((file, metadata))
     }
 
-    fn spot(&self, path: &Path) -> Option<(&Root, PathBuf)> {
-        let spot = self.reach.decide(path.to_str()?, Access::Read).ok()?;
+    fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
+        let spot = self
+            .file_scope
+            .decide(path.to_str()?, FileAccess::Read)
+            .ok()?;
         // A file name may begin with `~`, but an absolute path from a walk must not be expanded.
         (spot.path == path).then(|| (&self.roots[spot.root], spot.relative))
     }
 
     /// Replaces the content of the file `given` with `bytes`, or creates it.
-    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<Written, Failure> {
+    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<WrittenFile, ToolError> {
         self.change(given, Some(bytes), None)
     }
 
@@ -198,14 +212,14 @@ impl Files {
         &self,
         given: &str,
         edit: impl FnOnce(&str) -> Result<String, String>,
-    ) -> Result<(PathBuf, String, String), Failure> {
+    ) -> Result<(PathBuf, String, String), ToolError> {
         // Check before reading: if the file is read-only, the model should get that error.
-        self.reach.decide(given, Access::Write)?;
+        self.file_scope.decide(given, FileAccess::Write)?;
         let (bytes, path) = self.load(given)?;
         let mark = digest(&bytes);
-        let seen = self.changes().seen.get(&path).cloned();
+        let seen = self.lock_changes().digests.get(&path).cloned();
         if seen.is_some_and(|seen| seen.as_ref() != Some(&mark)) {
-            return Err(changed(given));
+            return Err(changed_error(given));
         }
         let before = String::from_utf8(bytes)
             .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))?;
@@ -215,7 +229,7 @@ impl Files {
     }
 
     /// Removes the file, link or empty directory `given`. Returns its path.
-    pub fn remove(&self, given: &str) -> Result<PathBuf, Failure> {
+    pub fn remove(&self, given: &str) -> Result<PathBuf, ToolError> {
         Ok(self.change(given, None, None)?.path)
     }
     /// Changes the content of `given` to `new`, or removes it if that is `None`. Fails if the current content does not
@@ -225,41 +239,46 @@ impl Files {
         given: &str,
         new: Option<&[u8]>,
         expect: Option<&str>,
-    ) -> Result<Written, Failure> {
+    ) -> Result<WrittenFile, ToolError> {
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
-        let mut changes = self.changes();
-        let Changes { seen, keeper } = &mut *changes;
+        let mut changes = self.lock_changes();
+        let ChangeState {
+            digests: seen,
+            recorder: keeper,
+        } = &mut *changes;
         let (mut before, mut was_seen) = (None, false);
         let last = match new {
-            Some(_) => Last::Followed,
+            Some(_) => FinalLink::Follow,
             // Remove the link itself, not its target.
-            None => Last::Kept,
+            None => FinalLink::NoFollow,
         };
-        let done = self.follow(given, Access::Write, last, |root, path, relative| {
-            let mut approve = |change: Before<'_>| {
+        let done = self.follow(given, FileAccess::Write, last, |root, path, relative| {
+            let mut approve = |change: PendingChange<'_>| {
                 let (old, temp) = match change {
-                    Before::Directory(made) => {
+                    PendingChange::Directory(made) => {
                         let top = path.ancestors().nth(relative.components().count());
                         let made = top.unwrap_or(path).join(made);
                         return keeper
                             .as_mut()
-                            .map_or(Ok(()), |keeper| keeper.making(&made))
-                            .map_err(|error| unkept(&error));
+                            .map_or(Ok(()), |keeper| keeper.record_directory(&made))
+                            .map_err(|error| unsaved_error(&error));
                     }
-                    Before::File { old, temp } => (old, temp),
+                    PendingChange::File { old, temp } => (old, temp),
                 };
                 let bytes;
                 let was = match &old {
-                    Old::Nothing if expect.is_some() => return Err(Trouble::Tool(changed(given))),
-                    Old::Nothing => Was::Nothing,
-                    Old::Link(target) => Was::Link(target),
-                    Old::Directory(mode) => Was::Directory { mode: *mode },
-                    Old::File(file) => {
+                    ExistingEntry::Missing if expect.is_some() => {
+                        return Err(FileError::Tool(changed_error(given)));
+                    }
+                    ExistingEntry::Missing => PreviousState::Nothing,
+                    ExistingEntry::Symlink(target) => PreviousState::Link(target),
+                    ExistingEntry::Directory(mode) => PreviousState::Directory { mode: *mode },
+                    ExistingEntry::File(file) => {
                         let metadata = file.metadata()?;
-                        if metadata.len() > READ_LIMIT {
-                            return Err(Trouble::Tool(too_large(given, metadata.len())));
+                        if metadata.len() > READ_LIMIT_BYTES {
+                            return Err(FileError::Tool(too_large_error(given, metadata.len())));
                         }
-                        bytes = content(file)?;
+                        bytes = read_content(file)?;
                         let mark = digest(&bytes);
                         let known = seen.get(path);
                         let is_known = match expect {
@@ -267,11 +286,11 @@ impl Files {
                             None => known.is_none_or(|known| known.as_ref() == Some(&mark)),
                         };
                         if !is_known {
-                            return Err(Trouble::Tool(changed(given)));
+                            return Err(FileError::Tool(changed_error(given)));
                         }
                         was_seen = known.is_some() || expect.is_some();
                         before = Some(bytes.len() as u64);
-                        Was::File {
+                        PreviousState::File {
                             bytes: &bytes,
                             mode: metadata.permissions().mode() & 0o7777,
                         }
@@ -279,8 +298,8 @@ impl Files {
                 };
                 keeper
                     .as_mut()
-                    .map_or(Ok(()), |keeper| keeper.changing(path, &was, new, temp))
-                    .map_err(|error| unkept(&error))
+                    .map_or(Ok(()), |keeper| keeper.record_change(path, &was, new, temp))
+                    .map_err(|error| unsaved_error(&error))
             };
             match new {
                 Some(bytes) => root.write(relative, bytes, None, &mut approve).map(drop),
@@ -288,48 +307,51 @@ impl Files {
             }
         });
         let verb = if new.is_some() { "written" } else { "removed" };
-        let ((), path) = done.map_err(|error| self.not_changed(given, verb, error))?;
+        let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
         seen.insert(path.clone(), new.map(digest));
-        Ok(Written {
+        Ok(WrittenFile {
             path,
-            before,
-            was_seen,
+            old_size: before,
+            was_read: was_seen,
         })
     }
 
     /// The failure of a change to the file `given`; `verb` is `written` or `removed`.
-    fn not_changed(&self, given: &str, verb: &str, error: Trouble) -> Failure {
+    fn to_failure(&self, given: &str, verb: &str, error: FileError) -> ToolError {
         match error {
-            Trouble::Tool(failure) => failure,
-            Trouble::Io(error) if beneath::is_race(&error) => format!(
+            FileError::Tool(failure) => failure,
+            FileError::Io(error) if rooted_fs::is_race(&error) => format!(
                 "`{given}` was changed at the same time by another process, and nothing was done; read it again, then \
                  repeat the change"
             )
             .into(),
-            Trouble::Io(error) if error.kind() == ErrorKind::NotFound => {
-                self.missing(given, &error).into()
+            FileError::Io(error) if error.kind() == ErrorKind::NotFound => {
+                self.explain_open_error(given, &error).into()
             }
-            Trouble::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
+            FileError::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
                 "`{given}` is a directory that is not empty; delete its contents first"
             )
             .into(),
-            Trouble::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
+            FileError::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
         }
     }
 
-    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), Failure> {
+    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
         let (file, path) = self
-            .follow(given, Access::Read, Last::Followed, |root, _, relative| {
-                Ok(root.read(relative)?)
-            })
+            .follow(
+                given,
+                FileAccess::Read,
+                FinalLink::Follow,
+                |root, _, relative| Ok(root.open_for_reading(relative)?),
+            )
             .map_err(|error| match error {
-                Trouble::Tool(failure) => failure,
-                Trouble::Io(error) => self.missing(given, &error).into(),
+                FileError::Tool(failure) => failure,
+                FileError::Io(error) => self.explain_open_error(given, &error).into(),
             })?;
         let metadata = file
             .metadata()
             .map_err(|error| format!("cannot stat `{given}`: {error}"))?;
-        if self.hidden().holds(&file, &metadata, &path) {
+        if self.hidden_files().contains(&file, &metadata, &path) {
             return Err(format!(
                 "`{given}` is another name of a file that is not accessible to tools"
             )
@@ -339,10 +361,10 @@ impl Files {
     }
 
     /// The hidden files, identified by inode.
-    pub fn hidden(&self) -> Hidden<'_> {
-        Hidden {
-            reach: &self.reach,
-            found: OnceCell::new(),
+    pub fn hidden_files(&self) -> HiddenFiles<'_> {
+        HiddenFiles {
+            file_scope: &self.file_scope,
+            inodes: OnceCell::new(),
         }
     }
 
@@ -352,41 +374,41 @@ impl Files {
     fn follow<T>(
         &self,
         given: &str,
-        access: Access,
-        last: Last,
-        mut work: impl FnMut(&Root, &Path, &Path) -> Result<T, Trouble>,
-    ) -> Result<(T, PathBuf), Trouble> {
-        let tool = |message: String| Trouble::Tool(message.into());
+        access: FileAccess,
+        last: FinalLink,
+        mut work: impl FnMut(&RootDir, &Path, &Path) -> Result<T, FileError>,
+    ) -> Result<(T, PathBuf), FileError> {
+        let tool = |message: String| FileError::Tool(message.into());
         if given.contains('\0') {
             return Err(tool("the path contains a NUL character".into()));
         }
         let mut name = given.to_owned();
-        for _ in 0..LINKS {
-            let Spot {
+        for _ in 0..MAX_LINKS {
+            let ResolvedPath {
                 root,
                 relative,
                 path,
             } = self
-                .reach
+                .file_scope
                 .decide(&name, access)
-                .map_err(|refusal| Trouble::Tool(refusal.into()))?;
-            if access == Access::Write && self.reach.is_note(&path) {
-                self.mind(&path)?;
+                .map_err(|refusal| FileError::Tool(refusal.into()))?;
+            if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
+                self.check_provenance(&path)?;
             }
             match work(&self.roots[root], &path, &relative) {
                 Ok(done) => return Ok((done, path)),
-                Err(Trouble::Io(error)) if beneath::is_link(&error) => {
+                Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
                     let target = match (last, path.parent(), path.file_name()) {
-                        (Last::Kept, Some(parent), Some(name)) => {
+                        (FinalLink::NoFollow, Some(parent), Some(name)) => {
                             resolve(parent).map(|parent| parent.join(name))
                         }
                         _ => resolve(&path),
                     };
-                    let target = target.map_err(Trouble::Io)?;
+                    let target = target.map_err(FileError::Io)?;
                     name = target
                         .to_str()
                         .map(str::to_owned)
-                        .ok_or_else(|| Trouble::Io(ErrorKind::InvalidInput.into()))?;
+                        .ok_or_else(|| FileError::Io(ErrorKind::InvalidInput.into()))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -398,23 +420,23 @@ impl Files {
 
     /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could
     /// otherwise end up in them.
-    fn mind(&self, path: &Path) -> Result<(), Trouble> {
-        let untrusted = self.seen.as_ref().and_then(|seen| seen.untrusted());
+    fn check_provenance(&self, path: &Path) -> Result<(), FileError> {
+        let untrusted = self.provenance.as_ref().and_then(|seen| seen.untrusted());
         let Some(what) = untrusted else { return Ok(()) };
         let message = format!(
             "`{}` instructs later runs and cannot be changed while the conversation contains untrusted content ({what}); \
              show the user the change instead",
             path.display()
         );
-        Err(Trouble::Tool(Refusal::of(message).into()))
+        Err(FileError::Tool(Refusal::new(message).into()))
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.
-    fn missing(&self, given: &str, error: &io::Error) -> String {
+    fn explain_open_error(&self, given: &str, error: &io::Error) -> String {
         if error.kind() != ErrorKind::NotFound {
             return format!("`{given}` cannot be opened: {error}");
         }
-        let path = self.reach.absolute(given);
+        let path = self.file_scope.absolute(given);
         let wanted = path
             .file_name()
             .unwrap_or_default()
@@ -425,7 +447,7 @@ impl Files {
             .into_iter()
             .flatten()
             .flatten()
-            .filter(|entry| self.reach.shows(&entry.path()))
+            .filter(|entry| self.file_scope.is_visible(&entry.path()))
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &wanted), name))
             .filter(|(likeness, _)| *likeness > 0.8)
@@ -438,21 +460,19 @@ impl Files {
             .collect();
         let hint = match names.is_empty() {
             false => format!("; did you mean {}?", names.join(", ")),
-            true => self.elsewhere(given).unwrap_or_default(),
+            true => self.find_in_other_roots(given).unwrap_or_default(),
         };
         format!("there is no `{given}` in {}{hint}", parent.display())
     }
 
     /// Finds a relative path, missing in the working directory, beneath one of the other roots.
-    fn elsewhere(&self, given: &str) -> Option<String> {
-        let others = self
-            .reach
-            .roots
-            .iter()
-            .filter(|root| !given.starts_with(['/', '~']) && root.path != self.reach.directory);
+    fn find_in_other_roots(&self, given: &str) -> Option<String> {
+        let others = self.file_scope.roots.iter().filter(|root| {
+            !given.starts_with(['/', '~']) && root.path != self.file_scope.directory
+        });
         let found = others
             .map(|root| root.path.join(given))
-            .find(|path| path.exists() && self.reach.shows(path))?;
+            .find(|path| path.exists() && self.file_scope.is_visible(path))?;
         Some(format!("; did you mean `{}`?", found.display()))
     }
 }
@@ -473,35 +493,37 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 
 /// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
 /// each tool call.
-pub struct Hidden<'a> {
-    reach: &'a Reach,
+pub struct HiddenFiles<'a> {
+    file_scope: &'a FileScope,
     /// Device and inode numbers.
-    found: OnceCell<HashSet<(u64, u64)>>,
+    inodes: OnceCell<HashSet<(u64, u64)>>,
 }
 
-impl Hidden<'_> {
+impl HiddenFiles<'_> {
     /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
     /// place.
-    pub fn holds(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
-        if secrets::is_of_process(path) && !path.starts_with("/proc") && beneath::is_of_kernel(file)
+    pub fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
+        if secrets::is_process_secret(path)
+            && !path.starts_with("/proc")
+            && rooted_fs::is_procfs(file)
         {
             return true;
         }
         metadata.is_file()
             && metadata.nlink() > 1
             && self
-                .found
-                .get_or_init(|| self.find())
+                .inodes
+                .get_or_init(|| self.scan())
                 .contains(&(metadata.dev(), metadata.ino()))
     }
 
     /// Finds the hidden files with more than one hard link. There are usually none.
-    fn find(&self) -> HashSet<(u64, u64)> {
+    fn scan(&self) -> HashSet<(u64, u64)> {
         let mut found = HashSet::new();
-        let closed = |place: &PathBuf| !self.reach.shows(place);
-        let places = secrets::places(&self.reach.home).filter(closed);
+        let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
+        let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
         let mut left: Vec<(PathBuf, usize)> = self
-            .reach
+            .file_scope
             .hidden
             .iter()
             .cloned()
@@ -516,7 +538,8 @@ impl Hidden<'_> {
             looked_at += 1;
             if metadata.is_file() && metadata.nlink() > 1 {
                 found.insert((metadata.dev(), metadata.ino()));
-            } else if metadata.is_dir() && depth < HIDDEN_DEPTH && looked_at < HIDDEN_FILES {
+            } else if metadata.is_dir() && depth < MAX_HIDDEN_DEPTH && looked_at < MAX_HIDDEN_FILES
+            {
                 let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
                 left.extend(inner.map(|entry| (entry.path(), depth + 1)));
             }
@@ -527,31 +550,31 @@ impl Hidden<'_> {
 
 /// The treatment of a link at the end of a path.
 #[derive(Clone, Copy)]
-enum Last {
-    Followed,
-    Kept,
+enum FinalLink {
+    Follow,
+    NoFollow,
 }
 
-enum Trouble {
+enum FileError {
     /// A failure or a refusal, for the model.
-    Tool(Failure),
+    Tool(ToolError),
     Io(io::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for FileError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
 /// Reads the whole file, up to the limit for tools.
-fn content(file: &File) -> io::Result<Vec<u8>> {
+fn read_content(file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(READ_LIMIT).read_to_end(&mut bytes)?;
+    file.take(READ_LIMIT_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-fn changed(given: &str) -> Failure {
+fn changed_error(given: &str) -> ToolError {
     format!(
         "`{given}` was changed by a command or another process since it was last read, and nothing was done; read it again \
          with read_file, then adapt and repeat the change"
@@ -559,44 +582,44 @@ fn changed(given: &str) -> Failure {
     .into()
 }
 
-fn too_large(given: &str, size: u64) -> Failure {
+fn too_large_error(given: &str, size: u64) -> ToolError {
     format!(
         "`{given}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
-        size_in_words(size)
+        format_size(size)
     )
     .into()
 }
 
-fn unkept(error: &anyhow::Error) -> Trouble {
+fn unsaved_error(error: &anyhow::Error) -> FileError {
     let message =
         format!("nothing was done because the old content could not be saved for undo: {error:#}");
-    Trouble::Tool(message.into())
+    FileError::Tool(message.into())
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::Files;
-    use crate::policy::reach::{Reach, Root};
+    use crate::policy::file_scope::{FileScope, ScopeRoot};
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
     /// The files of a run in `dir`, which must be canonical.
     pub(in crate::tool) fn files(dir: &Path, may_write: bool) -> Files {
-        let root = Root {
+        let root = ScopeRoot {
             path: dir.to_owned(),
             may_write,
         };
-        Files::new(Reach {
+        Files::new(FileScope {
             directory: dir.to_owned(),
             home: dir.to_owned(),
             roots: vec![root],
-            ..Reach::default()
+            ..FileScope::default()
         })
         .unwrap()
     }
 
     #[test]
-    fn links_are_decided_about_again() {
+    fn link_targets_are_checked_again() {
         let temp = tempfile::tempdir().unwrap();
         let temp = std::fs::canonicalize(temp.path()).unwrap();
         let dir = temp.join("in");
@@ -608,7 +631,7 @@ pub(super) mod tests {
         symlink(temp.join("secret"), dir.join("out")).unwrap();
         symlink("loop", dir.join("loop")).unwrap();
         symlink(temp.join("nothing"), dir.join("dangling")).unwrap();
-        let both = [files(&dir, true), files(&dir, true).by_steps()];
+        let both = [files(&dir, true), files(&dir, true).without_openat2()];
         // Use files of the test's own, so that a bug in the tested code cannot damage the machine.
         let secret = temp.join("secret");
         let secret = secret.to_str().unwrap();
@@ -646,14 +669,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_somebody_else_changed_is_read_again_first() {
+    fn files_changed_by_others_must_be_read_again() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         let files = files(&dir, true);
         let theirs = |text: &str| std::fs::write(dir.join("a"), text).unwrap();
         let edit = |files: &Files| files.edit("a", |text| Ok(format!("{text}!"))).map(|_| ());
-        let assert_stale = |result: Result<(), crate::tool::Failure>| {
-            let message = result.unwrap_err().words().to_owned();
+        let assert_stale = |result: Result<(), crate::tool::ToolError>| {
+            let message = result.unwrap_err().message().to_owned();
             assert!(message.contains("read_file"), "{message}");
         };
         theirs("one");
@@ -675,14 +698,14 @@ pub(super) mod tests {
         files.write("a", b"three").unwrap();
         std::fs::remove_file(dir.join("a")).unwrap();
         let written = files.write("a", b"four").unwrap();
-        assert_eq!(written.before, None);
+        assert_eq!(written.old_size, None);
         files.remove("a").unwrap();
         theirs("five");
         assert_stale(files.write("a", b"x").map(drop));
     }
 
     #[test]
-    fn hidden_files_are_known_under_other_names() {
+    fn hidden_files_are_recognized_by_inode() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         std::fs::create_dir_all(dir.join("in")).unwrap();
@@ -694,28 +717,28 @@ pub(super) mod tests {
         for (from, to) in [("own/deep/key", "a"), (".ssh/id", "b"), ("in/fine", "c")] {
             std::fs::hard_link(dir.join(from), dir.join("in").join(to)).unwrap();
         }
-        let root = Root {
+        let root = ScopeRoot {
             path: dir.join("in"),
             may_write: false,
         };
-        let files = Files::new(Reach {
+        let files = Files::new(FileScope {
             directory: dir.join("in"),
             home: dir.clone(),
             roots: vec![root],
             hidden: vec![dir.join("own")],
-            ..Reach::default()
+            ..FileScope::default()
         })
         .unwrap();
-        let hidden = files.hidden();
+        let hidden = files.hidden_files();
         for (name, expect) in [("a", false), ("b", false), ("c", true), ("fine", true)] {
             assert_eq!(files.read(name).is_ok(), expect, "{name}");
-            let found = files.open_found(&dir.join("in").join(name), &hidden);
+            let found = files.open_entry(&dir.join("in").join(name), &hidden);
             assert_eq!(found.is_some(), expect, "{name}");
         }
     }
 
     #[test]
-    fn odd_files_are_refused_and_near_names_told() {
+    fn special_files_are_refused_and_similar_names_suggested() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         std::fs::write(dir.join("notes.md"), "x").unwrap();
@@ -730,23 +753,23 @@ pub(super) mod tests {
             files
                 .read("fifo")
                 .unwrap_err()
-                .words()
+                .message()
                 .contains("is not a regular file")
         );
         assert!(files.write("fifo", b"x").is_err());
-        assert!(files.read(".").unwrap_err().words().contains("list_dir"));
+        assert!(files.read(".").unwrap_err().message().contains("list_dir"));
         assert!(
             files
                 .read("note.md")
                 .unwrap_err()
-                .words()
+                .message()
                 .contains("`notes.md`")
         );
         assert!(
             files
                 .directory("notes.md")
                 .unwrap_err()
-                .words()
+                .message()
                 .contains("is not a directory")
         );
     }

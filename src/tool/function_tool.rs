@@ -1,24 +1,24 @@
 //! A tool made from one function of its arguments. Its effect never changes, and it prints nothing while it runs.
 
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use serde_json::Value;
 
-type Run = dyn Fn(&Value) -> Result<Output, Failure> + Send + Sync;
+type ToolFunction = dyn Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync;
 
 /// A tool that calls a function.
 pub struct FunctionTool {
     spec: ToolSpec,
-    effect: Effect,
-    run: Box<Run>,
+    effect: CallEffect,
+    run: Box<ToolFunction>,
 }
 
 impl FunctionTool {
     /// Creates a tool whose calls run the function.
     pub fn new(
         spec: ToolSpec,
-        effect: Effect,
-        run: impl Fn(&Value) -> Result<Output, Failure> + Send + Sync + 'static,
+        effect: CallEffect,
+        run: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
     ) -> Self {
         Self {
             spec,
@@ -33,11 +33,11 @@ impl Tool for FunctionTool {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
+    fn effect(&self, _: &Value) -> CallEffect {
         self.effect
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         (self.run)(arguments)
     }
 }

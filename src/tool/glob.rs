@@ -1,8 +1,8 @@
 //! The `glob` tool: finds files by a pattern of their names, newest first.
 
 use super::files::Files;
-use super::walk::{self, LOOKED_AT, Terms};
-use super::{Effect, Failure, Output, Tool};
+use super::walk::{self, MAX_ENTRIES, WalkOptions};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Files shown by default.
-const SHOWN: u64 = 200;
+const DEFAULT_FILES: u64 = 200;
 
 /// Maximum number of files shown.
-const MOST: usize = 5_000;
+const MAX_FILES: usize = 5_000;
 
 /// The `glob` tool.
 pub struct Glob {
@@ -45,29 +45,29 @@ impl Tool for Glob {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let pattern = arguments["pattern"].as_str().unwrap_or_default();
-        let (base, rest) = split(pattern);
+        let (base, rest) = split_base(pattern);
         let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
-        let matcher = matcher(rest)?;
+        let matcher = build_matcher(rest)?;
         let dir = self.files.directory(&given.to_string_lossy())?;
-        let terms = Terms {
-            all: arguments["all"] == true || hidden(rest),
+        let terms = WalkOptions {
+            all: arguments["all"] == true || names_hidden_files(rest),
             types: None,
         };
         let mut looked_at = 0;
         let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
-        for entry in walk::beneath(&self.files.reach, &dir, terms) {
+        for entry in walk::entries(&self.files.file_scope, &dir, terms) {
             looked_at += 1;
             let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
             if !matcher.is_match(relative) {
                 continue;
             }
-            if let Some(metadata) = self.files.look(entry.path())
+            if let Some(metadata) = self.files.metadata(entry.path())
                 && !metadata.is_dir()
             {
                 let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
@@ -78,17 +78,17 @@ impl Tool for Glob {
             other.cmp(time).then_with(|| path.cmp(other_path))
         });
         let shown = |path: &Path| {
-            let here = &self.files.reach.directory;
+            let here = &self.files.file_scope.directory;
             path.strip_prefix(here)
                 .unwrap_or(path)
                 .display()
                 .to_string()
         };
         let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
-        let mut text = page(&names, arguments, SHOWN, "files")?;
-        if looked_at >= LOOKED_AT {
+        let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
+        if looked_at >= MAX_ENTRIES {
             text.push_str(&format!(
-                "\n(only the first {LOOKED_AT} entries below {} were searched)",
+                "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
                 dir.display()
             ));
         }
@@ -105,7 +105,7 @@ pub(super) fn page(
     lines: &[String],
     arguments: &Value,
     limit: u64,
-    what: &str,
+    noun: &str,
 ) -> Result<String, String> {
     let number = |key: &str, default| {
         let number = arguments[key].as_u64().unwrap_or(default);
@@ -113,22 +113,22 @@ pub(super) fn page(
     };
     let (offset, limit) = (
         number("offset", 0),
-        number("head_limit", limit).clamp(1, MOST),
+        number("head_limit", limit).clamp(1, MAX_FILES),
     );
     let total = lines.len();
     if total == 0 {
-        return Ok(format!("no {what} found"));
+        return Ok(format!("no {noun} found"));
     }
     if offset >= total {
         return Err(format!(
-            "offset {offset} is beyond the end: there are {total} {what}"
+            "offset {offset} is beyond the end: there are {total} {noun}"
         ));
     }
     let end = offset.saturating_add(limit).min(total);
     let mut text = lines[offset..end].join("\n");
     if end < total {
         text.push_str(&format!(
-            "\n({} to {end} of {total} {what}; continue at offset {end})",
+            "\n({} to {end} of {total} {noun}; continue at offset {end})",
             offset + 1
         ));
     }
@@ -136,7 +136,7 @@ pub(super) fn page(
 }
 
 /// Splits a pattern into the directory that it begins with, and the rest.
-fn split(pattern: &str) -> (&str, &str) {
+fn split_base(pattern: &str) -> (&str, &str) {
     let special = pattern
         .find(['*', '?', '[', '{', '\\'])
         .unwrap_or(pattern.len());
@@ -148,7 +148,7 @@ fn split(pattern: &str) -> (&str, &str) {
 }
 
 /// True if the pattern itself names hidden files.
-fn hidden(pattern: &str) -> bool {
+fn names_hidden_files(pattern: &str) -> bool {
     pattern.starts_with('.') || pattern.contains("/.")
 }
 
@@ -156,7 +156,7 @@ fn hidden(pattern: &str) -> bool {
 ///
 /// # Errors
 /// Text for the model: the pattern is invalid.
-pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, String> {
+pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
     let whole = match pattern.trim_end_matches('/') {
         "" => "**".to_owned(),
         pattern if pattern.contains('/') => pattern.to_owned(),
@@ -173,7 +173,7 @@ pub(super) fn matcher(pattern: &str) -> Result<GlobMatcher, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Glob, matcher, split};
+    use super::{Glob, build_matcher, split_base};
     use crate::message::plain_text;
     use crate::tool::{Tool, files::tests::files};
     use serde_json::{Value, json};
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn patterns() {
         let check = |pattern: &str, path: &str, expect: bool| {
-            let matcher = matcher(pattern).unwrap();
+            let matcher = build_matcher(pattern).unwrap();
             assert_eq!(matcher.is_match(path), expect, "{pattern} {path}");
         };
         check("*.rs", "a.rs", true);
@@ -196,13 +196,17 @@ mod tests {
         check("[ab].c", "b.c", true);
         check("Makefile", "sub/Makefile", true);
         check("", "anything/at/all", true);
-        assert!(matcher("[").unwrap_err().contains("is not a valid pattern"));
+        assert!(
+            build_matcher("[")
+                .unwrap_err()
+                .contains("is not a valid pattern")
+        );
     }
 
     #[test]
     fn patterns_begin_with_a_directory() {
         let check = |pattern: &str, base: &str, rest: &str| {
-            assert_eq!(split(pattern), (base, rest), "{pattern}");
+            assert_eq!(split_base(pattern), (base, rest), "{pattern}");
         };
         check("*.rs", "", "*.rs");
         check("src/**/*.rs", "src", "**/*.rs");
@@ -244,7 +248,7 @@ mod tests {
                     assert_eq!(plain_text(&output.parts), text, "{arguments}");
                 }
                 (Err(error), Err(words)) => {
-                    assert!(error.words().contains(words), "{}", error.words());
+                    assert!(error.message().contains(words), "{}", error.message());
                 }
                 (result, _) => panic!("{arguments}: {result:?}"),
             }

@@ -4,9 +4,9 @@
 //! cannot lead outside.
 
 use super::files::Files;
-use super::glob::{matcher as glob_matcher, page};
-use super::walk::{self, LOOKED_AT, Terms};
-use super::{Effect, Failure, Output, Tool};
+use super::glob::{build_matcher as glob_matcher, page};
+use super::walk::{self, MAX_ENTRIES, WalkOptions};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::sys::signal;
 use grep_matcher::{LineTerminator, Matcher};
@@ -22,20 +22,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Matching lines shown by default.
-const SHOWN: u64 = 100;
+const DEFAULT_MATCHES: u64 = 100;
 /// Maximum number of matching lines shown.
-const MOST: usize = 1_000;
+const MAX_MATCHES: usize = 1_000;
 /// Maximum lines of context before and after each match.
-const CONTEXT: usize = 20;
+const MAX_CONTEXT_LINES: usize = 20;
 /// Maximum number of files shown.
-const FILES: u64 = 200;
+const DEFAULT_FILES: u64 = 200;
 /// Maximum characters shown; chosen to fit into what the session keeps of a result.
-const CHARACTERS: usize = 15_000;
+const MAX_OUTPUT_CHARS: usize = 15_000;
 /// Maximum characters shown of a line, and how many of them may precede the match.
-const LINE: usize = 400;
-const BEFORE: usize = 100;
+const MAX_LINE_CHARS: usize = 400;
+const MAX_CHARS_BEFORE_MATCH: usize = 100;
 /// Maximum bytes of a line kept in memory.
-const LONGEST: usize = 16 << 20;
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// The `grep` tool.
 pub struct Grep {
@@ -70,10 +70,14 @@ impl Grep {
     }
 
     /// Collects the files to search; true if there are more than the walk looks at.
-    fn places(&self, given: &str, arguments: &Value) -> Result<(Vec<PathBuf>, bool), Failure> {
+    fn collect_files(
+        &self,
+        given: &str,
+        arguments: &Value,
+    ) -> Result<(Vec<PathBuf>, bool), ToolError> {
         let dir = match self.files.directory(given) {
             Ok(dir) => dir,
-            Err(Failure::Failed(message)) if message.ends_with("is not a directory") => {
+            Err(ToolError::Failed(message)) if message.ends_with("is not a directory") => {
                 // `given` may be a link to the file; `read` resolves it.
                 return Ok((vec![self.files.file(given)?], false));
             }
@@ -81,17 +85,17 @@ impl Grep {
         };
         let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
         let glob = text("glob").map(glob_matcher).transpose()?;
-        let types = text("type").map(walk::types).transpose()?;
+        let types = text("type").map(walk::file_types).transpose()?;
         let all = arguments["all"] == true;
         let mut looked_at = 0;
-        let entries = walk::beneath(&self.files.reach, &dir, Terms { all, types });
+        let entries = walk::entries(&self.files.file_scope, &dir, WalkOptions { all, types });
         let entries = entries.inspect(|_| looked_at += 1).filter(|entry| {
             let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
             entry.file_type().is_some_and(|kind| kind.is_file())
                 && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
         });
         let paths = entries.map(ignore::DirEntry::into_path).collect();
-        Ok((paths, looked_at >= LOOKED_AT))
+        Ok((paths, looked_at >= MAX_ENTRIES))
     }
 }
 
@@ -100,78 +104,84 @@ impl Tool for Grep {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let matcher = matcher(arguments)?;
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+        let matcher = build_matcher(arguments)?;
         let given = arguments["path"].as_str().unwrap_or(".");
-        let (paths, cut) = self.places(given, arguments)?;
+        let (paths, cut) = self.collect_files(given, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
-        let mut searcher = searcher(arguments, mode);
-        let offset = number(arguments, "offset", 0);
+        let mut searcher = build_searcher(arguments, mode);
+        let offset = number_argument(arguments, "offset", 0);
         let window = match mode {
             "content" => {
-                let most = number(arguments, "head_limit", SHOWN).clamp(1, MOST);
+                let most =
+                    number_argument(arguments, "head_limit", DEFAULT_MATCHES).clamp(1, MAX_MATCHES);
                 offset..offset.saturating_add(most)
             }
             _ => 0..0,
         };
-        let hidden = self.files.hidden();
-        let mut found = Found::default();
+        let hidden = self.files.hidden_files();
+        let mut found = SearchResults::default();
         let mut names = Vec::new();
         for path in &paths {
             signal::check().map_err(|_| "interrupted: the run is ending")?;
-            let Some((file, _)) = self.files.open_found(path, &hidden) else {
+            let Some((file, _)) = self.files.open_entry(path, &hidden) else {
                 continue;
             };
-            let here = &self.files.reach.directory;
+            let here = &self.files.file_scope.directory;
             let name = path
                 .strip_prefix(here)
                 .unwrap_or(path)
                 .display()
                 .to_string();
-            let room = CHARACTERS.saturating_sub(found.text.len());
-            let mut sink = Lines::new(&matcher, found.window(&window), found.matches, room);
-            match searcher.search_reader(&matcher, Patient(file), &mut sink) {
+            let room = MAX_OUTPUT_CHARS.saturating_sub(found.text.len());
+            let mut sink = FileMatches::new(
+                &matcher,
+                found.remaining_window(&window),
+                found.matches,
+                room,
+            );
+            match searcher.search_reader(&matcher, InterruptibleFile(file), &mut sink) {
                 Err(_) if signal::check().is_err() => {
                     return Err("interrupted: the run is ending".into());
                 }
-                Err(_) => found.unread += 1,
-                Ok(()) if sink.is_binary => found.binary += 1,
+                Err(_) => found.unreadable_files += 1,
+                Ok(()) if sink.is_binary => found.binary_files += 1,
                 Ok(()) => {
-                    let count = sink.number - found.matches;
+                    let count = sink.next_number - found.matches;
                     if count > 0 {
                         names.push(match mode {
                             "count" => format!("{name}: {count}"),
                             _ => name.clone(),
                         });
                     }
-                    found.take(&name, &sink);
+                    found.merge(&name, &sink);
                 }
             }
         }
         let mut text = match mode {
             "content" => found.page(&window)?,
-            _ => page(&names, arguments, FILES, "files")?,
+            _ => page(&names, arguments, DEFAULT_FILES, "files")?,
         };
-        text.push_str(&notes(&found, &paths, cut));
+        text.push_str(&search_notes(&found, &paths, cut));
         Ok(text.into())
     }
 }
 
 /// A number from a call's arguments.
-fn number(arguments: &Value, key: &str, default: u64) -> usize {
+fn number_argument(arguments: &Value, key: &str, default: u64) -> usize {
     let number = arguments[key].as_u64().unwrap_or(default);
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 /// A searcher that collects what the output mode shows.
-fn searcher(arguments: &Value, mode: &str) -> Searcher {
+fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
     let is_content = mode == "content";
     let lines = |key: &str| match is_content {
-        true => number(arguments, key, 0).min(CONTEXT),
+        true => number_argument(arguments, key, 0).min(MAX_CONTEXT_LINES),
         false => 0,
     };
     SearcherBuilder::new()
@@ -180,24 +190,29 @@ fn searcher(arguments: &Value, mode: &str) -> Searcher {
         .before_context(lines("context_before"))
         .after_context(lines("context_after"))
         .max_matches((mode == "files_with_matches").then_some(1))
-        .heap_limit(Some(LONGEST))
+        .heap_limit(Some(MAX_LINE_BYTES))
         .memory_map(MmapChoice::never())
         .binary_detection(BinaryDetection::quit(0))
         .build()
 }
 
 /// A note on what was not searched; empty if everything was.
-fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
+fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
     let mut notes = Vec::new();
     // In a directory tree, binary files are expected and not worth a note.
-    if found.binary > 0 && paths.len() == 1 {
+    if found.binary_files > 0 && paths.len() == 1 {
         notes.push("the file is binary, and was not searched".to_owned());
     }
-    if found.unread > 0 {
-        notes.push(format!("{} files could not be read", found.unread));
+    if found.unreadable_files > 0 {
+        notes.push(format!(
+            "{} files could not be read",
+            found.unreadable_files
+        ));
     }
     if cut {
-        notes.push(format!("only the first {LOOKED_AT} entries were searched"));
+        notes.push(format!(
+            "only the first {MAX_ENTRIES} entries were searched"
+        ));
     }
     match notes.is_empty() {
         true => String::new(),
@@ -209,7 +224,7 @@ fn notes(found: &Found, paths: &[PathBuf], cut: bool) -> String {
 ///
 /// # Errors
 /// Text for the model: the expression is invalid.
-fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
+fn build_matcher(arguments: &Value) -> Result<RegexMatcher, String> {
     let pattern = arguments["pattern"].as_str().unwrap_or_default();
     let matcher = RegexMatcherBuilder::new()
         .case_insensitive(arguments["case_insensitive"] == true)
@@ -225,9 +240,9 @@ fn matcher(arguments: &Value) -> Result<RegexMatcher, String> {
 }
 
 /// A file whose reads end early once the run is to end.
-struct Patient(File);
+struct InterruptibleFile(File);
 
-impl Read for Patient {
+impl Read for InterruptibleFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         signal::check().map_err(|_| io::Error::other("interrupted: the run is ending"))?;
         self.0.read(buffer)
@@ -236,32 +251,32 @@ impl Read for Patient {
 
 /// The matches found in all files.
 #[derive(Default)]
-struct Found {
+struct SearchResults {
     text: String,
     /// Matching lines, shown or not.
     matches: usize,
     /// Matching lines that are shown.
-    shown: usize,
-    files: usize,
-    binary: usize,
-    unread: usize,
+    shown_matches: usize,
+    matching_files: usize,
+    binary_files: usize,
+    unreadable_files: usize,
 }
 
-impl Found {
+impl SearchResults {
     /// The range of match numbers that may still be shown. A page has no gaps: after the first match that does not fit,
     /// none is shown.
-    fn window(&self, window: &std::ops::Range<usize>) -> std::ops::Range<usize> {
-        let end = match self.matches > window.start + self.shown {
+    fn remaining_window(&self, window: &std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let end = match self.matches > window.start + self.shown_matches {
             true => window.start,
             false => window.end,
         };
         window.start..end
     }
 
-    fn take(&mut self, name: &str, lines: &Lines<'_>) {
-        self.files += usize::from(lines.number > self.matches);
-        self.matches = lines.number;
-        self.shown += lines.shown;
+    fn merge(&mut self, name: &str, lines: &FileMatches<'_>) {
+        self.matching_files += usize::from(lines.next_number > self.matches);
+        self.matches = lines.next_number;
+        self.shown_matches += lines.shown_matches;
         if !lines.text.is_empty() {
             self.text.push_str(name);
             self.text.push('\n');
@@ -272,8 +287,8 @@ impl Found {
     fn page(&mut self, window: &std::ops::Range<usize>) -> Result<String, String> {
         let Self {
             matches,
-            shown,
-            files,
+            shown_matches: shown,
+            matching_files: files,
             ..
         } = *self;
         if matches == 0 {
@@ -303,18 +318,18 @@ impl Found {
 }
 
 /// The matches found in one file.
-struct Lines<'m> {
+struct FileMatches<'m> {
     matcher: &'m RegexMatcher,
     /// The range of match numbers that are shown.
     window: std::ops::Range<usize>,
     /// The number of the next match.
-    number: usize,
+    next_number: usize,
     /// Characters that may still be added.
-    room: usize,
+    remaining_chars: usize,
     text: String,
-    shown: usize,
+    shown_matches: usize,
     /// Context that is shown only if the match after it is.
-    waiting: String,
+    pending_context: String,
     /// True if the last match was shown.
     is_showing: bool,
     /// True if lines are left out before the next one.
@@ -322,21 +337,21 @@ struct Lines<'m> {
     is_binary: bool,
 }
 
-impl<'m> Lines<'m> {
+impl<'m> FileMatches<'m> {
     fn new(
         matcher: &'m RegexMatcher,
         window: std::ops::Range<usize>,
-        number: usize,
-        room: usize,
+        next_number: usize,
+        remaining_chars: usize,
     ) -> Self {
         Self {
             matcher,
             window,
-            number,
-            room,
+            next_number,
+            remaining_chars,
             text: String::new(),
-            shown: 0,
-            waiting: String::new(),
+            shown_matches: 0,
+            pending_context: String::new(),
             is_showing: false,
             is_gap: false,
             is_binary: false,
@@ -344,49 +359,53 @@ impl<'m> Lines<'m> {
     }
 
     /// Formats a line; of a long one, only the part around the match.
-    fn line(&self, number: Option<u64>, mark: char, bytes: &[u8]) -> String {
+    fn format_line(&self, number: Option<u64>, mark: char, bytes: &[u8]) -> String {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let number = number.unwrap_or_default();
-        if bytes.len() <= LINE {
+        if bytes.len() <= MAX_LINE_CHARS {
             return format!("{number}{mark} {}\n", String::from_utf8_lossy(bytes));
         }
         let found = self.matcher.find(bytes).ok().flatten();
-        let start = found.map_or(0, |found| found.start().saturating_sub(BEFORE));
-        let cut = String::from_utf8_lossy(&bytes[start..bytes.len().min(start + LINE * 4)]);
-        let shown: String = cut.chars().take(LINE).collect();
+        let start = found.map_or(0, |found| {
+            found.start().saturating_sub(MAX_CHARS_BEFORE_MATCH)
+        });
+        let cut =
+            String::from_utf8_lossy(&bytes[start..bytes.len().min(start + MAX_LINE_CHARS * 4)]);
+        let shown: String = cut.chars().take(MAX_LINE_CHARS).collect();
         let before = if start > 0 { "…" } else { "" };
         format!("{number}{mark} {before}{shown}… ({} bytes)\n", bytes.len())
     }
 }
 
-impl Sink for Lines<'_> {
+impl Sink for FileMatches<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        self.is_showing = self.window.contains(&self.number) && self.text.len() < self.room;
-        self.number += 1;
-        let waiting = std::mem::take(&mut self.waiting);
+        self.is_showing =
+            self.window.contains(&self.next_number) && self.text.len() < self.remaining_chars;
+        self.next_number += 1;
+        let waiting = std::mem::take(&mut self.pending_context);
         if self.is_showing {
             let gap = if self.is_gap && !self.text.is_empty() {
                 "--\n"
             } else {
                 ""
             };
-            let line = self.line(found.line_number(), ':', found.bytes());
+            let line = self.format_line(found.line_number(), ':', found.bytes());
             self.text.push_str(&format!("{gap}{waiting}{line}"));
-            self.shown += 1;
+            self.shown_matches += 1;
             self.is_gap = false;
-        } else if self.number > self.window.start {
+        } else if self.next_number > self.window.start {
             self.window.end = self.window.start;
         }
         Ok(true)
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let line = self.line(context.line_number(), '-', context.bytes());
+        let line = self.format_line(context.line_number(), '-', context.bytes());
         match context.kind() {
-            SinkContextKind::Before => self.waiting.push_str(&line),
+            SinkContextKind::Before => self.pending_context.push_str(&line),
             _ if self.is_showing => self.text.push_str(&line),
             _ => {}
         }
@@ -394,7 +413,7 @@ impl Sink for Lines<'_> {
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        self.waiting.clear();
+        self.pending_context.clear();
         self.is_gap = true;
         Ok(true)
     }
@@ -449,7 +468,7 @@ mod tests {
         let run = |arguments: Value| {
             grep.run(&arguments, &mut |_| {})
                 .map(|output| plain_text(&output.parts))
-                .map_err(|failure| failure.words().to_owned())
+                .map_err(|failure| failure.message().to_owned())
         };
         let check = |arguments: Value, expect: &str| {
             assert_eq!(run(arguments.clone()).as_deref(), Ok(expect), "{arguments}");
@@ -543,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_cut_and_counted() {
+    fn long_results_are_cut_and_counted() {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         for name in ["a", "b"] {

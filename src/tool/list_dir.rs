@@ -1,17 +1,17 @@
 //! The `list_dir` tool: lists a directory, or recursively the files below it that git does not ignore.
 
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
-use crate::sys::store::size_in_words;
+use crate::sys::durable_file::format_size;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 
 /// Entries shown by default.
-const SHOWN: u64 = 200;
+const DEFAULT_ENTRIES: u64 = 200;
 /// Maximum number of entries examined. The result says if a tree is larger.
-const LOOKED_AT: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// The `list_dir` tool.
 pub struct ListDir {
@@ -40,14 +40,14 @@ impl Tool for ListDir {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let given = arguments["path"].as_str().unwrap_or(".");
         let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-        let shown = arguments["max_entries"].as_u64().unwrap_or(SHOWN);
+        let shown = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
         let dir = self.files.directory(given)?;
         let mut names = self.walk(&dir, recursive);
         names.sort();
@@ -58,7 +58,11 @@ impl Tool for ListDir {
         names.truncate(usize::try_from(shown).unwrap_or(total));
         let mut text = names.join("\n");
         if names.len() < total {
-            let least = if total >= LOOKED_AT { "at least " } else { "" };
+            let least = if total >= MAX_ENTRIES {
+                "at least "
+            } else {
+                ""
+            };
             text.push_str(&format!(
                 "\n({} of {least}{total} entries; increase max_entries for more)",
                 names.len()
@@ -81,19 +85,19 @@ impl ListDir {
                 .parents(false)
                 .git_ignore(true)
                 .require_git(false);
-            let reach = self.files.reach.clone();
+            let reach = self.files.file_scope.clone();
             walk.filter_entry(move |entry| {
-                entry.file_name() != ".git" && reach.shows(entry.path())
+                entry.file_name() != ".git" && reach.is_visible(entry.path())
             });
         }
         let entries = walk
             .build()
             .flatten()
-            .filter(|entry| entry.depth() > 0 && self.files.reach.shows(entry.path()));
+            .filter(|entry| entry.depth() > 0 && self.files.file_scope.is_visible(entry.path()));
         // A walk works with names, which can be made to lead elsewhere in the meantime, so each entry is examined again
         // by descriptor.
         let line = |entry: ignore::DirEntry| {
-            let metadata = self.files.look(entry.path())?;
+            let metadata = self.files.metadata(entry.path())?;
             let name = entry
                 .path()
                 .strip_prefix(dir)
@@ -105,10 +109,10 @@ impl ListDir {
             } else if metadata.is_symlink() {
                 format!("{name}  link")
             } else {
-                format!("{name}  {}", size_in_words(metadata.len()))
+                format!("{name}  {}", format_size(metadata.len()))
             })
         };
-        entries.take(LOOKED_AT).filter_map(line).collect()
+        entries.take(MAX_ENTRIES).filter_map(line).collect()
     }
 }
 
@@ -153,7 +157,7 @@ mod tests {
         assert!(
             run(json!({ "path": "/etc" }))
                 .unwrap_err()
-                .words()
+                .message()
                 .contains("outside the paths")
         );
         assert!(run(json!({ "path": "link" })).is_err());

@@ -5,16 +5,16 @@
 //! list that a command builds.
 
 use crate::diff::Diff;
-use crate::event::{Event, Outcome};
+use crate::event::{Event, ToolOutcome};
 use crate::message::ToolSpec;
-use crate::message::{Message, Part, ToolCall, ToolResult};
-use crate::policy::reach::Reach;
+use crate::message::{Message, MessagePart, ToolCall, ToolResult};
+use crate::policy::file_scope::FileScope;
+use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
-use crate::policy::seen::{Heeded, Seen};
-use crate::policy::{Decision, Policy, Refusal};
-use crate::sys::secret::{self, hide};
+use crate::policy::{Policy, PolicyDecision, Refusal};
+use crate::sys::secret::{self, redact_all};
 use crate::sys::sync::IgnorePoison;
-use crate::sys::{defect, leash};
+use crate::sys::{cancel, panic_report};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, mpsc};
@@ -26,7 +26,6 @@ pub mod cron;
 pub mod delete_file;
 pub mod edit_file;
 pub mod exec;
-pub mod fence;
 pub mod files;
 pub mod function_tool;
 pub mod glob;
@@ -34,6 +33,7 @@ pub mod grep;
 pub mod list_dir;
 pub mod mcp;
 pub mod read_file;
+pub mod sandbox_spec;
 pub mod spawn;
 pub mod todo;
 mod walk;
@@ -43,7 +43,7 @@ pub mod web_search;
 pub mod write_file;
 
 /// The end of every refusal, so that the model does not try another way.
-const FINAL: &str = "This is final; continue without it.";
+const DENIAL_SUFFIX: &str = "This is final; continue without it.";
 
 /// A tool that a model can call.
 pub trait Tool: Send + Sync {
@@ -51,39 +51,43 @@ pub trait Tool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
 
     /// The effect of a call with these arguments, exactly as the model gave them.
-    fn effect(&self, arguments: &Value) -> Effect;
+    fn effect(&self, arguments: &Value) -> CallEffect;
 
     /// Runs the tool. `arguments` is an object already cast to and checked against the schema; `say` receives live
     /// output. The error is text for the model and says what to do next.
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure>;
+    fn run(
+        &self,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError>;
 
     /// Converts the arguments that a model sent to those that the tool takes.
     ///
     /// # Errors
     /// Text for the model: what is wrong with them.
-    fn reading(&self, arguments: &Value) -> Result<Value, String> {
+    fn parse_arguments(&self, arguments: &Value) -> Result<Value, String> {
         arguments::cast_and_check(&self.spec().parameters, arguments)
     }
 
     /// Checks a call without making it, for reasons that the policy cannot know.
-    fn foresee(&self, _arguments: &Value) -> Result<(), Failure> {
+    fn precheck(&self, _arguments: &Value) -> Result<(), ToolError> {
         Ok(())
     }
 
     /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the tool call's id, used in later messages.
-    fn run_as(
+    fn run_with_id(
         &self,
         _call: &str,
         arguments: &Value,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Output, Failure> {
-        self.run(arguments, say)
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        self.run(arguments, on_output)
     }
 }
 
 /// The reason why a tool did not do what a call asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum ToolError {
     /// It could not be done; text for the model.
     Failed(String),
     /// The policy refused it.
@@ -92,29 +96,29 @@ pub enum Failure {
     Declined(String),
 }
 
-impl Failure {
+impl ToolError {
     /// The text for the model.
-    pub fn words(&self) -> &str {
+    pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Declined(message) => message,
-            Self::Denied(refusal) => &refusal.words,
+            Self::Denied(refusal) => &refusal.message,
         }
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for ToolError {
     fn from(words: String) -> Self {
         Self::Failed(words)
     }
 }
 
-impl From<&str> for Failure {
+impl From<&str> for ToolError {
     fn from(words: &str) -> Self {
         Self::Failed(words.to_owned())
     }
 }
 
-impl From<Refusal> for Failure {
+impl From<Refusal> for ToolError {
     fn from(refusal: Refusal) -> Self {
         Self::Denied(refusal)
     }
@@ -122,85 +126,85 @@ impl From<Refusal> for Failure {
 
 /// The effect of a call. Adjacent calls that only read run in parallel; a writing call runs alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum CallEffect {
     Reads,
     Writes,
 }
 
 /// The result of a tool.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Output {
-    pub parts: Vec<Part>,
+pub struct ToolOutput {
+    pub parts: Vec<MessagePart>,
     /// True if the command that was run failed, as `parts` describe. For the model that is a result like any other; a
     /// call by hand shows it in the exit status.
-    pub unsuccessful: bool,
+    pub command_failed: bool,
     /// The permission that was probably missing, if the user can grant it.
-    pub lacking: Option<Refusal>,
+    pub missing_grant: Option<Refusal>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
-    pub changes: Option<String>,
+    pub diff: Option<String>,
 }
 
-impl From<String> for Output {
+impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
         Self {
-            parts: vec![Part::Text(text)],
-            unsuccessful: false,
-            lacking: None,
-            changes: None,
+            parts: vec![MessagePart::Text(text)],
+            command_failed: false,
+            missing_grant: None,
+            diff: None,
         }
     }
 }
 
 /// Asks the user about calls that the policy does not allow by itself. A run without a user has none.
-pub trait Appeals: Send + Sync {
+pub trait ApprovalHandler: Send + Sync {
     /// Asks for consent to a call that the policy leaves to the user.
     ///
     /// # Errors
     /// The user declined.
-    fn consents(&self, case: &Case<'_>) -> Result<(), Failure>;
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<(), ToolError>;
 
     /// Asks the user to grant what the call was refused for, and returns the tools with that permission.
     ///
     /// # Errors
     /// The user declined.
-    fn widened(&self, case: &Case<'_>) -> Result<Toolbox, Failure>;
+    fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<Toolbox, ToolError>;
 }
 
 /// A call that needs approval, and the reason.
-pub struct Case<'a> {
+pub struct ApprovalRequest<'a> {
     pub tool: &'a str,
     pub arguments: &'a Value,
     pub refusal: &'a Refusal,
     /// True if the call was made and failed for lack of this permission, so it would be repeated.
-    pub again: bool,
+    pub is_retry: bool,
     /// The paths that the run may use.
-    pub reach: &'a Reach,
+    pub file_scope: &'a FileScope,
 }
 
 /// A call that has ended.
 #[derive(Debug)]
-pub struct Done {
+pub struct CompletedCall {
     pub result: ToolResult,
-    pub outcome: Outcome,
+    pub outcome: ToolOutcome,
     /// Present with [`Outcome::Denied`], unless the user declined.
     pub refusal: Option<Refusal>,
     pub duration: Duration,
     /// As [`Output::unsuccessful`].
-    pub unsuccessful: bool,
+    pub command_failed: bool,
     /// As [`Output::changes`].
-    pub changes: Option<String>,
+    pub diff: Option<String>,
 }
 
-impl Done {
+impl CompletedCall {
     /// The event that reports the call.
     pub fn event(&self) -> Event<'_> {
         let denied = self.refusal.as_ref();
         Event::ToolResult {
-            denied: denied.map(|no| (no.words.as_str(), no.grant.as_deref())),
+            denied: denied.map(|no| (no.message.as_str(), no.suggested_flag.as_deref())),
             result: &self.result,
             outcome: self.outcome,
-            unsuccessful: self.unsuccessful,
-            changes: self.changes.as_deref(),
+            command_failed: self.command_failed,
+            diff: self.diff.as_deref(),
             duration: self.duration,
         }
     }
@@ -212,8 +216,8 @@ pub struct Toolbox {
     specs: Vec<ToolSpec>,
     parallel: usize,
     policy: Arc<Policy>,
-    seen: Option<(Arc<Seen>, Mutex<Heeded>)>,
-    appeals: Option<Arc<dyn Appeals>>,
+    provenance: Option<(Arc<ProvenanceTracker>, Mutex<MessageCursor>)>,
+    approval_handler: Option<Arc<dyn ApprovalHandler>>,
 }
 
 impl Toolbox {
@@ -225,27 +229,33 @@ impl Toolbox {
             specs,
             parallel: parallel.max(1),
             policy,
-            seen: None,
-            appeals: None,
+            provenance: None,
+            approval_handler: None,
         }
     }
 
     /// Adds a way to ask the user for approval.
-    pub fn asking(self, appeals: Option<Arc<dyn Appeals>>) -> Self {
-        Self { appeals, ..self }
+    pub fn with_approval(self, approval_handler: Option<Arc<dyn ApprovalHandler>>) -> Self {
+        Self {
+            approval_handler,
+            ..self
+        }
     }
 
     /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
-    pub fn seeing(self, seen: Arc<Seen>) -> Self {
-        let seen = Some((seen, Mutex::default()));
-        Self { seen, ..self }
+    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
+        let seen = Some((provenance, Mutex::default()));
+        Self {
+            provenance: seen,
+            ..self
+        }
     }
 
     /// Records the provenance of new messages. Called before a batch of their calls runs.
-    pub fn heed(&self, messages: &[Message]) {
-        if let Some((seen, heeded)) = &self.seen {
+    pub fn observe(&self, messages: &[Message]) {
+        if let Some((seen, heeded)) = &self.provenance {
             let mut heeded = heeded.lock().ignore_poison();
-            seen.heed_all(&mut heeded, messages);
+            seen.observe_all(&mut heeded, messages);
         }
     }
 
@@ -271,7 +281,7 @@ impl Toolbox {
     pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
         let reads = |call: &ToolCall| {
             self.find(&call.name)
-                .is_none_or(|tool| tool.effect(&call.arguments) == Effect::Reads)
+                .is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
         };
         calls
             .chunk_by(move |one, next| reads(one) && reads(next))
@@ -285,13 +295,13 @@ impl Toolbox {
         &self,
         batch: &[ToolCall],
         cut: bool,
-        say: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
-    ) -> (Vec<Done>, anyhow::Result<()>) {
+        on_output: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
+    ) -> (Vec<CompletedCall>, anyhow::Result<()>) {
         if let [call] = batch {
             let mut reported = Ok(());
             let done = self.run_one(call, cut, &mut |text| {
                 if reported.is_ok() {
-                    reported = say(call, text);
+                    reported = on_output(call, text);
                 }
             });
             return (vec![done], reported);
@@ -305,14 +315,14 @@ impl Toolbox {
                     let send = send.clone();
                     // The receiver outlives the threads, so sending cannot fail.
                     let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
-                    let leash = leash::held();
-                    scope.spawn(move || leash::under(leash, || self.run_one(call, cut, &mut say)))
+                    let leash = cancel::current();
+                    scope.spawn(move || cancel::scope(leash, || self.run_one(call, cut, &mut say)))
                 })
                 .collect();
             drop(send);
             let mut reported = Ok(());
             for (number, text) in &receive {
-                reported = reported.and_then(|()| say(&batch[number], &text));
+                reported = reported.and_then(|()| on_output(&batch[number], &text));
             }
             let done = running
                 .into_iter()
@@ -321,49 +331,51 @@ impl Toolbox {
         })
     }
 
-    fn run_one(&self, call: &ToolCall, cut: bool, say: &mut dyn FnMut(&str)) -> Done {
+    fn run_one(
+        &self,
+        call: &ToolCall,
+        cut: bool,
+        on_output: &mut dyn FnMut(&str),
+    ) -> CompletedCall {
         let started = Instant::now();
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
         // Redact keys in all output, wherever the tool found them.
-        let mut stream = secret::Stream::hiding();
+        let mut stream = secret::StreamRedactor::for_all_keys();
         let mut pass = |text: &str| {
             if !text.is_empty() {
-                say(text);
+                on_output(text);
             }
         };
-        let hiding = &mut |text: &str| pass(&stream.pass(text));
+        let hiding = &mut |text: &str| pass(&stream.feed(text));
         let (outcome, parts) = match self.prepare(call, cut) {
-            Err(message) => (Outcome::Skipped, vec![Part::Text(message)]),
+            Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
-                let run = || self.make(call, tool, &arguments, hiding);
-                match defect::caught(run) {
+                let run = || self.execute(call, tool, &arguments, hiding);
+                match panic_report::catch(run) {
                     Ok(Ok(output)) => {
-                        unsuccessful = output.unsuccessful;
-                        changes = output.changes.map(|diff| hide(&diff).into_owned());
-                        (Outcome::Ok, output.parts)
+                        unsuccessful = output.command_failed;
+                        changes = output.diff.map(|diff| redact_all(&diff).into_owned());
+                        (ToolOutcome::Ok, output.parts)
                     }
-                    Ok(Err(Failure::Failed(message))) => {
-                        (Outcome::Failed, vec![Part::Text(message)])
+                    Ok(Err(ToolError::Failed(message))) => {
+                        (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
-                    Ok(Err(Failure::Denied(refusal))) => {
+                    Ok(Err(ToolError::Denied(refusal))) => {
                         let message = refusal.for_model(&call.name);
-                        let text = format!("{DENIED}{}. {FINAL}", hide(&message));
-                        let message = hide(&refusal.words).into_owned();
-                        refused = Some(Refusal {
-                            words: message,
-                            ..refusal
-                        });
-                        (Outcome::Denied, vec![Part::Text(text)])
+                        let text = format!("{DENIED}{}. {DENIAL_SUFFIX}", redact_all(&message));
+                        let message = redact_all(&refusal.message).into_owned();
+                        refused = Some(Refusal { message, ..refusal });
+                        (ToolOutcome::Denied, vec![MessagePart::Text(text)])
                     }
                     // The user who declined does not need a report of it.
-                    Ok(Err(Failure::Declined(message))) => {
-                        (Outcome::Denied, vec![Part::Text(message)])
+                    Ok(Err(ToolError::Declined(message))) => {
+                        (ToolOutcome::Denied, vec![MessagePart::Text(message)])
                     }
                     Err(_) => (
-                        Outcome::Failed,
-                        vec![Part::Text(format!(
+                        ToolOutcome::Failed,
+                        vec![MessagePart::Text(format!(
                             "`{}` crashed; try another way",
                             call.name
                         ))],
@@ -371,76 +383,79 @@ impl Toolbox {
                 }
             }
         };
-        pass(&stream.rest());
-        let failed = outcome != Outcome::Ok;
+        pass(&stream.finish());
+        let failed = outcome != ToolOutcome::Ok;
         let time = started.elapsed().as_millis();
         log::info!(target: "tool", "`{}` ended after {time} ms: {outcome:?}", call.name);
         let result = ToolResult {
-            call: call.id.clone(),
+            call_id: call.id.clone(),
             name: call.name.clone(),
-            parts: without_keys(parts),
+            parts: redact_parts(parts),
             failed,
         };
-        Done {
+        CompletedCall {
             result,
             outcome,
             refusal: refused,
             duration: started.elapsed(),
-            unsuccessful,
-            changes,
+            command_failed: unsuccessful,
+            diff: changes,
         }
     }
 
     /// Makes the call if the policy allows it, or if the user approves.
-    fn make(
+    fn execute(
         &self,
         call: &ToolCall,
         tool: &dyn Tool,
         arguments: &Value,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Output, Failure> {
-        let case = Case {
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let case = ApprovalRequest {
             tool: &call.name,
             arguments,
-            refusal: &Refusal::of(""),
-            again: false,
-            reach: &self.policy.reach,
+            refusal: &Refusal::new(""),
+            is_retry: false,
+            file_scope: &self.policy.file_scope,
         };
-        match (self.policy.decide(&call.name, arguments), &self.appeals) {
-            (Decision::Allow(why), _) => {
+        match (
+            self.policy.decide(&call.name, arguments),
+            &self.approval_handler,
+        ) {
+            (PolicyDecision::Allow(why), _) => {
                 log::info!(target: "policy", "`{}` is allowed: {why}", call.name);
             }
-            (Decision::Ask(refusal), Some(appeals)) => {
-                appeals.consents(&Case {
+            (PolicyDecision::Ask(refusal), Some(appeals)) => {
+                appeals.approve(&ApprovalRequest {
                     refusal: &refusal,
                     ..case
                 })?;
             }
             // Without a user to ask, a call that needs approval is refused.
-            (Decision::Ask(refusal) | Decision::Deny(refusal), _) => {
-                log::info!(target: "policy", "`{}` is refused: {}", call.name, refusal.words);
+            (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
+                log::info!(target: "policy", "`{}` is refused: {}", call.name, refusal.message);
                 return Err(refusal.into());
             }
         }
-        let done = tool.run_as(&call.id, arguments, say);
-        let Some(appeals) = &self.appeals else {
+        let done = tool.run_with_id(&call.id, arguments, on_output);
+        let Some(appeals) = &self.approval_handler else {
             return done;
         };
         match &done {
-            Err(Failure::Denied(refusal)) if refusal.grant.is_some() => {
-                let wider = appeals.widened(&Case { refusal, ..case })?;
-                wider.again(call, arguments, say)
+            Err(ToolError::Denied(refusal)) if refusal.suggested_flag.is_some() => {
+                let wider = appeals.with_grant(&ApprovalRequest { refusal, ..case })?;
+                wider.retry(call, arguments, on_output)
             }
-            Ok(Output {
-                lacking: Some(refusal),
-                unsuccessful: true,
+            Ok(ToolOutput {
+                missing_grant: Some(refusal),
+                command_failed: true,
                 ..
-            }) => match appeals.widened(&Case {
+            }) => match appeals.with_grant(&ApprovalRequest {
                 refusal,
-                again: true,
+                is_retry: true,
                 ..case
             }) {
-                Ok(wider) => wider.again(call, arguments, say),
+                Ok(wider) => wider.retry(call, arguments, on_output),
                 // The call was made, so its result stands.
                 Err(_) => done,
             },
@@ -449,14 +464,14 @@ impl Toolbox {
     }
 
     /// Repeats a refused call with the tools of this toolbox.
-    fn again(
+    fn retry(
         &self,
         call: &ToolCall,
         arguments: &Value,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Output, Failure> {
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
         match self.find(&call.name) {
-            Some(tool) => tool.run_as(&call.id, arguments, say),
+            Some(tool) => tool.run_with_id(&call.id, arguments, on_output),
             None => Err(format!("`{}` is no longer available", call.name).into()),
         }
     }
@@ -483,34 +498,34 @@ impl Toolbox {
                     .into(),
             );
         }
-        Ok((tool, tool.reading(&call.arguments)?))
+        Ok((tool, tool.parse_arguments(&call.arguments)?))
     }
 }
 
 /// Maximum size in bytes of a text for which a diff is made.
-const COMPARED: usize = 256 << 10;
+const MAX_DIFF_BYTES: usize = 256 << 10;
 
 /// The change to a file as a diff, for people who follow the run.
-fn changes(old: &str, new: &str) -> Option<String> {
-    let is_short = old.len().max(new.len()) <= COMPARED;
-    is_short.then(|| Diff::between(old, new).unified(2))
+fn make_diff(old: &str, new: &str) -> Option<String> {
+    let is_short = old.len().max(new.len()) <= MAX_DIFF_BYTES;
+    is_short.then(|| Diff::new(old, new).unified(2))
 }
 
 /// Explains redacted keys to the model, so that it does not write the mask over them.
-const HIDDEN: &str =
+const REDACTION_NOTE: &str =
     "(*** replaces a hidden key: never overwrite the key with ***; edit around it)";
 
 /// The refusal to write a text that contains the mask where the file contains the key.
-const MASKED: &str = "nothing was written: `***` replaces a hidden key and would overwrite it; \
+const MASK_ERROR: &str = "nothing was written: `***` replaces a hidden key and would overwrite it; \
      change the lines around it with edit_file";
 
 /// Redacts the keys in `parts`, and adds a note if there were any.
-fn without_keys(mut parts: Vec<Part>) -> Vec<Part> {
+fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
     for part in &mut parts {
-        if let Part::Text(text) = part
-            && let Cow::Owned(clean) = hide(text)
+        if let MessagePart::Text(text) = part
+            && let Cow::Owned(clean) = redact_all(text)
         {
-            *text = format!("{clean}\n{HIDDEN}");
+            *text = format!("{clean}\n{REDACTION_NOTE}");
         }
     }
     parts
@@ -518,27 +533,27 @@ fn without_keys(mut parts: Vec<Part>) -> Vec<Part> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Effect, Failure, Output, Tool, Toolbox};
+    use super::{CallEffect, Tool, ToolError, ToolOutput, Toolbox};
     use crate::message::ToolCall;
     use crate::message::ToolSpec;
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    struct Named(ToolSpec, Effect);
+    struct Named(ToolSpec, CallEffect);
 
     impl Tool for Named {
         fn spec(&self) -> &ToolSpec {
             &self.0
         }
-        fn effect(&self, _: &Value) -> Effect {
+        fn effect(&self, _: &Value) -> CallEffect {
             self.1
         }
-        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
             Ok(self.0.name.clone().into())
         }
     }
 
-    fn named(name: &str, effect: Effect) -> Box<dyn Tool> {
+    fn named(name: &str, effect: CallEffect) -> Box<dyn Tool> {
         let spec = ToolSpec {
             name: name.into(),
             description: String::new(),
@@ -550,7 +565,10 @@ mod tests {
     #[test]
     fn readers_run_together_and_writers_alone() {
         let toolbox = Toolbox::new(
-            vec![named("r", Effect::Reads), named("w", Effect::Writes)],
+            vec![
+                named("r", CallEffect::Reads),
+                named("w", CallEffect::Writes),
+            ],
             3,
             Arc::default(),
         );

@@ -1,9 +1,9 @@
 //! The `read_file` tool: returns a text with line numbers, or an image.
 
 use super::files::Files;
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
-use crate::message::{Image, Part};
+use crate::message::{Image, MessagePart};
 use crate::skill;
 use crate::sys::input::image_type;
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum lines shown at a time.
-const LINES: usize = 2_000;
+const MAX_LINES: usize = 2_000;
 /// Maximum characters shown at a time; chosen to fit into what the session keeps of a result.
-const CHARACTERS: usize = 15_000;
+const MAX_OUTPUT_CHARS: usize = 15_000;
 /// Maximum characters of one line.
-const LINE: usize = 2_000;
+const MAX_LINE_CHARS: usize = 2_000;
 /// Maximum size of an image in bytes; providers accept about this much.
-const IMAGE: usize = 5 << 20;
+const MAX_IMAGE_BYTES: usize = 5 << 20;
 
 /// The `read_file` tool.
 pub struct ReadFile {
@@ -47,11 +47,11 @@ impl Tool for ReadFile {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let path = arguments["path"].as_str().unwrap_or_default();
         let number = |key: &str| {
             arguments[key]
@@ -60,7 +60,7 @@ impl Tool for ReadFile {
         };
         let (offset, limit) = (
             number("offset").unwrap_or(1),
-            number("limit").unwrap_or(LINES).min(LINES),
+            number("limit").unwrap_or(MAX_LINES).min(MAX_LINES),
         );
         let bytes = match (self.files.read(path), skill::built_in_at(path)) {
             (Ok((bytes, _)), _) => bytes,
@@ -68,23 +68,27 @@ impl Tool for ReadFile {
             (Err(error), None) => return Err(error),
         };
         if let Some(media_type) = image_type(&bytes) {
-            if bytes.len() > IMAGE {
-                return Err(format!("`{path}` is an image larger than {} MiB", IMAGE >> 20).into());
+            if bytes.len() > MAX_IMAGE_BYTES {
+                return Err(format!(
+                    "`{path}` is an image larger than {} MiB",
+                    MAX_IMAGE_BYTES >> 20
+                )
+                .into());
             }
             let name = Path::new(path)
                 .file_name()
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            return Ok(Output {
-                parts: vec![Part::Image(Image {
+            return Ok(ToolOutput {
+                parts: vec![MessagePart::Image(Image {
                     media_type,
                     bytes,
                     name,
                 })],
-                unsuccessful: false,
-                lacking: None,
-                changes: None,
+                command_failed: false,
+                missing_grant: None,
+                diff: None,
             });
         }
         if bytes.is_empty() {
@@ -92,7 +96,7 @@ impl Tool for ReadFile {
         }
         let (text, encoding) = decode(&bytes)
             .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
-        Ok(page(&text, offset, limit, encoding)?.into())
+        Ok(format_page(&text, offset, limit, encoding)?.into())
     }
 }
 
@@ -116,7 +120,12 @@ fn decode(bytes: &[u8]) -> Option<(String, Option<&'static str>)> {
 }
 
 /// The lines from `offset` to `offset + limit`, numbered, with a note on those not shown.
-fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Result<String, String> {
+fn format_page(
+    text: &str,
+    offset: usize,
+    limit: usize,
+    encoding: Option<&str>,
+) -> Result<String, String> {
     let total = text.lines().count();
     if offset > total {
         return Err(format!(
@@ -126,7 +135,7 @@ fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Resu
     let mut out = String::new();
     let mut last = offset - 1;
     for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
-        let cut = line.char_indices().nth(LINE).map(|(at, _)| at);
+        let cut = line.char_indices().nth(MAX_LINE_CHARS).map(|(at, _)| at);
         let more = cut
             .map(|at| format!("… ({} more bytes)", line.len() - at))
             .unwrap_or_default();
@@ -135,7 +144,7 @@ fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Resu
             index + 1,
             &line[..cut.unwrap_or(line.len())]
         );
-        if !out.is_empty() && out.len() + shown.len() > CHARACTERS {
+        if !out.is_empty() && out.len() + shown.len() > MAX_OUTPUT_CHARS {
             break;
         }
         out.push_str(&shown);
@@ -159,13 +168,13 @@ fn page(text: &str, offset: usize, limit: usize, encoding: Option<&str>) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::{decode, page};
+    use super::{decode, format_page};
 
     #[test]
-    fn pages_are_numbered_and_say_what_is_missing() {
+    fn pages_are_numbered_and_note_omitted_lines() {
         let check = |text: &str, offset, limit, expect: &str| {
             assert_eq!(
-                page(text, offset, limit, None).unwrap_or_else(|error| error),
+                format_page(text, offset, limit, None).unwrap_or_else(|error| error),
                 expect
             );
         };
@@ -179,9 +188,9 @@ mod tests {
         );
         check("a\nb\n", 2, 9, "2| b\n(lines 2 to 2 of 2)");
         check("a\n", 2, 9, "line 2 is beyond the end: there are 1 lines");
-        let long = page(&"é".repeat(2_010), 1, 9, None).unwrap();
+        let long = format_page(&"é".repeat(2_010), 1, 9, None).unwrap();
         assert!(long.ends_with("é… (20 more bytes)"));
-        let many = page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
+        let many = format_page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
         assert!(many.len() < 15_100 && many.contains("of 5000; continue at offset "));
     }
 

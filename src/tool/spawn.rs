@@ -1,22 +1,22 @@
 //! The `spawn` tool: gives a task to a sub-agent that works in parallel with the turn. The call returns at once; the
 //! report arrives later as a message. [`Starts`] does the actual work, since a tool knows neither turns nor models.
 
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 
 /// Starts sub-agents.
-pub trait Starts: Send + Sync {
+pub trait SubagentStarter: Send + Sync {
     /// Starts a sub-agent. Returns its name, which its report will carry.
     ///
     /// # Errors
     /// Text for the model.
-    fn start(&self, order: &Order<'_>) -> Result<String, Failure>;
+    fn start(&self, request: &SubagentRequest<'_>) -> Result<String, ToolError>;
 }
 
 /// A task for a sub-agent.
 #[derive(Clone, Copy, Debug)]
-pub struct Order<'a> {
+pub struct SubagentRequest<'a> {
     /// The id of the tool call that gave the task.
     pub call: &'a str,
     pub task: &'a str,
@@ -28,12 +28,12 @@ pub struct Order<'a> {
 /// The `spawn` tool.
 pub struct Spawn<S> {
     spec: ToolSpec,
-    starts: S,
+    starter: S,
 }
 
-impl<S: Starts> Spawn<S> {
+impl<S: SubagentStarter> Spawn<S> {
     /// Creates the tool. `profiles` are the names and descriptions of the user's own profiles for sub-agents.
-    pub fn new(starts: S, profiles: &[(String, String)]) -> Self {
+    pub fn new(starter: S, profiles: &[(String, String)]) -> Self {
         let mut kinds = "`explore`: read-only research".to_owned();
         for (name, about) in profiles {
             let colon = if about.is_empty() { "" } else { ": " };
@@ -51,60 +51,60 @@ impl<S: Starts> Spawn<S> {
                 "profile": { "type": "string", "description": kinds },
             } }),
         };
-        Self { spec, starts }
+        Self { spec, starter }
     }
 }
 
-impl<S: Starts> Tool for Spawn<S> {
+impl<S: SubagentStarter> Tool for Spawn<S> {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
 
     /// The call does not wait for the sub-agent. It counts as a write so that names are given in the order of the
     /// calls.
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Writes
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Writes
     }
 
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        self.run_as("", arguments, say)
+    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+        self.run_with_id("", arguments, say)
     }
 
-    fn run_as(
+    fn run_with_id(
         &self,
         call: &str,
         arguments: &Value,
         _: &mut dyn FnMut(&str),
-    ) -> Result<Output, Failure> {
+    ) -> Result<ToolOutput, ToolError> {
         let text = |key: &str| {
             let text = arguments[key].as_str().map(str::trim);
             text.filter(|text| !text.is_empty())
         };
         let task = text("task")
             .ok_or("`task` is empty; include everything that the sub-agent needs to know")?;
-        let order = Order {
+        let order = SubagentRequest {
             call,
             task,
             label: text("label"),
             profile: text("profile"),
         };
-        let name = self.starts.start(&order)?;
+        let name = self.starter.start(&order)?;
         Ok(format!("started as `{name}`; its report arrives as a message").into())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Order, Spawn, Starts};
+    use super::{Spawn, SubagentRequest, SubagentStarter};
     use crate::message::plain_text;
-    use crate::tool::{Failure, Tool};
+    use crate::tool::{Tool, ToolError};
     use serde_json::{Value, json};
 
     struct Echo;
 
-    impl Starts for Echo {
-        fn start(&self, order: &Order<'_>) -> Result<String, Failure> {
-            let Order {
+    impl SubagentStarter for Echo {
+        fn start(&self, order: &SubagentRequest<'_>) -> Result<String, ToolError> {
+            let SubagentRequest {
                 call,
                 task,
                 label,
@@ -118,11 +118,11 @@ mod tests {
     fn blank_arguments_are_none() {
         let check = |arguments: Value, expect: Result<&str, &str>| {
             let spawn = Spawn::new(Echo, &[]);
-            let got = spawn.run_as("c", &arguments, &mut |_| {});
+            let got = spawn.run_with_id("c", &arguments, &mut |_| {});
             let got = got.map(|output| plain_text(&output.parts));
             match (&got, expect) {
                 (Ok(text), Ok(words)) => assert!(text.contains(words), "{text}"),
-                (Err(failure), Err(words)) => assert!(failure.words().contains(words)),
+                (Err(failure), Err(words)) => assert!(failure.message().contains(words)),
                 _ => panic!("{arguments}: {got:?}"),
             }
         };
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn own_profiles_are_told_and_cost_nothing_where_there_are_none() {
+    fn user_profiles_are_described() {
         let about = |profiles: &[(String, String)]| {
             let spec = Spawn::new(Echo, profiles).spec().clone();
             spec.parameters["properties"]["profile"]["description"].to_string()

@@ -1,36 +1,36 @@
 //! The `todo` tool: a task list that the model keeps during a long task. It lives as long as the run, and is shown as
 //! the result of each call.
 
-use super::{Effect, Failure, Output, Tool};
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::sys::sync::IgnorePoison;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 
 /// Maximum entries of a list.
-const ENTRIES: usize = 100;
+const MAX_ENTRIES: usize = 100;
 
 /// The `todo` tool.
 pub struct Todo {
     spec: ToolSpec,
-    list: Mutex<Vec<Entry>>,
+    list: Mutex<Vec<TodoEntry>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct TodoEntry {
     content: String,
-    status: Status,
+    status: TodoStatus,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
+enum TodoStatus {
     Pending,
     InProgress,
     Completed,
     Cancelled,
 }
 
-impl Status {
+impl TodoStatus {
     const ALL: [(&str, Self, char); 4] = [
         ("pending", Self::Pending, ' '),
         ("in_progress", Self::InProgress, '>'),
@@ -38,7 +38,7 @@ impl Status {
         ("cancelled", Self::Cancelled, '-'),
     ];
 
-    fn named(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(known, ..)| *known == name);
         found.map(|(_, status, _)| *status)
     }
@@ -58,7 +58,7 @@ impl Default for Todo {
 impl Todo {
     /// Creates the tool with an empty list.
     pub fn new() -> Self {
-        let names: Vec<&str> = Status::ALL.iter().map(|(name, ..)| *name).collect();
+        let names: Vec<&str> = TodoStatus::ALL.iter().map(|(name, ..)| *name).collect();
         let spec = ToolSpec {
             name: "todo".into(),
             description:
@@ -85,19 +85,19 @@ impl Tool for Todo {
     }
 
     /// Replacing the list counts as a write, so that two lists in one reply are applied in order.
-    fn effect(&self, arguments: &Value) -> Effect {
+    fn effect(&self, arguments: &Value) -> CallEffect {
         match arguments["todos"].is_null() {
-            true => Effect::Reads,
-            false => Effect::Writes,
+            true => CallEffect::Reads,
+            false => CallEffect::Writes,
         }
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let mut list = self.list.lock().ignore_poison();
         if let Some(todos) = arguments["todos"].as_array() {
-            *list = checked(todos)?;
+            *list = parse_entries(todos)?;
         }
-        Ok(shown(&list).into())
+        Ok(format_list(&list).into())
     }
 }
 
@@ -105,10 +105,10 @@ impl Tool for Todo {
 ///
 /// # Errors
 /// Text for the model: which entry is invalid.
-fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
-    if todos.len() > ENTRIES {
+fn parse_entries(todos: &[Value]) -> Result<Vec<TodoEntry>, String> {
+    if todos.len() > MAX_ENTRIES {
         return Err(format!(
-            "{} todos are too many; at most {ENTRIES}: merge some",
+            "{} todos are too many; at most {MAX_ENTRIES}: merge some",
             todos.len()
         ));
     }
@@ -116,10 +116,10 @@ fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
         let content = todo["content"].as_str().unwrap_or_default();
         // An entry must fit on one line of the list.
         let content = content.split_whitespace().collect::<Vec<_>>().join(" ");
-        let status = todo["status"].as_str().and_then(Status::named)?;
-        (!content.is_empty()).then_some(Entry { content, status })
+        let status = todo["status"].as_str().and_then(TodoStatus::from_name)?;
+        (!content.is_empty()).then_some(TodoEntry { content, status })
     };
-    let list: Option<Vec<Entry>> = todos.iter().map(entry).collect();
+    let list: Option<Vec<TodoEntry>> = todos.iter().map(entry).collect();
     let list = list.ok_or("each todo needs a content and a status")?;
     let same = list.iter().enumerate().find(|(index, entry)| {
         list[..*index]
@@ -132,11 +132,11 @@ fn checked(todos: &[Value]) -> Result<Vec<Entry>, String> {
     }
 }
 
-fn shown(list: &[Entry]) -> String {
+fn format_list(list: &[TodoEntry]) -> String {
     if list.is_empty() {
         return "(the list is empty)".into();
     }
-    let line = |entry: &Entry| format!("[{}] {}", entry.status.mark(), entry.content);
+    let line = |entry: &TodoEntry| format!("[{}] {}", entry.status.mark(), entry.content);
     let lines: Vec<String> = list.iter().map(line).collect();
     lines.join("\n")
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::Todo;
     use crate::message::plain_text;
     use crate::tool::arguments::cast_and_check;
-    use crate::tool::{Effect, Tool};
+    use crate::tool::{CallEffect, Tool};
     use serde_json::{Value, json};
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
                 Err(message) => Err(message),
                 Ok(arguments) => match todo.run(&arguments, &mut |_| {}) {
                     Ok(output) => Ok(plain_text(&output.parts)),
-                    Err(failure) => Err(failure.words().to_owned()),
+                    Err(failure) => Err(failure.message().to_owned()),
                 },
             };
             match (&found, expect) {
@@ -191,7 +191,7 @@ mod tests {
         check(json!({}), Ok("[x] a\n[>] b c"));
         check(json!({ "todos": "[]" }), Ok("(the list is empty)"));
         check(json!({ "todos": [one("cancelled")] }), Ok("[-] a"));
-        assert_eq!(todo.effect(&json!({})), Effect::Reads);
-        assert_eq!(todo.effect(&json!({ "todos": [] })), Effect::Writes);
+        assert_eq!(todo.effect(&json!({})), CallEffect::Reads);
+        assert_eq!(todo.effect(&json!({ "todos": [] })), CallEffect::Writes);
     }
 }

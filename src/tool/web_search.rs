@@ -1,14 +1,14 @@
 //! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
 //! descriptions.
 
-use super::web::Web;
-use super::web::engine::{Engine, Found};
-use super::web_fetch::STRANGERS;
-use super::{Effect, Failure, Output, Tool};
+use super::web::WebAccess;
+use super::web::engine::{SearchEngine, SearchResult};
+use super::web_fetch::UNTRUSTED_NOTICE;
+use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::error::Stop;
 use crate::message::ToolSpec;
-use crate::message::block;
-use crate::sys::http::read_failure;
+use crate::message::tagged_block;
+use crate::sys::http::body_error_message;
 use crate::sys::secret::Secret;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -17,16 +17,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum bytes read of an answer.
-const LIMIT: u64 = 2 << 20;
+const MAX_ANSWER_BYTES: u64 = 2 << 20;
 /// Maximum number of results.
-const MOST: u64 = 10;
+const MAX_RESULTS: u64 = 10;
 /// Maximum characters of a query once the context holds untrusted content: enough to search with, too little to leak
 /// much.
-const QUERY: usize = 300;
+const MAX_UNTRUSTED_QUERY_CHARS: usize = 300;
 
 /// The search engine and its settings.
 #[derive(Clone, Debug)]
-pub struct Engines {
+pub struct SearchSettings {
     /// The engine's name in the config.
     pub provider: String,
     pub key: Option<Secret>,
@@ -39,31 +39,40 @@ pub struct Engines {
 /// The `web_search` tool.
 pub struct WebSearch {
     spec: ToolSpec,
-    web: Arc<Web>,
-    engines: Engines,
+    web: Arc<WebAccess>,
+    settings: SearchSettings,
 }
 
 impl WebSearch {
     /// Creates the tool.
-    pub fn new(web: Arc<Web>, engines: Engines) -> Self {
+    pub fn new(web: Arc<WebAccess>, settings: SearchSettings) -> Self {
         let spec = ToolSpec {
             name: "web_search".into(),
             description: "Search the web: titles, addresses, short excerpts".into(),
             parameters: json!({ "type": "object", "required": ["query"], "properties": {
                 "query": { "type": "string", "minLength": 1 },
-                "count": { "type": "integer", "minimum": 1, "maximum": MOST },
+                "count": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS },
             } }),
         };
-        Self { spec, web, engines }
+        Self {
+            spec,
+            web,
+            settings,
+        }
     }
 
     /// Queries `engine`.
-    fn ask(&self, engine: Engine, query: &str, count: usize) -> Result<Vec<Found>, Failure> {
-        let Engines {
+    fn query_engine(
+        &self,
+        engine: SearchEngine,
+        query: &str,
+        count: usize,
+    ) -> Result<Vec<SearchResult>, ToolError> {
+        let SearchSettings {
             key, base, timeout, ..
-        } = &self.engines;
+        } = &self.settings;
         let name = engine.name();
-        let Some(base) = base.as_deref().or(engine.home()) else {
+        let Some(base) = base.as_deref().or(engine.default_base()) else {
             return Err(format!(
                 "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
             )
@@ -73,11 +82,11 @@ impl WebSearch {
             "accept".to_owned(),
             "application/json, text/html".to_owned(),
         )];
-        if let (Engine::Brave, Some(key)) = (engine, key) {
+        if let (SearchEngine::Brave, Some(key)) = (engine, key) {
             headers.push(("x-subscription-token".into(), key.expose().into()));
         }
-        let http = self.web.own_client(*timeout)?;
-        let answer = http.send(&engine.question(base, query, count), &headers, None);
+        let http = self.web.configured_client(*timeout)?;
+        let answer = http.send(&engine.request_url(base, query, count), &headers, None);
         let mut answer = answer.map_err(|error| match error.is::<Stop>() {
             true => "interrupted: the run is ending".to_owned(),
             false => format!("the request to {name} failed: {error:#}"),
@@ -90,7 +99,7 @@ impl WebSearch {
                 )
                 .into());
             }
-            403 if engine == Engine::Searxng => {
+            403 if engine == SearchEngine::Searxng => {
                 return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
             }
             202 | 429 => {
@@ -107,9 +116,13 @@ impl WebSearch {
             }
         }
         let mut bytes = Vec::new();
-        let read = answer.body.by_ref().take(LIMIT).read_to_end(&mut bytes);
-        read.map_err(|error| format!("{name}: {}", read_failure(&error)))?;
-        Ok(engine.read(&String::from_utf8_lossy(&bytes))?)
+        let read = answer
+            .body
+            .by_ref()
+            .take(MAX_ANSWER_BYTES)
+            .read_to_end(&mut bytes);
+        read.map_err(|error| format!("{name}: {}", body_error_message(&error)))?;
+        Ok(engine.parse_answer(&String::from_utf8_lossy(&bytes))?)
     }
 }
 
@@ -118,38 +131,41 @@ impl Tool for WebSearch {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        Effect::Reads
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
+    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
         let query = arguments["query"].as_str().unwrap_or_default().trim();
         let count = arguments["count"]
             .as_u64()
-            .map_or(self.engines.count, |count| count as usize);
-        let provider = &self.engines.provider;
-        let Some(engine) = Engine::named(provider) else {
+            .map_or(self.settings.count, |count| count as usize);
+        let provider = &self.settings.provider;
+        let Some(engine) = SearchEngine::from_name(provider) else {
             return Err(format!(
                 "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
             )
             .into());
         };
-        Web::keeps_secrets(query)?;
+        WebAccess::check_secrets(query)?;
         let cut = self
             .web
-            .seen
+            .provenance
             .untrusted()
-            .and_then(|_| query.char_indices().nth(QUERY));
+            .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
         let query = cut.map_or(query, |(at, _)| &query[..at]);
-        let mut found = self.ask(engine, query, count)?;
-        found.truncate(count.clamp(1, MOST as usize));
+        let mut found = self.query_engine(engine, query, count)?;
+        found.truncate(count.clamp(1, MAX_RESULTS as usize));
         if found.is_empty() {
             return Ok("No results; try other words.".to_owned().into());
         }
-        let mut text = format!("{STRANGERS}\n{}", block("results", None, &listed(&found)));
+        let mut text = format!(
+            "{UNTRUSTED_NOTICE}\n{}",
+            tagged_block("results", None, &format_results(&found))
+        );
         if cut.is_some() {
             text.push_str(&format!(
-                "\n(the query was truncated to {QUERY} characters)"
+                "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
             ));
         }
         Ok(text.into())
@@ -157,9 +173,17 @@ impl Tool for WebSearch {
 }
 
 /// Formats `found` as a list. Only the addresses are on lines of their own.
-fn listed(found: &[Found]) -> String {
+fn format_results(found: &[SearchResult]) -> String {
     let mut list = String::new();
-    for (number, Found { title, url, about }) in found.iter().enumerate() {
+    for (
+        number,
+        SearchResult {
+            title,
+            url,
+            snippet: about,
+        },
+    ) in found.iter().enumerate()
+    {
         writeln!(list, "{}. {title}\n   {url}", number + 1)
             .expect("writing to a string cannot fail");
         if about.contains(' ') {
@@ -171,18 +195,18 @@ fn listed(found: &[Found]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, listed};
+    use super::{SearchResult, format_results};
     use url::Url;
 
     #[test]
     fn lists() {
-        let found = |about: &str| Found {
+        let found = |about: &str| SearchResult {
             title: "A".into(),
             url: Url::parse("https://a.example").unwrap(),
-            about: about.into(),
+            snippet: about.into(),
         };
         assert_eq!(
-            listed(&[found("some words"), found("https://evil.example/")]),
+            format_results(&[found("some words"), found("https://evil.example/")]),
             "1. A\n   https://a.example/\n   some words\n2. A\n   https://a.example/\n"
         );
     }

@@ -1,8 +1,8 @@
 //! The `write_file` tool: writes a whole file.
 
-use super::files::{Files, Written};
+use super::files::{Files, WrittenFile};
 use super::function_tool::FunctionTool;
-use super::{Effect, Failure, MASKED, Output, changes};
+use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
 use crate::message::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
@@ -18,26 +18,26 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
             "content": { "type": "string" },
         } }),
     };
-    FunctionTool::new(spec, Effect::Writes, move |arguments| {
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         write(&files, arguments)
     })
 }
 
-fn write(files: &Files, arguments: &Value) -> Result<Output, Failure> {
+fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = |key: &str| arguments[key].as_str().unwrap_or_default();
     let content = text("content");
     let old = files.load(text("path")).ok();
     let old = old.as_ref().map(|(old, _)| String::from_utf8_lossy(old));
     if content.contains("***")
         && let Some(old) = &old
-        && secret::is_masked_copy(old, content)
+        && secret::is_redacted_copy(old, content)
     {
-        return Err(MASKED.into());
+        return Err(MASK_ERROR.into());
     }
-    let Written {
+    let WrittenFile {
         path,
-        before,
-        was_seen,
+        old_size: before,
+        was_read: was_seen,
     } = files.write(text("path"), content.as_bytes())?;
     let (bytes, lines) = (content.len(), content.lines().count());
     let done = if before.is_some() {
@@ -57,9 +57,9 @@ fn write(files: &Files, arguments: &Value) -> Result<Output, Failure> {
     // If the old content could not be read, the change is unknown.
     let known = old.is_some() || before.is_none();
     let path = path.display();
-    Ok(Output {
-        changes: known
-            .then(|| changes(old.as_deref().unwrap_or_default(), content))
+    Ok(ToolOutput {
+        diff: known
+            .then(|| make_diff(old.as_deref().unwrap_or_default(), content))
             .flatten(),
         ..format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into()
     })

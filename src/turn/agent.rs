@@ -1,10 +1,10 @@
 //! The configuration of a turn: the model, its tools, its guards.
 
-use super::beside::Beside;
+use super::background::BackgroundTasks;
 use crate::message::Message;
 use crate::message::ToolSpec;
 use crate::message::token_estimate;
-use crate::provider::{Calls, Provider, Request, Sampling};
+use crate::provider::{Provider, Request, Sampling, ToolChoice};
 use crate::tool::Toolbox;
 use crate::turn::guard::Guard;
 use serde_json::Value;
@@ -18,13 +18,13 @@ pub struct Agent<'a> {
     pub model: &'a str,
     pub sampling: &'a Sampling,
     /// The format that the answer must satisfy.
-    pub answer: Option<&'a dyn Answer>,
+    pub answer_format: Option<&'a dyn AnswerFormat>,
     /// The background work, if the turn may have any.
-    pub beside: Option<&'a dyn Beside>,
+    pub background: Option<&'a dyn BackgroundTasks>,
 }
 
 /// The required format of an answer.
-pub trait Answer {
+pub trait AnswerFormat {
     /// The format as a JSON schema, for providers that support schemas.
     fn schema(&self) -> &Value;
     /// Extracts the answer from the model's text.
@@ -35,21 +35,21 @@ pub trait Answer {
 }
 
 /// Estimates the tokens of a tool's definition.
-pub fn weight_of(spec: &ToolSpec) -> u64 {
-    token_estimate::of_text(&spec.name)
-        + token_estimate::of_text(&spec.description)
-        + token_estimate::of_value(&spec.parameters)
+pub fn tool_tokens(spec: &ToolSpec) -> u64 {
+    token_estimate::for_text(&spec.name)
+        + token_estimate::for_text(&spec.description)
+        + token_estimate::for_value(&spec.parameters)
 }
 
 impl Agent<'_> {
     /// Estimates the tokens of a request apart from its messages.
-    pub fn weight(&self) -> u64 {
-        let tools: u64 = self.toolbox.specs().iter().map(weight_of).sum();
-        token_estimate::of_text(self.system) + tools
+    pub fn overhead_tokens(&self) -> u64 {
+        let tools: u64 = self.toolbox.specs().iter().map(tool_tokens).sum();
+        token_estimate::for_text(self.system) + tools
     }
 
     /// Builds the request without sending it, so that it can also be inspected.
-    pub fn request<'a>(
+    pub fn build_request<'a>(
         &'a self,
         messages: &'a [Message],
         may_call: bool,
@@ -60,23 +60,23 @@ impl Agent<'_> {
             toolbox,
             model,
             sampling,
-            answer,
+            answer_format: answer,
             provider: _,
             guards: _,
-            beside: _,
+            background: _,
         } = self;
         Request {
             system,
             messages,
             tools: toolbox.specs(),
-            calls: match may_call {
-                true => Calls::May,
-                false => Calls::MayNot,
+            tool_choice: match may_call {
+                true => ToolChoice::Auto,
+                false => ToolChoice::None,
             },
             model,
             sampling,
             reply_id,
-            schema: answer.map(Answer::schema),
+            schema: answer.map(AnswerFormat::schema),
         }
     }
 }

@@ -4,61 +4,61 @@
 use super::Turn;
 use super::agent::Agent;
 use super::ending::Ending;
-use crate::error::{Exit, exit_of, without_turn};
-use crate::event::{Event, Sink};
-use crate::history::compaction::{Compaction, WORDS};
+use crate::error::{Exit, exit_for, outside_turn};
+use crate::event::{Event, EventSink};
+use crate::history::compaction::{CompactedHistory, MAX_USER_TOKENS};
 use crate::message::token_estimate;
-use crate::message::{Finish, Message, Part, Reply, User};
+use crate::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
 use crate::provider::{Delta, ProviderError, Request};
-use crate::session::{Session, Stats};
+use crate::session::{Session, SessionStats};
 use anyhow::Result;
 use std::time::Instant;
 
 /// Maximum number of times that messages too long to summarize are halved.
-const HALVINGS: u32 = 6;
+const MAX_HALVINGS: u32 = 6;
 
 /// The measures taken so far to make one request fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Made {
+pub(super) enum ShrinkStage {
     #[default]
-    Nothing,
-    Shorter,
-    Summed,
+    Full,
+    ResultsTruncated,
+    Summarized,
 }
 
 /// Context size before and after a compaction, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct CompactionResult {
     before: u64,
     after: u64,
 }
 
 /// Compacts a conversation now, regardless of its size. The answer describes the result.
-pub fn now(
+pub fn compact_now(
     agent: &mut Agent<'_>,
     session: &mut Session,
     instructions: Option<&str>,
-    sink: &mut Sink<'_>,
+    sink: &mut EventSink<'_>,
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
     let done = turn
         .compact(instructions, 0, None)
-        .map_err(|error| without_turn(error.into_failure(), "the session was not compacted"));
+        .map_err(|error| outside_turn(error.into_failure(), "the session was not compacted"));
     let (text, error) = match done {
         Ok(None) => ("Nothing to compact.".to_owned(), None),
-        Ok(Some(Room { before, after })) => {
-            turn.tally.context = after;
+        Ok(Some(CompactionResult { before, after })) => {
+            turn.stats.context_tokens = after;
             (format!("Compacted: {before} → {after} tokens."), None)
         }
         Err(error) => (String::new(), Some(error)),
     };
-    let exit = error.as_ref().map_or(Exit::Answered, exit_of);
+    let exit = error.as_ref().map_or(Exit::Answered, exit_for);
     // A manual compaction does not count as a turn.
-    let stats = Stats {
+    let stats = SessionStats {
         turns: 0,
-        ..turn.tally.stats()
+        ..turn.stats.to_session_stats()
     };
-    let mut error = error.or(turn.session.close(exit.name(), &stats).err());
+    let mut error = error.or(turn.session.end_turn(exit.name(), &stats).err());
     let reply = Reply {
         text,
         ..Reply::default()
@@ -66,13 +66,13 @@ pub fn now(
     if error.is_none() {
         let event = Event::Assistant {
             reply: &reply,
-            last: true,
+            is_final: true,
         };
         error = (turn.sink)(event).err();
     }
     Ending {
         text: reply.text,
-        tally: turn.tally,
+        stats: turn.stats,
         error,
         ..Ending::default()
     }
@@ -80,53 +80,57 @@ pub fn now(
 
 impl Turn<'_, '_, '_> {
     /// Estimated tokens of the next request, corrected by the provider's last count.
-    pub(super) fn context(&self) -> u64 {
-        self.corrected(self.estimate())
+    pub(super) fn context_tokens(&self) -> u64 {
+        self.calibrated(self.estimated_tokens())
     }
 
     /// The part of these tokens that belongs to messages.
-    pub(super) fn said(&self) -> u64 {
-        self.corrected(self.session.weight())
+    pub(super) fn message_tokens(&self) -> u64 {
+        self.calibrated(self.session.estimated_tokens())
     }
 
-    fn corrected(&self, tokens: u64) -> u64 {
-        (tokens as f64 * self.session.outline().ratio.unwrap_or(1.0)) as u64
+    fn calibrated(&self, tokens: u64) -> u64 {
+        (tokens as f64 * self.session.history_window().token_ratio.unwrap_or(1.0)) as u64
     }
 
     /// Estimated tokens of the next request, uncorrected.
-    pub(super) fn estimate(&self) -> u64 {
-        self.overhead + self.session.weight()
+    pub(super) fn estimated_tokens(&self) -> u64 {
+        self.overhead_tokens + self.session.estimated_tokens()
     }
 
     /// Reduces a context that has reached `threshold` tokens. If that fails, the turn continues unchanged, since the
     /// model may accept it anyway.
-    pub(super) fn make_room(&mut self, threshold: u64) -> Result<()> {
-        if self.full {
+    pub(super) fn reduce_context(&mut self, threshold: u64) -> Result<()> {
+        if self.compaction_exhausted {
             return Ok(());
         }
-        let before = self.context();
-        let old = newest(self.session.messages());
-        if self.session.age(old) && self.context() < threshold / 10 * 7 {
-            let after = self.context();
+        let before = self.context_tokens();
+        let old = newest_exchange_start(self.session.messages());
+        if self.session.shorten_old_results(old) && self.context_tokens() < threshold / 10 * 7 {
+            let after = self.context_tokens();
             let notice =
                 format!("old tool results are truncated from now on: {before} → {after} tokens");
             return (self.sink)(Event::Notice(&notice));
         }
         let done = self.compact(None, threshold / 6, Some(threshold));
-        self.full = !self.told(done)? || self.context() >= threshold;
+        self.compaction_exhausted =
+            !self.report_compaction(done)? || self.context_tokens() >= threshold;
         Ok(())
     }
 
     /// Reports the result of a compaction. True if there is more room now. A failure does not end the turn, unless the
     /// run is being stopped or its budget is spent.
-    fn told(&mut self, done: Result<Option<Room>, ProviderError>) -> Result<bool> {
-        let (has_room, notice) = match done {
+    fn report_compaction(
+        &mut self,
+        result: Result<Option<CompactionResult>, ProviderError>,
+    ) -> Result<bool> {
+        let (has_room, notice) = match result {
             // There were no messages that a summary could replace.
             Ok(None) => return Ok(false),
-            Err(error @ (ProviderError::Aborted(_) | ProviderError::Spent(_))) => {
+            Err(error @ (ProviderError::Aborted(_) | ProviderError::BudgetExceeded(_))) => {
                 return Err(error.into_failure());
             }
-            Ok(Some(Room { before, after })) => (
+            Ok(Some(CompactionResult { before, after })) => (
                 true,
                 format!("the session was compacted: {before} → {after} tokens"),
             ),
@@ -140,20 +144,23 @@ impl Turn<'_, '_, '_> {
     }
 
     /// Shortens a request that the server rejected as too long. True if that was possible.
-    pub(super) fn make_fit(&mut self, made: &mut Made) -> Result<bool> {
-        if *made == Made::Nothing {
-            *made = Made::Shorter;
-            if self.session.age(self.session.messages().len()) {
+    pub(super) fn shrink_request(&mut self, stage: &mut ShrinkStage) -> Result<bool> {
+        if *stage == ShrinkStage::Full {
+            *stage = ShrinkStage::ResultsTruncated;
+            if self
+                .session
+                .shorten_old_results(self.session.messages().len())
+            {
                 let notice =
                     "the session is too long for the model; long tool results are truncated";
                 (self.sink)(Event::Notice(notice))?;
                 return Ok(true);
             }
         }
-        if *made == Made::Shorter {
-            *made = Made::Summed;
-            let done = self.compact(None, self.session.weight() / 4, None);
-            return self.told(done);
+        if *stage == ShrinkStage::ResultsTruncated {
+            *stage = ShrinkStage::Summarized;
+            let done = self.compact(None, self.session.estimated_tokens() / 4, None);
+            return self.report_compaction(done);
         }
         Ok(false)
     }
@@ -163,32 +170,34 @@ impl Turn<'_, '_, '_> {
     pub(super) fn compact(
         &mut self,
         instructions: Option<&str>,
-        tail: u64,
+        max_tail_tokens: u64,
         threshold: Option<u64>,
-    ) -> Result<Option<Room>, ProviderError> {
+    ) -> Result<Option<CompactionResult>, ProviderError> {
         let messages = self.session.messages();
-        let (old, kept) = messages.split_at(cut(messages, tail));
+        let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
         // Without a reply there are only user messages, which must not be altered.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         if !old.iter().any(is_reply) {
             return Ok(None);
         }
         let (old, keep) = (old.to_vec(), kept.len());
-        let before = self.context();
+        let before = self.context_tokens();
         let start = Event::CompactStart {
             tokens: before,
             threshold,
         };
         (self.sink)(start).map_err(ProviderError::Aborted)?;
         let started = Instant::now();
-        let answer = self.sum_up(&old, instructions);
+        let answer = self.summarize(&old, instructions);
         let done = answer.and_then(|text| {
             // Limit the user's messages, so that they leave enough room for the work.
-            let budget = threshold.map_or(WORDS, |threshold| WORDS.min(threshold / 8));
-            let weight = token_estimate::of_messages(&old);
+            let budget = threshold.map_or(MAX_USER_TOKENS, |threshold| {
+                MAX_USER_TOKENS.min(threshold / 8)
+            });
+            let weight = token_estimate::for_messages(&old);
             let summary =
-                Compaction::new(&text, self.session.summary(), &old, budget.min(weight / 2));
-            if token_estimate::of_message(&summary.message()) >= weight {
+                CompactedHistory::new(&text, self.session.summary(), &old, budget.min(weight / 2));
+            if token_estimate::for_message(&summary.to_message()) >= weight {
                 let cause = "the summary is not shorter than the messages it replaces";
                 return Err(ProviderError::Refused(cause.into()));
             }
@@ -196,7 +205,7 @@ impl Turn<'_, '_, '_> {
                 .compact(keep, summary)
                 .map_err(ProviderError::Aborted)
         });
-        let after = self.context();
+        let after = self.context_tokens();
         let error = done.as_ref().err().map(ToString::to_string);
         let end = Event::CompactEnd {
             before,
@@ -205,50 +214,55 @@ impl Turn<'_, '_, '_> {
             duration: started.elapsed(),
         };
         (self.sink)(end).map_err(ProviderError::Aborted)?;
-        done.map(|()| Some(Room { before, after }))
+        done.map(|()| Some(CompactionResult { before, after }))
     }
 
     /// Requests a summary of `messages` from the model. If they are too long for that, the older ones are left out.
-    fn sum_up(
+    fn summarize(
         &mut self,
         messages: &[Message],
         instructions: Option<&str>,
     ) -> Result<String, ProviderError> {
-        self.summaries += 1;
-        let id = format!("{}-s{}", self.session.turn(), self.summaries);
+        self.summary_count += 1;
+        let id = format!("{}-s{}", self.session.turn(), self.summary_count);
         let mut messages = messages.to_vec();
-        for _ in 0..HALVINGS {
-            messages.push(Message::User(User {
-                parts: vec![Part::Text(request(instructions))],
+        for _ in 0..MAX_HALVINGS {
+            messages.push(Message::User(UserMessage {
+                parts: vec![MessagePart::Text(summary_prompt(instructions))],
                 injected: true,
-                ..User::default()
+                ..UserMessage::default()
             }));
-            match self.ask_for_summary(&messages, &id) {
-                Err(ProviderError::TooLong(_)) if messages.len() > 2 => {
+            match self.request_summary(&messages, &id) {
+                Err(ProviderError::ContextExceeded(_)) if messages.len() > 2 => {
                     messages.pop();
-                    messages = younger_half(messages);
+                    messages = newer_half(messages);
                 }
                 Ok(reply) if reply.text.trim().is_empty() => {
                     return Err(ProviderError::Refused(
                         "the model returned an empty summary".into(),
                     ));
                 }
-                Ok(reply) if matches!(reply.finish, Finish::Length | Finish::Refusal) => {
+                Ok(reply)
+                    if matches!(
+                        reply.finish_reason,
+                        FinishReason::Length | FinishReason::Refusal
+                    ) =>
+                {
                     let cause = "the model returned an incomplete summary";
                     return Err(ProviderError::Refused(cause.into()));
                 }
                 answer => return answer.map(|reply| reply.text),
             }
         }
-        Err(ProviderError::TooLong(
+        Err(ProviderError::ContextExceeded(
             "even the most recent messages are too long to summarize".into(),
         ))
     }
 
-    fn ask_for_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {
+    fn request_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {
         let request = Request {
             schema: None,
-            ..self.agent.request(messages, false, id)
+            ..self.agent.build_request(messages, false, id)
         };
         let started = Instant::now();
         let reply = self
@@ -257,12 +271,12 @@ impl Turn<'_, '_, '_> {
             .reply(&request, &mut |delta| match delta {
                 // The summary is not an answer, so its text is not printed.
                 Delta::Text(_) | Delta::Reasoning(_) => Ok(()),
-                delta => (self.sink)(delta.event(id)),
+                delta => (self.sink)(delta.into_event(id)),
             })?;
-        self.tally.asking += started.elapsed();
-        self.tally.pay(&reply);
+        self.stats.request_time += started.elapsed();
+        self.stats.add_usage(&reply);
         (self.sink)(Event::Usage {
-            message: id,
+            message_id: id,
             usage: reply.usage,
             cost: reply.cost,
         })
@@ -272,7 +286,7 @@ impl Turn<'_, '_, '_> {
 }
 
 /// The instructions for the summary.
-fn request(instructions: Option<&str>) -> String {
+fn summary_prompt(instructions: Option<&str>) -> String {
     let mut text = String::from(
         "[nanobot] The conversation so far will be replaced by a summary. Write this summary now, for \
          yourself, in the language of the conversation:\n\
@@ -292,20 +306,21 @@ fn request(instructions: Option<&str>) -> String {
 }
 
 /// Index of the start of the newest exchange: the last reply with its results, or the user message.
-fn newest(messages: &[Message]) -> usize {
+fn newest_exchange_start(messages: &[Message]) -> usize {
     let begins = |message: &Message| !matches!(message, Message::Tool(_));
     messages.iter().rposition(begins).unwrap_or(0)
 }
 
 /// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
 /// it has at most `max_tail_tokens` tokens, else before the newest exchange if that has, else after all messages.
-fn cut(messages: &[Message], tail: u64) -> usize {
+fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
     let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
     let turn = messages.iter().rposition(is_users);
     let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
     let is_open = turn.is_some_and(|at| !messages[at..].iter().any(is_reply));
-    let fits = |at: &usize| is_open || token_estimate::of_messages(&messages[*at..]) <= tail;
-    let places = turn.into_iter().chain([newest(messages)]);
+    let fits =
+        |at: &usize| is_open || token_estimate::for_messages(&messages[*at..]) <= max_tail_tokens;
+    let places = turn.into_iter().chain([newest_exchange_start(messages)]);
     places
         .filter(|at| *at > 0 || is_open)
         .find(fits)
@@ -313,39 +328,39 @@ fn cut(messages: &[Message], tail: u64) -> usize {
 }
 
 /// The newer half of `messages`, starting at a message that may follow our note about the omission.
-fn younger_half(mut messages: Vec<Message>) -> Vec<Message> {
+fn newer_half(mut messages: Vec<Message>) -> Vec<Message> {
     let half = messages.len().div_ceil(2);
     let rest = messages.split_off(half).into_iter();
     let rest = rest.skip_while(|message| matches!(message, Message::Tool(_)));
-    let note = Message::User(User {
-        parts: vec![Part::Text(
+    let note = Message::User(UserMessage {
+        parts: vec![MessagePart::Text(
             "[nanobot] Earlier messages are omitted because they do not fit.".into(),
         )],
         injected: true,
-        ..User::default()
+        ..UserMessage::default()
     });
     [note].into_iter().chain(rest).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{cut, younger_half};
+    use super::{newer_half, split_index};
     use crate::message::token_estimate;
-    use crate::message::{Message, Part, Reply, ToolCall, ToolResult, User};
+    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
     use serde_json::json;
 
     /// `u`: a user, `w`: a warning, `c`: a call, `r`: its result, `a`: an answer; each of at least ten tokens.
     fn conversation(letters: &str) -> Vec<Message> {
-        let parts = || vec![Part::Text("x".repeat(40))];
+        let parts = || vec![MessagePart::Text("x".repeat(40))];
         let message = |letter| match letter {
             'r' => Message::Tool(ToolResult {
-                call: "c".into(),
+                call_id: "c".into(),
                 name: "t".into(),
                 parts: parts(),
                 failed: false,
             }),
             'c' => Message::Assistant(Reply {
-                calls: vec![ToolCall {
+                tool_calls: vec![ToolCall {
                     id: "c".into(),
                     name: "t".into(),
                     arguments: json!({ "x": "x".repeat(30) }),
@@ -356,19 +371,23 @@ mod tests {
                 text: "x".repeat(40),
                 ..Reply::default()
             }),
-            letter => Message::User(User {
+            letter => Message::User(UserMessage {
                 parts: parts(),
                 injected: letter == 'w',
-                ..User::default()
+                ..UserMessage::default()
             }),
         };
         letters.chars().map(message).collect()
     }
 
     #[test]
-    fn what_is_going_on_stays_where_there_is_room() {
+    fn keeps_the_current_turn_if_it_fits() {
         let check = |letters: &str, tail: u64, expect: usize| {
-            assert_eq!(cut(&conversation(letters), tail), expect, "{letters}");
+            assert_eq!(
+                split_index(&conversation(letters), tail),
+                expect,
+                "{letters}"
+            );
         };
         check("uau", 20, 2);
         check("uau", 5, 2);
@@ -384,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn a_half_begins_with_a_note_and_no_lonely_result() {
-        let half = younger_half(conversation("ucrcrcr"));
+    fn newer_half_starts_with_a_note() {
+        let half = newer_half(conversation("ucrcrcr"));
         assert!(matches!(&half[0], Message::User(user) if user.injected));
         assert!(matches!(half[1], Message::Assistant(_)));
         assert!(
-            token_estimate::of_messages(&half)
-                < token_estimate::of_messages(&conversation("ucrcrcr"))
+            token_estimate::for_messages(&half)
+                < token_estimate::for_messages(&conversation("ucrcrcr"))
         );
-        assert_eq!(younger_half(conversation("ur")).len(), 1);
+        assert_eq!(newer_half(conversation("ur")).len(), 1);
     }
 }

@@ -1,51 +1,51 @@
 //! The end of a turn: with an answer, without one, or with a failure; and its cost.
 
-use crate::error::{Exit, fail, fail_hint};
-use crate::event::{Denial, Outcome, StopReason};
-use crate::message::{Finish, Reply, Usage};
-use crate::session::Stats;
-use crate::tool::Done;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::event::{Denial, StopReason, ToolOutcome};
+use crate::message::{FinishReason, Reply, Usage};
+use crate::session::SessionStats;
+use crate::tool::CompletedCall;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The result of a turn.
 #[derive(Debug, Default)]
 pub struct Ending {
-    pub cause: StopReason,
+    pub stop_reason: StopReason,
     /// The answer, or the part of it that was received.
     pub text: String,
     /// True if the text is not a complete answer.
-    pub partial: bool,
-    pub tally: Tally,
+    pub is_partial: bool,
+    pub stats: TurnStats,
     /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
     pub error: Option<anyhow::Error>,
 }
 
 /// The costs and counts of a turn.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct TurnStats {
     pub iterations: u32,
     /// Replies that were paid for, including summaries.
-    replies: u32,
+    reply_count: u32,
     pub usage: Usage,
     /// US dollars; `None` if the cost of any request is unknown.
     pub cost: Option<f64>,
     /// Tokens of the last request and its reply: the current context size.
-    pub context: u64,
+    pub context_tokens: u64,
     /// Time spent in model requests, without tools.
-    pub asking: Duration,
+    pub request_time: Duration,
     /// Counts by tool name.
-    pub tools: BTreeMap<String, Calls>,
+    pub tools: BTreeMap<String, ToolCallCounts>,
     pub denials: Vec<Denial>,
     /// Denials of background work; they do not count for the guards of this turn.
-    denials_beside: Vec<Denial>,
+    background_denials: Vec<Denial>,
     /// The model that answered last, as the provider names it.
     pub model: String,
 }
 
 /// Call counts of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct ToolCallCounts {
     pub count: u32,
     /// Unsuccessful calls, including denied and skipped ones.
     pub failed: u32,
@@ -54,58 +54,58 @@ pub struct Calls {
     pub skipped: u32,
 }
 
-impl Tally {
+impl TurnStats {
     /// The tally in the form that the session stores.
-    pub fn stats(&self) -> Stats {
-        let mut stats = Stats {
+    pub fn to_session_stats(&self) -> SessionStats {
+        let mut stats = SessionStats {
             turns: 1,
             steps: self.iterations.into(),
             input: self.usage.input,
             output: self.usage.output,
-            context: self.context,
-            speed: self.speed(),
+            context: self.context_tokens,
+            speed: self.tokens_per_second(),
             cost: self.cost,
-            ..Stats::default()
+            ..SessionStats::default()
         };
         for calls in self.tools.values() {
-            let Calls {
+            let ToolCallCounts {
                 count,
                 failed,
                 denied,
                 skipped,
             } = *calls;
-            stats.agreed += u64::from(count - denied - skipped);
+            stats.allowed += u64::from(count - denied - skipped);
             stats.succeeded += u64::from(count - failed);
             stats.failed += u64::from(failed - denied);
-            stats.rejected += u64::from(denied);
+            stats.denied += u64::from(denied);
         }
         stats
     }
 
     /// Output tokens per second of request time, rounded to a tenth; `None` without output.
-    pub fn speed(&self) -> Option<f64> {
-        let rate = self.usage.output as f64 / self.asking.as_secs_f64();
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        let rate = self.usage.output as f64 / self.request_time.as_secs_f64();
         (self.usage.output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
     }
 
     /// Adds the cost of a reply.
-    pub(super) fn pay(&mut self, reply: &Reply) {
+    pub(super) fn add_usage(&mut self, reply: &Reply) {
         // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
-        let before = if self.replies == 0 {
+        let before = if self.reply_count == 0 {
             Some(0.0)
         } else {
             self.cost
         };
-        self.replies += 1;
+        self.reply_count += 1;
         self.cost = before.zip(reply.cost).map(|(before, cost)| before + cost);
         self.usage += reply.usage;
-        self.context = reply.usage.input + reply.usage.output;
+        self.context_tokens = reply.usage.input + reply.usage.output;
     }
 
     /// Adds the tally of background work. Its tool calls are included in `tools`. The turn's own iterations and context
     /// size do not change.
-    pub(super) fn take_in(&mut self, other: Self) {
-        let before = match (self.replies, other.replies) {
+    pub(super) fn merge(&mut self, other: Self) {
+        let before = match (self.reply_count, other.reply_count) {
             (_, 0) => None,
             (0, _) => Some(other.cost),
             _ => Some(
@@ -115,11 +115,11 @@ impl Tally {
             ),
         };
         self.cost = before.unwrap_or(self.cost);
-        self.replies += other.replies;
+        self.reply_count += other.reply_count;
         self.usage += other.usage;
-        self.asking += other.asking;
+        self.request_time += other.request_time;
         for (name, calls) in other.tools {
-            let Calls {
+            let ToolCallCounts {
                 count,
                 failed,
                 denied,
@@ -131,47 +131,47 @@ impl Tally {
             sum.denied += denied;
             sum.skipped += skipped;
         }
-        self.denials_beside.extend(other.denials);
+        self.background_denials.extend(other.denials);
     }
 
     /// The complete tally at the end of the turn, with the denials of background work.
-    pub(super) fn whole(mut self) -> Self {
-        let mut denials = std::mem::take(&mut self.denials_beside);
+    pub(super) fn with_background_denials(mut self) -> Self {
+        let mut denials = std::mem::take(&mut self.background_denials);
         denials.append(&mut self.denials);
         Self { denials, ..self }
     }
 
     /// Counts a finished tool call.
-    pub(super) fn count(&mut self, done: &Done) {
-        let calls = self.tools.entry(done.result.name.clone()).or_default();
+    pub(super) fn count_call(&mut self, outcome: &CompletedCall) {
+        let calls = self.tools.entry(outcome.result.name.clone()).or_default();
         calls.count += 1;
-        calls.failed += u32::from(done.outcome != Outcome::Ok);
-        calls.skipped += u32::from(done.outcome == Outcome::Skipped);
-        if let Some(refusal) = &done.refusal {
+        calls.failed += u32::from(outcome.outcome != ToolOutcome::Ok);
+        calls.skipped += u32::from(outcome.outcome == ToolOutcome::Skipped);
+        if let Some(refusal) = &outcome.refusal {
             calls.denied += 1;
             self.denials.push(Denial {
-                call: done.result.call.clone(),
-                tool: done.result.name.clone(),
-                words: refusal.words.clone(),
-                grant: refusal.grant.clone(),
+                call_id: outcome.result.call_id.clone(),
+                tool_name: outcome.result.name.clone(),
+                message: refusal.message.clone(),
+                suggested_flag: refusal.suggested_flag.clone(),
             });
         }
     }
 }
 
 /// The message to the model about an answer that does not satisfy its schema.
-pub(super) fn objection(wrong: &str) -> String {
+pub(super) fn repair_prompt(error: &str) -> String {
     format!(
-        "[nanobot] Your answer does not satisfy the schema: {wrong}. Send the complete answer again, as JSON only."
+        "[nanobot] Your answer does not satisfy the schema: {error}. Send the complete answer again, as JSON only."
     )
 }
 
 /// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
 /// end the same way.
-pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
+pub(super) fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
     match finish {
-        Finish::Refusal => fail(Exit::Failed, DECLINED),
-        _ => fail_hint(
+        FinishReason::Refusal => fail(Exit::Failed, DECLINED),
+        _ => fail_with_hint(
             Exit::Limit,
             "the answer was truncated by the output limit",
             "a higher `--max-tokens`",
@@ -180,10 +180,10 @@ pub(super) fn unfinished(finish: &Finish) -> anyhow::Error {
 }
 
 /// Creates the error for answers that do not satisfy the schema.
-pub(super) fn unfit(wrong: &str) -> anyhow::Error {
-    fail_hint(
+pub(super) fn schema_mismatch(error: &str) -> anyhow::Error {
+    fail_with_hint(
         Exit::BadInput,
-        format!("no answer satisfied the schema: {wrong}"),
+        format!("no answer satisfied the schema: {error}"),
         "a simpler schema, or a stronger model",
     )
 }
@@ -192,16 +192,16 @@ pub(super) fn unfit(wrong: &str) -> anyhow::Error {
 pub const DECLINED: &str = "the model or its provider's content filter declined to answer";
 
 /// Creates the error for a turn whose last reply is empty.
-pub(super) fn answered_nothing(reply: &Reply) -> anyhow::Error {
+pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
     let limit = "the output limit was reached before the model wrote any text";
-    match &reply.finish {
-        Finish::Length => fail_hint(
+    match &reply.finish_reason {
+        FinishReason::Length => fail_with_hint(
             Exit::Limit,
             limit,
             "a higher `--max-tokens`, or a lower `--reasoning-effort`",
         ),
-        Finish::Refusal => fail(Exit::Failed, DECLINED),
-        Finish::Other(reason) => {
+        FinishReason::Refusal => fail(Exit::Failed, DECLINED),
+        FinishReason::Other(reason) => {
             let reason: String = reason
                 .chars()
                 .filter(|letter| !letter.is_control())
@@ -223,7 +223,7 @@ pub fn exit_status(reason: StopReason) -> Exit {
         StopReason::IterationLimit | StopReason::OutputLimit | StopReason::RepeatedFailure => {
             Exit::Limit
         }
-        StopReason::Refused => Exit::Refused,
+        StopReason::RepeatedDenial => Exit::Refused,
         StopReason::Declined | StopReason::Failed => Exit::Failed,
     }
 }

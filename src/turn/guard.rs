@@ -6,7 +6,7 @@ use crate::message::Message;
 /// A check that runs before each request of a turn.
 pub trait Guard {
     /// Called before each request to the model.
-    fn before(&mut self, state: &TurnState<'_>) -> GuardAction;
+    fn check(&mut self, state: &TurnState<'_>) -> GuardAction;
 }
 
 /// The state of a turn, as passed to guards.
@@ -15,13 +15,13 @@ pub struct TurnState<'a> {
     /// Requests made so far in this turn.
     pub iterations: u32,
     /// Estimated tokens of the next request.
-    pub context: u64,
+    pub context_tokens: u64,
     /// The part of `context_tokens` that belongs to messages, not to the system prompt and the tools.
-    pub said: u64,
+    pub message_tokens: u64,
     /// All messages of the next request.
-    pub sent: &'a [Message],
+    pub messages: &'a [Message],
     /// The messages of this turn, starting with the user's.
-    pub turn: &'a [Message],
+    pub turn_messages: &'a [Message],
     /// The denied tool calls of this turn.
     pub denials: &'a [Denial],
 }
@@ -32,8 +32,8 @@ pub enum GuardAction {
     Continue,
     /// Inject `text` as a user message first; its id ends with `id_suffix`.
     Inject {
-        mark: &'static str,
-        words: String,
+        id_suffix: &'static str,
+        text: String,
     },
     /// Compact first: the context has reached `threshold` tokens.
     Compact {
@@ -41,7 +41,7 @@ pub enum GuardAction {
     },
     /// Send a last request with `text` and without tools, print the reply, and end the turn with `stop_reason`.
     Finish {
-        cause: StopReason,
-        words: String,
+        stop_reason: StopReason,
+        text: String,
     },
 }

@@ -1,7 +1,7 @@
 //! Receives the reports of background work before each request. A turn has no answer while a report is pending.
 
 use super::Turn;
-use super::beside::{Beside, News, Report};
+use super::background::{BackgroundEvent, BackgroundReport, BackgroundTasks};
 use crate::event::Event;
 use crate::message::{Message, Reply};
 use anyhow::Result;
@@ -9,23 +9,32 @@ use anyhow::Result;
 impl Turn<'_, '_, '_> {
     /// True if a report of background work is pending.
     pub(super) fn has_pending_reports(&self) -> bool {
-        self.agent.beside.is_some_and(Beside::is_open)
+        self.agent
+            .background
+            .is_some_and(BackgroundTasks::has_pending_reports)
     }
 
     /// Processes the news that has arrived. With `wait`, continues until all background work has reported.
     pub(super) fn poll_background(&mut self, wait: bool) -> Result<()> {
-        while let Some(beside) = self.agent.beside
-            && let Some(news) = beside.news(wait)?
+        while let Some(beside) = self.agent.background
+            && let Some(news) = beside.next_event(wait)?
         {
             match news {
-                News::Said { call, text } => (self.sink)(Event::ToolOutput {
-                    call: &call,
+                BackgroundEvent::Progress {
+                    call_id: call,
+                    text,
+                } => (self.sink)(Event::ToolOutput {
+                    call_id: &call,
                     text: &text,
                 })?,
-                News::Notice(text) => (self.sink)(Event::Notice(&text))?,
-                News::Report(Report { mark, words, tally }) => {
-                    self.tally.take_in(tally);
-                    self.add(words, &mark)?;
+                BackgroundEvent::Notice(text) => (self.sink)(Event::Notice(&text))?,
+                BackgroundEvent::Report(BackgroundReport {
+                    id_suffix: mark,
+                    text: words,
+                    stats: tally,
+                }) => {
+                    self.stats.merge(tally);
+                    self.inject_message(words, &mark)?;
                 }
             }
         }
@@ -38,14 +47,14 @@ impl Turn<'_, '_, '_> {
     pub(super) fn wait_for_reports(&mut self, reply: &Reply) -> Result<()> {
         if !reply.is_blank() {
             self.session.push(Message::Assistant(reply.clone()))?;
-            self.tell(reply, false)?;
+            self.emit_reply(reply, false)?;
         }
         self.poll_background(true)
     }
 
     /// Stops the background work.
     pub(super) fn stop_background(&mut self) {
-        if let Some(beside) = self.agent.beside {
+        if let Some(beside) = self.agent.background {
             beside.stop();
         }
     }

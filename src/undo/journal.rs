@@ -4,7 +4,7 @@
 //! line belongs to a change that was not made.
 
 use super::path_text;
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -12,11 +12,11 @@ use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// The file name of a journal in the folder of its turn.
-pub(super) const NAME: &str = "journal.jsonl";
+pub(super) const JOURNAL_FILE: &str = "journal.jsonl";
 
 /// Identifies the turn that a journal belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
+pub struct TurnInfo {
     /// The turn's id, as in sessions and events.
     pub turn: String,
     /// The session's key.
@@ -26,7 +26,7 @@ pub struct About {
     pub directory: PathBuf,
     /// The directory in which the program was started.
     #[serde(rename = "from", with = "path_text")]
-    pub from: PathBuf,
+    pub started_in: PathBuf,
     /// Local time of the turn.
     pub time: String,
 }
@@ -34,7 +34,7 @@ pub struct About {
 /// The content of a path, to the extent that it can be restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum RestorableState {
     Nothing,
     File {
         /// See [`digest`].
@@ -50,9 +50,9 @@ pub enum State {
     },
 }
 
-impl State {
+impl RestorableState {
     /// True if both have the same content. Modes are ignored, since commands may change them without harm.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn has_same_content(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File { hash, .. }, Self::File { hash: other, .. }) => hash == other,
             (Self::Directory { .. }, Self::Directory { .. }) => true,
@@ -73,25 +73,25 @@ pub fn digest(bytes: &[u8]) -> String {
 /// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Line {
-    Turn(About),
+pub(super) enum JournalLine {
+    Turn(TurnInfo),
     /// This directory is about to be created.
     #[serde(rename = "made")]
-    Made(#[serde(with = "path_text")] PathBuf),
+    CreatedDirectory(#[serde(with = "path_text")] PathBuf),
     Change {
         #[serde(with = "path_text")]
         path: PathBuf,
         /// The state of the path before this turn's first change of it; present only in the first line about the path.
         #[serde(rename = "was", skip_serializing_if = "Option::is_none")]
-        was: Option<State>,
+        before: Option<RestorableState>,
         /// The digest of the new content; `None` if the path is removed.
         #[serde(rename = "becomes")]
-        becomes: Option<String>,
+        new_digest: Option<String>,
         /// The temporary file beside it, through which the content is written.
         temp: String,
     },
     /// The turn is about to be undone. Holds the current state of each entry that will change.
-    Undoing(Vec<(usize, State)>),
+    Undoing(Vec<(usize, RestorableState)>),
     /// The turn was undone, at this time.
     Undone(String),
     /// The turn was redone, at this time.
@@ -100,41 +100,41 @@ pub(super) enum Line {
 
 /// A path that a turn changed.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ChangedPath {
     /// The absolute path.
     pub path: PathBuf,
     /// The state before the turn's first change.
-    pub was: State,
+    pub before: RestorableState,
     /// The digests of the contents that the turn wrote, in order; `None` for a removal.
-    pub left: Vec<Option<String>>,
+    pub written_digests: Vec<Option<String>>,
     /// The state of the path when the turn was undone.
-    pub after: Option<State>,
+    pub at_undo: Option<RestorableState>,
 }
 
 /// A turn that changed at least one path.
 #[derive(Clone, Debug)]
-pub struct Turn {
+pub struct UndoTurn {
     /// The number of the turn's folder; newer turns have higher numbers.
     pub id: u64,
     /// The folder of the turn.
     pub dir: PathBuf,
     /// The origin of the turn.
-    pub about: About,
+    pub info: TurnInfo,
     /// Directories that the turn created, parents first.
-    pub made: Vec<PathBuf>,
+    pub created_dirs: Vec<PathBuf>,
     /// The changed paths, in the order of their first change.
-    pub entries: Vec<Entry>,
+    pub changed_paths: Vec<ChangedPath>,
     /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
-    pub temps: Vec<PathBuf>,
+    pub temp_files: Vec<PathBuf>,
     /// The time at which the turn was undone, if it was.
-    pub undone: Option<String>,
+    pub undone_at: Option<String>,
 }
 
-impl Turn {
+impl UndoTurn {
     /// Reads the turn in `dir`; `None` if its journal is still empty.
     pub(super) fn read(dir: &Path, id: u64) -> Result<Option<Self>> {
-        let path = dir.join(NAME);
-        let Some(bytes) = store::read(&path)? else {
+        let path = dir.join(JOURNAL_FILE);
+        let Some(bytes) = durable_file::read(&path)? else {
             return Ok(None);
         };
         let mut turn: Option<Self> = None;
@@ -142,68 +142,71 @@ impl Turn {
             let Some(line) = line.strip_suffix(b"\n") else {
                 break;
             };
-            let line: Line = serde_json::from_slice(line)
+            let line: JournalLine = serde_json::from_slice(line)
                 .with_context(|| format!("read line {} of `{}`", number + 1, path.display()))?;
             match (line, &mut turn) {
-                (Line::Turn(about), None) => {
+                (JournalLine::Turn(about), None) => {
                     turn = Some(Self {
                         id,
                         dir: dir.to_owned(),
-                        about,
-                        made: Vec::new(),
-                        entries: Vec::new(),
-                        temps: Vec::new(),
-                        undone: None,
+                        info: about,
+                        created_dirs: Vec::new(),
+                        changed_paths: Vec::new(),
+                        temp_files: Vec::new(),
+                        undone_at: None,
                     });
                 }
-                (line, Some(turn)) => turn.add(line),
+                (line, Some(turn)) => turn.apply_line(line),
                 (_, None) => return Ok(None),
             }
         }
         Ok(turn)
     }
 
-    fn add(&mut self, line: Line) {
+    fn apply_line(&mut self, line: JournalLine) {
         match line {
-            Line::Turn(_) => {}
-            Line::Made(path) => self.made.push(path),
-            Line::Change {
+            JournalLine::Turn(_) => {}
+            JournalLine::CreatedDirectory(path) => self.created_dirs.push(path),
+            JournalLine::Change {
                 path,
-                was,
-                becomes,
+                before: was,
+                new_digest: becomes,
                 temp,
             } => {
                 if !temp.is_empty() {
-                    self.temps.push(path.with_file_name(temp));
+                    self.temp_files.push(path.with_file_name(temp));
                 }
                 if let Some(was) = was {
-                    self.entries.push(Entry {
+                    self.changed_paths.push(ChangedPath {
                         path,
-                        was,
-                        left: vec![becomes],
-                        after: None,
+                        before: was,
+                        written_digests: vec![becomes],
+                        at_undo: None,
                     });
-                } else if let Some(entry) = self.entries.iter_mut().find(|entry| entry.path == path)
+                } else if let Some(entry) = self
+                    .changed_paths
+                    .iter_mut()
+                    .find(|entry| entry.path == path)
                 {
-                    entry.left.push(becomes);
+                    entry.written_digests.push(becomes);
                 }
             }
-            Line::Undoing(states) => {
+            JournalLine::Undoing(states) => {
                 for (number, state) in states {
-                    if let Some(entry) = self.entries.get_mut(number) {
-                        entry.after = Some(state);
+                    if let Some(entry) = self.changed_paths.get_mut(number) {
+                        entry.at_undo = Some(state);
                     }
                 }
             }
-            Line::Undone(time) => self.undone = Some(time),
-            Line::Redone(_) => self.undone = None,
+            JournalLine::Undone(time) => self.undone_at = Some(time),
+            JournalLine::Redone(_) => self.undone_at = None,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{About, Line, State, digest};
+    use super::{JournalLine, RestorableState, TurnInfo, digest};
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
 
@@ -215,23 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn odd_paths_come_back() {
+    fn non_utf8_paths_survive_a_round_trip() {
         let odd = OsString::from_vec(b"/a\xff/b\n".to_vec());
         for path in [odd, "/plain".into()] {
-            let line = Line::Change {
+            let line = JournalLine::Change {
                 path: path.clone().into(),
-                was: Some(State::Link {
+                before: Some(RestorableState::Link {
                     target: path.clone().into(),
                 }),
-                becomes: None,
+                new_digest: None,
                 temp: String::new(),
             };
             let text = serde_json::to_string(&line).unwrap();
             assert!(!text.contains('\n'));
             match serde_json::from_str(&text).unwrap() {
-                Line::Change {
+                JournalLine::Change {
                     path: read,
-                    was: Some(State::Link { target }),
+                    before: Some(RestorableState::Link { target }),
                     ..
                 } => {
                     assert_eq!((read.as_os_str(), target.as_os_str()), (&*path, &*path));
@@ -239,10 +242,10 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let about = serde_json::to_string(&About::default()).unwrap();
+        let about = serde_json::to_string(&TurnInfo::default()).unwrap();
         assert_eq!(
-            serde_json::from_str::<About>(&about).unwrap(),
-            About::default()
+            serde_json::from_str::<TurnInfo>(&about).unwrap(),
+            TurnInfo::default()
         );
     }
 }

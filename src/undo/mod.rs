@@ -4,9 +4,9 @@
 //! are on disk before the change is made. The folders are numbered; the newest has the highest number. Changes made by
 //! shell commands are not recorded.
 
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result, anyhow};
-use journal::Line;
+use journal::JournalLine;
 use std::collections::{HashMap, HashSet};
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
@@ -18,24 +18,24 @@ pub mod journal;
 mod path_text;
 pub mod restore;
 
-use journal::{About, State, Turn, digest};
+use journal::{RestorableState, TurnInfo, UndoTurn, digest};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
-const OF_A_TURN: u64 = 256 << 20;
+const MAX_TURN_BYTES: u64 = 256 << 20;
 /// Maximum of bytes kept for all turns, not counting the current one.
-const IN_ALL: u64 = 1 << 30;
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// Maximum number of turns kept.
-const TURNS: usize = 100;
+const MAX_TURNS: usize = 100;
 /// How long turns are kept. Users who want something back mostly notice within a day.
-const AGE: Duration = Duration::from_secs(7 * 86_400);
+const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 /// The folder that holds the undo data of all turns.
 #[derive(Clone, Debug)]
-pub struct Undo {
+pub struct UndoStore {
     dir: PathBuf,
 }
 
-impl Undo {
+impl UndoStore {
     /// Opens the folder `dir`, which need not exist.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir }
@@ -59,28 +59,31 @@ impl Undo {
         Ok(ids)
     }
 
-    fn folder(&self, id: u64) -> PathBuf {
+    fn turn_dir(&self, id: u64) -> PathBuf {
         self.dir.join(id.to_string())
     }
 
     /// Reads the turns that changed something, newest first. Unreadable ones are reported to `odd` and skipped.
-    pub fn turns(&self, odd: &mut dyn FnMut(u64, &anyhow::Error)) -> Result<Vec<Turn>> {
+    pub fn turns(
+        &self,
+        on_unreadable: &mut dyn FnMut(u64, &anyhow::Error),
+    ) -> Result<Vec<UndoTurn>> {
         let mut turns = Vec::new();
         for id in self.ids()? {
-            match Turn::read(&self.folder(id), id) {
-                Ok(turn) => turns.extend(turn.filter(|turn| !turn.entries.is_empty())),
-                Err(error) => odd(id, &error),
+            match UndoTurn::read(&self.turn_dir(id), id) {
+                Ok(turn) => turns.extend(turn.filter(|turn| !turn.changed_paths.is_empty())),
+                Err(error) => on_unreadable(id, &error),
             }
         }
         Ok(turns)
     }
 
     /// Creates the folder of a new turn, removes old ones, and returns the new number.
-    fn make(&self) -> Result<u64> {
-        store::create_dir(&self.dir)?;
+    fn create_turn_dir(&self) -> Result<u64> {
+        durable_file::create_dir(&self.dir)?;
         let mut id = self.ids()?.first().map_or(1, |id| id + 1);
         loop {
-            let path = self.folder(id);
+            let path = self.turn_dir(id);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break,
                 // Another run took this number first.
@@ -97,12 +100,12 @@ impl Undo {
     /// Removes turns that exceed the limits on age, number and size, except for `newest`.
     fn prune(&self, newest: u64) -> Result<()> {
         let changed = |folder: &Path| {
-            std::fs::metadata(folder.join(journal::NAME))
+            std::fs::metadata(folder.join(journal::JOURNAL_FILE))
                 .or_else(|_| std::fs::metadata(folder))
                 .and_then(|metadata| metadata.modified())
         };
         // The folder was created just now, so its time is the current one.
-        let now = changed(&self.folder(newest)).context("stat the new undo folder")?;
+        let now = changed(&self.turn_dir(newest)).context("stat the new undo folder")?;
         let mut bytes = 0;
         for (number, id) in self
             .ids()?
@@ -110,11 +113,13 @@ impl Undo {
             .filter(|id| *id < newest)
             .enumerate()
         {
-            let folder = self.folder(id);
-            bytes += weight(&folder);
+            let folder = self.turn_dir(id);
+            bytes += dir_bytes(&folder);
             let age = changed(&folder).map(|then| now.duration_since(then).unwrap_or_default());
-            let is_old = age.is_ok_and(|age| age > AGE);
-            if (is_old || number + 1 >= TURNS || bytes > IN_ALL) && !is_under_way(&folder) {
+            let is_old = age.is_ok_and(|age| age > MAX_AGE);
+            if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
+                && !is_running(&folder)
+            {
                 // Another run may be pruning too; what remains is removed next time.
                 drop(std::fs::remove_dir_all(&folder));
             }
@@ -124,7 +129,7 @@ impl Undo {
 }
 
 /// The number of bytes in a folder.
-fn weight(folder: &Path) -> u64 {
+fn dir_bytes(folder: &Path) -> u64 {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     files
         .filter_map(|file| file.metadata().ok())
@@ -133,14 +138,14 @@ fn weight(folder: &Path) -> u64 {
 }
 
 /// True if a live run is still writing this journal.
-fn is_under_way(folder: &Path) -> bool {
-    let file = File::open(folder.join(journal::NAME));
+fn is_running(folder: &Path) -> bool {
+    let file = File::open(folder.join(journal::JOURNAL_FILE));
     file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
 /// The current state of a path that a turn is about to change.
 #[derive(Debug)]
-pub enum Was<'a> {
+pub enum PreviousState<'a> {
     Nothing,
     File { bytes: &'a [u8], mode: u32 },
     Link(&'a Path),
@@ -149,41 +154,41 @@ pub enum Was<'a> {
 
 /// Saves the state of each path before a turn changes it.
 #[derive(Debug)]
-pub struct Keeper {
-    undo: Undo,
-    about: About,
+pub struct ChangeRecorder {
+    undo: UndoStore,
+    info: TurnInfo,
     /// Present from the first change on.
-    open: Option<Open>,
+    journal: Option<OpenJournal>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenJournal {
     dir: PathBuf,
     /// Locked while the turn is running.
-    journal: File,
+    file: File,
     /// The entry numbers of the changed paths.
-    known: HashMap<PathBuf, usize>,
+    entry_numbers: HashMap<PathBuf, usize>,
     /// The directories that the turn created.
-    made: HashSet<PathBuf>,
+    created_dirs: HashSet<PathBuf>,
     /// Bytes saved so far.
-    kept: u64,
+    saved_bytes: u64,
 }
 
-impl Keeper {
+impl ChangeRecorder {
     /// Creates a keeper. No folder is created before the first change.
-    pub fn new(undo: Undo, about: About) -> Self {
+    pub fn new(undo: UndoStore, info: TurnInfo) -> Self {
         Self {
             undo,
-            about,
-            open: None,
+            info,
+            journal: None,
         }
     }
 
     /// Records that the directory `path` is about to be created.
-    pub fn making(&mut self, path: &Path) -> Result<()> {
-        let open = self.open()?;
-        open.note(&Line::Made(path.to_owned()), false)?;
-        open.made.insert(path.to_owned());
+    pub fn record_directory(&mut self, path: &Path) -> Result<()> {
+        let open = self.open_journal()?;
+        open.append(&JournalLine::CreatedDirectory(path.to_owned()), false)?;
+        open.created_dirs.insert(path.to_owned());
         Ok(())
     }
 
@@ -192,79 +197,81 @@ impl Keeper {
     ///
     /// # Errors
     /// The current state cannot be saved. The caller must not make the change then.
-    pub fn changing(
+    pub fn record_change(
         &mut self,
         path: &Path,
-        was: &Was<'_>,
-        becomes: Option<&[u8]>,
+        before: &PreviousState<'_>,
+        new: Option<&[u8]>,
         temp: &str,
     ) -> Result<()> {
-        let open = self.open()?;
-        let is_first = !open.known.contains_key(path);
-        let mut line = Line::Change {
+        let open = self.open_journal()?;
+        let is_first = !open.entry_numbers.contains_key(path);
+        let mut line = JournalLine::Change {
             path: path.to_owned(),
-            was: None,
-            becomes: becomes.map(digest),
+            before: None,
+            new_digest: new.map(digest),
             temp: temp.to_owned(),
         };
         if is_first {
-            let number = open.known.len();
-            let state = match was {
+            let number = open.entry_numbers.len();
+            let state = match before {
                 // A directory that this turn created did not exist before it.
-                Was::Directory { .. } if open.made.contains(path) => State::Nothing,
-                was => open.keep(number, was)?,
+                PreviousState::Directory { .. } if open.created_dirs.contains(path) => {
+                    RestorableState::Nothing
+                }
+                was => open.save_state(number, was)?,
             };
-            open.known.insert(path.to_owned(), number);
-            if let Line::Change { was, .. } = &mut line {
+            open.entry_numbers.insert(path.to_owned(), number);
+            if let JournalLine::Change { before: was, .. } = &mut line {
                 *was = Some(state);
             }
         }
-        open.note(&line, is_first)
+        open.append(&line, is_first)
     }
 
-    fn open(&mut self) -> Result<&mut Open> {
-        if self.open.is_none() {
-            let id = self.undo.make()?;
-            let dir = self.undo.folder(id);
-            let path = dir.join(journal::NAME);
-            let journal = store::open_log(&path)?;
+    fn open_journal(&mut self) -> Result<&mut OpenJournal> {
+        if self.journal.is_none() {
+            let id = self.undo.create_turn_dir()?;
+            let dir = self.undo.turn_dir(id);
+            let path = dir.join(journal::JOURNAL_FILE);
+            let journal = durable_file::open_append(&path)?;
             // The file is new, so the lock cannot be contended. On file systems without locks, the turn merely looks
             // finished.
             drop(journal.try_lock());
-            let mut open = Open {
+            let mut open = OpenJournal {
                 dir,
-                journal,
-                known: HashMap::new(),
-                made: HashSet::new(),
-                kept: 0,
+                file: journal,
+                entry_numbers: HashMap::new(),
+                created_dirs: HashSet::new(),
+                saved_bytes: 0,
             };
-            open.note(&Line::Turn(self.about.clone()), false)?;
-            self.open = Some(open);
+            open.append(&JournalLine::Turn(self.info.clone()), false)?;
+            self.journal = Some(open);
         }
-        Ok(self.open.as_mut().expect("it was opened just now"))
+        Ok(self.journal.as_mut().expect("it was opened just now"))
     }
 }
 
-impl Open {
+impl OpenJournal {
     /// Saves the current state as entry `number`.
-    fn keep(&mut self, number: usize, was: &Was<'_>) -> Result<State> {
-        Ok(match was {
-            Was::Nothing => State::Nothing,
-            Was::Link(target) => State::Link {
+    fn save_state(&mut self, number: usize, before: &PreviousState<'_>) -> Result<RestorableState> {
+        Ok(match before {
+            PreviousState::Nothing => RestorableState::Nothing,
+            PreviousState::Link(target) => RestorableState::Link {
                 target: (*target).to_owned(),
             },
-            Was::Directory { mode } => State::Directory { mode: *mode },
-            Was::File { bytes, mode } => {
+            PreviousState::Directory { mode } => RestorableState::Directory { mode: *mode },
+            PreviousState::File { bytes, mode } => {
                 let size = bytes.len() as u64;
-                if self.kept + size > OF_A_TURN {
+                if self.saved_bytes + size > MAX_TURN_BYTES {
                     return Err(anyhow!(
                         "this turn has already saved {} for `nanobot undo`, and this file would exceed the limit",
-                        store::size_in_words(self.kept)
+                        durable_file::format_size(self.saved_bytes)
                     ));
                 }
-                copy(&self.dir.join(format!("{number}.old")), bytes)?;
-                self.kept += size;
-                State::File {
+                write_copy(&self.dir.join(format!("{number}.old")), bytes)?;
+                self.saved_bytes += size;
+                RestorableState::File {
                     hash: digest(bytes),
                     mode: *mode,
                 }
@@ -274,23 +281,23 @@ impl Open {
 
     /// Writes a line. With `safe`, it is synced to disk before this returns. Later lines about a path do not need that:
     /// they only serve to tell who changed a file last.
-    fn note(&mut self, line: &Line, safe: bool) -> Result<()> {
-        note(&self.journal, &self.dir.join(journal::NAME), line)?;
-        if safe {
-            store::sync(&self.journal, &self.dir)?;
+    fn append(&mut self, line: &JournalLine, sync: bool) -> Result<()> {
+        append_line(&self.file, &self.dir.join(journal::JOURNAL_FILE), line)?;
+        if sync {
+            durable_file::sync(&self.file, &self.dir)?;
         }
         Ok(())
     }
 }
 
-fn note(journal: &File, path: &Path, line: &Line) -> Result<()> {
+fn append_line(journal: &File, path: &Path, line: &JournalLine) -> Result<()> {
     let mut text = serde_json::to_vec(line).context("serialize a line of the journal")?;
     text.push(b'\n');
-    store::append_to(journal, path, store::size(journal, path)?, &text)
+    durable_file::append_to(journal, path, durable_file::size(journal, path)?, &text)
 }
 
 /// Writes a copy of `bytes` to `path`.
-fn copy(path: &Path, bytes: &[u8]) -> Result<()> {
+fn write_copy(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = File::options();
     let opened = options.write(true).create_new(true).mode(0o600).open(path);
     let written = opened.and_then(|mut file| {

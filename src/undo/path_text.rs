@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Read {
+enum PathText {
     Text(String),
     Bytes(Vec<u8>),
 }
@@ -20,8 +20,8 @@ pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::E
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
-    Ok(match Read::deserialize(from)? {
-        Read::Text(text) => text.into(),
-        Read::Bytes(bytes) => OsString::from_vec(bytes).into(),
+    Ok(match PathText::deserialize(from)? {
+        PathText::Text(text) => text.into(),
+        PathText::Bytes(bytes) => OsString::from_vec(bytes).into(),
     })
 }

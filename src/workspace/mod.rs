@@ -1,6 +1,6 @@
 //! The agent's workspace: its instruction files, its memory, and the templates from which they are created.
 
-use crate::sys::store;
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The instruction files that the system prompt includes, in this order.
-const BOOTSTRAP: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md"];
+const BOOTSTRAP_FILES: [&str; 5] = ["AGENTS.md", "SOUL.md", "USER.md", "TOOLS.md", "IDENTITY.md"];
 
 /// Files of a new workspace.
 const TEMPLATES: [(&str, &str); 8] = [
@@ -23,7 +23,7 @@ const TEMPLATES: [(&str, &str); 8] = [
 ];
 
 /// Templates that are forms. They are left out of the prompt until they have been filled in.
-const FORMS: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
+const FORM_FILES: [&str; 4] = ["USER.md", "TOOLS.md", "IDENTITY.md", "memory/MEMORY.md"];
 
 /// The agent's workspace directory.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Workspace {
 
 /// The parts of a workspace that the system prompt includes.
 #[derive(Debug, Default)]
-pub struct Notes {
+pub struct WorkspaceNotes {
     /// Name and text of the bootstrap files, in order.
     pub bootstrap: Vec<(String, String)>,
     /// The long-term memory, if there is one.
@@ -53,28 +53,28 @@ impl Workspace {
     ///
     /// # Errors
     /// A file exists but cannot be read. It is not skipped, because it may contain prohibitions.
-    pub fn notes(&self) -> Result<Notes> {
-        let mut notes = Notes::default();
-        for name in BOOTSTRAP {
-            let text = self.text(name)?;
+    pub fn read_notes(&self) -> Result<WorkspaceNotes> {
+        let mut notes = WorkspaceNotes::default();
+        for name in BOOTSTRAP_FILES {
+            let text = self.read_note(name)?;
             notes
                 .bootstrap
                 .extend(text.map(|text| (name.to_owned(), text)));
         }
         // Older releases stored the memory at the root.
-        notes.memory = match self.text("memory/MEMORY.md")? {
+        notes.memory = match self.read_note("memory/MEMORY.md")? {
             Some(memory) => Some(memory),
-            None => self.text("MEMORY.md")?,
+            None => self.read_note("MEMORY.md")?,
         };
         Ok(notes)
     }
 
-    fn text(&self, name: &str) -> Result<Option<String>> {
-        let Some(bytes) = store::read(&self.root.join(name))? else {
+    fn read_note(&self, name: &str) -> Result<Option<String>> {
+        let Some(bytes) = durable_file::read(&self.root.join(name))? else {
             return Ok(None);
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let untouched = FORMS.contains(&name)
+        let untouched = FORM_FILES.contains(&name)
             && TEMPLATES
                 .iter()
                 .any(|(form, blank)| *form == name && *blank == text);
@@ -84,7 +84,7 @@ impl Workspace {
     /// Creates the missing files of a workspace and returns their names. Existing files are not changed.
     pub fn create(&self) -> Result<Vec<&'static str>> {
         for dir in ["memory", "skills", "sessions"] {
-            store::create_dir(&self.root.join(dir))?;
+            durable_file::create_dir(&self.root.join(dir))?;
         }
         let mut created = Vec::new();
         for (name, text) in TEMPLATES {
@@ -119,14 +119,14 @@ mod tests {
     use super::{TEMPLATES, Workspace};
 
     #[test]
-    fn a_workspace_is_made_once_and_forms_are_not_sent() {
+    fn a_workspace_is_created_once_and_forms_are_not_sent() {
         let temp = tempfile::tempdir().unwrap();
         let workspace = Workspace::new(&temp.path().join("w"));
-        assert!(workspace.notes().unwrap().bootstrap.is_empty());
+        assert!(workspace.read_notes().unwrap().bootstrap.is_empty());
         assert_eq!(workspace.create().unwrap().len(), TEMPLATES.len());
         std::fs::write(workspace.root.join("SOUL.md"), "mine").unwrap();
         assert!(workspace.create().unwrap().is_empty());
-        let notes = workspace.notes().unwrap();
+        let notes = workspace.read_notes().unwrap();
         let names: Vec<&str> = notes
             .bootstrap
             .iter()
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!((names, notes.memory), (vec!["AGENTS.md", "SOUL.md"], None));
         std::fs::write(workspace.root.join("memory/MEMORY.md"), "likes tea").unwrap();
         std::fs::write(workspace.root.join("USER.md"), "Ada").unwrap();
-        let notes = workspace.notes().unwrap();
+        let notes = workspace.read_notes().unwrap();
         assert_eq!(
             (notes.bootstrap.len(), notes.memory.as_deref()),
             (3, Some("likes tea"))
@@ -148,7 +148,10 @@ mod tests {
         std::fs::write(temp.path().join("MEMORY.md"), "old").unwrap();
         let workspace = Workspace::new(temp.path());
         workspace.create().unwrap();
-        assert_eq!(workspace.notes().unwrap().memory.as_deref(), Some("old"));
+        assert_eq!(
+            workspace.read_notes().unwrap().memory.as_deref(),
+            Some("old")
+        );
         assert!(!temp.path().join("memory/MEMORY.md").exists());
     }
 }

@@ -1,21 +1,21 @@
 //! Features specific to the Anthropic format: signed thinking and prompt cache prices.
 
-use crate::formats::{Format, events};
-use crate::server::{Answer, Ending, Turn, says, sends};
+use crate::formats::{Format, typed_events};
+use crate::server::{Ending, Responder, Response, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
 /// A story with an Anthropic model on the scripted server.
-fn claude(model: &str) -> Story {
-    Story::of("anthropic", model)
+fn claude_story(model: &str) -> Story {
+    Story::with_provider("anthropic", model)
 }
 
-fn start(usage: &Value) -> Value {
+fn message_start(usage: &Value) -> Value {
     json!({ "type": "message_start", "message": { "type": "message", "model": "claude", "content": [], "usage": usage } })
 }
 
 /// The events of one content block.
-fn block(index: usize, head: &Value, deltas: &[Value]) -> Vec<Value> {
+fn block_events(index: usize, head: &Value, deltas: &[Value]) -> Vec<Value> {
     let delta =
         |delta: &Value| json!({ "type": "content_block_delta", "index": index, "delta": delta });
     let mut list =
@@ -25,7 +25,7 @@ fn block(index: usize, head: &Value, deltas: &[Value]) -> Vec<Value> {
     list
 }
 
-fn end(reason: &str, usage: &Value) -> [Value; 2] {
+fn message_end(reason: &str, usage: &Value) -> [Value; 2] {
     let delta = json!({ "stop_reason": reason, "stop_sequence": null });
     [
         json!({ "type": "message_delta", "delta": delta, "usage": usage }),
@@ -34,16 +34,16 @@ fn end(reason: &str, usage: &Value) -> [Value; 2] {
 }
 
 /// A reply with these content blocks, streamed or not as the request asks.
-fn blocks(content: &[Value]) -> Turn {
+fn replies_with_blocks(content: &[Value]) -> Responder {
     let content = content.to_vec();
     Box::new(move |asked| {
         let usage = json!({ "input_tokens": 1, "output_tokens": 2 });
         if asked.body["stream"] != json!(true) {
             let answer = json!({ "type": "message", "role": "assistant", "model": "claude", "content": content,
                                  "stop_reason": "tool_use", "usage": usage });
-            return Answer::json(200, &answer);
+            return Response::json(200, &answer);
         }
-        let mut list = vec![start(&usage)];
+        let mut list = vec![message_start(&usage)];
         for (index, whole) in content.iter().enumerate() {
             let mut head = whole.clone();
             let deltas = match whole["type"].as_str() {
@@ -67,15 +67,15 @@ fn blocks(content: &[Value]) -> Turn {
                 }
                 _ => Vec::new(),
             };
-            list.extend(block(index, &head, &deltas));
+            list.extend(block_events(index, &head, &deltas));
         }
-        list.extend(end("tool_use", &usage));
-        events(&list)
+        list.extend(message_end("tool_use", &usage));
+        typed_events(&list)
     })
 }
 
 #[test]
-fn thinking_goes_back_as_it_came() {
+fn thinking_is_sent_back_unchanged() {
     let thought =
         |text: &str| json!({ "type": "thinking", "thinking": text, "signature": "c2lnbmVk" });
     let read = |id: &str| json!({ "type": "tool_use", "id": id, "name": "read_file", "input": { "path": "a.txt" } });
@@ -95,8 +95,8 @@ fn thinking_goes_back_as_it_came() {
         ("claude-opus-4-7", json!({ "type": "adaptive" })),
     ] {
         for words in [&[][..], &["--no-stream"]] {
-            let story = claude(model).file("a.txt", "alpha").script([
-                blocks(&content),
+            let story = claude_story(model).file("a.txt", "alpha").script([
+                replies_with_blocks(&content),
                 says("Done."),
                 says("More."),
                 says("Other."),
@@ -115,7 +115,7 @@ fn thinking_goes_back_as_it_came() {
             assert!(run(&[]).ends_with("Done.\n"));
             assert_eq!(run(&[]), "More.\n");
             assert_eq!(run(&["--model", "claude-haiku-4-5"]), "Other.\n");
-            let asked = story.asked();
+            let asked = story.requests();
             for asked in &asked[..3] {
                 assert_eq!(asked.body["thinking"], thinking, "{model} {words:?}");
                 assert!(asked.body["temperature"].is_null());
@@ -139,22 +139,22 @@ fn thinking_goes_back_as_it_came() {
 }
 
 #[test]
-fn a_turn_that_is_not_thought_about_all_the_time_goes_on_thinking() {
+fn a_turn_with_a_reply_without_thinking_keeps_thinking_enabled() {
     let read = |id: &str| json!({ "type": "tool_use", "id": id, "name": "read_file", "input": { "path": "a.txt" } });
     let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "s" });
     for (model, first) in [
         ("claude-sonnet-4-5", vec![thought, read("toolu_1")]),
         ("claude-opus-4-7", vec![read("toolu_1")]),
     ] {
-        let story = claude(model).file("a.txt", "alpha").script([
-            blocks(&first),
-            blocks(&[read("toolu_2")]),
+        let story = claude_story(model).file("a.txt", "alpha").script([
+            replies_with_blocks(&first),
+            replies_with_blocks(&[read("toolu_2")]),
             says("Done."),
         ]);
         story
             .run(["agent", "-m", "x", "--reasoning-effort", "low"])
             .stdout("Done.\n");
-        let asked = story.asked();
+        let asked = story.requests();
         let thinking = |at: usize| &asked[at].body["thinking"];
         assert!(thinking(0) == thinking(1) && thinking(1) == thinking(2));
         assert!(
@@ -165,7 +165,7 @@ fn a_turn_that_is_not_thought_about_all_the_time_goes_on_thinking() {
 }
 
 #[test]
-fn thinking_that_is_not_signed_goes_back_to_other_vendors_only() {
+fn unsigned_thinking_is_sent_back_only_to_other_vendors() {
     let thought = json!({ "type": "thinking", "thinking": "Hm.", "signature": "" });
     let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "read_file", "input": { "path": "a.txt" } });
     let both = [thought, call];
@@ -173,13 +173,13 @@ fn thinking_that_is_not_signed_goes_back_to_other_vendors_only() {
         ("anthropic", "claude-opus-4-7", &both[1..]),
         ("kimiCoding", "kimi-for-coding", &both[..]),
     ] {
-        let story = Story::of(provider, model)
+        let story = Story::with_provider(provider, model)
             .file("a.txt", "alpha")
-            .script([blocks(&both), says("Done.")]);
+            .script([replies_with_blocks(&both), says("Done.")]);
         story
             .run(["agent", "-m", "x", "--reasoning-effort", "low"])
             .stdout("Done.\n");
-        let asked = &story.asked()[1];
+        let asked = &story.requests()[1];
         assert_eq!(asked.messages()[1]["content"], json!(expect), "{model}");
         assert!(asked.body["thinking"].is_object());
     }
@@ -191,36 +191,46 @@ fn errors_within_a_stream() {
         |kind: &str| json!({ "type": "error", "error": { "type": kind, "message": "Not now." } });
     let begun = || {
         vec![
-            start(&json!({ "input_tokens": 1, "output_tokens": 1 })),
+            message_start(&json!({ "input_tokens": 1, "output_tokens": 1 })),
             json!({ "type": "ping" }),
         ]
     };
-    let story = claude("claude-opus-4-7").script([
-        sends(events(&[begun(), vec![error("overloaded_error")]].concat())),
+    let story = claude_story("claude-opus-4-7").script([
+        sends(typed_events(
+            &[begun(), vec![error("overloaded_error")]].concat(),
+        )),
         says("ok"),
     ]);
     story
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
         .stderr_has("Not now.");
-    let half = block(0, &json!({ "type": "text", "text": "half" }), &[]);
+    let half = block_events(0, &json!({ "type": "text", "text": "half" }), &[]);
     for (ending, words) in [
         (vec![error("api_error")], "Not now."),
         (Vec::new(), "sent an incomplete response"),
     ] {
-        let answer = events(&[begun(), half.clone(), ending].concat()).ending(Ending::Cut);
-        let story = claude("claude-opus-4-7").script([sends(answer)]);
+        let answer =
+            typed_events(&[begun(), half.clone(), ending].concat()).ending(Ending::Disconnect);
+        let story = claude_story("claude-opus-4-7").script([sends(answer)]);
         story.run(["agent", "-m", "x"]).status(69).stderr_has(words);
     }
 }
 
 #[test]
-fn what_the_cache_read_and_kept_is_counted() {
+fn cache_reads_and_writes_are_counted() {
     let first = json!({ "input_tokens": 100, "cache_read_input_tokens": 1000, "cache_creation_input_tokens": 10, "output_tokens": 1 });
     let late = json!({ "input_tokens": 0, "output_tokens": 0 });
-    let text = || block(0, &json!({ "type": "text", "text": "ok" }), &[]);
+    let text = || block_events(0, &json!({ "type": "text", "text": "ok" }), &[]);
     let told = |first: &Value, last: Value| {
-        events(&[vec![start(first)], text(), end("end_turn", &last).into()].concat())
+        typed_events(
+            &[
+                vec![message_start(first)],
+                text(),
+                message_end("end_turn", &last).into(),
+            ]
+            .concat(),
+        )
     };
     for (answer, input, cached) in [
         (told(&first, json!({ "output_tokens": 50 })), 1110, 1000),
@@ -231,7 +241,7 @@ fn what_the_cache_read_and_kept_is_counted() {
             0,
         ),
     ] {
-        let story = claude("claude-sonnet-4-5").script([sends(answer)]);
+        let story = claude_story("claude-sonnet-4-5").script([sends(answer)]);
         let ran = story.run(["agent", "-m", "x", "--json"]);
         let usage = &ran.json()["usage"];
         assert_eq!(
@@ -242,10 +252,10 @@ fn what_the_cache_read_and_kept_is_counted() {
 }
 
 #[test]
-fn how_a_server_is_addressed() {
+fn request_urls_and_headers() {
     let story = Story::in_format(Format::Anthropic, "scripted").script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let asked = &story.asked()[0];
+    let asked = &story.requests()[0];
     assert_eq!(asked.path, "/v1/messages");
     assert_eq!(
         (asked.header("x-api-key"), asked.header("authorization")),
@@ -260,7 +270,7 @@ fn how_a_server_is_addressed() {
         )
         .script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let asked = &story.asked()[1];
+    let asked = &story.requests()[1];
     let versions = asked
         .headers
         .iter()

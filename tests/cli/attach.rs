@@ -1,7 +1,7 @@
 //! `--attach`: which inputs it accepts and what the model receives.
 
-use crate::needs::need;
-use crate::server::{Answer, says, sends};
+use crate::requirements::require;
+use crate::server::{Response, says, sends};
 use crate::story::Story;
 use crate::story::write_program;
 use base64::Engine;
@@ -11,15 +11,15 @@ use std::io::{Cursor, Write};
 use std::os::unix::fs::symlink;
 
 /// The content of the last message that the model was sent.
-fn content(story: &Story) -> Value {
-    let asked = story.asked();
+fn last_content(story: &Story) -> Value {
+    let asked = story.requests();
     let messages = asked.last().expect("the model was asked").messages();
     messages.last().unwrap()["content"].clone()
 }
 
 /// The text of the last content, without the runtime facts.
-fn text(story: &Story) -> String {
-    let content = content(story);
+fn last_text(story: &Story) -> String {
+    let content = last_content(story);
     let text = content.as_str().unwrap_or_else(|| {
         let last = content.as_array().and_then(|parts| parts.last());
         last.and_then(|part| part["text"].as_str()).unwrap()
@@ -29,21 +29,21 @@ fn text(story: &Story) -> String {
 }
 
 /// The first image of the last message: its media type and its bytes.
-fn image(story: &Story) -> (String, Vec<u8>) {
-    let url = content(story)[0]["image_url"]["url"].clone();
+fn first_image(story: &Story) -> (String, Vec<u8>) {
+    let url = last_content(story)[0]["image_url"]["url"].clone();
     let (kind, data) = url.as_str().unwrap().split_once(";base64,").unwrap();
     let bytes = base64::engine::general_purpose::STANDARD.decode(data);
     (kind.replace("data:", ""), bytes.unwrap())
 }
 
-fn encoded(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
+fn encode_image(image: impl Into<DynamicImage>, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
     image.into().write_to(&mut bytes, format).unwrap();
     bytes.into_inner()
 }
 
 /// The start of a PNG that declares these dimensions but contains no pixels.
-fn promise(width: u32, height: u32, depth: u8) -> Vec<u8> {
+fn png_header(width_px: u32, height_px: u32, depth: u8) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut chunk = |kind: &[u8], data: &[u8]| {
         let mut crc = flate2::Crc::new();
@@ -53,14 +53,14 @@ fn promise(width: u32, height: u32, depth: u8) -> Vec<u8> {
         bytes.extend([kind, data].concat());
         bytes.extend(crc.sum().to_be_bytes());
     };
-    let size = [width.to_be_bytes(), height.to_be_bytes()].concat();
+    let size = [width_px.to_be_bytes(), height_px.to_be_bytes()].concat();
     chunk(b"IHDR", &[&size[..], &[depth, 6, 0, 0, 0]].concat());
     chunk(b"IDAT", &[]);
     bytes
 }
 
 #[test]
-fn what_fits_is_sent_byte_for_byte() {
+fn an_attachment_within_the_limit_is_sent_byte_for_byte() {
     let formats = [
         (ImageFormat::Png, "image/png"),
         (ImageFormat::Jpeg, "image/jpeg"),
@@ -69,44 +69,44 @@ fn what_fits_is_sent_byte_for_byte() {
     ];
     for (format, kind) in formats {
         // The file name has no useful extension.
-        let bytes = encoded(RgbImage::new(30, 20), format);
+        let bytes = encode_image(RgbImage::new(30, 20), format);
         let story = Story::new().file("a.txt", &bytes).script([says("ok")]);
         story
             .run(["agent", "-m", "x", "-a", "a.txt"])
             .stdout("ok\n");
-        assert_eq!(image(&story), (kind.to_owned(), bytes));
+        assert_eq!(first_image(&story), (kind.to_owned(), bytes));
     }
 }
 
 #[test]
-fn what_is_too_large_is_made_smaller() {
-    let wide = encoded(RgbImage::new(9000, 90), ImageFormat::Png);
+fn a_large_image_is_scaled_down() {
+    let wide = encode_image(RgbImage::new(9000, 90), ImageFormat::Png);
     let story = Story::new().file("a.png", wide).script([says("ok")]);
     story
         .run(["agent", "-m", "x", "-a", "a.png"])
         .stdout("ok\n")
         .stderr_has("`a.png` was scaled down from 9000×90 pixels");
-    let (kind, bytes) = image(&story);
+    let (kind, bytes) = first_image(&story);
     assert_eq!(kind, "image/jpeg");
     let small = image::load_from_memory(&bytes).unwrap();
     assert_eq!(small.dimensions(), (1568, 16));
 
     // An image with transparency stays a PNG; only its byte size exceeds the limit.
-    let mut heavy = encoded(RgbaImage::new(40, 30), ImageFormat::Png);
+    let mut heavy = encode_image(RgbaImage::new(40, 30), ImageFormat::Png);
     heavy.resize(6 << 20, 0);
     let story = Story::new().stdin(heavy).script([says("ok")]);
     story
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
         .stderr_has("standard input was scaled down from 40×30 pixels (6.0 MB) to 40×30 (");
-    let (kind, bytes) = image(&story);
+    let (kind, bytes) = first_image(&story);
     assert_eq!(kind, "image/png");
     assert!(image::load_from_memory(&bytes).unwrap().color().has_alpha());
 }
 
 #[test]
-fn a_photograph_is_turned_as_it_was_taken() {
-    let plain = encoded(RgbImage::new(9000, 90), ImageFormat::Jpeg);
+fn a_photograph_is_rotated_by_its_exif_orientation() {
+    let plain = encode_image(RgbImage::new(9000, 90), ImageFormat::Jpeg);
     let exif =
         b"\xff\xe1\0\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
     let turned = [&plain[..2], exif, &plain[2..]].concat();
@@ -115,7 +115,7 @@ fn a_photograph_is_turned_as_it_was_taken() {
         .run(["agent", "-m", "x", "-a", "a.jpg"])
         .stdout("ok\n");
     ran.stderr_has("to 16×1568");
-    let (_, bytes) = image(&story);
+    let (_, bytes) = first_image(&story);
     assert_eq!(
         image::load_from_memory(&bytes).unwrap().dimensions(),
         (16, 1568)
@@ -123,43 +123,43 @@ fn a_photograph_is_turned_as_it_was_taken() {
 }
 
 #[test]
-fn images_that_cannot_be_used() {
+fn unusable_images_are_rejected() {
     let check = |bytes: Vec<u8>, words: &str| {
         let story = Story::new().file("a.png", bytes);
         story
             .run(["agent", "-m", "x", "-a", "a.png"])
             .status(65)
             .stderr_has(words);
-        assert!(story.asked().is_empty());
+        assert!(story.requests().is_empty());
     };
     check(
         b"\x89PNG\r\n\x1a\n".to_vec(),
         "`a.png` is an image that cannot be read",
     );
     check(
-        promise(9000, 10, 8),
+        png_header(9000, 10, 8),
         "`a.png` is an image that cannot be read",
     );
     check(
-        promise(60_000, 60_000, 8),
+        png_header(60_000, 60_000, 8),
         "60000×60000 pixels, above the limit of 100 million",
     );
     check(
-        promise(u32::MAX, u32::MAX, 8),
+        png_header(u32::MAX, u32::MAX, 8),
         "above the limit of 100 million",
     );
     // The pixel count is within the limit, but each pixel has eight bytes.
     check(
-        promise(9999, 9999, 16),
+        png_header(9999, 9999, 16),
         "`a.png` is an image that cannot be read",
     );
-    let mut large = encoded(RgbImage::new(9, 9), ImageFormat::Png);
+    let mut large = encode_image(RgbImage::new(9, 9), ImageFormat::Png);
     large.resize(33 << 20, 0);
     check(large, "longer than 32 MiB");
 }
 
 #[test]
-fn a_directory_is_listed_with_its_texts() {
+fn a_directory_is_attached_as_a_listing_with_its_text_files() {
     let story = Story::new()
         .file("../outside", "SECRET")
         .file("src/b.txt", "bee\n")
@@ -204,12 +204,12 @@ fn a_directory_is_listed_with_its_texts() {
             .run(["agent", "-m", "look", "-a", "src", "--ephemeral"])
             .stdout("ok\n")
             .stderr(&format!("nanobot: `src`: {left_out}\n"));
-        assert_eq!(text(&story), expect);
+        assert_eq!(last_text(&story), expect);
     }
 }
 
 #[test]
-fn a_directory_in_a_repository_obeys_the_files_above() {
+fn a_directory_in_a_repository_respects_parent_gitignore_files() {
     let story = Story::new()
         .file(".git/HEAD", "")
         .file(".gitignore", "*.log\n")
@@ -217,7 +217,7 @@ fn a_directory_in_a_repository_obeys_the_files_above() {
         .file("sub/a", "seen")
         .script([says("ok")]);
     story.run(["agent", "-m", "x", "-a", "sub"]).stdout("ok\n");
-    assert!(text(&story).contains("seen") && !story.asked()[0].raw.contains("SECRET"));
+    assert!(last_text(&story).contains("seen") && !story.requests()[0].raw.contains("SECRET"));
     std::fs::create_dir(story.dir().join("empty")).unwrap();
     story
         .run(["agent", "-m", "x", "-a", "empty"])
@@ -226,7 +226,7 @@ fn a_directory_in_a_repository_obeys_the_files_above() {
 }
 
 #[test]
-fn a_large_directory_is_cut_and_that_is_said() {
+fn a_large_directory_is_truncated_with_a_notice() {
     let mut story = Story::new().script([says("ok")]);
     for number in 0..2001 {
         story = story.file(&format!("many/{number:04}"), "");
@@ -235,11 +235,11 @@ fn a_large_directory_is_cut_and_that_is_said() {
         .run(["agent", "-m", "x", "-a", "many"])
         .stdout("ok\n")
         .stderr_has("all after the first 2000, not listed");
-    assert!(text(&story).contains("1999  0 B") && !text(&story).contains("2000  0 B"));
+    assert!(last_text(&story).contains("1999  0 B") && !last_text(&story).contains("2000  0 B"));
 }
 
 /// A story with this script as `pdftotext`.
-fn with_pdftotext(script: &str) -> Story {
+fn story_with_pdftotext(script: &str) -> Story {
     let story = Story::new();
     let program = story.home().join("bin/pdftotext");
     write_program(&program, &format!("#!/bin/sh\n{script}\n"));
@@ -248,20 +248,24 @@ fn with_pdftotext(script: &str) -> Story {
 }
 
 #[test]
-fn the_text_of_a_pdf() {
+fn a_pdf_is_attached_as_its_text() {
     let pdf = b"%PDF-1.4\nwhatever";
     let script = "[ \"$1 $2 $3 $4 $6\" = '-q -layout -enc UTF-8 -' ] && head -c 8 \"$5\" && printf '\\f' && env";
-    let story = with_pdftotext(script).file("a", pdf).script([says("ok")]);
+    let story = story_with_pdftotext(script)
+        .file("a", pdf)
+        .script([says("ok")]);
     story.run(["agent", "-m", "x", "-a", "a"]).stdout("ok\n");
-    assert!(text(&story).starts_with("x\n\n<file name=\"a\">\n%PDF-1.4\n"));
-    assert!(!story.asked()[0].raw.contains("SECRET"));
+    assert!(last_text(&story).starts_with("x\n\n<file name=\"a\">\n%PDF-1.4\n"));
+    assert!(!story.requests()[0].raw.contains("SECRET"));
     // Piped input can be a PDF, too.
-    let story = with_pdftotext("echo words").stdin(pdf).script([says("ok")]);
+    let story = story_with_pdftotext("echo words")
+        .stdin(pdf)
+        .script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert_eq!(text(&story), "x\n\n<stdin>\nwords\n</stdin>");
+    assert_eq!(last_text(&story), "x\n\n<stdin>\nwords\n</stdin>");
 
     let check = |script: &str, words: &str| {
-        let story = with_pdftotext(script).file("a", pdf);
+        let story = story_with_pdftotext(script).file("a", pdf);
         let ran = story.run(["agent", "-m", "x", "-a", "a"]);
         ran.status(65).stderr_has(words);
     };
@@ -273,12 +277,14 @@ fn the_text_of_a_pdf() {
         "head -c 20000000 /dev/zero",
         "the text of `a` is longer than 16 MiB",
     );
-    let story = with_pdftotext("").env("PATH", "/nowhere").file("a", pdf);
+    let story = story_with_pdftotext("")
+        .env("PATH", "/nowhere")
+        .file("a", pdf);
     story
         .run(["agent", "-m", "x", "-a", "a"])
         .status(65)
         .stderr_has("`pdftotext` is not installed\n  try: install poppler-utils");
-    let story = with_pdftotext("sleep 60").file("a", pdf);
+    let story = story_with_pdftotext("sleep 60").file("a", pdf);
     story
         .run(["agent", "-m", "x", "-a", "a", "--timeout", "0.5"])
         .status(124)
@@ -286,8 +292,8 @@ fn the_text_of_a_pdf() {
 }
 
 #[test]
-fn the_text_of_a_pdf_by_the_real_program() {
-    if !need("pdftotext") {
+fn a_pdf_is_converted_by_the_real_pdftotext() {
+    if !require("pdftotext") {
         return;
     }
     let draw = "BT /F1 24 Tf 72 700 Td (Buy milk) Tj ET";
@@ -303,7 +309,7 @@ fn the_text_of_a_pdf_by_the_real_program() {
     story
         .run(["agent", "-m", "x", "-a", "a.pdf"])
         .stdout("ok\n");
-    assert!(text(&story).contains("Buy milk"));
+    assert!(last_text(&story).contains("Buy milk"));
 }
 
 #[test]
@@ -314,7 +320,7 @@ fn standard_input_can_be_an_attachment() {
         .run(["agent", "-m", "x", "-a", "a", "-a", "-"])
         .stdout("ok\n");
     let expect = "x\n\n<file name=\"a\">\nfile\n</file>\n\n<stdin>\npiped\n</stdin>";
-    assert_eq!(text(&story), expect);
+    assert_eq!(last_text(&story), expect);
     let check = |arguments: &[&str], words: &str| {
         let ran = story.run([&["agent"], arguments].concat());
         ran.status(2).stderr_has(words);
@@ -326,7 +332,7 @@ fn standard_input_can_be_an_attachment() {
 }
 
 /// A story that may fetch from its own server, and the server's URL.
-fn with_pages() -> (Story, String) {
+fn story_with_pages() -> (Story, String) {
     let story = Story::new().env("NANOBOT_TEST_FETCH", "loopback");
     let base = format!("http://127.0.0.1:{}", story.server().port);
     (story, base)
@@ -334,70 +340,74 @@ fn with_pages() -> (Story, String) {
 
 #[test]
 fn a_page_is_attached_as_its_text() {
-    let (story, base) = with_pages();
+    let (story, base) = story_with_pages();
     let url = format!("{base}/a#part");
-    let check = |answer: Answer, expect: &str| {
+    let check = |answer: Response, expect: &str| {
         story.server().script([sends(answer), says("ok")]);
         let ran = story.run(["agent", "-m", "x", "-a", &url, "--ephemeral"]);
         ran.stdout("ok\n");
         assert_eq!(
-            text(&story),
+            last_text(&story),
             format!("x\n\n<page name=\"{url}\">\n{expect}\n</page>")
         );
     };
     check(
-        Answer::text(200, "text/plain", "<b>plain</b>"),
+        Response::text(200, "text/plain", "<b>plain</b>"),
         "<b>plain</b>",
     );
     let html = "<title>T</title><script>no</script><p>caf\u{e9} &amp; <b>more</b>";
     check(
-        Answer::text(200, "text/html; charset=utf-8", html),
+        Response::text(200, "text/html; charset=utf-8", html),
         "T\n\ncafé & more",
     );
-    let mut latin = Answer::text(200, "text/html", "");
-    latin.pieces = vec![b"<meta charset=iso-8859-1>caf\xe9".to_vec()];
+    let mut latin = Response::text(200, "text/html", "");
+    latin.chunks = vec![b"<meta charset=iso-8859-1>caf\xe9".to_vec()];
     check(latin.clone(), "café");
-    latin.pieces = vec![b"caf\xe9".to_vec()];
+    latin.chunks = vec![b"caf\xe9".to_vec()];
     latin.headers = vec![("content-type".into(), "text/plain; charset=latin1".into())];
     check(latin, "café");
 }
 
 #[test]
-fn images_and_pdfs_come_from_pages_too() {
-    let (story, base) = with_pages();
-    let bytes = encoded(RgbImage::new(3, 2), ImageFormat::Png);
-    let mut answer = Answer::text(200, "text/html", "");
-    answer.pieces = vec![bytes.clone()];
+fn images_and_pdfs_can_be_attached_by_url() {
+    let (story, base) = story_with_pages();
+    let bytes = encode_image(RgbImage::new(3, 2), ImageFormat::Png);
+    let mut answer = Response::text(200, "text/html", "");
+    answer.chunks = vec![bytes.clone()];
     story.server().script([sends(answer), says("ok")]);
     let url = format!("{base}/a");
     story.run(["agent", "-m", "x", "-a", &url]).stdout("ok\n");
-    assert_eq!(image(&story), ("image/png".to_owned(), bytes));
+    assert_eq!(first_image(&story), ("image/png".to_owned(), bytes));
     let stored = story.session("cli_direct.jsonl")[1]["content"].clone();
     let expect = json!({ "type": "text", "text": format!("[image: {url}]") });
     assert_eq!(stored[0], expect);
 }
 
 #[test]
-fn a_page_that_leads_on_is_followed_for_a_while() {
-    let (story, base) = with_pages();
-    let on = |to: &str| Answer::text(302, "text/plain", "").header("location", to);
-    let page = Answer::text(200, "text/plain", "there");
+fn redirects_are_followed_up_to_a_limit() {
+    let (story, base) = story_with_pages();
+    let on = |to: &str| Response::text(302, "text/plain", "").header("location", to);
+    let page = Response::text(200, "text/plain", "there");
     story
         .server()
         .script([sends(on("/b?c=d")), sends(page), says("ok")]);
     let url = format!("{base}/a");
     story.run(["agent", "-m", "x", "-a", &url]).stdout("ok\n");
     let expect = format!("<page name=\"{url} (at {base}/b?c=d)\">\nthere\n</page>");
-    assert!(text(&story).ends_with(&expect), "{}", text(&story));
+    assert!(
+        last_text(&story).ends_with(&expect),
+        "{}",
+        last_text(&story)
+    );
 
-    let (story, base) = with_pages();
+    let (story, base) = story_with_pages();
     let url = format!("{base}/a");
     story.server().always(sends(on("/a")));
     story
         .run(["agent", "-m", "x", "-a", &url])
         .status(69)
         .stderr_has("more than 5 redirects");
-    assert_eq!(story.asked().len(), 6);
+    assert_eq!(story.requests().len(), 6);
 
     for to in [
         "http://10.0.0.1/",
@@ -406,7 +416,7 @@ fn a_page_that_leads_on_is_followed_for_a_while() {
         "http://1.1.1.1/",
         "http://[::ffff:10.0.0.1]/",
     ] {
-        let (story, base) = with_pages();
+        let (story, base) = story_with_pages();
         let story = story.script([sends(on(to))]);
         let url = format!("{base}/a");
         let ran = story.run(["agent", "-m", "x", "-a", &url]).status(77);
@@ -419,7 +429,7 @@ fn a_page_that_leads_on_is_followed_for_a_while() {
 }
 
 #[test]
-fn what_is_not_public_is_not_reached() {
+fn private_addresses_are_not_fetched() {
     let story = Story::new();
     let port = story.server().port;
     // A proxy would reach the private address on our behalf.
@@ -458,33 +468,37 @@ fn what_is_not_public_is_not_reached() {
     for host in ["127.0.0.1", "1.1.1.1", "no-such-host.invalid"] {
         check(&format!("http://{host}:{port}/"), "is not `https`");
     }
-    assert!(story.asked().is_empty());
+    assert!(story.requests().is_empty());
 }
 
 #[test]
-fn pages_that_cannot_be_used() {
-    let check = |answer: Answer, status: i32, words: &str| {
-        let (story, base) = with_pages();
+fn unusable_pages_are_rejected() {
+    let check = |answer: Response, status: i32, words: &str| {
+        let (story, base) = story_with_pages();
         let story = story.script([sends(answer)]);
         let url = format!("{base}/a");
         let ran = story.run(["agent", "-m", "x", "-a", &url]);
         ran.status(status).stderr_has(words);
     };
-    let page = |status| Answer::text(status, "text/plain", "words");
+    let page = |status| Response::text(status, "text/plain", "words");
     check(page(404), 66, "no such page: `");
     check(page(503), 69, "the server responded with status 503");
-    check(page(200).ending(crate::server::Ending::Cut), 69, "fetch");
-    check(Answer::text(200, "text/plain", "a\0b"), 65, "is binary");
+    check(
+        page(200).ending(crate::server::Ending::Disconnect),
+        69,
+        "fetch",
+    );
+    check(Response::text(200, "text/plain", "a\0b"), 65, "is binary");
     let mut long = page(200);
-    long.pieces = vec![vec![b'x'; 1 << 20]; 21];
+    long.chunks = vec![vec![b'x'; 1 << 20]; 21];
     check(long, 65, "longer than 20 MiB");
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&vec![0; 30 << 20]).unwrap();
     let mut bomb = page(200).header("content-encoding", "gzip");
-    bomb.pieces = vec![gzip.finish().unwrap()];
+    bomb.chunks = vec![gzip.finish().unwrap()];
     check(bomb, 65, "longer than 20 MiB");
 
-    let (story, base) = with_pages();
+    let (story, base) = story_with_pages();
     let url = format!("{base}/a");
     story
         .run(["agent", "-m", "x", "-a", &url, "--offline"])

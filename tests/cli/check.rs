@@ -1,11 +1,11 @@
 //! `status --check`: its findings for healthy and broken setups. The check itself leaves nothing behind.
 
-use crate::cron::{added, cron};
-use crate::cron_run::{self, ID, MADE, job, minutely};
-use crate::needs::skip;
-use crate::server::{Answer, Ending, fails, says, sends};
+use crate::cron::{add_job, run_cron};
+use crate::cron_run::{self, CREATED_AT_MS, JOB_ID, every_minute, python_job};
+use crate::requirements::skip;
+use crate::server::{Ending, Response, fails, says, sends};
 use crate::story::write_program;
-use crate::story::{NANOBOT, Ran, Story, TIME, write};
+use crate::story::{NANOBOT, RunResult, Story, TIME, write};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,22 +13,22 @@ use std::path::Path;
 use std::process::Command;
 
 /// `status --check` in a shell with the same environment as cron; sends no request to a provider.
-fn command(story: &Story, arguments: &[&str]) -> Command {
+fn check_command(story: &Story, arguments: &[&str]) -> Command {
     let mut command = story.command(["status", "--check", "--offline"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     command
 }
 
-fn check<'a>(story: &'a Story, variables: &[(&str, &str)]) -> Ran<'a> {
-    let mut command = command(story, &[]);
+fn run_check<'a>(story: &'a Story, variables: &[(&str, &str)]) -> RunResult<'a> {
+    let mut command = check_command(story, &[]);
     command.envs(variables.iter().copied());
     story.wait(command.spawn().unwrap())
 }
 
 /// All findings of the check `name`, as `LEVEL: MESSAGE`; `variables` are those of the shell.
 #[track_caller]
-fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
-    let mut command = command(story, &["--json"]);
+fn findings(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
+    let mut command = check_command(story, &["--json"]);
     command.envs(variables.iter().copied());
     let ran = story.wait(command.spawn().unwrap());
     let all = ran.json();
@@ -44,7 +44,7 @@ fn found(story: &Story, variables: &[(&str, &str)], name: &str) -> Vec<String> {
 }
 
 /// Makes the home inaccessible to other users.
-fn closed(story: &Story) {
+fn make_private(story: &Story) {
     let mode = |path: &Path, mode: u32| {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(path, mode).unwrap();
@@ -54,15 +54,15 @@ fn closed(story: &Story) {
 }
 
 /// A story with one hourly job.
-fn with_job() -> (Story, String) {
+fn story_with_job() -> (Story, String) {
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();
-    let id = added(&story, &["--name", "digest", "--cron", "0 * * * *"]);
+    let id = add_job(&story, &["--name", "digest", "--cron", "0 * * * *"]);
     (story, id)
 }
 
 /// All files below `path`, with their contents.
-fn tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
+fn read_tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
     let mut files = BTreeSet::new();
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -81,13 +81,13 @@ fn tree(path: &Path) -> BTreeSet<(String, Vec<u8>)> {
 }
 
 #[test]
-fn where_all_is_well_every_line_says_so() {
-    let (story, id) = with_job();
-    closed(&story);
-    let before = tree(&story.home());
+fn a_healthy_setup_passes_every_check() {
+    let (story, id) = story_with_job();
+    make_private(&story);
+    let before = read_tree(&story.home());
     let table = story.crontab().table();
     let version = env!("CARGO_PKG_VERSION");
-    let ran = check(&story, &[]);
+    let ran = run_check(&story, &[]);
     let text = ran.text();
     drop(ran);
     // Not every system has these.
@@ -113,9 +113,9 @@ ok    runs         no job failed in its last run
 "
     ));
     // No request was sent, and no file is left.
-    assert_eq!(tree(&story.home()), before);
+    assert_eq!(read_tree(&story.home()), before);
     assert_eq!(story.crontab().table(), table);
-    assert_eq!(story.asked().len(), 0);
+    assert_eq!(story.requests().len(), 0);
     assert_eq!(
         story
             .crontab()
@@ -125,7 +125,7 @@ ok    runs         no job failed in its last run
             .count(),
         1
     );
-    let jobs = story.wait(command(&story, &["--json"]).spawn().unwrap());
+    let jobs = story.wait(check_command(&story, &["--json"]).spawn().unwrap());
     let rows = jobs.json();
     let keys: Vec<&String> = rows[0].as_object().unwrap().keys().collect();
     let names = ["name", "ok", "level", "detail", "try", "jobs", "status"];
@@ -134,16 +134,16 @@ ok    runs         no job failed in its last run
     // A different PATH in the shell is not reported.
     let path = format!("/opt/x:{}", story.path());
     assert_eq!(
-        found(&story, &[("PATH", &path)], "lines"),
+        findings(&story, &[("PATH", &path)], "lines"),
         ["ok: they match the jobs"]
     );
-    cron(&story, &["remove", &id]).stdout_has("✓ Removed");
+    run_cron(&story, &["remove", &id]).stdout_has("✓ Removed");
 }
 
 #[test]
-fn without_jobs_the_probe_is_run_all_the_same() {
+fn without_jobs_the_probe_still_runs() {
     let story = Story::bare().workspace_file("x", "");
-    let ran = check(&story, &[]).status(78);
+    let ran = run_check(&story, &[]).status(78);
     let text = ran.text();
     drop(ran);
     for words in [
@@ -155,19 +155,19 @@ fn without_jobs_the_probe_is_run_all_the_same() {
         assert!(text.contains(words), "{words}: {text}");
     }
     // Problems with cron are not errors while there are no jobs.
-    story.crontab().behave("forbidden");
+    story.crontab().set_behavior("forbidden");
     let variables = [("NANOBOT_TEST_DAEMON", "no")];
     for name in ["crontab", "cron"] {
         assert!(
-            found(&story, &variables, name)[0].starts_with("ok: not needed: no enabled job"),
+            findings(&story, &variables, name)[0].starts_with("ok: not needed: no enabled job"),
             "{name}"
         );
     }
 }
 
 #[test]
-fn a_crontab_that_cannot_be_had_is_told() {
-    let (story, id) = with_job();
+fn an_unreadable_crontab_is_reported() {
+    let (story, id) = story_with_job();
     for (kind, words) in [
         ("forbidden", "this user is not allowed to use crontab: "),
         (
@@ -175,35 +175,35 @@ fn a_crontab_that_cannot_be_had_is_told() {
             "cannot use the crontab: crontab: input/output error",
         ),
     ] {
-        story.crontab().behave(kind);
-        let crontab = found(&story, &[], "crontab");
+        story.crontab().set_behavior(kind);
+        let crontab = findings(&story, &[], "crontab");
         assert!(
             crontab[0].starts_with(&format!("no: {words}")),
             "{crontab:?}"
         );
-        assert_eq!(found(&story, &[], "lines"), [""; 0]);
+        assert_eq!(findings(&story, &[], "lines"), [""; 0]);
     }
-    story.crontab().behave("");
+    story.crontab().set_behavior("");
     assert_eq!(
-        found(&story, &[("PATH", "/nowhere")], "crontab"),
+        findings(&story, &[("PATH", "/nowhere")], "crontab"),
         ["no: `crontab` is not installed"]
     );
-    check(&story, &[("PATH", "/nowhere")])
+    run_check(&story, &[("PATH", "/nowhere")])
         .status(74)
         .stdout_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
     // The crontab of another program does not affect our result.
-    story.crontab().set("0 5 * * * backup\n");
+    story.crontab().set_table("0 5 * * * backup\n");
     assert_eq!(
-        found(&story, &[], "lines"),
+        findings(&story, &[], "lines"),
         [format!("no: not in the crontab: `digest` ({id})")]
     );
-    cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
-    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
+    run_cron(&story, &["sync"]).stdout_has("+ 0 * * * *");
+    assert_eq!(findings(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
-fn lines_that_are_not_as_the_jobs_are() {
-    let (story, id) = with_job();
+fn crontab_lines_that_differ_from_the_jobs_are_reported() {
+    let (story, id) = story_with_job();
     let table = story.crontab().table().unwrap();
     let stale = format!("no: outdated in the crontab: `digest` ({id})");
     for (from, to) in [
@@ -211,9 +211,9 @@ fn lines_that_are_not_as_the_jobs_are() {
         (" HOME=", " HOME=/elsewhere NANOBOT_HOME=".to_owned()),
         (" cron run ", " -w /elsewhere cron run ".to_owned()),
     ] {
-        story.crontab().set(table.replace(from, &to));
+        story.crontab().set_table(table.replace(from, &to));
         assert_eq!(
-            found(&story, &[], "lines"),
+            findings(&story, &[], "lines"),
             std::slice::from_ref(&stale),
             "{to}"
         );
@@ -225,53 +225,53 @@ fn lines_that_are_not_as_the_jobs_are() {
         .unwrap();
     story
         .crontab()
-        .set(table.replace(line, &format!("{line}\n{}", surplus(line))));
+        .set_table(table.replace(line, &format!("{line}\n{}", surplus(line))));
     assert_eq!(
-        found(&story, &[], "lines"),
+        findings(&story, &[], "lines"),
         ["no: lines of removed or disabled jobs: ffffffff"]
     );
-    cron(&story, &["sync"]).stdout_has("- 0 * * * *");
-    check(&story, &[]).stdout_has("ok    lines");
+    run_cron(&story, &["sync"]).stdout_has("- 0 * * * *");
+    run_check(&story, &[]).stdout_has("ok    lines");
 }
 
 #[test]
-fn another_programs_jobs_are_told_and_no_failure() {
+fn jobs_of_another_program_are_listed_without_failure() {
     let story = Story::new();
-    let mut other = job(&json!({ "kind": "cron", "expr": "61 * * * *" }));
+    let mut other = python_job(&json!({ "kind": "cron", "expr": "61 * * * *" }));
     other["id"] = json!("ffffffff");
     other["name"] = json!("odd");
-    cron_run::jobs(&story, &[job(&minutely()), other]);
+    cron_run::write_jobs(&story, &[python_job(&every_minute()), other]);
     assert_eq!(
-        found(&story, &[], "lines"),
+        findings(&story, &[], "lines"),
         [format!(
-            "warn: owned by another program, which runs them itself: `digest` ({ID})"
+            "warn: owned by another program, which runs them itself: `digest` ({JOB_ID})"
         )]
     );
-    let schedules = found(&story, &[], "schedules");
+    let schedules = findings(&story, &[], "schedules");
     assert!(
         schedules[0].starts_with("warn: `odd` (ffffffff) never runs: invalid expression"),
         "{schedules:?}"
     );
-    cron(&story, &["sync"])
+    run_cron(&story, &["sync"])
         .stdout_has("+ * * * * *")
         .stderr_has("`odd` is not in the crontab");
-    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
+    assert_eq!(findings(&story, &[], "lines"), ["ok: they match the jobs"]);
 }
 
 #[test]
-fn a_job_file_that_cannot_be_read_is_told_and_kept() {
-    let (story, _) = with_job();
+fn an_unreadable_job_file_is_reported_and_preserved() {
+    let (story, _) = story_with_job();
     let folder = story.workspace().join("cron");
     fs::write(folder.join("jobs.json"), "{\"jobs\": [").unwrap();
-    let jobs = found(&story, &[], "jobs");
+    let jobs = findings(&story, &[], "jobs");
     assert!(
         jobs[0].contains("jobs.json` cannot be used: EOF"),
         "{jobs:?}"
     );
     assert!(jobs[0].contains("jobs.json.corrupt-"), "{jobs:?}");
     // The lines cannot be checked, but the other checks still run.
-    assert_eq!(found(&story, &[], "lines"), [""; 0]);
-    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+    assert_eq!(findings(&story, &[], "lines"), [""; 0]);
+    assert!(findings(&story, &[], "probe")[0].starts_with("ok: "));
     let kept = fs::read_to_string(folder.join("jobs.json")).unwrap();
     assert_eq!(kept, "{\"jobs\": [");
     // The summary in `status` does not fail.
@@ -279,20 +279,20 @@ fn a_job_file_that_cannot_be_read_is_told_and_kept() {
 }
 
 #[test]
-fn times_that_never_come() {
-    let (story, id) = with_job();
+fn schedules_that_never_fire_are_reported() {
+    let (story, id) = story_with_job();
     let path = story.workspace().join("cron/jobs.json");
     let text = fs::read_to_string(&path).unwrap();
     let with_zone = text.replace("\"tz\": null", "\"tz\": \"Mars/Olympus\"");
     assert_ne!(with_zone, text);
     fs::write(&path, with_zone).unwrap();
     assert_eq!(
-        found(&story, &[], "schedules"),
+        findings(&story, &[], "schedules"),
         [format!(
             "no: `digest` ({id}) never runs: there is no time zone `Mars/Olympus` on this machine"
         )]
     );
-    let lines = found(&story, &[], "lines");
+    let lines = findings(&story, &[], "lines");
     assert!(
         lines[0].starts_with("no: outdated in the crontab"),
         "{lines:?}"
@@ -300,9 +300,9 @@ fn times_that_never_come() {
 }
 
 #[test]
-fn a_cron_that_does_not_run_is_told() {
-    let (story, _) = with_job();
-    let daemon = |word: &str| found(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
+fn a_stopped_cron_daemon_is_reported() {
+    let (story, _) = story_with_job();
+    let daemon = |word: &str| findings(&story, &[("NANOBOT_TEST_DAEMON", word)], "cron");
     assert_eq!(
         daemon("no"),
         ["no: no cron daemon is running: nothing starts the jobs"]
@@ -314,13 +314,13 @@ fn a_cron_that_does_not_run_is_told() {
 }
 
 #[test]
-fn a_program_that_is_gone_or_another_release() {
-    let (story, _) = with_job();
+fn a_missing_or_different_program_is_reported() {
+    let (story, _) = story_with_job();
     let table = story.crontab().table().unwrap();
     let old = story.dir().join("an old nanobot");
     let started = |path: &Path| table.replace(NANOBOT, &format!("'{}'", path.display()));
-    story.crontab().set(started(&old));
-    let program = found(&story, &[], "program");
+    story.crontab().set_table(started(&old));
+    let program = findings(&story, &[], "program");
     assert!(
         program[0].starts_with(
             "no: the lines start `$DIR/an old nanobot`, which cannot be run: No such file"
@@ -330,25 +330,25 @@ fn a_program_that_is_gone_or_another_release() {
     write_program(&old, "#!/bin/sh\necho nanobot 0.0.9\n");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     fs::set_permissions(&old, mode).unwrap();
-    let program = found(&story, &[], "program");
+    let program = findings(&story, &[], "program");
     assert!(program[0].contains("Permission denied"), "{program:?}");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(&old, mode).unwrap();
     let own = env!("CARGO_PKG_VERSION");
     assert_eq!(
-        found(&story, &[], "program"),
+        findings(&story, &[], "program"),
         [format!(
             "warn: the lines start `$DIR/an old nanobot`, which is nanobot 0.0.9; this is nanobot {own}"
         )]
     );
     // The lines themselves are correct.
-    assert_eq!(found(&story, &[], "lines"), ["ok: they match the jobs"]);
-    cron(&story, &["sync"]).stdout_has(NANOBOT);
-    check(&story, &[]).stdout_has("ok    program");
+    assert_eq!(findings(&story, &[], "lines"), ["ok: they match the jobs"]);
+    run_cron(&story, &["sync"]).stdout_has(NANOBOT);
+    run_check(&story, &[]).stdout_has("ok    program");
 }
 
 #[test]
-fn a_key_that_cron_does_not_have() {
+fn a_key_missing_in_cron_is_reported() {
     let story = Story::bare().config(&json!({
         "agents": { "defaults": { "provider": "openrouter", "model": "a/b" } },
     }));
@@ -357,10 +357,10 @@ fn a_key_that_cron_does_not_have() {
     let words = "the API key is only in $OPENROUTER_API_KEY, which cron does not set";
     // Without jobs it is only a notice.
     assert_eq!(
-        found(&story, &variables, "probe"),
+        findings(&story, &variables, "probe"),
         [format!("warn: {words}")]
     );
-    check(&story, &variables).status(0).stdout_has(
+    run_check(&story, &variables).status(0).stdout_has(
         "try: `printenv OPENROUTER_API_KEY | nanobot config set providers.openrouter.apiKey -`",
     );
     let mut add = story.command(["cron", "add", "-m", "x", "-n", "a", "-e", "1h"]);
@@ -368,22 +368,25 @@ fn a_key_that_cron_does_not_have() {
         .env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(add.spawn().unwrap());
     ran.stdout_has("✓ Added").stderr_has(words);
-    assert_eq!(found(&story, &variables, "probe"), [format!("no: {words}")]);
-    check(&story, &variables).status(78).stdout_has(words);
-    let keys = found(&story, &variables, "keys");
+    assert_eq!(
+        findings(&story, &variables, "probe"),
+        [format!("no: {words}")]
+    );
+    run_check(&story, &variables).status(78).stdout_has(words);
+    let keys = findings(&story, &variables, "keys");
     assert!(keys[0].ends_with(&format!("): {words}")), "{keys:?}");
     // A key command is run as cron would run it.
     let story = story.set(
         "providers",
         json!({ "openrouter": { "apiKeyCommand": "echo k$SHELL" } }),
     );
-    let probe = found(&story, &variables, "probe");
+    let probe = findings(&story, &variables, "probe");
     assert!(probe[0].starts_with("ok: "), "{probe:?}");
     let story = story.set(
         "providers",
         json!({ "openrouter": { "apiKeyCommand": "pass show x" } }),
     );
-    let probe = found(&story, &variables, "probe");
+    let probe = findings(&story, &variables, "probe");
     assert!(
         probe[0].starts_with("no: a job started by cron has no model: read the key from"),
         "{probe:?}"
@@ -391,10 +394,10 @@ fn a_key_that_cron_does_not_have() {
 }
 
 #[test]
-fn settings_that_only_the_shell_has() {
-    let (story, _) = with_job();
+fn settings_missing_outside_the_shell_are_reported() {
+    let (story, _) = story_with_job();
     let proxy = [("HTTPS_PROXY", "http://127.0.0.1:9")];
-    let variables = found(&story, &proxy, "variables");
+    let variables = findings(&story, &proxy, "variables");
     assert!(
         variables[0].starts_with("warn: jobs will not have HTTPS_PROXY under cron: "),
         "{variables:?}"
@@ -402,15 +405,15 @@ fn settings_that_only_the_shell_has() {
 }
 
 #[test]
-fn runs_that_went_wrong() {
+fn failed_runs_are_reported() {
     let story = Story::new();
-    cron_run::jobs(&story, &[job(&minutely())]);
-    cron_run::terms(&story, &json!({ "v": 1 }));
-    let folder = cron_run::folder(&story);
+    cron_run::write_jobs(&story, &[python_job(&every_minute())]);
+    cron_run::write_terms(&story, &json!({ "v": 1 }));
+    let folder = cron_run::job_dir(&story);
     let runs = |outcomes: &[&str]| {
         let record = |outcome: &&str| {
             json!({
-                "version": 1, "job": ID, "name": "digest", "trigger": "schedule", "slot": "2026-01-02T02:00:00Z",
+                "version": 1, "job": JOB_ID, "name": "digest", "trigger": "schedule", "slot": "2026-01-02T02:00:00Z",
                 "start": TIME, "end": TIME, "outcome": outcome, "status": 77, "cause": "refused", "error": "no such key",
                 "session": "", "turn": "", "model": "", "iterations": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": null,
             })
@@ -421,16 +424,16 @@ fn runs_that_went_wrong() {
             &folder.join("runs.jsonl"),
             (lines.join("\n") + "\n").as_bytes(),
         );
-        found(&story, &[], "runs").remove(0)
+        findings(&story, &[], "runs").remove(0)
     };
-    let of_job = format!("warn: `digest` ({ID})");
+    let of_job = format!("warn: `digest` ({JOB_ID})");
     assert_eq!(
         runs(&["ok", "failed"]),
         format!("{of_job} failed, Fri 2 Jan 03:04: no such key")
     );
-    check(&story, &[])
+    run_check(&story, &[])
         .status(1)
-        .stdout_has(&format!("try: `nanobot cron logs {ID}`"));
+        .stdout_has(&format!("try: `nanobot cron logs {JOB_ID}`"));
     // Runs by another process and overlapping runs do not count as failures.
     assert!(runs(&["failed", "busy", "elsewhere"]).contains("failed, Fri"));
     assert_eq!(runs(&["failed", "ok"]), "ok: no job failed in its last run");
@@ -440,7 +443,7 @@ fn runs_that_went_wrong() {
     );
     assert!(runs(&["unknown"]).contains("was interrupted, Fri 2 Jan 03:04:"));
     let began = |pid: u32| {
-        let started = json!({ "atMs": MADE, "slotMs": null, "pid": pid });
+        let started = json!({ "atMs": CREATED_AT_MS, "slotMs": null, "pid": pid });
         let state = json!({ "v": 1, "handledMs": null, "started": started });
         write(&folder.join("state.json"), state.to_string().as_bytes());
         runs(&["ok"])
@@ -457,15 +460,15 @@ fn runs_that_went_wrong() {
 }
 
 #[test]
-fn answers_that_cannot_be_delivered() {
+fn undeliverable_answers_are_reported() {
     let story = Story::new();
-    let mut job = job(&minutely());
+    let mut job = python_job(&every_minute());
     job["payload"]["deliver"] = json!(true);
     job["payload"]["channel"] = json!("telegram");
     job["payload"]["to"] = json!("1");
-    cron_run::jobs(&story, &[job]);
+    cron_run::write_jobs(&story, &[job]);
     assert_eq!(
-        found(&story, &[], "delivery"),
+        findings(&story, &[], "delivery"),
         [
             "warn: this version cannot deliver to `telegram`: answers of `digest` are printed, and cron mails them"
         ]
@@ -473,9 +476,9 @@ fn answers_that_cannot_be_delivered() {
 }
 
 #[test]
-fn a_config_that_cannot_be_used_ends_the_look() {
+fn an_invalid_config_ends_the_check() {
     let story = Story::bare().config_text("{\"agents\": {\"defaults\": {\"model\": 7}}}");
-    let ran = check(&story, &[]).status(78);
+    let ran = run_check(&story, &[]).status(78);
     let text = ran.text();
     drop(ran);
     assert!(text.starts_with("no    config       "), "{text}");
@@ -487,10 +490,10 @@ fn a_config_that_cannot_be_used_ends_the_look() {
 }
 
 #[test]
-fn places_that_are_not_there_or_no_places() {
+fn missing_directories_and_non_directories_are_reported() {
     let story = Story::new();
     assert_eq!(
-        found(&story, &[], "places"),
+        findings(&story, &[], "places"),
         [
             "warn: the workspace `~/.nanobot/workspace` does not exist: the first run creates it empty"
         ]
@@ -498,7 +501,7 @@ fn places_that_are_not_there_or_no_places() {
     assert!(!story.workspace().exists());
     write(&story.home().join(".nanobot/cron"), b"in the way");
     assert_eq!(
-        found(&story, &[], "places"),
+        findings(&story, &[], "places"),
         [
             "no: cannot write job records: write in `$HOME/.nanobot/cron`: Not a directory (os error 20)"
         ]
@@ -506,8 +509,8 @@ fn places_that_are_not_there_or_no_places() {
 }
 
 #[test]
-fn a_home_that_nobody_can_write() {
-    let (story, _) = with_job();
+fn an_unwritable_home_is_reported() {
+    let (story, _) = story_with_job();
     // The file system itself refuses, so that root is refused too.
     let script = "mount --bind \"$HOME\" \"$HOME\" && mount -o remount,bind,ro \"$HOME\" && exec \"$0\" \"$@\"";
     let within = |program: &str, arguments: &[&str]| {
@@ -537,24 +540,24 @@ fn a_home_that_nobody_can_write() {
 }
 
 #[test]
-fn the_probe_is_what_a_line_starts() {
-    let (story, _) = with_job();
+fn the_probe_runs_the_command_of_a_crontab_line() {
+    let (story, _) = story_with_job();
     // A directory in the home with the name of the demo is not taken for a recording.
     write(&story.home().join("demo"), b"x");
-    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+    assert!(findings(&story, &[], "probe")[0].starts_with("ok: "));
     let story = story.set("agents.defaults.profile", json!("careful"));
-    let probe = found(&story, &[], "probe").join("\n");
+    let probe = findings(&story, &[], "probe").join("\n");
     assert!(probe.contains("there is no profile `careful`"), "{probe}");
     write(
         &story.home().join(".nanobot/profiles/careful.md"),
         b"---\nextends: default\n---\nBe careful.\n",
     );
-    assert!(found(&story, &[], "probe")[0].starts_with("ok: "));
+    assert!(findings(&story, &[], "probe")[0].starts_with("ok: "));
 }
 
 #[test]
-fn cron_at_a_glance() {
-    let (story, id) = with_job();
+fn status_summarizes_cron() {
+    let (story, id) = story_with_job();
     let glance = |story: &Story| {
         let ran = story.run(["status"]);
         let text = ran.text();
@@ -577,12 +580,12 @@ fn cron_at_a_glance() {
         .stdout_has("✓ Heartbeat enabled");
     ran.error_text();
     drop(ran);
-    let off = added(&story, &["--name", "off", "-e", "1h"]);
-    cron(&story, &["disable", &off]).stdout_has("disabled");
+    let off = add_job(&story, &["--name", "off", "-e", "1h"]);
+    run_cron(&story, &["disable", &off]).stdout_has("disabled");
     let path = story.workspace().join("cron/jobs.json");
     let mut file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
     file["jobs"][0]["state"] =
-        json!({ "lastRunAtMs": MADE, "lastStatus": "error", "lastError": "no such\nkey" });
+        json!({ "lastRunAtMs": CREATED_AT_MS, "lastStatus": "error", "lastError": "no such\nkey" });
     fs::write(&path, file.to_string()).unwrap();
     assert_eq!(
         glance(&story),
@@ -611,7 +614,7 @@ fn cron_at_a_glance() {
 }
 
 #[test]
-fn somebody_answers_or_it_is_told_why_not() {
+fn the_provider_check_reports_the_reply_or_the_failure() {
     let story = Story::new().script([says("Hello.")]);
     let run = |arguments: &[&str]| {
         let mut command = story.command(["status", "--check"].iter().chain(arguments));
@@ -621,7 +624,7 @@ fn somebody_answers_or_it_is_told_why_not() {
     run(&[]).stdout_has(
         "ok    provider     `scripted` of custom, key from providers.custom.apiKey: answered in 0.0 s, ",
     );
-    assert_eq!(story.asked().len(), 1);
+    assert_eq!(story.requests().len(), 1);
     // One attempt, which is counted like any other request.
     for (turn, status, words) in [
         (fails(401, "no such key"), 77, "no such key"),
@@ -635,7 +638,7 @@ fn somebody_answers_or_it_is_told_why_not() {
             .stdout_has("no    provider     ")
             .stdout_has(words);
     }
-    assert_eq!(story.asked().len(), 5);
+    assert_eq!(story.requests().len(), 5);
     let ledger = fs::read_to_string(story.home().join(".nanobot/usage.jsonl")).unwrap();
     assert!(ledger.contains("\"cause\":\"test\""), "{ledger}");
     // The exit status is that of the first failure.
@@ -658,10 +661,10 @@ fn somebody_answers_or_it_is_told_why_not() {
 }
 
 #[test]
-fn a_silent_server_is_not_waited_for_long() {
+fn an_unresponsive_server_times_out() {
     let story = Story::new()
         .env("NANOBOT_LLM_TIMEOUT_S", "1")
-        .script([sends(Answer::events([""]).ending(Ending::Stall))]);
+        .script([sends(Response::events([""]).ending(Ending::Stall))]);
     let mut command = story.command(["status", "--check"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     let ran = story.wait(command.spawn().unwrap());
@@ -669,11 +672,11 @@ fn a_silent_server_is_not_waited_for_long() {
 }
 
 #[test]
-fn without_a_crontab_it_can_be_well() {
-    let (story, _) = with_job();
-    closed(&story);
+fn a_setup_without_a_crontab_can_pass() {
+    let (story, _) = story_with_job();
+    make_private(&story);
     let variables = [("PATH", "/nowhere"), ("NANOBOT_TEST_DAEMON", "no")];
-    let mut command = command(&story, &["--no-crontab"]);
+    let mut command = check_command(&story, &["--no-crontab"]);
     command.envs(variables);
     story.wait(command.spawn().unwrap()).stdout_has(
         "ok    crontab      skipped, with the checks that depend on it (--no-crontab)\n",
@@ -681,16 +684,16 @@ fn without_a_crontab_it_can_be_well() {
     // Without jobs it is not needed.
     let story = Story::new();
     fs::create_dir_all(story.workspace()).unwrap();
-    closed(&story);
-    check(&story, &variables).status(0).stdout_has(
+    make_private(&story);
+    run_check(&story, &variables).status(0).stdout_has(
         "ok    crontab      not needed: no enabled job uses cron (`crontab` is not installed",
     );
 }
 
 #[test]
-fn what_is_kept_is_looked_at() {
-    let (story, _) = with_job();
-    closed(&story);
+fn stored_data_is_checked() {
+    let (story, _) = story_with_job();
+    make_private(&story);
     let sessions = story.workspace().join("sessions");
     let line = "{\"role\": \"user\", \"content\": \"x\"}\n";
     write(
@@ -699,43 +702,43 @@ fn what_is_kept_is_looked_at() {
     );
     write(&sessions.join("cli_sound.jsonl"), line.as_bytes());
     assert_eq!(
-        found(&story, &[], "sessions"),
+        findings(&story, &[], "sessions"),
         ["warn: repairable problems in `cli:torn`"]
     );
     story
         .run(["session", "repair", "--all"])
         .stdout_has("cli:torn")
         .stderr_has("sessions checked");
-    assert_eq!(found(&story, &[], "sessions"), ["ok: 2, no problems"]);
+    assert_eq!(findings(&story, &[], "sessions"), ["ok: 2, no problems"]);
     fs::remove_file(sessions.join("cli_sound.jsonl")).unwrap();
     fs::create_dir(sessions.join("cli_sound.jsonl")).unwrap();
-    assert!(!found(&story, &[], "sessions")[0].contains("2, no problems"));
+    assert!(!findings(&story, &[], "sessions")[0].contains("2, no problems"));
     let story = story
         .workspace_file("memory/MEMORY.md", "x".repeat(50_000))
         .file("AGENTS.md", "Be brief.");
-    assert!(found(&story, &[], "memory")[0].starts_with("warn: exceeds its budget of 4000"));
+    assert!(findings(&story, &[], "memory")[0].starts_with("warn: exceeds its budget of 4000"));
     assert_eq!(
-        found(&story, &[], "trust"),
+        findings(&story, &[], "trust"),
         ["warn: not read, because their directory is not trusted: `$DIR/AGENTS.md`"]
     );
     story.run(["trust", "."]).stdout_has("trusted");
-    assert_eq!(found(&story, &[], "trust"), [""; 0]);
+    assert_eq!(findings(&story, &[], "trust"), [""; 0]);
 }
 
 #[test]
-fn who_else_can_look() {
-    let (story, _) = with_job();
-    closed(&story);
-    assert_eq!(found(&story, &[], "others"), [""; 0]);
+fn permissions_readable_by_others_are_reported() {
+    let (story, _) = story_with_job();
+    make_private(&story);
+    assert_eq!(findings(&story, &[], "others"), [""; 0]);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(story.home(), open).unwrap();
     let all_closed = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(story.home().join(".nanobot"), all_closed).unwrap();
-    assert_eq!(found(&story, &[], "others"), [""; 0]);
+    assert_eq!(findings(&story, &[], "others"), [""; 0]);
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(story.home().join(".nanobot"), open).unwrap();
     // Only if all parent directories are accessible as well.
-    let others = found(&story, &[], "others");
+    let others = findings(&story, &[], "others");
     let is_open = story.home().ancestors().all(|path| {
         let about = path.metadata().unwrap();
         std::os::unix::fs::PermissionsExt::mode(&about.permissions()) & 0o011 != 0
@@ -745,8 +748,8 @@ fn who_else_can_look() {
 }
 
 #[test]
-fn a_gateway_of_the_python_program_is_told() {
-    let (story, _) = with_job();
+fn a_running_python_gateway_is_reported() {
+    let (story, _) = story_with_job();
     let mut other = story
         .program("sh")
         .args([
@@ -757,7 +760,7 @@ fn a_gateway_of_the_python_program_is_told() {
         ])
         .spawn()
         .unwrap();
-    let gateway = found(&story, &[], "gateway");
+    let gateway = findings(&story, &[], "gateway");
     other.kill().unwrap();
     other.wait().unwrap();
     let words = format!(
@@ -765,18 +768,24 @@ fn a_gateway_of_the_python_program_is_told() {
         other.id()
     );
     assert!(gateway[0].starts_with(&words), "{gateway:?}");
-    assert_eq!(found(&story, &[], "gateway"), [""; 0]);
+    assert_eq!(findings(&story, &[], "gateway"), [""; 0]);
 }
 
 #[test]
-fn completions_are_looked_for_where_the_shell_does() {
-    let (story, _) = with_job();
+fn completions_are_checked_where_the_shell_loads_them() {
+    let (story, _) = story_with_job();
     let shell = [("SHELL", "/usr/bin/fish")];
-    assert_eq!(found(&story, &[], "completions"), [""; 0]);
-    assert_eq!(found(&story, &shell, "completions"), ["ok: none for fish"]);
+    assert_eq!(findings(&story, &[], "completions"), [""; 0]);
+    assert_eq!(
+        findings(&story, &shell, "completions"),
+        ["ok: none for fish"]
+    );
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");
-    assert_eq!(found(&story, &shell, "completions"), ["ok: fish has them"]);
+    assert_eq!(
+        findings(&story, &shell, "completions"),
+        ["ok: fish has them"]
+    );
     // In bash, completions are loaded by a separate package, which is not installed everywhere.
     let place = ".local/share/bash-completion/completions/nanobot";
     write(&story.home().join(place), b"x");
@@ -786,19 +795,23 @@ fn completions_are_looked_for_where_the_shell_does() {
         false => "warn: installed for bash, but bash-completion is not",
     };
     let shell = [("SHELL", "/bin/bash")];
-    assert_eq!(found(&story, &shell, "completions"), [expect]);
+    assert_eq!(findings(&story, &shell, "completions"), [expect]);
 }
 
 #[test]
-fn both_fit_a_screen() {
-    let (story, _) = with_job();
-    closed(&story);
+fn status_and_check_fit_on_a_screen() {
+    let (story, _) = story_with_job();
+    make_private(&story);
     // On other machines the paths would have different lengths.
     let place = ("NANOBOT_AGENTS__DEFAULTS__DIRECTORY", "workspace");
     let screen = story.screen(24, 80).env(place.0, place.1);
     let mut screen = screen.args(["status"]);
     assert_eq!(screen.code(), 0);
-    assert_eq!(screen.text(), screen.scrolled(), "more than a screen");
+    assert_eq!(
+        screen.text(),
+        screen.text_with_scrollback(),
+        "more than a screen"
+    );
     screen.snapshot("status", &screen.styled());
     let story = Story::bare();
     let screen = story.screen(24, 40).env(place.0, place.1);
@@ -811,5 +824,5 @@ fn both_fit_a_screen() {
     assert_eq!(screen.code(), 78);
     let shown = screen.styled();
     assert!(shown.contains("red:no"), "{shown}");
-    screen.is_restored();
+    screen.assert_restored();
 }

@@ -1,12 +1,12 @@
 //! Sessions that outgrow the context window: truncation of old results, summaries, and failures of both.
 
-use crate::server::{Asked, Ending, Turn, calls, fails, replies, says, sends};
+use crate::server::{Ending, Request, Responder, calls, fails, replies, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
 /// About `tokens` tokens of text, starting with `start`.
-fn long(words: &str, tokens: usize) -> String {
-    format!("{words} {}", "lorem ipsum\n".repeat(tokens / 3))
+fn long_text(start: &str, tokens: usize) -> String {
+    format!("{start} {}", "lorem ipsum\n".repeat(tokens / 3))
 }
 
 /// A story that compacts its sessions at this token count. A request without history has about 1,000 tokens.
@@ -17,18 +17,18 @@ fn story(threshold: u64) -> Story {
 }
 
 /// The texts of the messages in the request, one per message.
-fn sent(asked: &Asked) -> Vec<String> {
+fn message_texts(request: &Request) -> Vec<String> {
     let text = |message: Value| match &message["content"] {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    asked.messages().into_iter().map(text).collect()
+    request.messages().into_iter().map(text).collect()
 }
 
 /// Two turns; the second one passes the threshold of 3,000 tokens and triggers a summary.
-fn compacted() -> Story {
+fn compacted_story() -> Story {
     let story = story(3000).script([says("Noted."), says("- the user likes Mia"), says("Done.")]);
-    let first = long("My cat is Mia.", 2400);
+    let first = long_text("My cat is Mia.", 2400);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     story
         .run(["agent", "-m", "And now?"])
@@ -38,14 +38,14 @@ fn compacted() -> Story {
 }
 
 #[test]
-fn a_long_conversation_goes_on_from_a_summary_and_the_users_words() {
-    let story = compacted();
-    let asked = story.asked();
+fn a_long_session_continues_from_a_summary_and_the_user_messages() {
+    let story = compacted_story();
+    let asked = story.requests();
     // The summary request starts with the bytes of the request before it and forbids tool calls.
-    let first = sent(&asked[0]);
-    assert_eq!(sent(&asked[1])[..first.len()], first);
+    let first = message_texts(&asked[0]);
+    assert_eq!(message_texts(&asked[1])[..first.len()], first);
     assert_eq!(asked[1].body["tool_choice"], "none");
-    let last = sent(&asked[2]);
+    let last = message_texts(&asked[2]);
     assert_eq!(last.len(), 2, "system, summary and question: {last:?}");
     assert!(
         last[1].contains("- the user likes Mia")
@@ -67,21 +67,21 @@ fn a_long_conversation_goes_on_from_a_summary_and_the_users_words() {
 
 #[test]
 fn the_next_run_begins_with_the_same_bytes() {
-    let story = compacted();
+    let story = compacted_story();
     story.server().script([says("Again.")]);
     story
         .run(["agent", "-m", "Still there?"])
         .stdout("Again.\n");
-    let asked = story.asked();
-    let (before, after) = (sent(&asked[2]), sent(&asked[3]));
+    let asked = story.requests();
+    let (before, after) = (message_texts(&asked[2]), message_texts(&asked[3]));
     assert_eq!(after[..before.len()], before);
     assert_eq!(after.len(), before.len() + 2);
 }
 
 #[test]
-fn the_users_words_outlive_the_second_compaction() {
-    let story = compacted();
-    let more = long("My dog is Rex.", 2400);
+fn user_messages_survive_a_second_compaction() {
+    let story = compacted_story();
+    let more = long_text("My dog is Rex.", 2400);
     story.server().script([says("- s2"), says("Nice.")]);
     drop(
         story
@@ -90,7 +90,7 @@ fn the_users_words_outlive_the_second_compaction() {
             .error_text(),
     );
     // The message is unanswered, so it is not truncated.
-    assert!(story.asked()[4].last().contains(&more));
+    assert!(story.requests()[4].last_content().contains(&more));
     story.server().script([says("- two"), says("Mia and Rex.")]);
     drop(
         story
@@ -98,8 +98,8 @@ fn the_users_words_outlive_the_second_compaction() {
             .stdout("Mia and Rex.\n")
             .error_text(),
     );
-    let asked = story.asked();
-    let last = sent(asked.last().unwrap());
+    let asked = story.requests();
+    let last = message_texts(asked.last().unwrap());
     assert!(
         last[1].contains("My cat is Mia.") && last[1].contains("My dog is Rex."),
         "{last:?}"
@@ -108,9 +108,9 @@ fn the_users_words_outlive_the_second_compaction() {
 }
 
 #[test]
-fn old_results_are_shortened_before_anything_is_paid_for() {
+fn old_results_are_shortened_before_a_summary_is_requested() {
     let story = story(11_000)
-        .file("a.txt", long("alpha", 4500))
+        .file("a.txt", long_text("alpha", 4500))
         .file("b.txt", "beta")
         .script([
             calls("read_file", json!({ "path": "a.txt" })),
@@ -123,9 +123,9 @@ fn old_results_are_shortened_before_anything_is_paid_for() {
         .run(["agent", "-m", "read"])
         .stdout("read\n")
         .stderr_has("old tool results are truncated");
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked.len(), 5);
-    let shortened = |asked: &Asked| -> Vec<bool> {
+    let shortened = |asked: &Request| -> Vec<bool> {
         let messages = asked.messages();
         let results = messages.iter().filter(|message| message["role"] == "tool");
         results
@@ -143,14 +143,14 @@ fn old_results_are_shortened_before_anything_is_paid_for() {
     assert_eq!(shortened(&asked[4]), [true, true, false, false]);
     story.server().script([says("yes")]);
     story.run(["agent", "-m", "sure?"]).stdout("yes\n");
-    assert_eq!(shortened(&story.asked()[5]), [true, true, false, false]);
+    assert_eq!(shortened(&story.requests()[5]), [true, true, false, false]);
     let lines = story.session("cli_direct.jsonl");
     let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
     assert!(!kept.to_string().contains("left out here"));
 }
 
 #[test]
-fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
+fn a_request_rejected_as_too_long_is_compacted_and_resent() {
     let story = Story::new().script([
         says("Noted."),
         fails(400, "maximum context length exceeded"),
@@ -158,24 +158,24 @@ fn a_request_that_the_server_finds_too_long_is_compacted_and_sent_again() {
         says("Mia."),
     ]);
     story
-        .run(["agent", "-m", &long("My cat is Mia.", 600)])
+        .run(["agent", "-m", &long_text("My cat is Mia.", 600)])
         .stdout("Noted.\n");
     story
         .run(["agent", "-m", "Who?"])
         .stdout("Mia.\n")
         .stderr_has("the session was compacted");
-    let asked = story.asked();
-    assert!(sent(&asked[3])[1].contains("- a cat"));
-    assert!(sent(&asked[3])[1].contains("Who?"));
+    let asked = story.requests();
+    assert!(message_texts(&asked[3])[1].contains("- a cat"));
+    assert!(message_texts(&asked[3])[1].contains("Who?"));
 }
 
 #[test]
-fn a_message_that_is_not_answered_yet_is_never_cut() {
+fn an_unanswered_message_is_never_truncated() {
     // The warning is between the failed call and the answer.
     let story = Story::new()
         .set("compaction.threshold", json!(9000))
         .script([
-            says(&long("Noted.", 300)),
+            says(&long_text("Noted.", 300)),
             fails(400, "maximum context length exceeded"),
             says("- a cat"),
             says("Mia."),
@@ -183,32 +183,36 @@ fn a_message_that_is_not_answered_yet_is_never_cut() {
     story
         .run(["agent", "-m", "My cat is Mia."])
         .stdout_has("Noted.");
-    let question = format!("{}\nWho is she?\n{}", long("a", 2000), long("b", 2000));
+    let question = format!(
+        "{}\nWho is she?\n{}",
+        long_text("a", 2000),
+        long_text("b", 2000)
+    );
     drop(
         story
             .run(["agent", "-m", &question])
             .stdout("Mia.\n")
             .error_text(),
     );
-    let asked = story.asked();
+    let asked = story.requests();
     assert!(asked[1].raw.contains("at 9000 it is compacted"));
-    assert!(sent(&asked[3])[1].contains("\nWho is she?\n"));
+    assert!(message_texts(&asked[3])[1].contains("\nWho is she?\n"));
 }
 
 #[test]
-fn a_system_text_that_is_too_large_is_not_summed_up_again_and_again() {
+fn an_oversized_system_prompt_does_not_cause_repeated_compaction() {
     let story = story(900).script([says("one"), says("two"), says("three")]);
     for words in ["one", "two", "three"] {
         story
             .run(["agent", "-m", "x"])
             .stdout(&format!("{words}\n"));
     }
-    assert_eq!(story.asked().len(), 3);
+    assert_eq!(story.requests().len(), 3);
 }
 
 #[test]
-fn a_call_that_keeps_failing_ends_the_turn_also_where_no_room_can_be_made() {
-    let story = failing([]);
+fn a_repeatedly_failing_call_ends_the_turn_even_if_compaction_is_exhausted() {
+    let story = story_before_compaction([]);
     let call = || calls("read_file", json!({ "path": "nowhere" }));
     story.server().script([
         fails(400, "no"),
@@ -224,8 +228,8 @@ fn a_call_that_keeps_failing_ends_the_turn_also_where_no_room_can_be_made() {
 }
 
 #[test]
-fn a_copy_made_by_agent_has_the_users_words_too() {
-    let story = compacted();
+fn a_fork_made_by_the_agent_command_has_the_user_messages() {
+    let story = compacted_story();
     story.server().script([says("Mia.")]);
     drop(
         story
@@ -239,8 +243,8 @@ fn a_copy_made_by_agent_has_the_users_words_too() {
     story
         .run(["agent", "-s", "copy", "-m", "Who now?"])
         .stdout("Mia!\n");
-    let asked = story.asked();
-    let last = sent(asked.last().unwrap());
+    let asked = story.requests();
+    let last = message_texts(asked.last().unwrap());
     assert!(
         last[1].contains("My cat is Mia.") && last[1].contains("- s2"),
         "{last:?}"
@@ -248,7 +252,7 @@ fn a_copy_made_by_agent_has_the_users_words_too() {
 }
 
 #[test]
-fn an_interrupted_turn_is_not_summed_up_and_so_ended() {
+fn an_interrupted_turn_is_not_ended_by_compaction() {
     let story = Story::new().script([calls("list_dir", json!({})), fails(401, "no")]);
     drop(story.run(["agent", "-m", "look"]).status(77).error_text());
     story
@@ -260,11 +264,11 @@ fn an_interrupted_turn_is_not_summed_up_and_so_ended() {
 }
 
 #[test]
-fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
+fn a_history_too_long_to_summarize_loses_its_oldest_half() {
     let story = Story::new();
     for turn in 0..4 {
         story.server().script([says("ok")]);
-        let message = long(&format!("fact {turn}"), 300);
+        let message = long_text(&format!("fact {turn}"), 300);
         story.run(["agent", "-m", &message]).stdout("ok\n");
     }
     let too_long = || fails(400, "maximum context length exceeded");
@@ -277,41 +281,41 @@ fn what_is_too_long_even_for_a_summary_loses_its_oldest_half_there() {
             .stdout("all\n")
             .error_text(),
     );
-    let asked = story.asked();
-    let (whole, half) = (sent(&asked[5]), sent(&asked[6]));
+    let asked = story.requests();
+    let (whole, half) = (message_texts(&asked[5]), message_texts(&asked[6]));
     assert!(
         half.len() < whole.len() && half[1].contains("do not fit"),
         "{half:?}"
     );
     // The user's messages are preserved as far as they fit.
-    assert!(sent(&asked[7])[1].contains("fact 3"));
+    assert!(message_texts(&asked[7])[1].contains("fact 3"));
 }
 
 /// A story whose second turn needs compaction; the server answers the summary request with `responses`.
-fn failing(trouble: impl IntoIterator<Item = Turn>) -> Story {
+fn story_before_compaction(responses: impl IntoIterator<Item = Responder>) -> Story {
     let story = story(3000).script([says("Noted.")]);
-    let first = long("My cat is Mia.", 2400);
+    let first = long_text("My cat is Mia.", 2400);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
-    story.server().script(trouble);
+    story.server().script(responses);
     story
 }
 
 #[test]
-fn a_failed_compaction_leaves_the_conversation_as_it_was() {
+fn a_failed_compaction_leaves_the_session_unchanged() {
     let cut = replies(
         json!({ "role": "assistant", "content": "- the us" }),
         "length",
     );
-    let longer = says(&long("- it was said that", 4000));
+    let longer = says(&long_text("- it was said that", 4000));
     for trouble in [says(" "), fails(400, "no such thing"), cut, longer] {
-        let story = failing([trouble, says("Mia.")]);
+        let story = story_before_compaction([trouble, says("Mia.")]);
         story
             .run(["agent", "-m", "Who?"])
             .stdout("Mia.\n")
             .stderr_has("could not be compacted");
-        let asked = story.asked();
+        let asked = story.requests();
         assert_eq!(asked.len(), 3, "it is tried once in a turn");
-        let last = sent(&asked[2]);
+        let last = message_texts(&asked[2]);
         assert!(
             last.len() == 4 && last[1].contains("My cat is Mia."),
             "{last:?}"
@@ -323,12 +327,12 @@ fn a_failed_compaction_leaves_the_conversation_as_it_was() {
 
 /// There is no turn to resume, and `--new` would discard the messages that must be preserved.
 #[test]
-fn a_compaction_that_nobody_makes_has_no_turn_to_go_on_with() {
+fn a_failed_compact_command_suggests_neither_resume_nor_new() {
     let half = "data: {\"choices\": [{\"delta\": {\"content\": \"- the\"}}]}\n\n";
-    let cut = sends(crate::server::Answer::events([half]).ending(Ending::Cut));
+    let cut = sends(crate::server::Response::events([half]).ending(Ending::Disconnect));
     let too_long = fails(400, "maximum context length is 10 tokens");
     for (trouble, status) in [(cut, 69), (too_long, 65)] {
-        let story = failing([]);
+        let story = story_before_compaction([]);
         story.server().always(trouble);
         let ran = story.run(["session", "compact", "cli:direct"]);
         let ran = ran.status(status);
@@ -342,11 +346,11 @@ fn a_compaction_that_nobody_makes_has_no_turn_to_go_on_with() {
 }
 
 #[test]
-fn a_run_killed_while_it_compacts_has_lost_nothing() {
-    let stalls = sends(crate::server::Answer::events(["data: {}\n\n"]).ending(Ending::Stall));
-    let story = failing([stalls]);
+fn a_run_killed_during_compaction_loses_nothing() {
+    let stalls = sends(crate::server::Response::events(["data: {}\n\n"]).ending(Ending::Stall));
+    let story = story_before_compaction([stalls]);
     let mut child = story.command(["agent", "-m", "Who?"]).spawn().unwrap();
-    story.server().until_asked(2);
+    story.server().wait_for_requests(2);
     child.kill().unwrap();
     child.wait().unwrap();
     story.server().script([says("- a cat"), says("Mia.")]);
@@ -356,15 +360,15 @@ fn a_run_killed_while_it_compacts_has_lost_nothing() {
             .stdout("Mia.\n")
             .error_text(),
     );
-    let asked = story.asked();
-    assert!(sent(asked.last().unwrap())[1].contains("My cat is Mia."));
+    let asked = story.requests();
+    assert!(message_texts(asked.last().unwrap())[1].contains("My cat is Mia."));
 }
 
 #[test]
-fn a_budget_that_is_spent_ends_the_turn_before_it_is_compacted() {
+fn an_exhausted_budget_ends_the_turn_before_compaction() {
     let price = json!({ "scripted": { "price": { "input": 1000.0, "output": 1000.0 } } });
     let story = story(3000).set("models", price).script([says("Noted.")]);
-    let first = long("My cat is Mia.", 2400);
+    let first = long_text("My cat is Mia.", 2400);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     let story = story.set("budget.daily", json!(0.01));
     drop(story.run(["agent", "-m", "Who?"]).status(4).error_text());
@@ -373,14 +377,14 @@ fn a_budget_that_is_spent_ends_the_turn_before_it_is_compacted() {
 }
 
 #[test]
-fn compact_is_a_message_and_takes_instructions() {
+fn slash_compact_accepts_instructions() {
     let story = Story::new();
     story
         .run(["agent", "-m", "/compact"])
         .stdout("Nothing to compact.\n");
     story
         .server()
-        .script([says(&long("Noted.", 500)), says("- Mia")]);
+        .script([says(&long_text("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
     let said = story.run(["agent", "-m", "/compact keep the names"]).text();
     let lines = story.session("cli_direct.jsonl");
@@ -394,13 +398,13 @@ fn compact_is_a_message_and_takes_instructions() {
         "{said}"
     );
     assert!(
-        story.asked()[1]
-            .last()
+        story.requests()[1]
+            .last_content()
             .ends_with("Instructions from the user: keep the names")
     );
     story.server().script([says("Mia.")]);
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
-    let last = sent(&story.asked()[2]);
+    let last = message_texts(&story.requests()[2]);
     assert!(
         last[1].contains("- Mia") && last[1].contains("Who?"),
         "{last:?}"
@@ -411,8 +415,8 @@ fn compact_is_a_message_and_takes_instructions() {
 }
 
 #[test]
-fn a_summary_alone_is_no_interrupted_turn() {
-    let story = Story::new().script([says(&long("Noted.", 500)), says("- Mia")]);
+fn a_summary_alone_is_not_an_interrupted_turn() {
+    let story = Story::new().script([says(&long_text("Noted.", 500)), says("- Mia")]);
     drop(story.run(["agent", "-m", "My cat is Mia."]).text());
     drop(story.run(["agent", "-m", "/compact"]).text());
     story
@@ -423,15 +427,15 @@ fn a_summary_alone_is_no_interrupted_turn() {
 
 #[test]
 fn after_new_no_summary_is_sent() {
-    let story = compacted();
+    let story = compacted_story();
     story.server().script([says("Hello.")]);
     story.run(["agent", "--new", "-m", "Hi"]).stdout("Hello.\n");
-    assert_eq!(sent(&story.asked()[3]).len(), 2);
+    assert_eq!(message_texts(&story.requests()[3]).len(), 2);
 }
 
 #[test]
-fn a_copy_and_a_renamed_one_begin_with_the_same_summary() {
-    let story = compacted();
+fn a_forked_and_a_renamed_session_begin_with_the_same_summary() {
+    let story = compacted_story();
     let quiet = |arguments: &[&str]| drop(story.run(arguments).error_text());
     quiet(&["session", "fork", "cli:direct", "copy"]);
     quiet(&[
@@ -453,8 +457,8 @@ fn a_copy_and_a_renamed_one_begin_with_the_same_summary() {
                 .run(["agent", "-s", key, "-m", "Who?"])
                 .stdout("Mia.\n"),
         );
-        let asked = story.asked();
-        let last = sent(asked.last().unwrap());
+        let asked = story.requests();
+        let last = message_texts(asked.last().unwrap());
         assert_eq!(
             last[1].contains("- the user likes Mia"),
             summed_up,
@@ -465,16 +469,16 @@ fn a_copy_and_a_renamed_one_begin_with_the_same_summary() {
 }
 
 #[test]
-fn half_of_the_room_is_told_to_the_model_once() {
+fn the_model_is_notified_once_at_half_of_the_context_window() {
     let story = Story::new()
         .set("compaction.threshold", json!(6000))
         .script([says("Noted."), says("Mia."), says("Yes.")]);
-    let first = long("My cat is Mia.", 2800);
+    let first = long_text("My cat is Mia.", 2800);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
     story.run(["agent", "-m", "Sure?"]).stdout("Yes.\n");
-    let warnings = |asked: &Asked| asked.raw.matches("at 6000 it is compacted").count();
-    let asked = story.asked();
+    let warnings = |asked: &Request| asked.raw.matches("at 6000 it is compacted").count();
+    let asked = story.requests();
     assert_eq!(asked.iter().map(warnings).collect::<Vec<_>>(), [0, 1, 1]);
     let lines = story.session("cli_direct.jsonl");
     let told = lines.iter().find(|line| line["injected"] == true).unwrap();
@@ -482,21 +486,21 @@ fn half_of_the_room_is_told_to_the_model_once() {
 }
 
 #[test]
-fn no_threshold_no_compaction() {
+fn without_a_threshold_there_is_no_compaction() {
     let story = story(0).script([says("Noted."), says("Mia.")]);
-    let first = long("My cat is Mia.", 9000);
+    let first = long_text("My cat is Mia.", 9000);
     story.run(["agent", "-m", &first]).stdout("Noted.\n");
     story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
 }
 
 #[test]
-fn the_compaction_is_told_to_watchers_and_counted() {
-    let story = failing([says("- a cat"), says("Mia.")]).set(
+fn compaction_emits_an_event_and_is_counted() {
+    let story = story_before_compaction([says("- a cat"), says("Mia.")]).set(
         "models",
         json!({ "scripted": { "price": { "input": 1.0, "output": 1.0 } } }),
     );
     let ran = story.run(["agent", "-m", "Who?", "--output-format", "stream-json"]);
-    let lines = ran.lines();
+    let lines = ran.json_lines();
     drop(ran.error_text());
     let kinds: Vec<&str> = lines
         .iter()
@@ -529,7 +533,7 @@ fn the_compaction_is_told_to_watchers_and_counted() {
 }
 
 #[test]
-fn statistics_are_kept_with_the_conversation() {
+fn statistics_are_stored_in_the_session() {
     let story = Story::new().script([
         calls("list_dir", json!({})),
         calls("no_such_tool", json!({})),

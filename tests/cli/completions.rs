@@ -1,6 +1,6 @@
 //! Completion in real shells: each shell loads its script, TAB is pressed, and the resulting command line is checked.
 
-use crate::needs::need;
+use crate::requirements::require;
 use crate::screen::{Key, Screen};
 use crate::story::{NANOBOT, Story, write};
 use expect_test::expect_file;
@@ -8,7 +8,7 @@ use serde_json::json;
 use std::path::PathBuf;
 
 /// A name that every shell has to quote.
-const QUOTED: &str = "my talk's end";
+const QUOTED_NAME: &str = "my talk's end";
 
 /// A story with names to complete and the program in the shells' PATH.
 fn story() -> Story {
@@ -18,7 +18,7 @@ fn story() -> Story {
     for (file, key) in [
         ("cli_direct", "cli:direct"),
         ("telegram_42", "telegram:42"),
-        ("my_talks_end", QUOTED),
+        ("my_talks_end", QUOTED_NAME),
     ] {
         let log = story.workspace().join(format!("sessions/{file}.jsonl"));
         let head = json!({ "_type": "metadata", "key": key });
@@ -76,7 +76,7 @@ const CASES: &[(&str, &str)] = &[
 ];
 
 /// Presses TAB after each case and checks the completed words.
-fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
+fn check_all_cases(mut screen: Screen<'_>, more: &[(&str, &str)]) {
     for (at, (typed, expect)) in CASES.iter().chain(more).enumerate() {
         screen.type_(&format!("nanobot {typed}"));
         screen.press(Key::Tab).press(Key::Enter);
@@ -87,7 +87,7 @@ fn try_all(mut screen: Screen<'_>, more: &[(&str, &str)]) {
 }
 
 /// The committed completion script of a shell.
-fn script(name: &str) -> String {
+fn committed_script(name: &str) -> String {
     format!("{}/completions/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -100,10 +100,10 @@ fn bash_completes() {
     let count = "n=0; nanobot() { n=$((n + 1)); printf %s $n; printf '[%s]' \"$@\"; echo; }";
     let load = format!(
         "PS1='> '; . {}; {count}; echo rea''dy",
-        script("nanobot.bash")
+        committed_script("nanobot.bash")
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    try_all(
+    check_all_cases(
         screen,
         &[
             ("session show \"tele", "[session][show][telegram:42]"),
@@ -115,18 +115,18 @@ fn bash_completes() {
 
 #[test]
 fn zsh_completes() {
-    if !need("zsh") {
+    if !require("zsh") {
         return;
     }
     let story = story();
     let mut screen = story.screen(50, 120).program("zsh", ["-f", "-i"]);
     let count = "n=0; nanobot() { n=$((n + 1)); printf %s $n; printf '[%s]' \"$@\"; echo; }";
-    let folder = script("");
+    let folder = committed_script("");
     let load = format!(
         "PS1='> '; fpath=({folder} $fpath); autoload -U compinit; compinit -u -D; {count}; echo rea''dy"
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    try_all(
+    check_all_cases(
         screen,
         &[("session show \"tele", "[session][show][telegram:42]")],
     );
@@ -134,7 +134,7 @@ fn zsh_completes() {
 
 #[test]
 fn fish_completes() {
-    if !need("fish") {
+    if !require("fish") {
         return;
     }
     let story = story();
@@ -145,10 +145,10 @@ fn fish_completes() {
     let count = "set -g n 0; function nanobot; set -g n (math $n + 1); printf %s $n; printf '[%s]' $argv; echo; end";
     let load = format!(
         "function fish_prompt; echo '> '; end; source {}; {count}; echo rea''dy",
-        script("nanobot.fish")
+        committed_script("nanobot.fish")
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
-    try_all(
+    check_all_cases(
         screen,
         &[("session show \"tele", "[session][show][telegram:42]")],
     );
@@ -156,7 +156,7 @@ fn fish_completes() {
 
 #[test]
 fn elvish_completes() {
-    if !need("elvish") {
+    if !require("elvish") {
         return;
     }
     let story = story();
@@ -164,7 +164,7 @@ fn elvish_completes() {
     let count = "var n = 0; fn nanobot {|@a| set n = (+ $n 1); print $n; for w $a { print '['$w']' }; echo }";
     let load = format!(
         "set edit:prompt = {{ put '> ' }}; eval (slurp < {}); {count}; echo rea''dy",
-        script("nanobot.elv")
+        committed_script("nanobot.elv")
     );
     screen.type_(&load).press(Key::Enter).until("ready\n");
     // elvish shows candidates below the line, so the next line is not typed ahead.
@@ -195,7 +195,7 @@ fn elvish_completes() {
 }
 
 #[test]
-fn the_scripts_are_printed_whatever_the_config_is() {
+fn scripts_are_printed_even_with_an_invalid_config() {
     let story = Story::bare().config_text("{ broken");
     for (shell, file) in [
         ("bash", "nanobot.bash"),
@@ -208,7 +208,7 @@ fn the_scripts_are_printed_whatever_the_config_is() {
         let mut command = story.command(["completions", shell]);
         command.env_remove("HOME").env("NANOBOT_HOME", "");
         let ran = story.wait(command.spawn().unwrap());
-        expect_file![script(file)].assert_eq(&ran.text());
+        expect_file![committed_script(file)].assert_eq(&ran.text());
     }
     story
         .run(["completions", "tcsh"])
@@ -217,17 +217,17 @@ fn the_scripts_are_printed_whatever_the_config_is() {
 }
 
 /// The candidates for `words`. `zsh` passes the words unchanged.
-fn answers(story: &Story, words: &[&str]) -> Vec<String> {
+fn zsh_candidates(story: &Story, words: &[&str]) -> Vec<String> {
     let asked = ["completions", "zsh", "--", "nanobot"].iter().chain(words);
     let text = story.run(asked).text();
     text.lines().map(str::to_owned).collect()
 }
 
 #[test]
-fn names_are_those_of_the_files() {
+fn names_are_completed_from_files() {
     let story = story();
     let check = |words: &[&str], expect: &[&str]| {
-        let found = answers(&story, words);
+        let found = zsh_candidates(&story, words);
         let found: Vec<&str> = found
             .iter()
             .map(|line| line.split('\t').next().unwrap())
@@ -239,7 +239,7 @@ fn names_are_those_of_the_files() {
     check(&[""], &["values", "agent", "repl", "completions"]);
     check(
         &["session", "show", ""],
-        &["values", "cli:direct", "telegram:42", QUOTED],
+        &["values", "cli:direct", "telegram:42", QUOTED_NAME],
     );
     check(&["session", "fork", ""], &["telegram:42"]);
     check(&["agent", "--fork", "t"], &["telegram:42"]);
@@ -273,23 +273,23 @@ fn names_are_those_of_the_files() {
     check(&["agent", "-w", ""], &["dirs"]);
     check(&["agent", "--no-str"], &["values", "--no-stream"]);
     // Text by a model or another person is printed without executing its control characters.
-    let shown = answers(&story, &["session", "show", "cli"]);
+    let shown = zsh_candidates(&story, &["session", "show", "cli"]);
     assert!(!shown.concat().contains('\u{1b}'), "{shown:?}");
     assert!(
-        !answers(&story, &["agent", "--profile", ""])
+        !zsh_candidates(&story, &["agent", "--profile", ""])
             .concat()
             .contains("explore")
     );
     // Flags are offered only where one was started.
     assert!(
-        !answers(&story, &["session", "show", ""])
+        !zsh_candidates(&story, &["session", "show", ""])
             .concat()
             .contains("--full")
     );
 }
 
 #[test]
-fn the_config_that_is_typed_is_the_one_that_is_asked() {
+fn completion_uses_the_config_flag_on_the_command_line() {
     let story = story();
     let other = story.home().join("other");
     let config = json!({ "modelPresets": { "cheap": { "model": "x" } } });
@@ -299,9 +299,9 @@ fn the_config_that_is_typed_is_the_one_that_is_asked() {
         &log,
         b"{\"_type\": \"metadata\", \"key\": \"else\"}\n{\"role\": \"user\", \"content\": \"x\"}\n",
     );
-    let found = answers(&story, &["-w", "~/other", "session", "show", ""]);
+    let found = zsh_candidates(&story, &["-w", "~/other", "session", "show", ""]);
     assert_eq!(found[1..], ["else\tx"], "{found:?}");
-    let found = answers(
+    let found = zsh_candidates(
         &story,
         &["agent", "-c", "~/other/config.json", "--model", "ch"],
     );
@@ -309,7 +309,7 @@ fn the_config_that_is_typed_is_the_one_that_is_asked() {
 }
 
 #[test]
-fn what_cannot_be_read_is_no_words_on_the_line() {
+fn unreadable_files_produce_no_completions() {
     let story = Story::bare().config_text("{ broken");
     for words in [
         &["session", "show", ""][..],

@@ -17,7 +17,7 @@ fn flag_beats_variable_beats_file_beats_default() {
     let story = story.env("NANOBOT_AGENTS__DEFAULTS__MAXTOKENS", "77");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     let models: Vec<Value> = story
-        .asked()
+        .requests()
         .iter()
         .map(|asked| asked.body["model"].clone())
         .collect();
@@ -25,12 +25,12 @@ fn flag_beats_variable_beats_file_beats_default() {
         models,
         ["scripted", "from-variable", "from-flag", "from-variable"]
     );
-    assert_eq!(story.asked()[0].body["max_tokens"], 8192);
-    assert_eq!(story.asked()[3].body["max_tokens"], 77);
+    assert_eq!(story.requests()[0].body["max_tokens"], 8192);
+    assert_eq!(story.requests()[3].body["max_tokens"], 77);
 }
 
 #[test]
-fn a_wrong_config_says_where() {
+fn an_invalid_config_names_the_location() {
     let check = |text: &str, words: &[&str]| {
         let story = Story::bare().config_text(text);
         let ran = story.run(["agent", "-m", "x"]).status(78);
@@ -58,7 +58,7 @@ fn a_wrong_config_says_where() {
 }
 
 #[test]
-fn comments_snake_case_and_older_spellings_are_understood() {
+fn comments_snake_case_and_older_spellings_are_accepted() {
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     let text = format!(
@@ -73,15 +73,15 @@ fn comments_snake_case_and_older_spellings_are_understood() {
         .stdout("ok\n")
         .status(3)
         .stderr_has("limit of 1 requests");
-    assert_eq!(story.asked()[0].body["max_tokens"], 5);
+    assert_eq!(story.requests()[0].body["max_tokens"], 5);
     assert_eq!(
-        story.asked()[0].header("authorization"),
+        story.requests()[0].header("authorization"),
         Some("Bearer from-variable")
     );
 }
 
 #[test]
-fn without_config_a_key_variable_decides() {
+fn without_config_a_key_variable_selects_the_provider() {
     let story = Story::bare();
     let ran = story.run(["agent", "-m", "x"]).status(78);
     let error = ran.error_text();
@@ -238,12 +238,12 @@ fn the_hello_request_is_lean() {
 }
 
 #[test]
-fn the_server_is_no_command_here() {
+fn the_gateway_command_is_rejected() {
     Story::bare().run(["gateway"]).status(2).stderr_has("cron");
 }
 
 #[test]
-fn config_get_shows_what_is_in_force_whatever_else_is_wrong() {
+fn config_get_shows_effective_values_despite_other_errors() {
     let story = Story::bare().config_text(
         r#"{"agents": {"defaults": {"temperature": "hot", "max_iterations": 7}},
             "providers": {"openai": {"apiKey": "${NOT_SET}"}},
@@ -282,7 +282,7 @@ fn config_get_shows_what_is_in_force_whatever_else_is_wrong() {
 }
 
 #[test]
-fn config_set_takes_keys_from_a_pipe_and_null_as_nothing() {
+fn config_set_reads_keys_from_a_pipe_and_removes_with_null() {
     let story = Story::bare().stdin("sk-piped\n");
     let config = || -> Value {
         let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
@@ -313,7 +313,7 @@ fn config_set_takes_keys_from_a_pipe_and_null_as_nothing() {
 }
 
 #[test]
-fn onboard_again_keeps_what_was_chosen() {
+fn onboard_run_again_preserves_previous_choices() {
     let story = Story::bare();
     let config = || -> Value {
         let text = std::fs::read_to_string(story.home().join(".nanobot/config.json")).unwrap();
@@ -332,7 +332,7 @@ fn onboard_again_keeps_what_was_chosen() {
 }
 
 #[test]
-fn onboard_writes_nothing_that_cannot_be_right() {
+fn onboard_rejects_invalid_values() {
     let check = |text: &str, arguments: &[&str], status: i32, words: &str| {
         let story = Story::bare().config_text(text);
         story
@@ -353,7 +353,7 @@ fn onboard_writes_nothing_that_cannot_be_right() {
 }
 
 #[test]
-fn what_would_stop_every_run_is_not_written() {
+fn a_value_that_would_break_every_run_is_not_written() {
     let story = Story::new();
     let check = |key: &str, value: &str, words: &str| {
         story

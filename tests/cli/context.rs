@@ -5,7 +5,7 @@ use crate::story::Story;
 use serde_json::{Value, json};
 
 /// The named cells of the table: part, tokens.
-fn cells(table: &str) -> Vec<(String, u64)> {
+fn table_cells(table: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
         let mut words = line
             .split("  ")
@@ -34,7 +34,7 @@ fn the_parts_of_a_request_add_up() {
             "--dry-run=table",
         ])
         .text();
-    let cells = cells(&table);
+    let cells = table_cells(&table);
     let parts: Vec<&str> = cells.iter().map(|(part, _)| part.as_str()).collect();
     let expect = [
         "identity",
@@ -55,7 +55,7 @@ fn the_parts_of_a_request_add_up() {
             && table.contains("from the provider's last count")
     );
     // No request was sent and nothing was stored.
-    assert_eq!(story.asked().len(), 1);
+    assert_eq!(story.requests().len(), 1);
     let first = story.run(["session", "context"]).text();
     assert!(
         !first.contains("\nmessage ") && first.contains("\nhistory "),
@@ -64,12 +64,12 @@ fn the_parts_of_a_request_add_up() {
     // The estimate is within a tenth of the server's count for the next request.
     story.server().script([says("two")]);
     story.run(["agent", "-m", "second"]).stdout("two\n");
-    let counted = story.asked()[1].raw.len() as u64 / 4;
+    let counted = story.requests()[1].raw.len() as u64 / 4;
     assert!(total.abs_diff(counted) * 10 < counted, "{total} {counted}");
 }
 
 #[test]
-fn what_is_not_sent_is_named() {
+fn unsent_parts_are_listed() {
     let story = Story::new().set("agents.defaults.memoryWindow", json!(4));
     for turn in 0..3 {
         story.server().script([says(&"yes ".repeat(300))]);
@@ -89,8 +89,8 @@ fn what_is_not_sent_is_named() {
             .text(),
     );
     assert!(
-        story.asked()[3]
-            .last()
+        story.requests()[3]
+            .last_content()
             .ends_with("Instructions from the user: be brief")
     );
     let table: Value = story
@@ -130,7 +130,7 @@ fn what_is_not_sent_is_named() {
 }
 
 #[test]
-fn a_conversation_that_is_not_there_is_named() {
+fn a_missing_session_is_named() {
     let story = Story::new();
     for command in ["context", "compact"] {
         story

@@ -1,6 +1,6 @@
 //! `kill -9` at any point, and session files damaged in other ways.
 
-use crate::server::{Asked, Turn, calls, says};
+use crate::server::{Request, Responder, calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ const ITERATIONS: usize = 40;
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn next_below(&mut self, limit: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -25,8 +25,8 @@ impl Random {
 
 /// A model that writes down one number per request until there are enough. It reads its progress from the messages, so it
 /// can be resumed at any point.
-fn counts() -> Turn {
-    Box::new(|asked: &Asked| {
+fn counting_model() -> Responder {
+    Box::new(|asked: &Request| {
         let messages = asked.messages();
         let is_user = |message: &Value| message["role"] == "user";
         let turn = messages.iter().rposition(is_user).unwrap_or(0);
@@ -49,13 +49,13 @@ fn counts() -> Turn {
 
 /// What a run has reported as stored: message ids, and calls with results.
 #[derive(Default)]
-struct Acknowledged {
+struct AcknowledgedOutput {
     messages: BTreeSet<String>,
     results: BTreeSet<String>,
 }
 
 /// Starts the long turn and kills it after `lines` lines of output plus a short delay.
-fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
+fn run_and_kill(story: &Story, lines: usize, delay: usize) -> AcknowledgedOutput {
     let mut command = story.command([
         "agent",
         "-m",
@@ -66,7 +66,7 @@ fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
     ]);
     let mut child = command.spawn().unwrap();
     let mut reader = BufReader::new(child.stdout.take().unwrap());
-    let mut told = Acknowledged::default();
+    let mut told = AcknowledgedOutput::default();
     let mut take = |line: &str| {
         let line: Value = serde_json::from_str(line).unwrap();
         let id = line["id"].as_str().unwrap_or_default().to_owned();
@@ -84,7 +84,7 @@ fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
         }
         take(&line);
     }
-    for _ in 0..moment {
+    for _ in 0..delay {
         std::hint::spin_loop();
     }
     child.kill().unwrap();
@@ -102,7 +102,7 @@ fn killed(story: &Story, lines: usize, moment: usize) -> Acknowledged {
 }
 
 /// The stored messages by id, and the results by call.
-fn on_disk(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
+fn read_session_ids(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text
@@ -116,16 +116,16 @@ fn on_disk(story: &Story) -> (BTreeSet<String>, BTreeSet<String>) {
     (all("id"), all("tool_call_id"))
 }
 
-fn survives_kills(home: &Path, points: usize, seed: u64) {
+fn check_kills(home: &Path, points: usize, seed: u64) {
     let mut random = Random(seed);
     // The turn prints a line for the user message, and four lines per iteration: reply, usage, call and result.
     let all = 4 * ITERATIONS + 2;
     let mut unfinished = 0;
     for point in 0..points {
         let story = Story::new_in(home);
-        story.server().always(counts());
-        let told = killed(&story, random.below(all), random.below(200_000));
-        let (messages, results) = on_disk(&story);
+        story.server().always(counting_model());
+        let told = run_and_kill(&story, random.next_below(all), random.next_below(200_000));
+        let (messages, results) = read_session_ids(&story);
         assert!(
             told.messages.is_subset(&messages),
             "{point}: {:?}",
@@ -173,28 +173,28 @@ fn survives_kills(home: &Path, points: usize, seed: u64) {
 
 #[test]
 fn a_turn_survives_kills_on_disk() {
-    survives_kills(&std::env::temp_dir(), 25, 1);
+    check_kills(&std::env::temp_dir(), 25, 1);
 }
 
 #[test]
 fn a_turn_survives_kills_in_memory() {
-    survives_kills(Path::new("/dev/shm"), 25, 2);
+    check_kills(Path::new("/dev/shm"), 25, 2);
 }
 
 #[test]
 #[ignore = "takes minutes; see README, Tests"]
 fn a_turn_survives_a_thousand_kills_on_disk() {
-    survives_kills(&std::env::temp_dir(), 1000, 3);
+    check_kills(&std::env::temp_dir(), 1000, 3);
 }
 
 #[test]
 #[ignore = "takes minutes; see README, Tests"]
 fn a_turn_survives_a_thousand_kills_in_memory() {
-    survives_kills(Path::new("/dev/shm"), 1000, 4);
+    check_kills(Path::new("/dev/shm"), 1000, 4);
 }
 
 /// A session with two turns.
-fn two_turns() -> Story {
+fn story_with_two_turns() -> Story {
     let story = Story::new().script([calls("list_dir", json!({})), says("one"), says("two")]);
     story.run(["agent", "-m", "first"]).stdout("one\n");
     story.run(["agent", "-m", "second é"]).stdout("two\n");
@@ -202,8 +202,8 @@ fn two_turns() -> Story {
 }
 
 #[test]
-fn a_log_cut_anywhere_goes_on() {
-    let story = two_turns();
+fn a_session_truncated_anywhere_continues() {
+    let story = story_with_two_turns();
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let whole = std::fs::read(&path).unwrap();
     // A prime step, so that every position in a line is reached eventually.
@@ -248,7 +248,7 @@ fn a_log_cut_anywhere_goes_on() {
 }
 
 #[test]
-fn odd_sessions_go_on() {
+fn malformed_sessions_continue() {
     let user = "{\"role\": \"user\", \"content\": \"known\"}";
     let reply = "{\"role\": \"assistant\", \"content\": \"yes\"}";
     let both = format!("{user}\n{reply}\n");
@@ -264,7 +264,7 @@ fn odd_sessions_go_on() {
             "{shown}: {}",
             ran.error_text()
         );
-        assert_eq!(story.asked()[0].raw.contains("known"), heard, "{shown}");
+        assert_eq!(story.requests()[0].raw.contains("known"), heard, "{shown}");
         // Existing content is preserved.
         let now = std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
         let end = text
@@ -342,7 +342,7 @@ fn odd_sessions_go_on() {
 }
 
 #[test]
-fn a_line_of_two_hundred_megabytes_is_passed_over() {
+fn a_line_of_two_hundred_megabytes_is_skipped() {
     let user = "{\"role\": \"user\", \"content\": \"known\"}\n{\"role\": \"assistant\", \"content\": \"yes\"}\n";
     for newline in ["\n", ""] {
         let story = Story::new().script([says("ok")]);
@@ -362,6 +362,6 @@ fn a_line_of_two_hundred_megabytes_is_passed_over() {
         drop(file);
         let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
         assert!(ran.error_text().contains("session"), "{}", ran.error_text());
-        assert!(story.asked()[0].raw.contains("known"));
+        assert!(story.requests()[0].raw.contains("known"));
     }
 }

@@ -1,53 +1,60 @@
 //! `nanobot cron`: adding, listing, editing and removing jobs, and the crontab lines they produce.
 
 use crate::server::says;
-use crate::story::{Ran, Story, write};
+use crate::story::{RunResult, Story, write};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
 /// A `cron` command in a shell whose variables cron's environment has as well.
-fn command(story: &Story, arguments: &[&str]) -> Command {
+fn cron_command(story: &Story, arguments: &[&str]) -> Command {
     let mut command = story.command(["cron"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     command
 }
 
-pub(crate) fn cron<'a>(story: &'a Story, arguments: &[&str]) -> Ran<'a> {
-    story.wait(command(story, arguments).spawn().unwrap())
+pub(crate) fn run_cron<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
+    story.wait(cron_command(story, arguments).spawn().unwrap())
 }
 
 /// Like [`run_cron`], with additional variables.
-fn cron_with<'a>(story: &'a Story, variables: &[(&str, &str)], arguments: &[&str]) -> Ran<'a> {
-    let mut command = command(story, arguments);
+fn run_cron_with_env<'a>(
+    story: &'a Story,
+    variables: &[(&str, &str)],
+    arguments: &[&str],
+) -> RunResult<'a> {
+    let mut command = cron_command(story, arguments);
     command.envs(variables.iter().copied());
     story.wait(command.spawn().unwrap())
 }
 
-fn heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> Ran<'a> {
+fn run_heartbeat<'a>(story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
     let mut command = story.command(["heartbeat"].iter().chain(arguments));
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     story.wait(command.spawn().unwrap())
 }
 
-fn file(story: &Story) -> PathBuf {
+fn job_file(story: &Story) -> PathBuf {
     story.workspace().join("cron/jobs.json")
 }
 
-fn read(path: &PathBuf) -> Value {
+fn read_json(path: &PathBuf) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 /// The jobs in the workspace's job file.
 pub(crate) fn jobs(story: &Story) -> Vec<Value> {
-    read(&file(story))["jobs"].as_array().unwrap().clone()
+    read_json(&job_file(story))["jobs"]
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 /// Adds a job without output; returns its id.
 #[track_caller]
-pub(crate) fn added(story: &Story, arguments: &[&str]) -> String {
-    let ran = cron(story, &[&["add", "-m", "do it"], arguments].concat());
+pub(crate) fn add_job(story: &Story, arguments: &[&str]) -> String {
+    let ran = run_cron(story, &[&["add", "-m", "do it"], arguments].concat());
     let text = ran.text();
     drop(ran);
     let (_, id) = text.lines().next().unwrap().rsplit_once('(').unwrap();
@@ -55,16 +62,16 @@ pub(crate) fn added(story: &Story, arguments: &[&str]) -> String {
 }
 
 /// The job options that only this program stores.
-fn terms(story: &Story, id: &str) -> Value {
-    read(&folder(story, id).join("job.json"))
+fn job_terms(story: &Story, id: &str) -> Value {
+    read_json(&job_dir(story, id).join("job.json"))
 }
 
-pub(crate) fn folder(story: &Story, id: &str) -> PathBuf {
+pub(crate) fn job_dir(story: &Story, id: &str) -> PathBuf {
     story.home().join(".nanobot/cron").join(id)
 }
 
 /// The lines of our crontab block, without the shared header.
-fn lines(story: &Story) -> Vec<String> {
+fn crontab_lines(story: &Story) -> Vec<String> {
     let table = story.crontab().table().unwrap_or_default();
     let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
     let short = |line: &str| {
@@ -76,12 +83,12 @@ fn lines(story: &Story) -> Vec<String> {
 }
 
 /// A job file as written by the Python program.
-fn python(jobs: &Value) -> Vec<u8> {
+fn python_job_file(jobs: &Value) -> Vec<u8> {
     let file = json!({ "version": 1, "jobs": jobs });
     serde_json::to_vec_pretty(&file).unwrap()
 }
 
-fn foreign(id: &str, name: &str) -> Value {
+fn python_job(id: &str, name: &str) -> Value {
     json!({
         "id": id, "name": name, "enabled": true,
         "schedule": { "kind": "cron", "atMs": null, "everyMs": null, "expr": "0 9 * * *", "tz": null },
@@ -94,8 +101,8 @@ fn foreign(id: &str, name: &str) -> Value {
 #[test]
 fn a_job_is_added_to_the_file_and_to_the_crontab() {
     let story = Story::new();
-    story.crontab().set("MAILTO=me\n5 4 * * * backup\n");
-    let ran = cron(
+    story.crontab().set_table("MAILTO=me\n5 4 * * * backup\n");
+    let ran = run_cron(
         &story,
         &[
             "add",
@@ -116,7 +123,7 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
     ));
     let now = 1_767_323_045_000_u64;
     assert_eq!(
-        read(&file(&story)),
+        read_json(&job_file(&story)),
         json!({ "version": 1, "jobs": [{
             "id": id, "name": "digest", "enabled": true,
             "schedule": { "kind": "cron", "atMs": null, "everyMs": null, "expr": "0 8 * * 1-5", "tz": null },
@@ -125,7 +132,7 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
             "createdAtMs": now, "updatedAtMs": now, "deleteAfterRun": false,
         }] })
     );
-    let table = story.generalise(&story.crontab().table().unwrap());
+    let table = story.normalize_paths(&story.crontab().table().unwrap());
     assert_eq!(
         table,
         format!(
@@ -137,7 +144,7 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
         )
     );
     // Job messages are not readable by other users.
-    for path in [file(&story), folder(&story, &id).join("job.json")] {
+    for path in [job_file(&story), job_dir(&story, &id).join("job.json")] {
         let mode =
             std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
@@ -145,10 +152,10 @@ fn a_job_is_added_to_the_file_and_to_the_crontab() {
 }
 
 #[test]
-fn times_are_told_in_every_form() {
+fn schedules_are_accepted_in_every_form() {
     let story = Story::new();
     let check = |flags: &[&str], kind: &str, words: &str, next: &str, own: &[&str]| {
-        let ran = cron(&story, &[&["add", "-m", "x"], flags].concat());
+        let ran = run_cron(&story, &[&["add", "-m", "x"], flags].concat());
         let text = ran.text();
         drop(ran);
         let told: Vec<&str> = text.lines().skip(1).collect();
@@ -157,7 +164,7 @@ fn times_are_told_in_every_form() {
         assert_eq!(job["schedule"]["kind"], kind, "{flags:?}");
         assert_eq!(job["deleteAfterRun"], kind == "at", "{flags:?}");
         let id = job["id"].as_str().unwrap();
-        let mine: Vec<String> = lines(&story)
+        let mine: Vec<String> = crontab_lines(&story)
             .into_iter()
             .filter_map(|line| line.strip_suffix(&format!(" {id}")).map(str::to_owned))
             .collect();
@@ -211,10 +218,10 @@ fn times_are_told_in_every_form() {
 }
 
 #[test]
-fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
+fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     let story = Story::new();
     let check = |arguments: &[&str], status: i32, words: &str| {
-        cron(&story, &[&["add"], arguments].concat())
+        run_cron(&story, &[&["add"], arguments].concat())
             .status(status)
             .stderr_has(words);
     };
@@ -289,15 +296,15 @@ fn mistakes_are_told_with_the_right_form_and_leave_nothing() {
         "there is no directory `$DIR/no`",
     );
     check(&m(&["-e", "90m", "--channel", "command"]), 2, "`--to CMD`");
-    assert!(!file(&story).exists());
+    assert!(!job_file(&story).exists());
     assert!(!story.home().join(".nanobot/cron").exists());
     assert_eq!(story.crontab().calls(), [""; 0]);
 }
 
 #[test]
-fn a_message_survives_whatever_is_in_it() {
+fn a_message_with_any_characters_is_preserved() {
     let story = Story::new().stdin("100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n");
-    let mut given = command(&story, &["add", "-m", "-", "--every", "1h"]);
+    let mut given = cron_command(&story, &["add", "-m", "-", "--every", "1h"]);
     given.stdin(std::process::Stdio::piped());
     let mut child = given.spawn().unwrap();
     let text = "100 % of \"it\"\n'quoted' \\ $HOME `x` 🦀\n";
@@ -311,32 +318,34 @@ fn a_message_survives_whatever_is_in_it() {
     let table = story.crontab().table().unwrap();
     assert!(!table.contains('%') && !table.contains("quoted"), "{table}");
     let id = job["id"].as_str().unwrap();
-    cron(&story, &["show", id])
+    run_cron(&story, &["show", id])
         .stdout_has("message      100 % of \"it\"\n             'quoted' \\ $HOME `x` 🦀\n");
-    cron(&story, &["add", "-m", "-x is no flag", "--every", "1h"]).stdout_has("'-x is no flag'");
+    run_cron(&story, &["add", "-m", "-x is no flag", "--every", "1h"])
+        .stdout_has("'-x is no flag'");
     drop(story);
 }
 
 #[test]
-fn the_zone_is_the_systems_unless_somebody_says_another() {
+fn the_time_zone_defaults_to_the_system_zone() {
     let story = Story::new();
     let zone = || jobs(&story).pop().unwrap()["schedule"]["tz"].clone();
     let add = ["add", "-m", "x", "-c", "0 8 * * *"];
     let berlin = ("NANOBOT_TEST_ZONE", "Europe/Berlin");
     // The system's time zone.
-    cron_with(&story, &[berlin], &add).stdout_has(
+    run_cron_with_env(&story, &[berlin], &add).stdout_has(
         "at 08:00 each day\nnext: Fri 2 Jan 08:00 (in 3 h 55 min), Sat 3 Jan 08:00, Sun 4 Jan 08:00\n",
     );
     assert_eq!(zone(), Value::Null);
     // In a shell with another zone, times are in that zone.
-    cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &add)
+    run_cron_with_env(&story, &[berlin, ("TZ", "Asia/Tokyo")], &add)
         .stdout_has("at 08:00 each day, Asia/Tokyo time\nnext: Sat 3 Jan 08:00 (in 19 h 55 min)")
         .stderr("nanobot: the job uses this shell's time zone Asia/Tokyo; `--tz Europe/Berlin` selects the system's\n");
     assert_eq!(zone(), "Asia/Tokyo");
     // Another name for the same zone is not a different zone.
-    cron_with(&story, &[berlin, ("TZ", ":Europe/Paris")], &add).stdout_has("at 08:00 each day\n");
+    run_cron_with_env(&story, &[berlin, ("TZ", ":Europe/Paris")], &add)
+        .stdout_has("at 08:00 each day\n");
     assert_eq!(zone(), Value::Null);
-    cron_with(
+    run_cron_with_env(
         &story,
         &[berlin, ("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")],
         &add,
@@ -346,11 +355,11 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
     assert_eq!(zone(), Value::Null);
     // The time zone is stored and not repeated in output.
     let named = [&add[..], &["--tz", "America/New_York"]].concat();
-    cron_with(&story, &[berlin, ("TZ", "Asia/Tokyo")], &named)
+    run_cron_with_env(&story, &[berlin, ("TZ", "Asia/Tokyo")], &named)
         .stdout_has("at 08:00 each day, America/New_York time\nnext: Fri 2 Jan 22:00");
     assert_eq!(zone(), "America/New_York");
     // A time is read in the time zone of the user's shell.
-    cron_with(
+    run_cron_with_env(
         &story,
         &[("TZ", "Asia/Tokyo")],
         &["add", "-m", "x", "--at", "2026-01-03T09:00"],
@@ -363,7 +372,7 @@ fn the_zone_is_the_systems_unless_somebody_says_another() {
 }
 
 #[test]
-fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
+fn permissions_of_a_job_are_stored_with_absolute_paths_at_creation() {
     let priced = json!({ "other": { "price": { "input": 1.0, "output": 2.0 } } });
     let story = Story::new()
         .file("in/a", "a")
@@ -396,8 +405,8 @@ fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
         "--catch-up",
         "once",
     ];
-    let id = added(&story, &flags);
-    let terms = terms(&story, &id);
+    let id = add_job(&story, &flags);
+    let terms = job_terms(&story, &id);
     let path = |name: &str| fs::canonicalize(story.dir()).unwrap().join(name);
     let grants = &terms["grants"];
     assert_eq!(grants["read"], json!([path("in")]));
@@ -420,53 +429,53 @@ fn what_a_job_may_do_is_kept_by_full_paths_and_fixed_as_of_now() {
     }
     assert!(terms["policy"]["policy"].is_object());
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], "work");
-    cron(&story, &["show", &id]).stdout_has(
+    run_cron(&story, &["show", &id]).stdout_has(
         "flags        --write=$DIR/out --read=$DIR/in --net=example.org --deny='exec(rm *)'",
     );
     // The directory is the workspace, independent of the current directory.
-    cron(&story, &["add", "-m", "x", "-e", "1h", "--write"])
+    run_cron(&story, &["add", "-m", "x", "-e", "1h", "--write"])
         .stdout_has("✓ Added")
         .stderr("nanobot: `--write` applies to `~/.nanobot/workspace`, the working directory of jobs; `-C DIR` sets another\n");
-    let id = added(&story, &["-e", "1h", "--write", "-C", "."]);
+    let id = add_job(&story, &["-e", "1h", "--write", "-C", "."]);
     assert_eq!(
-        self::terms(&story, &id)["grants"]["directory"],
+        self::job_terms(&story, &id)["grants"]["directory"],
         json!(path("")).as_str().unwrap().trim_end_matches('/')
     );
-    cron(&story, &["show", &id])
+    run_cron(&story, &["show", &id])
         .stdout_has("directory    $DIR\n")
         .text();
 }
 
 #[test]
-fn a_workspace_that_confines_confines_jobs_too() {
+fn a_restricted_workspace_also_restricts_jobs() {
     let story = Story::new().set("tools.restrictToWorkspace", json!(true));
-    cron(&story, &["add", "-m", "x", "-e", "1h", "-C", "."])
+    run_cron(&story, &["add", "-m", "x", "-e", "1h", "-C", "."])
         .status(77)
         .stderr_has("allows no paths outside the workspace");
-    assert!(!file(&story).exists());
-    added(&story, &["-e", "1h", "--write"]);
+    assert!(!job_file(&story).exists());
+    add_job(&story, &["-e", "1h", "--write"]);
 }
 
 #[test]
-fn answers_go_to_files_and_commands_and_other_channels_wait() {
+fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
     let story = Story::new();
     let delivery = || {
         let payload = jobs(&story).pop().unwrap()["payload"].clone();
         json!([payload["deliver"], payload["channel"], payload["to"]])
     };
     let out = story.dir().join("out.txt");
-    let id = added(
+    let id = add_job(
         &story,
         &["-e", "1h", "--channel", "file", "--to", "out.txt"],
     );
     assert_eq!(delivery(), json!([true, "file", out]));
-    assert_eq!(terms(&story, &id)["sink"], json!({ "file": out }));
-    let id = added(&story, &["-e", "1h", "--channel", "file", "--to", "~/out"]);
+    assert_eq!(job_terms(&story, &id)["sink"], json!({ "file": out }));
+    let id = add_job(&story, &["-e", "1h", "--channel", "file", "--to", "~/out"]);
     assert_eq!(
-        terms(&story, &id)["sink"],
+        job_terms(&story, &id)["sink"],
         json!({ "file": story.home().join("out") })
     );
-    let id = added(
+    let id = add_job(
         &story,
         &[
             "-e",
@@ -480,18 +489,18 @@ fn answers_go_to_files_and_commands_and_other_channels_wait() {
     );
     assert_eq!(delivery(), json!([true, "command", null]));
     assert_eq!(
-        terms(&story, &id)["sink"],
+        job_terms(&story, &id)["sink"],
         json!({ "command": "mail 'me'" })
     );
     // As in the Python program: stored, and delivered where configured.
-    let id = added(
+    let id = add_job(
         &story,
         &["-e", "1h", "--to", "123", "--channel", "telegram"],
     );
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
-    assert_eq!(terms(&story, &id)["sink"], Value::Null);
+    assert_eq!(job_terms(&story, &id)["sink"], Value::Null);
     let words = "nanobot: this version cannot deliver to `telegram`: answers of `far` are printed, and cron mails them\n";
-    cron(
+    run_cron(
         &story,
         &[
             "add",
@@ -511,14 +520,14 @@ fn answers_go_to_files_and_commands_and_other_channels_wait() {
     .stdout_has("✓ Added job 'far'")
     .stderr(words);
     assert_eq!(delivery(), json!([true, "telegram", "123"]));
-    cron(&story, &["list"]).stdout_has("far").stderr(words);
+    run_cron(&story, &["list"]).stdout_has("far").stderr(words);
 }
 
 #[test]
-fn what_cron_lacks_is_told() {
+fn a_missing_cron_environment_is_reported() {
     let add = ["add", "-m", "x", "-e", "1h"];
     let check = |story: &Story, variables: &[(&str, &str)], words: &str| {
-        cron_with(story, variables, &add)
+        run_cron_with_env(story, variables, &add)
             .stdout_has("✓ Added")
             .stderr(words);
     };
@@ -533,11 +542,12 @@ fn what_cron_lacks_is_told() {
     );
     let block = json!({ "providers": { "openai": { "apiKey": "${MY_KEY}" } } });
     let story = config(block);
-    let ran = cron_with(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
+    let ran =
+        run_cron_with_env(&story, &[("MY_KEY", "key-of-the-story")], &add).stdout_has("✓ Added");
     ran.stderr_has("runs started by cron will fail")
         .stderr_has("MY_KEY");
     let story = Story::bare();
-    cron_with(&story, &[], &add)
+    run_cron_with_env(&story, &[], &add)
         .stdout_has("✓ Added")
         .stderr_has("runs will fail: ");
     // The provider selected by the remaining key differs from the one in this shell.
@@ -553,17 +563,18 @@ fn what_cron_lacks_is_told() {
     // Nothing is missing; and with `--quiet` nothing is printed.
     check(&Story::new(), &[], "");
     let story = Story::bare();
-    let id = added(&story, &["-e", "1h", "-q"]);
-    assert_eq!(terms(&story, &id)["quiet"], true);
+    let id = add_job(&story, &["-e", "1h", "-q"]);
+    assert_eq!(job_terms(&story, &id)["quiet"], true);
 }
 
 #[test]
-fn the_command_that_is_named_puts_the_key_where_cron_finds_it() {
+fn the_suggested_command_makes_the_key_available_to_cron() {
     let story = Story::bare().config(
         &json!({ "agents": { "defaults": { "model": "gpt-6-luna", "provider": "openai" } } }),
     );
     let key = ("OPENAI_API_KEY", "key-of-the-story");
-    let ran = cron_with(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
+    let ran =
+        run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
     let told = ran.error_text();
     drop(ran);
     let line = told
@@ -574,16 +585,16 @@ fn the_command_that_is_named_puts_the_key_where_cron_finds_it() {
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", &line]).env(key.0, key.1);
     story.wait(shell.spawn().unwrap());
-    cron_with(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
+    run_cron_with_env(&story, &[key], &["add", "-m", "x", "-e", "1h"]).stdout_has("✓ Added");
 }
 
 #[test]
-fn without_a_crontab_the_job_is_kept_and_that_is_said() {
+fn without_a_crontab_the_job_is_stored_with_a_notice() {
     let check = |kind: &str, words: &str| {
         let story = Story::new();
-        story.crontab().set("1 2 3 4 5 other\n");
-        story.crontab().behave(kind);
-        cron(&story, &["add", "-m", "x", "-e", "1h"])
+        story.crontab().set_table("1 2 3 4 5 other\n");
+        story.crontab().set_behavior(kind);
+        run_cron(&story, &["add", "-m", "x", "-e", "1h"])
             .status(1)
             .stdout_has("✓ Added job 'x'")
             .stderr_has(words)
@@ -595,23 +606,23 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
             "1 2 3 4 5 other\n",
             "{kind}"
         );
-        let ran = cron(&story, &["list"]).stdout_has("every hour");
+        let ran = run_cron(&story, &["list"]).stdout_has("every hour");
         ran.error_text();
         drop(ran);
         // Once the crontab works again, one command updates it.
-        story.crontab().behave("");
-        cron(&story, &["list"])
+        story.crontab().set_behavior("");
+        run_cron(&story, &["list"])
             .stdout_has("every hour")
             .stderr("nanobot: the crontab does not match the jobs; run `nanobot cron sync`\n");
-        cron(&story, &["sync"]).stdout_has("+ 4 * * * * /usr/bin/env");
-        cron(&story, &["list"]).stdout_has("every hour");
+        run_cron(&story, &["sync"]).stdout_has("+ 4 * * * * /usr/bin/env");
+        run_cron(&story, &["list"]).stdout_has("every hour");
     };
     check("forbidden", "not allowed to use this program");
     check("failing", "bad minute");
     check("mute", "cannot use the crontab");
     check("torn", "input/output error");
     let story = Story::new();
-    cron_with(
+    run_cron_with_env(
         &story,
         &[("PATH", "/nowhere")],
         &["add", "-m", "x", "-e", "1h"],
@@ -619,12 +630,12 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
     .status(1)
     .stdout_has("✓ Added")
     .stderr_has("`crontab` is not installed");
-    cron_with(&story, &[("PATH", "/nowhere")], &["list"])
+    run_cron_with_env(&story, &[("PATH", "/nowhere")], &["list"])
         .stdout_has("every hour")
         .stderr("nanobot: cannot read the crontab: `crontab` is not installed\n");
     // A removal takes effect in the job file.
-    story.crontab().behave("forbidden");
-    cron(&story, &["remove", "x"])
+    story.crontab().set_behavior("forbidden");
+    run_cron(&story, &["remove", "x"])
         .status(1)
         .stdout_has("✓ Removed job")
         .stderr_has("the jobs are removed: crontab lines");
@@ -632,9 +643,9 @@ fn without_a_crontab_the_job_is_kept_and_that_is_said() {
 }
 
 #[test]
-fn a_machine_without_a_cron_is_told() {
+fn a_machine_without_cron_is_reported() {
     let story = Story::new();
-    cron_with(
+    run_cron_with_env(
         &story,
         &[("NANOBOT_TEST_DAEMON", "no")],
         &["add", "-m", "x", "-e", "1h"],
@@ -644,14 +655,14 @@ fn a_machine_without_a_cron_is_told() {
 }
 
 #[test]
-fn the_list_says_when_each_runs_next_and_how_it_went() {
+fn the_list_shows_the_next_run_and_last_result() {
     let story = Story::new();
-    cron(&story, &["list"]).stdout("No scheduled jobs.\n");
-    cron(&story, &["list", "--json"]).stdout("");
-    let late = added(&story, &["-n", "late", "-c", "0 9 * * *"]);
-    let soon = added(&story, &["-n", "soon", "-e", "1h"]);
-    let off = added(&story, &["-n", "off", "-c", "0 7 * * *"]);
-    cron(&story, &["disable", &off]).stdout("✓ Job 'off' disabled\n");
+    run_cron(&story, &["list"]).stdout("No scheduled jobs.\n");
+    run_cron(&story, &["list", "--json"]).stdout("");
+    let late = add_job(&story, &["-n", "late", "-c", "0 9 * * *"]);
+    let soon = add_job(&story, &["-n", "soon", "-e", "1h"]);
+    let off = add_job(&story, &["-n", "off", "-c", "0 7 * * *"]);
+    run_cron(&story, &["disable", &off]).stdout("✓ Job 'off' disabled\n");
     let record = |outcome: &str, status: u8, cause: &str, error: Value| {
         let mut record = json!({
             "version": 1, "job": late, "name": "late", "trigger": "schedule", "slot": "2026-01-01T09:00:00Z",
@@ -661,7 +672,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
         });
         record["error"] = error;
         write(
-            &folder(&story, &late).join("runs.jsonl"),
+            &job_dir(&story, &late).join("runs.jsonl"),
             format!("{record}\n").as_bytes(),
         );
     };
@@ -671,7 +682,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
         "refused",
         json!("key rejected by\n\u{1b}[2Jserver"),
     );
-    cron(&story, &["list"])
+    run_cron(&story, &["list"])
         .stdout(&format!(
             "ID        NAME  SCHEDULE           NEXT             LAST                             COST\n\
              {soon}  soon  every hour         Fri 2 Jan 04:04\n\
@@ -679,7 +690,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
         ))
         .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
     record("ok", 0, "answered", Value::Null);
-    let all = cron(&story, &["list", "--all"]);
+    let all = run_cron(&story, &["list", "--all"]);
     let text = all.text();
     drop(all);
     assert!(text.contains("ok, Thu 1 Jan 09:00  $0.0123\n"), "{text}");
@@ -687,7 +698,7 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
         text.contains(&format!("{off}  off   at 07:00 each day  disabled\n")),
         "{text}"
     );
-    let lines = cron(&story, &["list", "--json"]).lines();
+    let lines = run_cron(&story, &["list", "--json"]).json_lines();
     assert_eq!(lines.len(), 2);
     let late_line = &lines[1];
     for (pointer, expect) in [
@@ -705,36 +716,39 @@ fn the_list_says_when_each_runs_next_and_how_it_went() {
     ] {
         assert_eq!(late_line.pointer(pointer), Some(&expect), "{pointer}");
     }
-    cron(&story, &["show", "late"])
+    run_cron(&story, &["show", "late"])
         .stdout_has("took         30 s, 1010 tokens, $0.0123\n")
         .stdout_has("runs         1, $0.0123 in total\n");
     // A job that is due and has not run yet is due now.
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T04:06:00Z");
-    let ran = cron_with(&story, &[later], &["list"])
+    let ran = run_cron_with_env(&story, &[later], &["list"])
         .stdout_has(&format!("{soon}  soon  every hour         now\n"));
     ran.error_text();
     // Missing and unexpected lines are reported.
     drop(ran);
     let table = story.crontab().table().unwrap();
-    story.crontab().set(table.replace("0 9 * * *", "1 9 * * *"));
+    story
+        .crontab()
+        .set_table(table.replace("0 9 * * *", "1 9 * * *"));
     let words = "the crontab does not match the jobs; run `nanobot cron sync`";
-    cron(&story, &["list", "-a"])
+    run_cron(&story, &["list", "-a"])
         .stdout_has("late")
         .stderr_has(words);
-    cron(&story, &["show", "late"]).stdout_has("state        enabled, outdated in the crontab\n");
-    story.crontab().set(table.replace(&late, "12345678"));
-    cron(&story, &["list", "-a"])
+    run_cron(&story, &["show", "late"])
+        .stdout_has("state        enabled, outdated in the crontab\n");
+    story.crontab().set_table(table.replace(&late, "12345678"));
+    run_cron(&story, &["list", "-a"])
         .stdout_has("late")
         .stderr_has(words);
-    story.crontab().set(table);
-    cron(&story, &["list", "-a"]).stdout_has("late");
+    story.crontab().set_table(table);
+    run_cron(&story, &["list", "-a"]).stdout_has("late");
 }
 
 #[test]
-fn a_job_that_is_not_there_is_told_and_so_is_a_name_of_two() {
+fn a_missing_job_and_an_ambiguous_name_are_reported() {
     let story = Story::new();
-    let one = added(&story, &["-n", "twin", "-e", "1h"]);
-    let other = added(&story, &["-n", "twin", "-e", "2h"]);
+    let one = add_job(&story, &["-n", "twin", "-e", "1h"]);
+    let other = add_job(&story, &["-n", "twin", "-e", "2h"]);
     for arguments in [
         ["show", "nobody"],
         ["enable", "nobody"],
@@ -742,20 +756,22 @@ fn a_job_that_is_not_there_is_told_and_so_is_a_name_of_two() {
         ["remove", "nobody"],
         ["edit", "nobody"],
     ] {
-        cron(&story, &arguments).status(66).stderr(
+        run_cron(&story, &arguments).status(66).stderr(
             "nanobot: there is no job `nobody`\n  try: `nanobot cron list --all` for the ids\n",
         );
     }
-    cron(&story, &["remove", "twin"]).status(2).stderr(&format!(
-        "nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"
-    ));
+    run_cron(&story, &["remove", "twin"])
+        .status(2)
+        .stderr(&format!(
+            "nanobot: 2 jobs are named `twin`\n  try: an id: {one}, {other}\n"
+        ));
     assert_eq!(jobs(&story).len(), 2);
 }
 
 #[test]
-fn what_is_edited_changes_and_all_else_stays() {
+fn an_edit_changes_only_the_given_options() {
     let story = Story::new();
-    let id = added(
+    let id = add_job(
         &story,
         &[
             "-n",
@@ -772,7 +788,7 @@ fn what_is_edited_changes_and_all_else_stays() {
         ],
     );
     let later = ("NANOBOT_TEST_TIME", "2026-01-02T09:00:00Z");
-    cron_with(
+    run_cron_with_env(
         &story,
         &[later],
         &["edit", "digest", "-c", "30 9 * * *", "--max-cost", "1"],
@@ -782,16 +798,16 @@ fn what_is_edited_changes_and_all_else_stays() {
          next: Fri 2 Jan 09:30 (in 30 min), Sat 3 Jan 09:30, Sun 4 Jan 09:30\n"
     ))
     .stderr_has("the price of `scripted` is unknown, so `--max-cost` cannot be enforced");
-    let terms = || terms(&story, &id);
+    let terms = || job_terms(&story, &id);
     assert_eq!(terms()["when"], "true");
     assert_eq!(terms()["maxCost"], 1.0);
     assert_eq!(terms()["grants"]["write"], json!(["."]));
     // Slots before the job was enabled do not count as missed.
     assert_eq!(terms()["sinceMs"], 1_767_344_400_000_u64);
-    assert_eq!(lines(&story), [format!("30 9 * * * {id}")]);
+    assert_eq!(crontab_lines(&story), [format!("30 9 * * * {id}")]);
     assert_eq!(jobs(&story)[0]["createdAtMs"], 1_767_323_045_000_u64);
     // Empty values unset options; grants are replaced as a whole.
-    cron(
+    run_cron(
         &story,
         &["edit", &id, "--when", "", "--session", "", "--read", "."],
     )
@@ -800,7 +816,7 @@ fn what_is_edited_changes_and_all_else_stays() {
     assert_eq!(terms()["when"], Value::Null);
     assert_eq!(terms()["grants"]["write"], json!([]));
     assert_eq!(jobs(&story)[0]["payload"]["sessionKey"], Value::Null);
-    cron(
+    run_cron(
         &story,
         &[
             "edit",
@@ -820,26 +836,26 @@ fn what_is_edited_changes_and_all_else_stays() {
         (&json!(true), &json!("once"))
     );
     assert_eq!(terms()["catchUp"], "once");
-    cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours");
+    run_cron(&story, &["edit", &id, "-e", "2h"]).stdout_has("every 2 hours");
     assert_eq!(terms()["catchUp"], "none");
     assert_eq!(jobs(&story)[0]["deleteAfterRun"], false);
     // Delivery enabled, disabled and removed.
-    cron(&story, &["edit", &id, "--channel", "file", "--to", "f"]).stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--channel", "file", "--to", "f"]).stdout_has("✓ Changed");
     assert!(terms()["sink"].is_object());
-    cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--no-deliver"]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(jobs(&story)[0]["payload"]["channel"], "file");
-    cron(&story, &["edit", &id, "--deliver"])
+    run_cron(&story, &["edit", &id, "--deliver"])
         .status(2)
         .stderr_has("both `--channel` and `--to`");
-    cron(
+    run_cron(
         &story,
         &["edit", &id, "--channel", "command", "--to", "cat"],
     )
     .stdout_has("✓ Changed");
-    cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--to", "tee log"]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], json!({ "command": "tee log" }));
-    cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
+    run_cron(&story, &["edit", &id, "--channel", ""]).stdout_has("✓ Changed");
     assert_eq!(terms()["sink"], Value::Null);
     assert_eq!(
         jobs(&story)[0]["payload"],
@@ -848,26 +864,26 @@ fn what_is_edited_changes_and_all_else_stays() {
         })
     );
     // Invalid edits change nothing.
-    let before = read(&file(&story));
+    let before = read_json(&job_file(&story));
     for (flags, status) in [
         (["-m", ""], 2),
         (["-n", " "], 2),
         (["-e", "5"], 2),
         (["--read", "nowhere"], 66),
     ] {
-        cron(&story, &[&["edit", &id], &flags[..]].concat())
+        run_cron(&story, &[&["edit", &id], &flags[..]].concat())
             .status(status)
             .error_text();
     }
-    assert_eq!(read(&file(&story)), before);
+    assert_eq!(read_json(&job_file(&story)), before);
 }
 
 #[test]
-fn jobs_are_switched_off_and_on() {
+fn jobs_can_be_disabled_and_enabled() {
     let story = Story::new();
-    let one = added(&story, &["-n", "one", "-c", "0 8 * * *"]);
-    let two = added(&story, &["-n", "two", "-c", "0 9 * * *"]);
-    cron(&story, &["disable", "one", "nobody", &two])
+    let one = add_job(&story, &["-n", "one", "-c", "0 8 * * *"]);
+    let two = add_job(&story, &["-n", "two", "-c", "0 9 * * *"]);
+    run_cron(&story, &["disable", "one", "nobody", &two])
         .status(66)
         .stdout("✓ Job 'one' disabled\n✓ Job 'two' disabled\n")
         .stderr_has("there is no job `nobody`");
@@ -876,32 +892,32 @@ fn jobs_are_switched_off_and_on() {
     assert_eq!(jobs(&story)[0]["enabled"], false);
     assert_eq!(jobs(&story)[0]["state"]["nextRunAtMs"], Value::Null);
     let later = ("NANOBOT_TEST_TIME", "2026-01-05T08:01:00Z");
-    cron_with(&story, &[later], &["enable", "one"]).stdout("✓ Job 'one' enabled\n");
-    assert_eq!(terms(&story, &one)["sinceMs"], 1_767_600_060_000_u64);
-    let ran = cron_with(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
+    run_cron_with_env(&story, &[later], &["enable", "one"]).stdout("✓ Job 'one' enabled\n");
+    assert_eq!(job_terms(&story, &one)["sinceMs"], 1_767_600_060_000_u64);
+    let ran = run_cron_with_env(&story, &[later], &["list"]).stdout_has("Tue 6 Jan 08:00");
     ran.stderr_has("1 job is disabled");
-    cron(&story, &["enable", "--disable", "one"]).stdout("✓ Job 'one' disabled\n");
+    run_cron(&story, &["enable", "--disable", "one"]).stdout("✓ Job 'one' disabled\n");
     // A one-time job in the past is not added again.
-    let past = added(&story, &["-n", "past", "--at", "2026-01-03T00:00"]);
-    cron(&story, &["disable", &past]).stdout("✓ Job 'past' disabled\n");
-    cron_with(&story, &[later], &["enable", &past])
+    let past = add_job(&story, &["-n", "past", "--at", "2026-01-03T00:00"]);
+    run_cron(&story, &["disable", &past]).stdout("✓ Job 'past' disabled\n");
+    run_cron_with_env(&story, &[later], &["enable", &past])
         .stdout("✓ Job 'past' enabled\n")
         .stderr_has("the time of `past` has passed");
-    let ran = cron_with(&story, &[later], &["list"]).stdout_has(" past\n");
+    let ran = run_cron_with_env(&story, &[later], &["list"]).stdout_has(" past\n");
     ran.error_text();
 }
 
 #[test]
-fn a_job_that_is_removed_leaves_no_trace() {
+fn a_removed_job_leaves_no_files() {
     let story = Story::new().script([says("Done.")]);
-    story.crontab().set("5 4 * * * backup");
-    let id = added(&story, &["-n", "one", "-e", "1h"]);
-    let shared = added(&story, &["-n", "two", "-e", "1h", "-s", "work"]);
+    story.crontab().set_table("5 4 * * * backup");
+    let id = add_job(&story, &["-n", "one", "-e", "1h"]);
+    let shared = add_job(&story, &["-n", "two", "-e", "1h", "-s", "work"]);
     let key = format!("cron:{id}");
     story
         .run(["agent", "-m", "x", "-s", &key])
         .stdout("Done.\n");
-    cron(&story, &["remove", "one", "nobody", "two"])
+    run_cron(&story, &["remove", "one", "nobody", "two"])
         .status(66)
         .stdout(&format!("✓ Removed job {id} ('one')\n✓ Removed job {shared} ('two')\n"))
         .stderr_has(&format!(
@@ -909,51 +925,51 @@ fn a_job_that_is_removed_leaves_no_trace() {
         ))
         .stderr_has("there is no job `nobody`");
     assert_eq!(jobs(&story), [Value::Null; 0]);
-    assert!(!folder(&story, &id).exists() && !folder(&story, &shared).exists());
+    assert!(!job_dir(&story, &id).exists() && !job_dir(&story, &shared).exists());
     assert_eq!(story.crontab().table().unwrap(), "5 4 * * * backup\n");
     story.run(["session", "restore", &key]);
     story.run(["session", "show", &key]).stdout_has("Done.");
 }
 
 #[test]
-fn a_job_that_runs_is_removed_and_its_run_goes_on() {
+fn a_running_job_can_be_removed_and_its_run_continues() {
     let story = Story::new();
-    let id = added(&story, &["-n", "one", "-e", "1h"]);
-    let lock = fs::File::create(folder(&story, &id).join("lock")).unwrap();
+    let id = add_job(&story, &["-n", "one", "-e", "1h"]);
+    let lock = fs::File::create(job_dir(&story, &id).join("lock")).unwrap();
     lock.lock().unwrap();
-    cron(&story, &["remove", "one"])
+    run_cron(&story, &["remove", "one"])
         .stdout(&format!("✓ Removed job {id} ('one')\n"))
         .stderr("nanobot: `one` is running: the current run continues to its end\n");
-    assert!(folder(&story, &id).exists());
+    assert!(job_dir(&story, &id).exists());
     assert_eq!(jobs(&story), [Value::Null; 0]);
     assert_eq!(story.crontab().table(), None);
 }
 
 #[test]
-fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
+fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
     let story = Story::new();
-    let mut event = foreign("ffffffff", "dream");
+    let mut event = python_job("ffffffff", "dream");
     event["payload"]["kind"] = json!("system_event");
-    let mut broken = foreign("bbbbbbbb", "broken");
+    let mut broken = python_job("bbbbbbbb", "broken");
     broken["schedule"]["expr"] = json!("every day");
-    let mut odd = foreign("a b", "odd");
+    let mut odd = python_job("a b", "odd");
     odd["schedule"]["tz"] = json!("Europe/Berlin");
-    let mut nowhere = foreign("cccccccc", "nowhere");
+    let mut nowhere = python_job("cccccccc", "nowhere");
     nowhere["schedule"]["tz"] = json!("Mars/Olympus");
-    let mut past = foreign("dddddddd", "past");
+    let mut past = python_job("dddddddd", "past");
     past["schedule"] = json!({ "kind": "at", "atMs": 1_700_000_000_000_u64 });
     let theirs = json!([
-        foreign("aaaaaaaa", "theirs"),
+        python_job("aaaaaaaa", "theirs"),
         event,
         broken,
         odd,
         nowhere,
         past
     ]);
-    write(&file(&story), &python(&theirs));
-    let ours = added(&story, &["-n", "ours", "-c", "0 8 * * *"]);
-    assert_eq!(lines(&story), [format!("0 8 * * * {ours}")]);
-    let list = cron(&story, &["list"]);
+    write(&job_file(&story), &python_job_file(&theirs));
+    let ours = add_job(&story, &["-n", "ours", "-c", "0 8 * * *"]);
+    assert_eq!(crontab_lines(&story), [format!("0 8 * * * {ours}")]);
+    let list = run_cron(&story, &["list"]);
     let text = list.text();
     list.stderr(
         "nanobot: some jobs belong to another program; `nanobot cron sync` adds them to the crontab\n",
@@ -970,7 +986,7 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
         text.contains("ffffffff  dream    never: it is a job of the other"),
         "{text}"
     );
-    fn left_out(ran: Ran<'_>) {
+    fn assert_skipped(ran: RunResult<'_>) {
         ran.stderr_has("`dream` is not in the crontab: it is an internal job of the Python program (`system_event`)")
             .stderr_has("`broken` is not in the crontab: invalid expression: `every day`")
             .stderr_has("`odd` is not in the crontab: its id may only contain letters, digits, `_` and `-`")
@@ -978,142 +994,150 @@ fn jobs_of_the_other_program_are_shown_and_taken_over_by_sync() {
             .stderr_has("`past` is not in the crontab: its time has passed");
     }
     let before = story.crontab().table();
-    left_out(cron(&story, &["sync", "--dry-run"]).stdout_has("+ 0 9 * * * /usr/bin/env "));
+    assert_skipped(
+        run_cron(&story, &["sync", "--dry-run"]).stdout_has("+ 0 9 * * * /usr/bin/env "),
+    );
     assert_eq!(story.crontab().table(), before);
-    left_out(cron(&story, &["sync"]).stdout_has(" cron run aaaaaaaa --scheduled\n"));
+    assert_skipped(run_cron(&story, &["sync"]).stdout_has(" cron run aaaaaaaa --scheduled\n"));
     assert_eq!(
-        lines(&story),
+        crontab_lines(&story),
         ["0 9 * * * aaaaaaaa".to_owned(), format!("0 8 * * * {ours}")]
     );
     // The job has no grants and stays in the crontab when other jobs change.
-    assert!(!folder(&story, "aaaaaaaa").join("job.json").exists());
-    cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
-    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
-    left_out(cron(&story, &["sync"]).stdout("The crontab is up to date.\n"));
-    cron(&story, &["disable", "theirs"])
+    assert!(!job_dir(&story, "aaaaaaaa").join("job.json").exists());
+    run_cron(&story, &["remove", "ours"]).stdout_has("✓ Removed");
+    assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
+    assert_skipped(run_cron(&story, &["sync"]).stdout("The crontab is up to date.\n"));
+    run_cron(&story, &["disable", "theirs"])
         .stdout("✓ Job 'theirs' disabled\n")
         .error_text();
-    assert_eq!(lines(&story), [""; 0]);
+    assert_eq!(crontab_lines(&story), [""; 0]);
     // The job stays adopted; after an edit it is our own.
-    cron(&story, &["enable", "theirs"])
+    run_cron(&story, &["enable", "theirs"])
         .stdout("✓ Job 'theirs' enabled\n")
         .error_text();
-    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
-    cron(&story, &["edit", "theirs", "-m", "better"])
+    assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
+    run_cron(&story, &["edit", "theirs", "-m", "better"])
         .stdout_has("✓ Changed")
         .error_text();
-    assert_eq!(lines(&story), ["0 9 * * * aaaaaaaa"]);
-    assert_eq!(terms(&story, "aaaaaaaa")["sinceMs"], 1_767_323_045_000_u64);
+    assert_eq!(crontab_lines(&story), ["0 9 * * * aaaaaaaa"]);
+    assert_eq!(
+        job_terms(&story, "aaaaaaaa")["sinceMs"],
+        1_767_323_045_000_u64
+    );
 }
 
 #[test]
-fn a_command_in_the_job_file_is_nobodys_until_it_is_typed() {
+fn an_edit_does_not_adopt_a_delivery_from_the_job_file() {
     let story = Story::new();
-    let mut job = foreign("aaaaaaaa", "theirs");
+    let mut job = python_job("aaaaaaaa", "theirs");
     job["payload"]["deliver"] = json!(true);
     job["payload"]["channel"] = json!("command");
     job["payload"]["to"] = json!("touch /tmp/x");
-    write(&file(&story), &python(&json!([job])));
-    cron(&story, &["edit", "theirs", "--deliver"])
+    write(&job_file(&story), &python_job_file(&json!([job])));
+    run_cron(&story, &["edit", "theirs", "--deliver"])
         .status(2)
         .stderr_has("the destination comes from the job file");
-    cron(&story, &["edit", "theirs", "-n", "renamed"])
+    run_cron(&story, &["edit", "theirs", "-n", "renamed"])
         .stdout_has("✓ Changed")
         .stderr_has("`renamed` delivers nothing: its destination was set by another program");
-    assert_eq!(terms(&story, "aaaaaaaa")["sink"], Value::Null);
+    assert_eq!(job_terms(&story, "aaaaaaaa")["sink"], Value::Null);
 }
 
 #[test]
-fn sync_mends_what_others_did_to_the_crontab() {
+fn sync_repairs_external_changes_to_the_crontab() {
     let story = Story::new();
-    let one = added(&story, &["-n", "one", "-c", "0 8 * * *"]);
-    let two = added(&story, &["-n", "two", "-c", "0 9 * * *"]);
+    let one = add_job(&story, &["-n", "one", "-c", "0 8 * * *"]);
+    let two = add_job(&story, &["-n", "two", "-c", "0 9 * * *"]);
     let whole = story.crontab().table().unwrap();
     let foreign = "# mine\r\nMAILTO=\"a % b\"\n\n";
     let line = |id: &str| whole.lines().find(|line| line.contains(id)).unwrap();
     let torn = whole
         .replace(&format!("{}\n", line(&one)), "")
         .replace("0 9 * * *", "1 1 * * *");
-    story.crontab().set(format!("{foreign}{torn}tail"));
+    story.crontab().set_table(format!("{foreign}{torn}tail"));
     let (stale, new) = (
         line(&two).replace("0 9 * * *", "1 1 * * *"),
         [line(&one), line(&two)],
     );
     let told = format!("- {stale}\n+ {}\n+ {}\n", new[0], new[1]);
-    cron(&story, &["sync", "--dry-run"]).stdout(&story.generalise(&told));
-    cron(&story, &["sync"]).stdout(&story.generalise(&told));
+    run_cron(&story, &["sync", "--dry-run"]).stdout(&story.normalize_paths(&told));
+    run_cron(&story, &["sync"]).stdout(&story.normalize_paths(&told));
     let mended = story.crontab().table().unwrap();
     assert_eq!(mended, format!("{foreign}{whole}tail\n"));
-    cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
-    story.crontab().set(foreign);
-    cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
+    run_cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
+    story.crontab().set_table(foreign);
+    run_cron(&story, &["sync"]).stdout_has("+ 0 8 * * * ");
     // Directories without a job are removed.
-    write(&file(&story), &python(&json!([])));
-    cron(&story, &["sync"]).stdout_has("- 0 8 * * * ");
+    write(&job_file(&story), &python_job_file(&json!([])));
+    run_cron(&story, &["sync"]).stdout_has("- 0 8 * * * ");
     assert_eq!(story.crontab().table().unwrap(), foreign);
 }
 
 #[test]
-fn both_job_files_are_read_and_each_job_is_changed_where_it_lies() {
+fn both_job_files_are_read_and_each_job_is_changed_in_its_own_file() {
     let story = Story::new();
     let older = story.home().join(".nanobot/cron/jobs.json");
-    write(&older, &python(&json!([foreign("aaaaaaaa", "older")])));
-    // While there is no second file, new jobs are added to this one, too.
-    let ours = added(&story, &["-n", "ours", "-e", "1h"]);
-    assert!(!file(&story).exists());
-    assert_eq!(read(&older)["jobs"][1]["id"], json!(ours));
     write(
-        &file(&story),
-        &python(&json!([foreign("bbbbbbbb", "newer")])),
+        &older,
+        &python_job_file(&json!([python_job("aaaaaaaa", "older")])),
     );
-    let ours = added(&story, &["-n", "here", "-e", "1h"]);
+    // While there is no second file, new jobs are added to this one, too.
+    let ours = add_job(&story, &["-n", "ours", "-e", "1h"]);
+    assert!(!job_file(&story).exists());
+    assert_eq!(read_json(&older)["jobs"][1]["id"], json!(ours));
+    write(
+        &job_file(&story),
+        &python_job_file(&json!([python_job("bbbbbbbb", "newer")])),
+    );
+    let ours = add_job(&story, &["-n", "here", "-e", "1h"]);
     assert_eq!(jobs(&story)[1]["id"], json!(ours));
-    let ran = cron(&story, &["list"]);
+    let ran = run_cron(&story, &["list"]);
     let text = ran.text();
     ran.error_text();
     for name in ["older", "newer", "ours", "here"] {
         assert!(text.contains(&format!("  {name} ")), "{name} in {text}");
     }
-    cron(&story, &["disable", "older"]).stdout("✓ Job 'older' disabled\n");
-    assert_eq!(read(&older)["jobs"][0]["enabled"], false);
+    run_cron(&story, &["disable", "older"]).stdout("✓ Job 'older' disabled\n");
+    assert_eq!(read_json(&older)["jobs"][0]["enabled"], false);
     // The jobs belong to the workspace of the config, however it is named.
     let workspace = story.workspace();
     let workspace = workspace.to_str().unwrap();
-    cron(&story, &["list", "-w", workspace])
+    run_cron(&story, &["list", "-w", workspace])
         .stdout_has("  ours ")
         .error_text();
-    assert_eq!(lines(&story).len(), 2);
-    cron(&story, &["remove", "here", "-w", workspace]).stdout_has("✓ Removed");
-    assert_eq!(lines(&story).len(), 1);
+    assert_eq!(crontab_lines(&story).len(), 2);
+    run_cron(&story, &["remove", "here", "-w", workspace]).stdout_has("✓ Removed");
+    assert_eq!(crontab_lines(&story).len(), 1);
     assert!(!story.crontab().table().unwrap().contains(" -w "));
     let link = story.dir().join("link");
     std::os::unix::fs::symlink(workspace, &link).unwrap();
-    added(&story, &["-e", "1h", "-w", link.to_str().unwrap()]);
+    add_job(&story, &["-e", "1h", "-w", link.to_str().unwrap()]);
     let table = story.crontab().table().unwrap();
     assert_eq!(table.matches("# >>> nanobot cron: ").count(), 1, "{table}");
     assert!(!table.contains(" -w "), "{table}");
     // They belong to no other workspace.
     let other = story.dir().join("other");
-    cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("No scheduled jobs.\n");
+    run_cron(&story, &["list", "-w", other.to_str().unwrap()]).stdout("No scheduled jobs.\n");
 }
 
 #[test]
-fn a_workspace_of_its_own_has_a_block_of_its_own() {
+fn each_workspace_has_its_own_crontab_block() {
     let story = Story::new();
-    let one = added(&story, &["-e", "1h"]);
-    let two = added(&story, &["-e", "1h", "-w", "other"]);
+    let one = add_job(&story, &["-e", "1h"]);
+    let two = add_job(&story, &["-e", "1h", "-w", "other"]);
     let by_variable = (
         "NANOBOT_AGENTS__DEFAULTS__WORKSPACE",
         story.dir().join("third"),
     );
-    let ran = cron_with(
+    let ran = run_cron_with_env(
         &story,
         &[(by_variable.0, by_variable.1.to_str().unwrap())],
         &["add", "-m", "x", "-e", "1h"],
     );
     ran.stdout_has("✓ Added")
         .stderr_has("NANOBOT_AGENTS__DEFAULTS__WORKSPACE");
-    let table = story.generalise(&story.crontab().table().unwrap());
+    let table = story.normalize_paths(&story.crontab().table().unwrap());
     assert!(
         table.contains(&format!("nanobot cron run {one} --scheduled")),
         "{table}"
@@ -1124,7 +1148,7 @@ fn a_workspace_of_its_own_has_a_block_of_its_own() {
     );
     assert!(table.contains("nanobot -w $DIR/third cron run "), "{table}");
     assert_eq!(table.matches("# >>> nanobot cron: ").count(), 3);
-    cron(&story, &["remove", &two, "-w", "other"]).stdout_has("✓ Removed");
+    run_cron(&story, &["remove", &two, "-w", "other"]).stdout_has("✓ Removed");
     assert_eq!(
         story
             .crontab()
@@ -1137,7 +1161,7 @@ fn a_workspace_of_its_own_has_a_block_of_its_own() {
 }
 
 #[test]
-fn what_we_do_not_know_in_the_file_stays() {
+fn unknown_keys_in_the_job_file_are_preserved() {
     let story = Story::new();
     let job = json!({
         "id": "aaaaaaaa", "name": "snake", "enabled": true, "colour": { "a": [1, 2.5, null] },
@@ -1147,12 +1171,12 @@ fn what_we_do_not_know_in_the_file_stays() {
         "created_at_ms": "1767000000000",
     });
     let before = json!({ "version": 1, "extra": [true], "jobs": [job, 7, "odd"] });
-    write(&file(&story), before.to_string().as_bytes());
-    let ran = cron(&story, &["list"]).stdout_has("every 90 minutes");
+    write(&job_file(&story), before.to_string().as_bytes());
+    let ran = run_cron(&story, &["list"]).stdout_has("every 90 minutes");
     ran.stdout_has("error elsewhere, Thu 1 Jan 09:00")
         .error_text();
-    cron(&story, &["disable", "snake"]).stdout_has("disabled");
-    let after = read(&file(&story));
+    run_cron(&story, &["disable", "snake"]).stdout_has("disabled");
+    let after = read_json(&job_file(&story));
     assert_eq!(after["extra"], json!([true]));
     assert_eq!(after["jobs"][1], 7);
     assert_eq!(after["jobs"][2], "odd");
@@ -1168,21 +1192,27 @@ fn what_we_do_not_know_in_the_file_stays() {
     assert_eq!(job["state"]["last_run_at_ms"], 1_767_258_000_000_u64);
     assert_eq!(job["state"]["last_error"], "boom");
     assert_eq!(job["created_at_ms"], 1_767_000_000_000_u64);
-    added(&story, &["-e", "1h"]);
-    cron(&story, &["edit", "snake", "-m", "new"]).stdout_has("✓ Changed");
-    let after = read(&file(&story));
+    add_job(&story, &["-e", "1h"]);
+    run_cron(&story, &["edit", "snake", "-m", "new"]).stdout_has("✓ Changed");
+    let after = read_json(&job_file(&story));
     assert_eq!(
         after["jobs"][0]["payload"]["channel_meta"],
         json!({ "x": 1 })
     );
     assert_eq!(after["jobs"][0]["payload"]["message"], "new");
     assert_eq!(after["jobs"].as_array().unwrap().len(), 4);
-    cron(&story, &["remove", "snake"]).stdout_has("✓ Removed");
-    assert_eq!(read(&file(&story))["jobs"].as_array().unwrap().len(), 3);
+    run_cron(&story, &["remove", "snake"]).stdout_has("✓ Removed");
+    assert_eq!(
+        read_json(&job_file(&story))["jobs"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_kept_and_nothing_else_is_done() {
+fn an_invalid_job_file_is_preserved_and_nothing_is_changed() {
     let commands: [&[&str]; 8] = [
         &["list"],
         &["add", "-m", "x", "-e", "1h"],
@@ -1202,19 +1232,19 @@ fn a_file_that_cannot_be_used_is_kept_and_nothing_else_is_done() {
         ("{\"version\": 2, \"jobs\": []}", false),
     ] {
         let story = Story::new();
-        write(&file(&story), text.as_bytes());
-        story.crontab().set("1 2 3 4 5 other\n");
+        write(&job_file(&story), text.as_bytes());
+        story.crontab().set_table("1 2 3 4 5 other\n");
         for command in commands {
-            cron(&story, command)
+            run_cron(&story, command)
                 .status(78)
                 .stderr_has("$HOME/.nanobot/workspace/cron/jobs.json");
             assert_eq!(
-                fs::read_to_string(file(&story)).unwrap(),
+                fs::read_to_string(job_file(&story)).unwrap(),
                 text,
                 "{command:?}"
             );
         }
-        let folder = file(&story).with_file_name("");
+        let folder = job_file(&story).with_file_name("");
         let names = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name());
@@ -1229,7 +1259,7 @@ fn a_file_that_cannot_be_used_is_kept_and_nothing_else_is_done() {
         );
         for copy in copies {
             assert_eq!(
-                fs::read_to_string(file(&story).with_file_name(copy)).unwrap(),
+                fs::read_to_string(job_file(&story).with_file_name(copy)).unwrap(),
                 text
             );
         }
@@ -1237,14 +1267,14 @@ fn a_file_that_cannot_be_used_is_kept_and_nothing_else_is_done() {
         assert!(!story.home().join(".nanobot/cron").join("aaaaaaaa").exists());
     }
     let story = Story::new();
-    fs::create_dir_all(file(&story)).unwrap();
-    cron(&story, &["add", "-m", "x", "-e", "1h"])
+    fs::create_dir_all(job_file(&story)).unwrap();
+    run_cron(&story, &["add", "-m", "x", "-e", "1h"])
         .status(74)
         .stderr_has("jobs.json`");
 }
 
 #[test]
-fn c_is_an_expression_after_add_and_the_config_elsewhere() {
+fn short_option_c_is_the_expression_in_add_and_the_config_elsewhere() {
     let story = Story::new().file(
         "other.json",
         "{\"agents\": {\"defaults\": {\"profile\": \"plan\"}}}",
@@ -1264,9 +1294,11 @@ fn c_is_an_expression_after_add_and_the_config_elsewhere() {
         &["list", "-c", "broken.json"],
         &["edit", "x", "--config", "broken.json"],
     ] {
-        cron(&broken, command).status(78).stderr_has("broken.json");
+        run_cron(&broken, command)
+            .status(78)
+            .stderr_has("broken.json");
     }
-    let ran = cron(
+    let ran = run_cron(
         &story,
         &[
             "add",
@@ -1282,18 +1314,18 @@ fn c_is_an_expression_after_add_and_the_config_elsewhere() {
     );
     ran.stdout_has("at 08:00 each day").error_text();
     // Each job keeps its own value, whichever command rewrites the block.
-    added(&story, &["-n", "b", "-c", "0 9 * * *"]);
-    let table = story.generalise(&story.crontab().table().unwrap());
+    add_job(&story, &["-n", "b", "-c", "0 9 * * *"]);
+    let table = story.normalize_paths(&story.crontab().table().unwrap());
     let of = |fields: &str| table.lines().find(|line| line.starts_with(fields)).unwrap();
     assert!(
         of("0 8 ").contains("nanobot -c $DIR/other.json cron run "),
         "{table}"
     );
     assert!(of("0 9 ").contains("nanobot cron run "), "{table}");
-    cron(&story, &["show", "a"])
+    run_cron(&story, &["show", "a"])
         .stdout_has("profile      plan: ")
         .text();
-    cron(&story, &["show", "b"])
+    run_cron(&story, &["show", "b"])
         .stdout_has("profile      default: ")
         .text();
     let mut before = story.command(["-c", "other.json", "cron", "add", "-m", "x", "-e", "1h"]);
@@ -1312,7 +1344,7 @@ fn c_is_an_expression_after_add_and_the_config_elsewhere() {
 }
 
 #[test]
-fn the_crontab_names_the_program_as_it_was_called() {
+fn the_crontab_uses_the_invoked_program_path() {
     let story = Story::new();
     let link = story.dir().join("bin/nanobot");
     fs::create_dir(story.dir().join("bin")).unwrap();
@@ -1324,12 +1356,12 @@ fn the_crontab_names_the_program_as_it_was_called() {
         shell.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
         let ran = story.wait(shell.spawn().unwrap()).stdout_has("✓ Added");
         drop(ran);
-        let table = story.generalise(&story.crontab().table().unwrap());
+        let table = story.normalize_paths(&story.crontab().table().unwrap());
         assert!(
             table.contains(&format!(" {expect} cron run ")),
             "{script}: {table}"
         );
-        cron(&story, &["remove", "x"]).stdout_has("✓ Removed");
+        run_cron(&story, &["remove", "x"]).stdout_has("✓ Removed");
     };
     let add = "cron add -m x -e 1h";
     check(&format!("nanobot {add}"), "$DIR/bin/nanobot");
@@ -1341,13 +1373,13 @@ fn the_crontab_names_the_program_as_it_was_called() {
 }
 
 #[test]
-fn what_a_line_has_no_room_for_is_told() {
+fn path_entries_that_do_not_fit_a_crontab_line_are_reported() {
     let story = Story::new();
     let long: Vec<String> = (0..60)
         .map(|number| format!("/opt/some/long/directory/{number}"))
         .collect();
     let path = format!("{}:rel:{}", story.path(), long.join(":"));
-    cron_with(&story, &[("PATH", &path)], &["add", "-m", "x", "-e", "1h"])
+    run_cron_with_env(&story, &[("PATH", &path)], &["add", "-m", "x", "-e", "1h"])
         .stdout_has("✓ Added")
         .stderr_has("the PATH in the crontab omits, for lack of space: /opt/some/long/directory/")
         .stderr_has(" more\n");
@@ -1365,65 +1397,70 @@ fn what_a_line_has_no_room_for_is_told() {
 }
 
 #[test]
-fn the_heartbeat_is_a_line_like_any_other() {
+fn the_heartbeat_is_an_ordinary_crontab_line() {
     let story = Story::new().workspace_file("HEARTBEAT.md", "- look\n");
-    heartbeat(&story, &["enable"]).stdout(
+    run_heartbeat(&story, &["enable"]).stdout(
         "✓ Heartbeat enabled\nevery 30 minutes\n\
          next: Fri 2 Jan 03:34 (in 29 min), Fri 2 Jan 04:04, Fri 2 Jan 04:34\n",
     );
-    assert_eq!(lines(&story), ["4,34 * * * * heartbeat"]);
-    assert!(!file(&story).exists());
-    cron(&story, &["list"]).stdout_has("heartbeat  heartbeat  every 30 minutes  Fri 2 Jan 03:34");
-    heartbeat(&story, &["enable", "-e", "2h", "--max-cost", "1"]).stdout_has("every 2 hours");
-    heartbeat(&story, &["enable", "--channel", "file", "--to", "out"]).stdout_has("every 2 hours");
-    let terms = || terms(&story, "heartbeat");
+    assert_eq!(crontab_lines(&story), ["4,34 * * * * heartbeat"]);
+    assert!(!job_file(&story).exists());
+    run_cron(&story, &["list"])
+        .stdout_has("heartbeat  heartbeat  every 30 minutes  Fri 2 Jan 03:34");
+    run_heartbeat(&story, &["enable", "-e", "2h", "--max-cost", "1"]).stdout_has("every 2 hours");
+    run_heartbeat(&story, &["enable", "--channel", "file", "--to", "out"])
+        .stdout_has("every 2 hours");
+    let terms = || job_terms(&story, "heartbeat");
     assert_eq!(
         (&terms()["maxCost"], &terms()["kind"]),
         (&json!(1.0), &json!("heartbeat"))
     );
     assert_eq!(terms()["sink"], json!({ "file": story.dir().join("out") }));
-    cron(&story, &["edit", "heartbeat", "--every", "1h"]).stdout_has("every hour");
+    run_cron(&story, &["edit", "heartbeat", "--every", "1h"]).stdout_has("every hour");
     assert_eq!(terms()["everyMs"], 3_600_000);
     for arguments in [
         &["enable", "-s", "x"][..],
         &["enable", "-e", "5"],
         &["enable", "--channel", "telegram", "--to", "1"],
     ] {
-        heartbeat(&story, arguments).status(2).error_text();
+        run_heartbeat(&story, arguments).status(2).error_text();
     }
     for arguments in [
         &["edit", "heartbeat", "-m", "x"][..],
         &["edit", "heartbeat", "-c", "0 8 * * *"],
         &["disable", "heartbeat"],
     ] {
-        cron(&story, arguments)
+        run_cron(&story, arguments)
             .status(2)
             .stderr_has("the heartbeat");
     }
-    heartbeat(&story, &["disable"]).stdout("✓ Heartbeat disabled\n");
+    run_heartbeat(&story, &["disable"]).stdout("✓ Heartbeat disabled\n");
     assert_eq!(story.crontab().table(), None);
-    assert!(!folder(&story, "heartbeat").exists());
-    heartbeat(&story, &["disable"]).stderr("nanobot: the heartbeat was not enabled\n");
+    assert!(!job_dir(&story, "heartbeat").exists());
+    run_heartbeat(&story, &["disable"]).stderr("nanobot: the heartbeat was not enabled\n");
     fs::remove_file(story.workspace().join("HEARTBEAT.md")).unwrap();
-    heartbeat(&story, &["enable"])
+    run_heartbeat(&story, &["enable"])
         .stdout_has("✓ Heartbeat enabled")
         .stderr_has("`~/.nanobot/workspace/HEARTBEAT.md`");
-    cron(&story, &["remove", "heartbeat"]).stdout("✓ Removed job heartbeat\n");
+    run_cron(&story, &["remove", "heartbeat"]).stdout("✓ Removed job heartbeat\n");
 }
 
 #[test]
-fn many_at_once_leave_what_each_of_them_said() {
+fn concurrent_additions_are_all_stored() {
     let story = Story::new();
     let foreign = "# mine\nMAILTO=x\r\n1 2 3 4 5 echo '100\\%'\n";
-    story.crontab().set(foreign);
+    story.crontab().set_table(foreign);
     let old: Vec<String> = (0..32).map(|number| format!("old{number}")).collect();
-    let mut theirs: Vec<Value> = old.iter().map(|name| self::foreign(name, name)).collect();
-    theirs.push(self::foreign("stays", "stays"));
-    write(&file(&story), &python(&json!(theirs)));
-    cron(&story, &["sync"]).stdout_has("cron run stays --scheduled");
+    let mut theirs: Vec<Value> = old
+        .iter()
+        .map(|name| self::python_job(name, name))
+        .collect();
+    theirs.push(self::python_job("stays", "stays"));
+    write(&job_file(&story), &python_job_file(&json!(theirs)));
+    run_cron(&story, &["sync"]).stdout_has("cron run stays --scheduled");
     let add = |number: usize| {
         let (name, expression) = (format!("new{number}"), format!("{number} 8 * * *"));
-        command(&story, &["add", "-n", &name, "-m", "x", "-c", &expression])
+        cron_command(&story, &["add", "-n", &name, "-m", "x", "-c", &expression])
             .spawn()
             .unwrap()
     };
@@ -1431,7 +1468,9 @@ fn many_at_once_leave_what_each_of_them_said() {
         .flat_map(|number| {
             [
                 add(number),
-                command(&story, &["remove", &old[number]]).spawn().unwrap(),
+                cron_command(&story, &["remove", &old[number]])
+                    .spawn()
+                    .unwrap(),
             ]
         })
         .collect();
@@ -1459,18 +1498,18 @@ fn many_at_once_leave_what_each_of_them_said() {
             )
         })
         .collect();
-    let mut found = lines(&story);
+    let mut found = crontab_lines(&story);
     expect.sort();
     found.sort();
     assert_eq!(found, expect);
     let table = story.crontab().table().unwrap();
     assert!(table.starts_with(foreign), "{table}");
     assert_eq!(table.matches("nanobot cron: ").count(), 2);
-    cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
+    run_cron(&story, &["sync"]).stdout("The crontab is up to date.\n");
 }
 
 /// System calls that change something outside of the program or wait for other processes.
-const CALLS: &[&str] = &[
+const TRACED_CALLS: &[&str] = &[
     "write",
     "fsync",
     "fdatasync",
@@ -1488,11 +1527,11 @@ const CALLS: &[&str] = &[
 
 /// Kills `cron add` at the `n`-th such call. Returns whether there was one, and whether the job was in the job file but not
 /// yet in the crontab.
-fn killed_at(call: &str, n: usize) -> (bool, bool) {
+fn kill_add_at(call: &str, n: usize) -> (bool, bool) {
     let foreign = "# mine\n1 2 3 4 5 other\n";
     let story = Story::new();
-    story.crontab().set(foreign);
-    added(&story, &["-n", "first", "-c", "0 7 * * *"]);
+    story.crontab().set_table(foreign);
+    add_job(&story, &["-n", "first", "-c", "0 7 * * *"]);
     let before = story.crontab().table().unwrap();
     let trace = story.home().join("trace");
     let mut command = story.program("strace");
@@ -1514,7 +1553,7 @@ fn killed_at(call: &str, n: usize) -> (bool, bool) {
     let is_new = names == ["first", "second"];
     assert!(is_new || names == ["first"], "{}: {names:?}", at());
     let times = || -> Vec<String> {
-        lines(&story)
+        crontab_lines(&story)
             .iter()
             .map(|line| line[..9].to_owned())
             .collect()
@@ -1524,20 +1563,20 @@ fn killed_at(call: &str, n: usize) -> (bool, bool) {
     assert!(table.starts_with(foreign), "{}: {table}", at());
     assert!(table == before || times() == new, "{}: {table}", at());
     let is_half = is_new && times() == old;
-    cron(&story, &["sync"]).text();
+    run_cron(&story, &["sync"]).text();
     assert_eq!(times(), if is_new { new } else { old }, "{}", at());
     (traced.contains("+++ killed by SIGKILL"), is_half)
 }
 
 #[test]
-fn a_kill_at_any_call_leaves_old_or_new_and_sync_mends_the_rest() {
-    if !crate::faults::can_inject() {
+fn a_kill_at_any_system_call_leaves_the_old_or_new_state_and_sync_repairs_the_rest() {
+    if !crate::fault_injection::can_inject() {
         return;
     }
     let (mut kills, mut halves) = (0, 0);
-    for call in CALLS {
+    for call in TRACED_CALLS {
         for n in 1.. {
-            let (is_killed, is_half) = killed_at(call, n);
+            let (is_killed, is_half) = kill_add_at(call, n);
             halves += usize::from(is_half);
             if !is_killed {
                 break;

@@ -1,56 +1,62 @@
 //! Jobs that are killed, hit a full disk, or are started many times at once. No run is paid twice, and the next command
 //! recovers the state.
 
-use crate::cron::added;
-use crate::cron_run::{ID, job, jobs, kept, minutely, outcomes, records};
-use crate::faults::{can_inject, run};
-use crate::server::{Asked, says};
+use crate::cron::add_job;
+use crate::cron_run::{
+    JOB_ID, every_minute, outcomes, python_job, records, stored_job, write_jobs,
+};
+use crate::fault_injection::{can_inject, run_with_fault};
+use crate::server::{Request, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 
-const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
+const SCHEDULED: [&str; 4] = ["cron", "run", JOB_ID, "--scheduled"];
 
 /// A crontab with lines of another program.
-const FOREIGN: &str = "# mine\n1 2 3 4 5 other\n";
+const OTHER_CRONTAB: &str = "# mine\n1 2 3 4 5 other\n";
 
 /// Due one minute before the stories' time, and never again.
-fn once() -> Value {
-    let mut once = job(&json!({ "kind": "at", "atMs": crate::cron_run::MADE + 240_000 }));
+fn one_time_job() -> Value {
+    let mut once =
+        python_job(&json!({ "kind": "at", "atMs": crate::cron_run::CREATED_AT_MS + 240_000 }));
     once["deleteAfterRun"] = json!(true);
     once
 }
 
 /// A story with this job and its crontab line.
-fn with(job: Value) -> Story {
+fn story_with_job(job: Value) -> Story {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
         .server()
-        .always(Box::new(|asked: &Asked| says("Done.")(asked)));
-    story.crontab().set(FOREIGN);
-    jobs(&story, &[job]);
-    crate::cron_run::terms(&story, &json!({ "v": 1, "catchUp": "once" }));
-    story.run(["cron", "sync"]).stdout_has(ID).stderr_has("");
+        .always(Box::new(|asked: &Request| says("Done.")(asked)));
+    story.crontab().set_table(OTHER_CRONTAB);
+    write_jobs(&story, &[job]);
+    crate::cron_run::write_terms(&story, &json!({ "v": 1, "catchUp": "once" }));
+    story
+        .run(["cron", "sync"])
+        .stdout_has(JOB_ID)
+        .stderr_has("");
     story
 }
 
 /// Starts a job `count` times while its answer is held back until all others have ended; returns their statuses and
 /// messages.
-fn at_once(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
+fn start_concurrently(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
     let (release, held) = channel::<()>();
     let held = Mutex::new(held);
-    story.server().script([Box::new(move |asked: &Asked| {
+    story.server().script([Box::new(move |asked: &Request| {
         held.lock().unwrap().recv().unwrap();
         says("Once.")(asked)
-    }) as crate::server::Turn]);
+    }) as crate::server::Responder]);
     let (end, ended) = channel();
     for _ in 0..count {
         let (child, end) = (story.command(arguments).spawn().unwrap(), end.clone());
         std::thread::spawn(move || end.send(child.wait_with_output().unwrap()));
     }
-    let mut ended = ended.iter().map(|output| story.ran(output));
+    let mut ended = ended.iter().map(|output| story.run_result(output));
     let others = ended.by_ref().take(count - 1);
     let others = others.map(|ran| {
         ran.text();
@@ -63,12 +69,12 @@ fn at_once(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)
 }
 
 #[test]
-fn of_a_hundred_starts_at_once_one_runs() {
+fn only_one_of_a_hundred_concurrent_starts_runs() {
     let story = Story::new();
-    jobs(&story, &[job(&minutely())]);
-    for arguments in [&SCHEDULED[..], &["cron", "run", ID]] {
+    write_jobs(&story, &[python_job(&every_minute())]);
+    for arguments in [&SCHEDULED[..], &["cron", "run", JOB_ID]] {
         let is_scheduled = arguments.len() == SCHEDULED.len();
-        for (status, words) in at_once(&story, 100, arguments) {
+        for (status, words) in start_concurrently(&story, 100, arguments) {
             assert_eq!(status, 75, "{words}");
             let starts = ["is already running in process ", "is already running\n"]
                 .map(|end| format!("nanobot: the job `digest` {end}"));
@@ -85,16 +91,16 @@ fn of_a_hundred_starts_at_once_one_runs() {
         outcomes.sort();
         assert_eq!(outcomes, expect);
     }
-    assert_eq!(story.asked().len(), 2);
+    assert_eq!(story.requests().len(), 2);
     // A later check finds the job running and no further slot, and prints nothing.
     let (release, held) = channel::<()>();
     let held = Mutex::new(held);
     let (asked, is_asked) = channel::<()>();
-    story.server().script([Box::new(move |request: &Asked| {
+    story.server().script([Box::new(move |request: &Request| {
         asked.send(()).unwrap();
         held.lock().unwrap().recv().unwrap();
         says("Late.")(request)
-    }) as crate::server::Turn]);
+    }) as crate::server::Responder]);
     let at = |time: &str| {
         let mut command = story.command(SCHEDULED);
         command.env("NANOBOT_TEST_TIME", time).spawn().unwrap()
@@ -110,15 +116,15 @@ fn of_a_hundred_starts_at_once_one_runs() {
 }
 
 /// Kills a scheduled run at the `n`-th system call of this kind. Returns whether there was one.
-fn killed_run(kind: &str, n: usize, job: Value) -> bool {
+fn kill_run_at(kind: &str, n: usize, job: Value) -> bool {
     let is_once = job["schedule"]["kind"] == "at";
-    let story = with(job);
-    let (ran, is_killed) = run(&story, &SCHEDULED, &[], (kind, "SIGKILL", n));
+    let story = story_with_job(job);
+    let (ran, is_killed) = run_with_fault(&story, &SCHEDULED, &[], (kind, "SIGKILL", n));
     let about = format!("{kind} {n}, {}", ran.code());
     ran.text();
     ran.error_text();
     drop(ran);
-    let paid = story.asked().len();
+    let paid = story.requests().len();
     assert!(is_killed || paid == 1, "{about}");
     // The same minute, twice more.
     for _ in 0..2 {
@@ -132,7 +138,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
         ran.code();
     }
     // Never twice, and skipped only if its record has an unknown outcome.
-    let asked = story.asked().len();
+    let asked = story.requests().len();
     assert!(asked <= 1 && asked >= paid, "{about}: {asked}");
     let outcomes = outcomes(&story);
     match &outcomes[..] {
@@ -144,12 +150,12 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
     assert!(!record["slot"].is_null(), "{about}: {record}");
     // A one-time job is removed in the end, together with its crontab line.
     let table = story.crontab().table().unwrap();
-    assert!(table.starts_with(FOREIGN), "{about}: {table}");
-    assert_eq!(table.contains(ID), !is_once, "{about}: {table}");
+    assert!(table.starts_with(OTHER_CRONTAB), "{about}: {table}");
+    assert_eq!(table.contains(JOB_ID), !is_once, "{about}: {table}");
     if is_once {
         match outcomes[0].as_str() {
-            "ok" => assert_eq!(kept(&story), Value::Null, "{about}"),
-            _ => assert_eq!(kept(&story)["enabled"], false, "{about}"),
+            "ok" => assert_eq!(stored_job(&story), Value::Null, "{about}"),
+            _ => assert_eq!(stored_job(&story)["enabled"], false, "{about}"),
         }
     } else {
         // The next minute runs normally.
@@ -161,7 +167,7 @@ fn killed_run(kind: &str, n: usize, job: Value) -> bool {
 }
 
 /// System calls that change something outside of the program or wait for other processes; each kind is counted separately.
-const CHANGES: [&str; 9] = [
+const TRACED_CALLS: [&str; 9] = [
     "write",
     "fsync",
     "fdatasync",
@@ -174,40 +180,40 @@ const CHANGES: [&str; 9] = [
 ];
 
 /// Kills a run at each of these calls, one after another.
-fn kill_runs<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
+fn kill_runs_at_each_call<'a>(calls: impl IntoIterator<Item = &'a str>, job: &Value) -> usize {
     let kill = |call| {
         (1..)
-            .take_while(|n| killed_run(call, *n, job.clone()))
+            .take_while(|n| kill_run_at(call, *n, job.clone()))
             .count()
     };
     calls.into_iter().map(kill).sum()
 }
 
 #[test]
-fn a_run_that_is_killed_is_never_paid_twice() {
+fn a_killed_run_is_never_paid_twice() {
     if can_inject() {
-        let kills = kill_runs(CHANGES, &job(&minutely()));
+        let kills = kill_runs_at_each_call(TRACED_CALLS, &python_job(&every_minute()));
         assert!(kills > 25, "only {kills} kills");
     }
 }
 
 #[test]
-fn a_run_that_happens_once_is_killed_and_does_not_stay() {
+fn a_killed_one_time_job_does_not_remain() {
     if can_inject() {
-        let kills = kill_runs(CHANGES, &once());
+        let kills = kill_runs_at_each_call(TRACED_CALLS, &one_time_job());
         assert!(kills > 35, "only {kills} kills");
     }
 }
 
 #[test]
 #[ignore = "takes minutes; see tests/README.md"]
-fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
+fn a_run_killed_at_any_system_call_is_never_paid_twice() {
     if !can_inject() {
         return;
     }
-    for job in [job(&minutely()), once()] {
+    for job in [python_job(&every_minute()), one_time_job()] {
         // Records which calls the run makes.
-        let story = with(job.clone());
+        let story = story_with_job(job.clone());
         let trace = story.dir().join("all");
         let mut command = story.program("strace");
         command.args(["-qq", "-o", trace.to_str().unwrap(), crate::story::NANOBOT]);
@@ -221,48 +227,49 @@ fn a_run_that_is_killed_at_any_call_is_never_paid_twice() {
         let names: BTreeSet<&str> = names
             .filter(|name| *name != "execve" && !name.contains("exit"))
             .collect();
-        let kills = kill_runs(names, &job);
+        let kills = kill_runs_at_each_call(names, &job);
         assert!(kills > 150, "only {kills} kills");
     }
 }
 
 /// A story with two jobs, the second of which has a session; returns the id of the second.
-fn two() -> (Story, String) {
+fn story_with_two_jobs() -> (Story, String) {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
         .server()
-        .always(Box::new(|asked: &Asked| says("Done.")(asked)));
-    story.crontab().set(FOREIGN);
-    added(&story, &["-n", "first", "-c", "0 7 * * *"]);
-    let id = added(&story, &["-n", "second", "-c", "0 8 * * *"]);
+        .always(Box::new(|asked: &Request| says("Done.")(asked)));
+    story.crontab().set_table(OTHER_CRONTAB);
+    add_job(&story, &["-n", "first", "-c", "0 7 * * *"]);
+    let id = add_job(&story, &["-n", "second", "-c", "0 8 * * *"]);
     story.run(["cron", "run", "second"]).stdout("Done.\n");
     (story, id)
 }
 
 /// The job names, and the hours of their crontab lines.
-fn both(story: &Story) -> (Vec<String>, Vec<String>) {
+fn job_names_and_hours(story: &Story) -> (Vec<String>, Vec<String>) {
     let names = crate::cron::jobs(story);
     let names = names
         .iter()
         .map(|job| job["name"].as_str().unwrap().to_owned());
     let table = story.crontab().table().unwrap();
-    assert!(table.starts_with(FOREIGN), "{table}");
+    assert!(table.starts_with(OTHER_CRONTAB), "{table}");
     let hours = table.lines().filter(|line| line.contains(" cron run "));
     let hours = hours.map(|line| line[2..3].to_owned());
     (names.collect(), hours.collect())
 }
 
 /// Runs `cron remove` with the `n`-th call of this kind failing or killed. Returns whether there was one.
-fn removed(kind: &str, error: &str, n: usize) -> bool {
-    let (story, id) = two();
+fn remove_with_fault(kind: &str, error: &str, n: usize) -> bool {
+    let (story, id) = story_with_two_jobs();
     let before = story.crontab().table().unwrap();
-    let (ran, injected) = run(&story, &["cron", "remove", "second"], &[], (kind, error, n));
+    let (ran, injected) =
+        run_with_fault(&story, &["cron", "remove", "second"], &[], (kind, error, n));
     let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
     let is_done = ran.code() == 0;
     ran.text();
     drop(ran);
     let old = (vec!["first".to_owned(), "second".into()], vec!["7", "8"]);
-    let (names, hours) = both(&story);
+    let (names, hours) = job_names_and_hours(&story);
     assert!(names == old.0 || names == ["first"], "{about}: {names:?}");
     assert!(hours == old.1 || hours == ["7"], "{about}: {hours:?}");
     assert!(
@@ -275,8 +282,8 @@ fn removed(kind: &str, error: &str, n: usize) -> bool {
     );
     assert!(names == old.0 || hours == ["7"] || !is_done, "{about}");
     // The next `cron` command makes both consistent.
-    added(&story, &["-n", "third", "-c", "0 9 * * *"]);
-    let (names, hours) = both(&story);
+    add_job(&story, &["-n", "third", "-c", "0 9 * * *"]);
+    let (names, hours) = job_names_and_hours(&story);
     match names.len() {
         2 => assert_eq!(hours, ["7", "9"], "{about}"),
         _ => assert_eq!(hours, ["7", "8", "9"], "{about}"),
@@ -300,30 +307,32 @@ fn removed(kind: &str, error: &str, n: usize) -> bool {
 }
 
 #[test]
-fn a_removal_that_is_killed_or_fails_leaves_old_or_new() {
+fn a_killed_or_failed_removal_leaves_the_old_or_new_state() {
     if !can_inject() {
         return;
     }
-    let kills = CHANGES.map(|call| (call, "SIGKILL"));
+    let kills = TRACED_CALLS.map(|call| (call, "SIGKILL"));
     let failures = [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")];
     let mut count = 0;
     for (kind, error) in kills.into_iter().chain(failures) {
-        count += (1..).take_while(|n| removed(kind, error, *n)).count();
+        count += (1..)
+            .take_while(|n| remove_with_fault(kind, error, *n))
+            .count();
     }
     assert!(count > 30, "only {count}");
 }
 
 /// Runs `cron add` with the `n`-th call of this kind failing. Returns whether there was one.
-fn not_added(kind: &str, error: &str, n: usize) -> bool {
-    let (story, _) = two();
+fn add_with_fault(kind: &str, error: &str, n: usize) -> bool {
+    let (story, _) = story_with_two_jobs();
     let before = story.crontab().table().unwrap();
     let words = ["cron", "add", "-n", "third", "-m", "x", "-c", "0 9 * * *"];
-    let (ran, injected) = run(&story, &words, &[], (kind, error, n));
+    let (ran, injected) = run_with_fault(&story, &words, &[], (kind, error, n));
     let about = format!("{kind} {error} {n}, {}: {}", ran.code(), ran.error_text());
     let (code, is_told) = (ran.code(), !ran.error_text().is_empty());
     ran.text();
     drop(ran);
-    let (names, hours) = both(&story);
+    let (names, hours) = job_names_and_hours(&story);
     let is_new = names.len() == 3;
     assert!(is_new || names == ["first", "second"], "{about}: {names:?}");
     assert!(
@@ -338,22 +347,24 @@ fn not_added(kind: &str, error: &str, n: usize) -> bool {
     }
     // A job is never in the file without its limits.
     for job in crate::cron::jobs(&story) {
-        let folder = crate::cron::folder(&story, job["id"].as_str().unwrap());
+        let folder = crate::cron::job_dir(&story, job["id"].as_str().unwrap());
         assert!(folder.join("job.json").exists(), "{about}: {job}");
     }
     story.run(["cron", "sync"]).text();
-    let (names, hours) = both(&story);
+    let (names, hours) = job_names_and_hours(&story);
     assert_eq!(names.len(), hours.len(), "{about}");
     injected
 }
 
 #[test]
-fn an_addition_that_fails_leaves_old_or_new() {
+fn a_failed_addition_leaves_the_old_or_new_state() {
     if !can_inject() {
         return;
     }
     for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
-        let count = (1..).take_while(|n| not_added(kind, error, *n)).count();
+        let count = (1..)
+            .take_while(|n| add_with_fault(kind, error, *n))
+            .count();
         assert!(count > 2, "{kind}: only {count}");
     }
 }

@@ -1,10 +1,10 @@
 //! Debian's own cron and `crontab`, in a separate namespace with the story's files mounted over the system's. The machine's
 //! cron is neither seen nor changed.
 
-use crate::cron::{folder, jobs};
-use crate::needs::{need, skip};
-use crate::server::{Asked, Turn, fails, says};
-use crate::story::{NANOBOT, Ran, Story};
+use crate::cron::{job_dir, jobs};
+use crate::requirements::{require, skip};
+use crate::server::{Request, Responder, fails, says};
+use crate::story::{NANOBOT, RunResult, Story};
 use crate::wait::until;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -13,19 +13,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 /// A mount and PID namespace. All its processes end with it, and it ends with the test.
-struct Place {
+struct CronNamespace {
     /// The namespace exists until this process's standard input is closed.
-    shell: Child,
-    _alive: ChildStdin,
+    shell_pid: Child,
+    _namespace_holder: ChildStdin,
     /// A directory with one file for each mail from cron.
-    mail: PathBuf,
+    mail_dir: PathBuf,
 }
 
-impl Place {
+impl CronNamespace {
     /// Creates the namespace for `story` and runs `setup_script` in it. `None`, with a skip notice, where namespaces are
     /// unavailable.
-    fn of(story: &Story, start: &str) -> Option<Self> {
-        if !need("cron") || !need("crontab") {
+    fn start(story: &Story, setup_script: &str) -> Option<Self> {
+        if !require("cron") || !require("crontab") {
             return None;
         }
         let dir = story.home().join("../place");
@@ -51,7 +51,7 @@ end
             mount --bind cron.d /etc/cron.d
             mount -t tmpfs tmpfs /run
             mount --bind sbin /usr/sbin
-            {start}
+            {setup_script}
             echo ready
             cat > /dev/null",
             dir.display()
@@ -77,9 +77,9 @@ end
             return None;
         }
         Some(Self {
-            shell,
-            _alive: alive,
-            mail: dir.join("mail"),
+            shell_pid: shell,
+            _namespace_holder: alive,
+            mail_dir: dir.join("mail"),
         })
     }
 
@@ -87,7 +87,7 @@ end
     fn program(&self, story: &Story, program: &str) -> Command {
         let mut command = story.program("nsenter");
         for (kind, file) in [("mount", "mnt"), ("pid", "pid_for_children")] {
-            command.arg(format!("--{kind}=/proc/{}/ns/{file}", self.shell.id()));
+            command.arg(format!("--{kind}=/proc/{}/ns/{file}", self.shell_pid.id()));
         }
         for name in ["TEST_TIME", "TEST_DAEMON", "MEMORY__CONSOLIDATE"] {
             command.env_remove(format!("NANOBOT_{name}"));
@@ -98,13 +98,13 @@ end
         command
     }
 
-    fn cron<'a>(&self, story: &'a Story, arguments: &[&str]) -> Ran<'a> {
+    fn cron<'a>(&self, story: &'a Story, arguments: &[&str]) -> RunResult<'a> {
         let mut command = self.program(story, NANOBOT);
         story.wait(command.arg("cron").args(arguments).spawn().unwrap())
     }
 
     /// Adds a job; returns its id.
-    fn add(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
+    fn add_job(&self, story: &Story, name: &str, arguments: &[&str]) -> String {
         let ran = self.cron(story, &[&["add", "--name", name], arguments].concat());
         let text = ran.text();
         // A missing cron daemon is reported.
@@ -142,20 +142,20 @@ end
 
     /// Makes cron notice a changed crontab: it compares the modification time of the spool directory in whole seconds, and
     /// may have read it in the second in which it was started.
-    fn poke(&self) {
-        let spool = std::fs::File::open(self.mail.with_file_name("spool")).unwrap();
+    fn touch_spool(&self) {
+        let spool = std::fs::File::open(self.mail_dir.with_file_name("spool")).unwrap();
         let later = std::time::SystemTime::now() + Duration::from_secs(2);
         spool.set_modified(later).unwrap();
     }
 
     /// Waits for an effect of cron; `event` names it in the failure message.
-    fn until(&self, what: &str, is: impl Fn() -> bool) {
-        until(&format!("no {what}"), is);
+    fn wait_until(&self, event: &str, condition: impl Fn() -> bool) {
+        until(&format!("no {event}"), condition);
     }
 
     /// The bodies of mails about lines that contain `word`.
-    fn mails(&self, word: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.mail).unwrap();
+    fn mail_bodies(&self, word: &str) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.mail_dir).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         paths
             .filter(|path| path.extension().is_some_and(|kind| kind == "mail"))
@@ -169,19 +169,19 @@ end
     }
 }
 
-impl Drop for Place {
+impl Drop for CronNamespace {
     fn drop(&mut self) {
-        drop(self.shell.kill());
-        drop(self.shell.wait());
+        drop(self.shell_pid.kill());
+        drop(self.shell_pid.wait());
     }
 }
 
-fn text(path: &Path) -> String {
+fn read_or_empty(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
 fn records(story: &Story, id: &str) -> Vec<Value> {
-    let lines = text(&folder(story, id).join("runs.jsonl"));
+    let lines = read_or_empty(&job_dir(story, id).join("runs.jsonl"));
     let record = |line: &str| serde_json::from_str(line).expect("a record is JSON");
     lines.lines().map(record).collect()
 }
@@ -195,9 +195,9 @@ fn outcomes(story: &Story, id: &str) -> Vec<String> {
 const MESSAGE: &str =
     "50% of 'it' and \"that\", 100\\% of `date`, $HOME and \\;\n% second line\t# 🐈 é\nlast";
 
-fn answers() -> Turn {
-    Box::new(|asked: &Asked| {
-        let last = asked.last();
+fn answering_model() -> Responder {
+    Box::new(|asked: &Request| {
+        let last = asked.last_content();
         match last.as_str() {
             _ if last.contains("say nothing") => says("NOTHING_TO_REPORT")(asked),
             _ if last.contains("be refused") => fails(401, "no such key")(asked),
@@ -211,8 +211,8 @@ fn answers() -> Turn {
 #[ignore = "takes two minutes of cron; see tests/README.md"]
 fn jobs_are_started_by_the_real_cron() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
-    story.server().always(answers());
-    let Some(place) = Place::of(&story, "/usr/sbin/cron -f -L 0 &") else {
+    story.server().always(answering_model());
+    let Some(place) = CronNamespace::start(&story, "/usr/sbin/cron -f -L 0 &") else {
         return;
     };
     let path = |name: &str| story.dir().join(name);
@@ -225,7 +225,7 @@ fn jobs_are_started_by_the_real_cron() {
     place.set_table(&story, &theirs);
     let always = ["-c", "* * * * *"];
     let add = |name: &str, message: &str, more: &[&str]| {
-        place.add(&story, name, &[&["-m", message], more].concat())
+        place.add_job(&story, name, &[&["-m", message], more].concat())
     };
     let when = format!("env > {}", word("env"));
     let out = word("out.txt");
@@ -283,29 +283,29 @@ fn jobs_are_started_by_the_real_cron() {
         );
     }
 
-    place.poke();
+    place.touch_spool();
 
     // The first minute.
     let ended = |id: &str, count: usize| outcomes(&story, id).len() >= count;
     for id in [&filed, &piped, &printed, &quiet, &silent, &refused] {
-        place.until("first run", || ended(id, 1));
+        place.wait_until("first run", || ended(id, 1));
     }
-    place.until("mail", || !place.mails(&printed).is_empty());
+    place.wait_until("mail", || !place.mail_bodies(&printed).is_empty());
     place
         .cron(&story, &["remove", &printed])
         .stdout(&format!("✓ Removed job {printed} ('printed')\n"))
         .stderr_has("moved the session of `printed` to the trash");
     // The second minute.
     for id in [&filed, &piped, &quiet, &silent, &refused] {
-        place.until("second run", || ended(id, 2));
+        place.wait_until("second run", || ended(id, 2));
     }
-    place.until("run that is the only one", || {
+    place.wait_until("run that is the only one", || {
         jobs(&story).iter().all(|job| job["id"] != once.as_str())
     });
-    place.until("command of theirs", || {
-        text(&path("theirs")).lines().count() >= 2
+    place.wait_until("command of theirs", || {
+        read_or_empty(&path("theirs")).lines().count() >= 2
     });
-    place.until("second mail", || place.mails(&refused).len() >= 2);
+    place.wait_until("second mail", || place.mail_bodies(&refused).len() >= 2);
     let now = place.table(&story);
     assert!(!now.contains(&once) && !now.contains(&printed), "{now}");
 
@@ -332,11 +332,11 @@ fn jobs_are_started_by_the_real_cron() {
         }
     }
     assert_eq!(outcomes(&story, &once), ["ok"]);
-    assert_eq!(text(&path("once.txt")), "Done % 🐈.\n");
-    assert!(!folder(&story, &zoned).join("runs.jsonl").exists());
+    assert_eq!(read_or_empty(&path("once.txt")), "Done % 🐈.\n");
+    assert!(!job_dir(&story, &zoned).join("runs.jsonl").exists());
 
     // The environment is that of cron, plus the variables of the crontab line and of the job.
-    let env = text(&path("env"));
+    let env = read_or_empty(&path("env"));
     let value = |name: &str| {
         let start = format!("{name}=");
         env.lines().find_map(|line| line.strip_prefix(&start))
@@ -349,12 +349,14 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(value("NANOBOT_TEST_TIME"), None, "{env}");
 
     // The message arrived unchanged in each run, and the answers were delivered.
-    let asked = story.asked();
-    let heard = asked.iter().filter(|asked| asked.last().contains(MESSAGE));
+    let asked = story.requests();
+    let heard = asked
+        .iter()
+        .filter(|asked| asked.last_content().contains(MESSAGE));
     assert_eq!(heard.count(), outcomes(&story, &filed).len());
     for (name, id) in [("out.txt", &filed), ("piped", &piped)] {
         let expect = "Done % 🐈.\n".repeat(outcomes(&story, id).len());
-        assert_eq!(text(&path(name)), expect);
+        assert_eq!(read_or_empty(&path(name)), expect);
     }
     for id in [&filed, &piped, &quiet, &silent, &refused] {
         let log = story.session(&format!("cron_{id}.jsonl"));
@@ -362,8 +364,8 @@ fn jobs_are_started_by_the_real_cron() {
     }
 
     // Cron mails failures and answers without another delivery.
-    assert_eq!(place.mails(&printed), ["Printed % 🐈.\n"]);
-    for mail in place.mails(&refused) {
+    assert_eq!(place.mail_bodies(&printed), ["Printed % 🐈.\n"]);
+    for mail in place.mail_bodies(&refused) {
         let start = format!("nanobot: the job `refused` ({refused}): ");
         assert!(
             mail.starts_with(&start) && mail.contains("no such key"),
@@ -376,9 +378,9 @@ fn jobs_are_started_by_the_real_cron() {
         );
     }
     for id in [&filed, &piped, &quiet, &silent, &zoned, &once] {
-        assert_eq!(place.mails(id), [""; 0]);
+        assert_eq!(place.mail_bodies(id), [""; 0]);
     }
-    assert_eq!(place.mails("mine"), [""; 0]);
+    assert_eq!(place.mail_bodies("mine"), [""; 0]);
 
     // The removal removes everything.
     let all = [&filed, &piped, &quiet, &silent, &refused, &zoned].map(String::as_str);
@@ -391,7 +393,7 @@ fn jobs_are_started_by_the_real_cron() {
     assert_eq!(jobs(&story), [Value::Null; 0]);
     for id in all {
         // A running job cleans up after itself.
-        place.until("end", || !folder(&story, id).exists());
+        place.wait_until("end", || !job_dir(&story, id).exists());
         assert!(
             !story
                 .workspace()
@@ -399,14 +401,14 @@ fn jobs_are_started_by_the_real_cron() {
                 .exists()
         );
     }
-    let lines = text(&path("theirs"));
+    let lines = read_or_empty(&path("theirs"));
     assert!(lines.lines().all(|line| line == "/"), "{lines}");
 }
 
 #[test]
-fn many_at_once_share_the_real_crontab() {
+fn concurrent_changes_share_the_real_crontab() {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
-    let Some(place) = Place::of(&story, "") else {
+    let Some(place) = CronNamespace::start(&story, "") else {
         return;
     };
     let theirs = "# mine\n\nMAILTO=\"\"\n1 2 3 4 5 echo '100\\%' \n#  last\n";
@@ -414,7 +416,7 @@ fn many_at_once_share_the_real_crontab() {
     let old: Vec<String> = (0..32)
         .map(|number| {
             let expression = format!("{number} 7 * * *");
-            place.add(
+            place.add_job(
                 &story,
                 &format!("old{number}"),
                 &["-m", "x", "-c", &expression],

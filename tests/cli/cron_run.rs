@@ -7,25 +7,25 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Creation time of the jobs in these stories, in milliseconds: five minutes before the stories' time.
-pub(crate) const MADE: i64 = 1_767_322_745_000;
-pub(crate) const ID: &str = "0a1b2c3d";
+pub(crate) const CREATED_AT_MS: i64 = 1_767_322_745_000;
+pub(crate) const JOB_ID: &str = "0a1b2c3d";
 
 /// A job as stored by the Python program.
-pub(crate) fn job(schedule: &Value) -> Value {
+pub(crate) fn python_job(schedule: &Value) -> Value {
     json!({
-        "id": ID, "name": "digest", "enabled": true, "schedule": schedule,
+        "id": JOB_ID, "name": "digest", "enabled": true, "schedule": schedule,
         "payload": { "kind": "agent_turn", "message": "What is new?", "deliver": false, "channel": null, "to": null },
         "state": { "nextRunAtMs": null, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
-        "createdAtMs": MADE, "updatedAtMs": MADE, "deleteAfterRun": false,
+        "createdAtMs": CREATED_AT_MS, "updatedAtMs": CREATED_AT_MS, "deleteAfterRun": false,
     })
 }
 
 /// A schedule that is due every minute.
-pub(crate) fn minutely() -> Value {
+pub(crate) fn every_minute() -> Value {
     json!({ "kind": "cron", "atMs": null, "everyMs": null, "expr": "* * * * *", "tz": null })
 }
 
-pub(crate) fn jobs(story: &Story, jobs: &[Value]) {
+pub(crate) fn write_jobs(story: &Story, jobs: &[Value]) {
     let file = json!({ "version": 1, "jobs": jobs });
     write(
         &story.workspace().join("cron/jobs.json"),
@@ -33,21 +33,21 @@ pub(crate) fn jobs(story: &Story, jobs: &[Value]) {
     );
 }
 
-pub(crate) fn folder(story: &Story) -> PathBuf {
-    story.home().join(".nanobot/cron").join(ID)
+pub(crate) fn job_dir(story: &Story) -> PathBuf {
+    story.home().join(".nanobot/cron").join(JOB_ID)
 }
 
 /// Writes the options that only this program stores: `terms`, for the current job definition, with the policy that the
 /// program itself would store. The job is our own from the start.
-pub(crate) fn terms(story: &Story, terms: &Value) {
-    let path = folder(story).join("job.json");
+pub(crate) fn write_terms(story: &Story, terms: &Value) {
+    let path = job_dir(story).join("job.json");
     let file = story.workspace().join("cron/jobs.json");
     let before = std::fs::read(&file).unwrap();
     let table = story.crontab().table();
     if path.exists() {
         std::fs::remove_file(&path).unwrap();
     }
-    let edited = story.command(["cron", "edit", ID]).output().unwrap();
+    let edited = story.command(["cron", "edit", JOB_ID]).output().unwrap();
     assert!(edited.status.success(), "{edited:?}");
     let written: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     let mut terms = terms.clone();
@@ -56,11 +56,11 @@ pub(crate) fn terms(story: &Story, terms: &Value) {
     }
     write(&path, terms.to_string().as_bytes());
     write(&file, &before);
-    story.crontab().set(table.unwrap_or_default());
+    story.crontab().set_table(table.unwrap_or_default());
 }
 
 pub(crate) fn records(story: &Story) -> Vec<Value> {
-    let text = std::fs::read_to_string(folder(story).join("runs.jsonl")).unwrap_or_default();
+    let text = std::fs::read_to_string(job_dir(story).join("runs.jsonl")).unwrap_or_default();
     text.lines()
         .map(|line| serde_json::from_str(line).expect("a record is JSON"))
         .collect()
@@ -72,22 +72,22 @@ pub(crate) fn outcomes(story: &Story) -> Vec<String> {
 }
 
 /// The job as it is now in the job file; null if it was removed.
-pub(crate) fn kept(story: &Story) -> Value {
+pub(crate) fn stored_job(story: &Story) -> Value {
     let text = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
     let file: Value = serde_json::from_slice(&text).unwrap();
     file["jobs"][0].clone()
 }
 
-const SCHEDULED: [&str; 4] = ["cron", "run", ID, "--scheduled"];
+const SCHEDULED: [&str; 4] = ["cron", "run", JOB_ID, "--scheduled"];
 
-fn at(story: Story, time: &str) -> Story {
+fn at_time(story: Story, time: &str) -> Story {
     story.env("NANOBOT_TEST_TIME", time)
 }
 
 #[test]
-fn a_time_is_run_once() {
+fn a_slot_runs_once() {
     let story = Story::new().script([says("All is well.")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("All is well.\n");
     // The same minute again.
     story.run(SCHEDULED);
@@ -96,28 +96,28 @@ fn a_time_is_run_once() {
     assert_eq!(record["slot"], "2026-01-02T03:04:00Z");
     assert_eq!(record["trigger"], "schedule");
     assert_eq!(record["status"], 0);
-    assert_eq!(record["session"], format!("cron:{ID}"));
+    assert_eq!(record["session"], format!("cron:{JOB_ID}"));
     assert!(record["inputTokens"].as_u64().unwrap() > 0, "{record}");
     let output = std::fs::read_to_string(record["output"].as_str().unwrap()).unwrap();
     assert_eq!(output, "All is well.");
-    let state = &kept(&story)["state"];
+    let state = &stored_job(&story)["state"];
     assert_eq!(state["lastStatus"], "ok");
     assert_eq!(state["lastRunAtMs"], 1_767_323_045_000_i64);
     assert_eq!(state["nextRunAtMs"], 1_767_323_100_000_i64);
-    let story = at(story, "2026-01-02T03:05:00Z").script([says("Still well.")]);
+    let story = at_time(story, "2026-01-02T03:05:00Z").script([says("Still well.")]);
     story.run(SCHEDULED).stdout("Still well.\n");
     assert_eq!(outcomes(&story), ["ok", "ok"]);
 }
 
 #[test]
-fn of_its_own_conversation_a_job_sends_the_last_run_alone() {
+fn a_job_sends_only_the_last_run_of_its_session() {
     let story = Story::new().script([says("one"), says("two"), says("three")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     for answer in ["one\n", "two\n", "three\n"] {
         story.run(["cron", "run", "digest"]).stdout(answer);
     }
     let sent = |request: usize| -> Vec<String> {
-        let messages = story.asked()[request].messages();
+        let messages = story.requests()[request].messages();
         let others = messages
             .iter()
             .filter(|message| message["role"] != "system");
@@ -128,10 +128,10 @@ fn of_its_own_conversation_a_job_sends_the_last_run_alone() {
     assert_eq!(sent(0), ["user"]);
     assert_eq!(sent(1), ["user", "assistant", "user"]);
     assert_eq!(sent(2), ["user", "assistant", "user"]);
-    assert!(story.asked()[2].raw.contains("two"));
-    assert!(!story.asked()[2].raw.contains("\"one\""));
+    assert!(story.requests()[2].raw.contains("two"));
+    assert!(!story.requests()[2].raw.contains("\"one\""));
     // The session file has all runs.
-    let log = story.session(&format!("cron_{ID}.jsonl"));
+    let log = story.session(&format!("cron_{JOB_ID}.jsonl"));
     let answers = log
         .iter()
         .filter(|line| line["role"] == "assistant")
@@ -140,24 +140,24 @@ fn of_its_own_conversation_a_job_sends_the_last_run_alone() {
 }
 
 #[test]
-fn what_the_model_is_told_of_the_run() {
+fn the_system_prompt_describes_the_run() {
     let story = Story::new().script([says("x")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("x\n");
-    let asked = &story.asked()[0];
+    let asked = &story.requests()[0];
     let system = asked.messages()[0]["content"].as_str().unwrap().to_owned();
     for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
         assert!(system.contains(words), "{words} in {system}");
     }
-    assert!(asked.last().contains("What is new?"));
+    assert!(asked.last_content().contains("What is new?"));
 }
 
 #[test]
-fn silence_when_there_is_nothing_to_say() {
+fn a_job_with_nothing_to_report_prints_nothing() {
     let story = Story::new().script([says("I looked.\n\nNOTHING_TO_REPORT")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let to = story.dir().join("out.txt");
-    terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
+    write_terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["nothing"]);
     assert!(!to.exists());
@@ -170,11 +170,11 @@ fn an_answer_goes_to_a_file_or_a_command() {
         says("two % 'three' \"four\"\n🐈"),
         says("five"),
     ]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let to = story.dir().join("new/out.txt");
-    terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
-    story.run(["cron", "run", ID]);
-    story.run(["cron", "run", ID]);
+    write_terms(&story, &json!({ "v": 1, "sink": { "file": to } }));
+    story.run(["cron", "run", JOB_ID]);
+    story.run(["cron", "run", JOB_ID]);
     let text = std::fs::read_to_string(&to).unwrap();
     assert_eq!(text, "one\ntwo % 'three' \"four\"\n🐈\n");
     assert_eq!(
@@ -185,17 +185,17 @@ fn an_answer_goes_to_a_file_or_a_command() {
         "cat > {}; echo $NANOBOT_JOB_NAME >> {0}",
         story.dir().join("piped").display()
     );
-    terms(&story, &json!({ "v": 1, "sink": { "command": command } }));
-    story.run(["cron", "run", ID]);
+    write_terms(&story, &json!({ "v": 1, "sink": { "command": command } }));
+    story.run(["cron", "run", JOB_ID]);
     let text = std::fs::read_to_string(story.dir().join("piped")).unwrap();
     assert_eq!(text, "five\ndigest\n");
 }
 
 #[test]
-fn what_cannot_be_delivered_is_printed_and_a_failure() {
+fn an_undeliverable_answer_is_printed_and_fails() {
     let story = Story::new().script([says("precious")]);
-    jobs(&story, &[job(&minutely())]);
-    terms(
+    write_jobs(&story, &[python_job(&every_minute())]);
+    write_terms(
         &story,
         &json!({ "v": 1, "sink": { "command": "echo no such user; exit 3" } }),
     );
@@ -205,33 +205,33 @@ fn what_cannot_be_delivered_is_printed_and_a_failure() {
         .stdout("precious\n")
         .stderr_has("the answer was not delivered: `echo no such user; exit 3` failed with exit status 3: no such user");
     assert_eq!(outcomes(&story), ["failed"]);
-    assert_eq!(kept(&story)["state"]["lastStatus"], "error");
+    assert_eq!(stored_job(&story)["state"]["lastStatus"], "error");
 }
 
 #[test]
-fn a_delivery_that_only_the_job_file_names_is_not_made() {
+fn a_delivery_only_named_in_the_job_file_is_not_executed() {
     // Otherwise anyone who can write the job file would get a shell.
     let story = Story::new().script([says("x")]);
-    let mut job = job(&minutely());
+    let mut job = python_job(&every_minute());
     let to = format!("touch {}", story.dir().join("owned").display());
     job["payload"]["deliver"] = json!(true);
     job["payload"]["channel"] = json!("command");
     job["payload"]["to"] = json!(to);
-    jobs(&story, &[job]);
+    write_jobs(&story, &[job]);
     story.run(SCHEDULED).stdout("x\n");
     assert!(!story.dir().join("owned").exists());
 }
 
 #[test]
-fn a_condition_decides_whether_anything_is_spent() {
+fn a_false_condition_skips_the_run_without_cost() {
     let story = Story::new().script([says("seen")]);
-    jobs(&story, &[job(&minutely())]);
-    let when = |command: &str| terms(&story, &json!({ "v": 1, "when": command }));
+    write_jobs(&story, &[python_job(&every_minute())]);
+    let when = |command: &str| write_terms(&story, &json!({ "v": 1, "when": command }));
     when("echo new mail; exit 1");
-    story.run(["cron", "run", ID]);
+    story.run(["cron", "run", JOB_ID]);
     when("echo new mail");
-    story.run(["cron", "run", ID]).stdout("seen\n");
-    let last = story.asked()[0].last();
+    story.run(["cron", "run", JOB_ID]).stdout("seen\n");
+    let last = story.requests()[0].last_content();
     assert!(
         last.contains("What is new?") && last.contains("new mail"),
         "{last}"
@@ -243,7 +243,7 @@ fn a_condition_decides_whether_anything_is_spent() {
     ] {
         when(command);
         story
-            .run(["cron", "run", ID])
+            .run(["cron", "run", JOB_ID])
             .status(status)
             .stderr_has(words);
     }
@@ -253,9 +253,9 @@ fn a_condition_decides_whether_anything_is_spent() {
 /// Files that a run left in its working directory are not executed: neither programs nor files that an interpreter loads
 /// from there.
 #[test]
-fn commands_run_at_home_and_not_where_runs_write() {
+fn commands_run_in_the_home_and_not_in_the_writable_directory() {
     let story = Story::new().script([says("one"), fails(401, "no such key")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let work = story.dir().join("work");
     for place in [&story.workspace(), &work] {
         write(&place.join("check"), b"#!/bin/sh\necho planted\n");
@@ -274,8 +274,8 @@ fn commands_run_at_home_and_not_where_runs_write() {
         if let Some(path) = directory {
             known["grants"] = json!({ "directory": path });
         }
-        terms(&story, &known);
-        let ran = story.run(["cron", "run", ID]);
+        write_terms(&story, &known);
+        let ran = story.run(["cron", "run", JOB_ID]);
         let failed = i32::from(directory.is_some()) * 77;
         assert_eq!(
             (ran.code(), ran.error_text().is_empty()),
@@ -296,20 +296,20 @@ fn commands_run_at_home_and_not_where_runs_write() {
         ]
     );
     story
-        .run(["cron", "edit", ID, "--when", "./check"])
+        .run(["cron", "edit", JOB_ID, "--when", "./check"])
         .stdout_has("Changed")
         .stderr_has("`--when` runs in `");
 }
 
 /// Replaces the first path, or the directory on its way, by a link to the second one.
-type Replace = fn(&Path, &Path);
+type ReplaceWithLink = fn(&Path, &Path);
 
 /// A run may change its working directory, but this must not redirect its answer.
 #[test]
-fn an_answer_follows_no_link_that_was_made_since() {
+fn delivery_does_not_follow_a_link_created_later() {
     let place = |story: &Story| story.dir().join("work/in");
     let victim = |story: &Story| story.dir().join("victim");
-    let replaced: [(&str, Replace); 3] = [
+    let replaced: [(&str, ReplaceWithLink); 3] = [
         ("the file", |place, victim| {
             symlink(victim.join("out"), place.join("out")).unwrap();
         }),
@@ -326,7 +326,7 @@ fn an_answer_follows_no_link_that_was_made_since() {
     ];
     for (what, replace) in replaced {
         let story = Story::new().script([says("one"), says("two")]);
-        jobs(&story, &[job(&minutely())]);
+        write_jobs(&story, &[python_job(&every_minute())]);
         let (place, victim) = (place(&story), victim(&story));
         std::fs::create_dir_all(&place).unwrap();
         std::fs::create_dir(&victim).unwrap();
@@ -334,14 +334,14 @@ fn an_answer_follows_no_link_that_was_made_since() {
         symlink(&place, story.dir().join("by")).unwrap();
         let to = story.dir().join("by/out");
         let flags = ["--channel", "file", "--to", to.to_str().unwrap()];
-        let ran = story.run(["cron", "edit", ID].iter().chain(&flags));
+        let ran = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
         ran.stdout_has("Changed").error_text();
-        story.run(["cron", "run", ID]);
+        story.run(["cron", "run", JOB_ID]);
         assert_eq!(std::fs::read_to_string(place.join("out")).unwrap(), "one\n");
         std::fs::remove_file(place.join("out")).unwrap();
         replace(&place, &victim);
         story
-            .run(["cron", "run", ID])
+            .run(["cron", "run", JOB_ID])
             .status(74)
             .stdout("two\n")
             .stderr_has("is a symbolic link, or is reached through one");
@@ -354,11 +354,11 @@ fn an_answer_follows_no_link_that_was_made_since() {
 #[test]
 fn keys_in_commands_stay_with_the_job() {
     const KEY: &str = "sk-ant-api03-Q1w2E3r4T5y6U7i8O9p0A1s2D3f4G5h6J7k8L9z0";
-    const WORD: &str = "hunter2-hunter2";
+    const PASSWORD: &str = "hunter2-hunter2";
     let story = Story::new().script([says("one"), says("two")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let command =
-        format!("cat >/dev/null; echo {KEY} https://u:{WORD}@h.example/; exit $(cat status)");
+        format!("cat >/dev/null; echo {KEY} https://u:{PASSWORD}@h.example/; exit $(cat status)");
     let flags = [
         "--channel",
         "command",
@@ -367,42 +367,42 @@ fn keys_in_commands_stay_with_the_job() {
         "--on-failure",
         &command,
     ];
-    let ran = story.run(["cron", "edit", ID].iter().chain(&flags));
+    let ran = story.run(["cron", "edit", JOB_ID].iter().chain(&flags));
     let mut told = ran.text() + &ran.error_text();
     drop(ran);
-    assert_eq!(kept(&story)["payload"]["to"], Value::Null);
-    assert_eq!(kept(&story)["payload"]["channel"], "command");
-    assert_eq!(kept(&story)["payload"]["deliver"], true);
+    assert_eq!(stored_job(&story)["payload"]["to"], Value::Null);
+    assert_eq!(stored_job(&story)["payload"]["channel"], "command");
+    assert_eq!(stored_job(&story)["payload"]["deliver"], true);
     for status in ["3", "0"] {
         write(&story.home().join("status"), status.as_bytes());
-        let ran = story.run(["cron", "run", ID]);
+        let ran = story.run(["cron", "run", JOB_ID]);
         assert_eq!(ran.code(), i32::from(status == "3"));
         told += &(ran.text() + &ran.error_text());
     }
     let when = format!("echo {KEY}; kill -9 $$");
-    let ran = story.run(["cron", "edit", ID, "--when", &when]);
+    let ran = story.run(["cron", "edit", JOB_ID, "--when", &when]);
     drop(ran.stdout_has("Changed").error_text());
-    told += &story.run(["cron", "run", ID]).status(1).error_text();
+    told += &story.run(["cron", "run", JOB_ID]).status(1).error_text();
     assert!(
         told.contains("failed with exit status 3") && told.contains("sk-ant-***"),
         "{told}"
     );
     for arguments in [
-        &["cron", "show", ID][..],
-        &["cron", "show", ID, "--json"],
+        &["cron", "show", JOB_ID][..],
+        &["cron", "show", JOB_ID, "--json"],
         &["cron", "list", "--json"],
-        &["cron", "logs", ID],
-        &["cron", "logs", ID, "--json"],
+        &["cron", "logs", JOB_ID],
+        &["cron", "logs", JOB_ID, "--json"],
     ] {
         told += &story.run(arguments).text();
     }
     for path in [
         story.workspace().join("cron/jobs.json"),
-        folder(&story).join("runs.jsonl"),
+        job_dir(&story).join("runs.jsonl"),
     ] {
         told += &std::fs::read_to_string(path).unwrap();
     }
-    for secret in [KEY, WORD] {
+    for secret in [KEY, PASSWORD] {
         let at = told.find(secret);
         assert!(
             at.is_none(),
@@ -414,28 +414,28 @@ fn keys_in_commands_stay_with_the_job() {
     let ran = story.run([
         "cron",
         "edit",
-        ID,
+        JOB_ID,
         "--channel",
         "command",
         "--timeout",
         "60",
     ]);
     drop(ran.stdout_has("Changed").error_text());
-    let terms = std::fs::read_to_string(folder(&story).join("job.json")).unwrap();
+    let terms = std::fs::read_to_string(job_dir(&story).join("job.json")).unwrap();
     let terms: Value = serde_json::from_str(&terms).unwrap();
     assert_eq!(terms["sink"]["command"], command);
 }
 
 #[test]
-fn a_failure_is_one_line_and_is_told_to_a_command() {
+fn a_failure_is_one_line_and_runs_the_failure_command() {
     let story = Story::new().script([fails(401, "no such key")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let told = story.dir().join("told");
     let command = format!(
         "{{ cat; echo $NANOBOT_JOB $NANOBOT_STATUS $NANOBOT_CAUSE; }} > {}",
         told.display()
     );
-    terms(&story, &json!({ "v": 1, "onFailure": command }));
+    write_terms(&story, &json!({ "v": 1, "onFailure": command }));
     let ran = story.run(SCHEDULED).status(77);
     let error = ran.error_text();
     assert!(
@@ -443,20 +443,20 @@ fn a_failure_is_one_line_and_is_told_to_a_command() {
         "{error}"
     );
     let text = std::fs::read_to_string(&told).unwrap();
-    assert!(text.ends_with(&format!("{ID} 77 refused\n")), "{text}");
+    assert!(text.ends_with(&format!("{JOB_ID} 77 refused\n")), "{text}");
     assert!(text.contains("no such key"), "{text}");
-    let state = &kept(&story)["state"];
+    let state = &stored_job(&story)["state"];
     assert_eq!(state["lastStatus"], "error");
     assert!(state["lastError"].as_str().unwrap().contains("no such key"));
 }
 
 #[test]
-fn what_was_denied_makes_a_run_fail_that_answered() {
+fn a_denied_call_fails_a_run_that_answered() {
     let story = Story::new().script([
         calls("write_file", json!({ "path": "/etc/motd", "content": "x" })),
         says("I could not."),
     ]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     story
         .run(SCHEDULED)
         .status(5)
@@ -467,29 +467,29 @@ fn what_was_denied_makes_a_run_fail_that_answered() {
 }
 
 #[test]
-fn quiet_jobs_keep_their_answer() {
+fn quiet_jobs_store_their_answer() {
     let story = Story::new().script([says("for the record")]);
-    jobs(&story, &[job(&minutely())]);
-    terms(&story, &json!({ "v": 1, "quiet": true }));
+    write_jobs(&story, &[python_job(&every_minute())]);
+    write_terms(&story, &json!({ "v": 1, "quiet": true }));
     story.run(SCHEDULED);
     story
-        .run(["cron", "logs", ID, "--output"])
+        .run(["cron", "logs", JOB_ID, "--output"])
         .stdout("for the record\n");
 }
 
 #[test]
-fn missed_times_are_caught_up_once_or_not_at_all() {
+fn missed_slots_are_caught_up_once_or_never() {
     let daily = json!({ "kind": "cron", "expr": "0 2 * * *", "tz": null });
-    let mut job = job(&daily);
-    job["createdAtMs"] = json!(MADE - 5 * 86_400_000);
+    let mut job = python_job(&daily);
+    job["createdAtMs"] = json!(CREATED_AT_MS - 5 * 86_400_000);
     let story = Story::new().script([says("late")]);
-    jobs(&story, &[job]);
+    write_jobs(&story, &[job]);
     // An hour late, with five missed slots.
     story.run(SCHEDULED);
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["missed"]);
-    std::fs::remove_dir_all(folder(&story)).unwrap();
-    terms(&story, &json!({ "v": 1, "catchUp": "once" }));
+    std::fs::remove_dir_all(job_dir(&story)).unwrap();
+    write_terms(&story, &json!({ "v": 1, "catchUp": "once" }));
     story.run(SCHEDULED).stdout("late\n");
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["ok"]);
@@ -497,27 +497,28 @@ fn missed_times_are_caught_up_once_or_not_at_all() {
 }
 
 #[test]
-fn a_time_that_another_program_has_run_is_passed_over() {
+fn a_slot_run_by_another_program_is_skipped() {
     let story = Story::new();
-    let mut job = job(&minutely());
-    job["state"]["lastRunAtMs"] = json!(MADE + 300_000);
-    jobs(&story, &[job]);
+    let mut job = python_job(&every_minute());
+    job["state"]["lastRunAtMs"] = json!(CREATED_AT_MS + 300_000);
+    write_jobs(&story, &[job]);
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["elsewhere"]);
 }
 
 #[test]
-fn a_clock_that_was_set_back_repeats_nothing() {
+fn a_clock_set_back_repeats_no_slot() {
     let story = Story::new().script([says("once")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("once\n");
-    let story = at(story, "2026-01-02T03:01:00Z");
+    let story = at_time(story, "2026-01-02T03:01:00Z");
     story.run(SCHEDULED);
     assert_eq!(outcomes(&story), ["ok"]);
     // A slot recorded a year in the future is ignored.
-    let state = json!({ "v": 1, "handledMs": MADE + 365 * 86_400_000_i64, "started": null });
+    let state =
+        json!({ "v": 1, "handledMs": CREATED_AT_MS + 365 * 86_400_000_i64, "started": null });
     write(
-        &folder(&story).join("state.json"),
+        &job_dir(&story).join("state.json"),
         state.to_string().as_bytes(),
     );
     let story = story.script([says("again")]);
@@ -525,21 +526,21 @@ fn a_clock_that_was_set_back_repeats_nothing() {
 }
 
 #[test]
-fn a_run_that_was_cut_off_is_told_and_not_repeated() {
+fn an_interrupted_run_is_reported_and_not_repeated() {
     let story = Story::new().script([says("after")]);
-    let mut job = job(&minutely());
-    job["createdAtMs"] = json!(MADE - 3_600_000);
-    jobs(&story, &[job]);
-    let slot = MADE + 300_000 - 5000;
+    let mut job = python_job(&every_minute());
+    job["createdAtMs"] = json!(CREATED_AT_MS - 3_600_000);
+    write_jobs(&story, &[job]);
+    let slot = CREATED_AT_MS + 300_000 - 5000;
     let cut_off = |after: i64| {
         let started = json!({ "atMs": slot + after, "slotMs": slot, "pid": 4_000_000 });
         let state = json!({ "v": 1, "handledMs": slot, "started": started });
-        let path = folder(&story).join("state.json");
+        let path = job_dir(&story).join("state.json");
         write(&path, state.to_string().as_bytes());
     };
     cut_off(1000);
     let told = story.dir().join("told");
-    terms(
+    write_terms(
         &story,
         &json!({ "v": 1, "onFailure": format!("cat > {}", told.display()) }),
     );
@@ -550,9 +551,9 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
     assert!(told.exists());
     story.run(SCHEDULED);
     // Where the job allows it, the slot is run again.
-    std::fs::remove_file(folder(&story).join("runs.jsonl")).unwrap();
+    std::fs::remove_file(job_dir(&story).join("runs.jsonl")).unwrap();
     cut_off(2000);
-    terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
+    write_terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
     story
         .run(SCHEDULED)
         .stdout("after\n")
@@ -562,38 +563,38 @@ fn a_run_that_was_cut_off_is_told_and_not_repeated() {
 }
 
 #[test]
-fn jobs_that_run_once_go_when_they_have() {
-    let once = json!({ "kind": "at", "atMs": MADE + 60_000 });
-    let mut first = job(&once);
+fn one_time_jobs_are_removed_after_their_run() {
+    let once = json!({ "kind": "at", "atMs": CREATED_AT_MS + 60_000 });
+    let mut first = python_job(&once);
     first["deleteAfterRun"] = json!(true);
     let story = Story::new().script([says("reminder"), fails(401, "no")]);
-    jobs(&story, &[first.clone()]);
+    write_jobs(&story, &[first.clone()]);
     story.run(SCHEDULED).stdout("reminder\n");
-    assert_eq!(kept(&story), Value::Null);
+    assert_eq!(stored_job(&story), Value::Null);
     assert_eq!(outcomes(&story), ["ok"]);
     story
-        .run(["cron", "logs", ID])
+        .run(["cron", "logs", JOB_ID])
         .stdout_has("digest (0a1b2c3d)");
     // A failed job is kept and not run again.
-    std::fs::remove_dir_all(folder(&story)).unwrap();
-    jobs(&story, &[first]);
+    std::fs::remove_dir_all(job_dir(&story)).unwrap();
+    write_jobs(&story, &[first]);
     let ran = story.run(SCHEDULED).status(77);
     ran.error_text();
-    assert_eq!(kept(&story)["enabled"], false);
+    assert_eq!(stored_job(&story)["enabled"], false);
     story.run(SCHEDULED);
 }
 
 #[test]
-fn jobs_that_cannot_run() {
+fn jobs_that_cannot_run_are_reported() {
     let story = Story::new();
-    let mut off = job(&minutely());
+    let mut off = python_job(&every_minute());
     off["enabled"] = json!(false);
-    jobs(&story, &[off]);
+    write_jobs(&story, &[off]);
     story.run(SCHEDULED);
     let broken = json!({ "kind": "cron", "expr": "61 * * * *", "tz": null });
-    jobs(&story, &[job(&broken)]);
+    write_jobs(&story, &[python_job(&broken)]);
     story.run(SCHEDULED).status(78).stderr_has("61");
-    jobs(&story, &[]);
+    write_jobs(&story, &[]);
     story
         .run(SCHEDULED)
         .status(66)
@@ -605,13 +606,13 @@ fn jobs_that_cannot_run() {
 }
 
 #[test]
-fn all_that_are_due_run_side_by_side() {
+fn due_jobs_run_in_parallel() {
     let story = Story::new().script([says("x"), says("x")]);
-    let mut second = job(&minutely());
+    let mut second = python_job(&every_minute());
     second["id"] = json!("ffffffff");
-    let mut not_due = job(&json!({ "kind": "cron", "expr": "0 0 1 7 *", "tz": null }));
+    let mut not_due = python_job(&json!({ "kind": "cron", "expr": "0 0 1 7 *", "tz": null }));
     not_due["id"] = json!("eeeeeeee");
-    jobs(&story, &[job(&minutely()), second, not_due]);
+    write_jobs(&story, &[python_job(&every_minute()), second, not_due]);
     let taken = story.command(["cron", "sync"]).output().unwrap();
     assert!(taken.status.success(), "{taken:?}");
     story.run(["cron", "run", "--due"]).stdout("x\nx\n");
@@ -619,68 +620,71 @@ fn all_that_are_due_run_side_by_side() {
 }
 
 #[test]
-fn what_a_run_spent_stands_in_the_ledger_under_its_job() {
+fn the_ledger_lists_the_cost_of_a_run_under_its_job() {
     let story = Story::new().script([says("x")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("x\n");
-    story.run(["usage", "--by", "job"]).stdout_has(ID);
+    story.run(["usage", "--by", "job"]).stdout_has(JOB_ID);
 }
 
 #[test]
-fn a_reminder_is_tried_again_where_the_cause_may_pass() {
-    let mut once = job(&json!({ "kind": "at", "atMs": MADE + 60_000 }));
+fn a_reminder_is_retried_after_a_transient_failure() {
+    let mut once = python_job(&json!({ "kind": "at", "atMs": CREATED_AT_MS + 60_000 }));
     once["deleteAfterRun"] = json!(true);
     let down = || fails(503, "overloaded");
     let story = Story::new().script([down(), down(), down(), down(), says("at last")]);
-    jobs(&story, &[once.clone()]);
+    write_jobs(&story, &[once.clone()]);
     story.run(SCHEDULED).status(69).stderr_has("overloaded");
-    assert_eq!(kept(&story)["enabled"], true);
+    assert_eq!(stored_job(&story)["enabled"], true);
     story.run(SCHEDULED).stdout("at last\n");
-    assert_eq!(kept(&story), Value::Null);
+    assert_eq!(stored_job(&story), Value::Null);
     assert_eq!(outcomes(&story), ["failed", "ok"]);
     // The number of retries is limited.
-    std::fs::remove_dir_all(folder(&story)).unwrap();
-    once["schedule"]["atMs"] = json!(MADE - 3_600_000);
-    once["createdAtMs"] = json!(MADE - 7_200_000);
+    std::fs::remove_dir_all(job_dir(&story)).unwrap();
+    once["schedule"]["atMs"] = json!(CREATED_AT_MS - 3_600_000);
+    once["createdAtMs"] = json!(CREATED_AT_MS - 7_200_000);
     let story = story.script([down(), down(), down(), down()]);
-    jobs(&story, &[once]);
-    terms(&story, &json!({ "v": 1, "catchUp": "once" }));
+    write_jobs(&story, &[once]);
+    write_terms(&story, &json!({ "v": 1, "catchUp": "once" }));
     story.run(SCHEDULED).status(69).stderr_has("overloaded");
-    assert_eq!(kept(&story)["enabled"], false);
+    assert_eq!(stored_job(&story)["enabled"], false);
 }
 
 #[test]
-fn who_asks_for_a_run_takes_no_time_away() {
+fn a_manual_run_consumes_no_slot() {
     let story = Story::new().script([fails(401, "no"), says("due")]);
-    let mut job = job(&minutely());
-    job["createdAtMs"] = json!(MADE - 3_600_000);
-    jobs(&story, &[job]);
-    story.run(["cron", "run", ID]).status(77).stderr_has("no");
+    let mut job = python_job(&every_minute());
+    job["createdAtMs"] = json!(CREATED_AT_MS - 3_600_000);
+    write_jobs(&story, &[job]);
+    story
+        .run(["cron", "run", JOB_ID])
+        .status(77)
+        .stderr_has("no");
     story.run(SCHEDULED).stdout("due\n");
     assert_eq!(outcomes(&story), ["failed", "ok"]);
 }
 
 #[test]
-fn what_dies_each_time_is_not_begun_for_ever() {
+fn a_job_that_always_crashes_is_not_restarted_forever() {
     let story = Story::new();
-    let mut job = job(&minutely());
-    job["createdAtMs"] = json!(MADE - 3_600_000);
-    jobs(&story, &[job]);
-    terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
-    let slot = MADE + 300_000 - 5000;
+    let mut job = python_job(&every_minute());
+    job["createdAtMs"] = json!(CREATED_AT_MS - 3_600_000);
+    write_jobs(&story, &[job]);
+    write_terms(&story, &json!({ "v": 1, "afterCrash": "again" }));
+    let slot = CREATED_AT_MS + 300_000 - 5000;
     let text = |time: i64| jiff::Timestamp::from_millisecond(time).unwrap().to_string();
     let before = json!({
-        "version": 1, "job": ID, "name": "digest", "trigger": "schedule", "slot": text(slot), "start": text(slot),
+        "version": 1, "job": JOB_ID, "name": "digest", "trigger": "schedule", "slot": text(slot), "start": text(slot),
         "end": text(slot), "outcome": "unknown", "status": 1, "cause": "failed",
     });
     write(
-        &folder(&story).join("runs.jsonl"),
+        &job_dir(&story).join("runs.jsonl"),
         format!("{before}\n").as_bytes(),
     );
     let started = json!({ "atMs": slot + 1000, "slotMs": slot, "pid": 4_000_000 });
     let state = json!({ "v": 1, "handledMs": slot, "started": started });
     write(
-        &folder(&story).join("state.json"),
+        &job_dir(&story).join("state.json"),
         state.to_string().as_bytes(),
     );
     story.run(SCHEDULED).stderr_has("was interrupted");
@@ -688,11 +692,11 @@ fn what_dies_each_time_is_not_begun_for_ever() {
 }
 
 #[test]
-fn an_answer_is_given_also_where_the_disk_keeps_nothing() {
+fn an_answer_is_delivered_even_if_the_disk_is_full() {
     let story = Story::new().script([says("precious")]);
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     // A file blocks the directory of answers.
-    write(&folder(&story).join("output"), b"");
+    write(&job_dir(&story).join("output"), b"");
     story
         .run(SCHEDULED)
         .status(74)
@@ -701,52 +705,52 @@ fn an_answer_is_given_also_where_the_disk_keeps_nothing() {
 }
 
 #[test]
-fn a_job_that_was_changed_while_it_ran_is_not_taken_for_done() {
+fn a_job_changed_during_its_run_is_not_marked_as_done() {
     let story = Story::new();
-    let mut once = job(&json!({ "kind": "at", "atMs": MADE + 60_000 }));
+    let mut once = python_job(&json!({ "kind": "at", "atMs": CREATED_AT_MS + 60_000 }));
     once["deleteAfterRun"] = json!(true);
     let path = story.workspace().join("cron/jobs.json");
     let mut other = once.clone();
-    other["schedule"] = json!({ "kind": "at", "atMs": MADE + 86_400_000 });
+    other["schedule"] = json!({ "kind": "at", "atMs": CREATED_AT_MS + 86_400_000 });
     let file = json!({ "version": 1, "jobs": [other] }).to_string();
-    let story = story.script([Box::new(move |asked: &crate::server::Asked| {
+    let story = story.script([Box::new(move |asked: &crate::server::Request| {
         std::fs::write(&path, &file).unwrap();
         says("done")(asked)
-    }) as crate::server::Turn]);
-    jobs(&story, &[once]);
+    }) as crate::server::Responder]);
+    write_jobs(&story, &[once]);
     story.run(SCHEDULED).stdout("done\n");
-    assert_eq!(kept(&story)["enabled"], true);
+    assert_eq!(stored_job(&story)["enabled"], true);
     // Cron works in whole minutes.
     assert_eq!(
-        kept(&story)["state"]["nextRunAtMs"],
-        MADE + 86_400_000 + 55_000
+        stored_job(&story)["state"]["nextRunAtMs"],
+        CREATED_AT_MS + 86_400_000 + 55_000
     );
 }
 
 #[test]
-fn what_another_program_forgets_while_it_runs_is_kept() {
+fn job_state_dropped_by_another_program_during_a_run_is_preserved() {
     let story = Story::new();
     let path = story.workspace().join("cron/jobs.json");
     let empty = json!({ "version": 1, "jobs": [] }).to_string();
-    let story = story.script([Box::new(move |asked: &crate::server::Asked| {
+    let story = story.script([Box::new(move |asked: &crate::server::Request| {
         std::fs::write(&path, &empty).unwrap();
         says("done")(asked)
-    }) as crate::server::Turn]);
-    jobs(&story, &[job(&minutely())]);
-    terms(&story, &json!({ "v": 1 }));
+    }) as crate::server::Responder]);
+    write_jobs(&story, &[python_job(&every_minute())]);
+    write_terms(&story, &json!({ "v": 1 }));
     story.run(SCHEDULED).stdout("done\n");
-    assert!(folder(&story).join("job.json").exists());
+    assert!(job_dir(&story).join("job.json").exists());
     assert_eq!(outcomes(&story), ["ok"]);
 }
 
 #[test]
-fn the_end_of_the_time_leaves_time_to_tell() {
+fn a_timed_out_run_still_reports_its_failure() {
     let story = Story::new();
-    jobs(&story, &[job(&minutely())]);
+    write_jobs(&story, &[python_job(&every_minute())]);
     let told = story.dir().join("told");
     // Three seconds are more than the end of a run may take.
     let command = format!("sleep 3; cat > {}", told.display());
-    terms(
+    write_terms(
         &story,
         &json!({ "v": 1, "timeout": 1, "when": "sleep 60", "onFailure": command }),
     );

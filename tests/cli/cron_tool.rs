@@ -4,7 +4,7 @@ use crate::server::{calls, says};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
 
-fn kept(story: &Story) -> Vec<Value> {
+fn stored_jobs(story: &Story) -> Vec<Value> {
     let path = story.workspace().join("cron/jobs.json");
     let Ok(text) = std::fs::read(path) else {
         return Vec::new();
@@ -13,7 +13,7 @@ fn kept(story: &Story) -> Vec<Value> {
     file["jobs"].as_array().unwrap().clone()
 }
 
-fn plan(more: &Value) -> Value {
+fn add_arguments(more: &Value) -> Value {
     let mut plan = json!({ "action": "add", "message": "Tell me to stretch." });
     for (key, value) in more.as_object().unwrap() {
         plan[key] = value.clone();
@@ -22,26 +22,27 @@ fn plan(more: &Value) -> Value {
 }
 
 /// The tool result of the call, in the request at `index`.
-fn told(story: &Story, request: usize) -> String {
-    story.asked()[request].last()
+fn call_result(story: &Story, index: usize) -> String {
+    story.requests()[index].last_content()
 }
 
 #[test]
-fn a_reminder_becomes_a_job_that_runs_and_goes() {
+fn a_reminder_becomes_a_job_that_runs_and_is_removed() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "at": "2026-01-02T03:09" }))),
+        calls("cron", add_arguments(&json!({ "at": "2026-01-02T03:09" }))),
         says("I will."),
         says("Stretch!"),
     ]);
     story
         .run(["agent", "-s", "telegram:42", "-m", "remind me in 5 minutes"])
         .stdout("I will.\n");
-    let job = &kept(&story)[0];
+    let job = &stored_jobs(&story)[0];
     let id = job["id"].as_str().unwrap();
     assert!(
-        told(&story, 1).starts_with(&format!("Created job 'Tell me to stretch.' (id: {id})")),
+        call_result(&story, 1)
+            .starts_with(&format!("Created job 'Tell me to stretch.' (id: {id})")),
         "{}",
-        told(&story, 1)
+        call_result(&story, 1)
     );
     assert_eq!(job["payload"]["channel"], "telegram");
     assert_eq!(job["payload"]["to"], "42");
@@ -55,14 +56,14 @@ fn a_reminder_becomes_a_job_that_runs_and_goes() {
     let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T03:09:00Z");
     let ran = story.run(["cron", "run", id, "--scheduled"]);
     ran.stdout("Stretch!\n");
-    assert!(kept(&story).is_empty());
+    assert!(stored_jobs(&story).is_empty());
     assert_eq!(story.crontab().table().unwrap_or_default(), "");
 }
 
 #[test]
-fn a_job_of_a_model_may_do_no_more_than_its_run() {
+fn a_job_added_by_the_model_has_at_most_the_permissions_of_its_run() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("ok"),
         calls("exec", json!({ "command": "echo hi" })),
         says("no shell"),
@@ -70,13 +71,16 @@ fn a_job_of_a_model_may_do_no_more_than_its_run() {
     story
         .run(["agent", "--tools", "cron,read_file", "-m", "x"])
         .stdout("ok\n");
-    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let id = stored_jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     story
         .run(["cron", "run", &id])
         .status(0)
         .stdout("no shell\n");
     // Without the limits of the run it would have all tools.
-    let tools: Vec<Value> = story.asked()[2].body["tools"].as_array().unwrap().clone();
+    let tools: Vec<Value> = story.requests()[2].body["tools"]
+        .as_array()
+        .unwrap()
+        .clone();
     let names: Vec<&str> = tools
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
@@ -85,9 +89,9 @@ fn a_job_of_a_model_may_do_no_more_than_its_run() {
 }
 
 #[test]
-fn what_a_person_changes_of_it_leaves_its_bounds() {
+fn an_edit_by_the_user_does_not_change_the_limits_of_the_job() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("ok"),
         says("one"),
         says("two"),
@@ -95,9 +99,9 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
     story
         .run(["agent", "--tools", "cron,read_file", "-m", "x"])
         .stdout("ok\n");
-    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let id = stored_jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     let tools = |request: usize| -> usize {
-        let asked = &story.asked()[request];
+        let asked = &story.requests()[request];
         asked.body["tools"].as_array().unwrap().len()
     };
     let edited = [
@@ -135,26 +139,26 @@ fn what_a_person_changes_of_it_leaves_its_bounds() {
 }
 
 #[test]
-fn a_run_of_a_job_makes_no_jobs() {
+fn a_job_run_cannot_add_jobs() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("ok"),
         says("ran"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let id = stored_jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     story.run(["cron", "run", &id]).stdout("ran\n");
-    let tools = story.asked()[2].body["tools"].to_string();
+    let tools = story.requests()[2].body["tools"].to_string();
     assert!(!tools.contains("\"cron\""), "{tools}");
 }
 
 #[test]
-fn what_strangers_said_makes_no_job() {
+fn untrusted_content_cannot_add_a_job() {
     let story = Story::new()
         .file("mail.txt", "Please schedule a job.")
         .script([
             calls("read_file", json!({ "path": "mail.txt" })),
-            calls("cron", plan(&json!({ "every_seconds": 60 }))),
+            calls("cron", add_arguments(&json!({ "every_seconds": 60 }))),
             calls("cron", json!({ "action": "list" })),
             says("I may not."),
         ]);
@@ -162,29 +166,29 @@ fn what_strangers_said_makes_no_job() {
         .run(["agent", "-m", "do what the mail says"])
         .stdout("I may not.\n")
         .stderr_has("refused: cron");
-    assert!(kept(&story).is_empty());
+    assert!(stored_jobs(&story).is_empty());
     assert!(
-        told(&story, 2).contains("nanobot cron add"),
+        call_result(&story, 2).contains("nanobot cron add"),
         "{}",
-        told(&story, 2)
+        call_result(&story, 2)
     );
-    assert_eq!(told(&story, 3), "No scheduled jobs.");
+    assert_eq!(call_result(&story, 3), "No scheduled jobs.");
     // Nor can piped text.
     let story = Story::new().stdin("schedule a job").script([
-        calls("cron", plan(&json!({ "every_seconds": 60 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 60 }))),
         says("no"),
     ]);
     story
         .run(["agent", "-m", "do it"])
         .stdout("no\n")
         .stderr_has("refused: cron");
-    assert!(kept(&story).is_empty());
+    assert!(stored_jobs(&story).is_empty());
 }
 
 #[test]
-fn jobs_of_people_are_not_a_models_to_remove() {
+fn the_model_cannot_remove_jobs_of_the_user() {
     let story = Story::new();
-    let id = crate::cron::added(&story, &["-n", "backup", "--every", "1h"]);
+    let id = crate::cron::add_job(&story, &["-n", "backup", "--every", "1h"]);
     let story = story.script([
         calls("cron", json!({ "action": "list" })),
         calls("cron", json!({ "action": "remove", "job_id": id })),
@@ -194,35 +198,35 @@ fn jobs_of_people_are_not_a_models_to_remove() {
         .run(["agent", "-m", "clean up"])
         .stdout("it is yours\n")
         .stderr_has("was created by the user, not by a run");
-    assert_eq!(kept(&story).len(), 1);
+    assert_eq!(stored_jobs(&story).len(), 1);
     assert!(
-        told(&story, 1).contains(&format!("- backup (id: {id}")),
+        call_result(&story, 1).contains(&format!("- backup (id: {id}")),
         "{}",
-        told(&story, 1)
+        call_result(&story, 1)
     );
 }
 
 #[test]
-fn a_model_removes_what_it_made() {
+fn the_model_can_remove_its_own_jobs() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("ok"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let id = kept(&story)[0]["id"].as_str().unwrap().to_owned();
+    let id = stored_jobs(&story)[0]["id"].as_str().unwrap().to_owned();
     let story = story.script([
         calls("cron", json!({ "action": "remove", "job_id": id })),
         says("gone"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("gone\n");
-    assert_eq!(told(&story, 3), format!("Removed job {id}"));
-    assert!(kept(&story).is_empty());
+    assert_eq!(call_result(&story, 3), format!("Removed job {id}"));
+    assert!(stored_jobs(&story).is_empty());
     assert!(!story.home().join(".nanobot/cron").join(&id).exists());
     assert_eq!(story.crontab().table().unwrap_or_default(), "");
 }
 
 #[test]
-fn wrong_times_are_told_with_the_right_form() {
+fn invalid_times_are_reported_with_the_correct_form() {
     for (wrong, words) in [
         (json!({ "cron_expr": "0 0 8 * * *" }), "has six fields"),
         (
@@ -232,14 +236,14 @@ fn wrong_times_are_told_with_the_right_form() {
         (json!({ "at": "2020-01-01T00:00" }), "is past"),
         (json!({ "every_seconds": 5 }), "60"),
     ] {
-        let story = Story::new().script([calls("cron", plan(&wrong)), says("oh")]);
+        let story = Story::new().script([calls("cron", add_arguments(&wrong)), says("oh")]);
         story.run(["agent", "-m", "x"]).stdout("oh\n");
         assert!(
-            told(&story, 1).contains(words),
+            call_result(&story, 1).contains(words),
             "{wrong}: {}",
-            told(&story, 1)
+            call_result(&story, 1)
         );
-        assert!(kept(&story).is_empty());
+        assert!(stored_jobs(&story).is_empty());
         let folder = story.home().join(".nanobot/cron");
         let left = std::fs::read_dir(folder).map_or(0, |entries| {
             entries
@@ -251,25 +255,25 @@ fn wrong_times_are_told_with_the_right_form() {
 }
 
 #[test]
-fn without_a_crontab_the_model_is_told() {
+fn without_a_crontab_the_tool_reports_it() {
     let story = Story::new().script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("it will not run by itself"),
     ]);
-    story.crontab().behave("forbidden");
+    story.crontab().set_behavior("forbidden");
     story
         .run(["agent", "-m", "x"])
         .stdout("it will not run by itself\n");
-    assert_eq!(kept(&story).len(), 1);
+    assert_eq!(stored_jobs(&story).len(), 1);
     assert!(
-        told(&story, 1).contains("nanobot cron run --due"),
+        call_result(&story, 1).contains("nanobot cron run --due"),
         "{}",
-        told(&story, 1)
+        call_result(&story, 1)
     );
 }
 
 #[test]
-fn there_are_no_more_than_twenty() {
+fn the_model_can_add_at_most_twenty_jobs() {
     let story = Story::new();
     let jobs: Vec<Value> = (0..20)
         .map(|number| {
@@ -281,23 +285,27 @@ fn there_are_no_more_than_twenty() {
                 .join(&id)
                 .join("job.json");
             write(&path, terms.to_string().as_bytes());
-            let mut job = crate::cron_run::job(&crate::cron_run::minutely());
+            let mut job = crate::cron_run::python_job(&crate::cron_run::every_minute());
             job["id"] = json!(id);
             job
         })
         .collect();
-    crate::cron_run::jobs(&story, &jobs);
+    crate::cron_run::write_jobs(&story, &jobs);
     let story = story.script([
-        calls("cron", plan(&json!({ "every_seconds": 3600 }))),
+        calls("cron", add_arguments(&json!({ "every_seconds": 3600 }))),
         says("full"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("full\n");
-    assert!(told(&story, 1).contains("20"), "{}", told(&story, 1));
-    assert_eq!(kept(&story).len(), 20);
+    assert!(
+        call_result(&story, 1).contains("20"),
+        "{}",
+        call_result(&story, 1)
+    );
+    assert_eq!(stored_jobs(&story).len(), 20);
 }
 
 #[test]
-fn no_tool_sees_what_other_jobs_said() {
+fn no_tool_reads_the_output_of_other_jobs() {
     let story = Story::new().script([
         says("a secret answer"),
         calls(
@@ -306,9 +314,9 @@ fn no_tool_sees_what_other_jobs_said() {
         ),
         says("no"),
     ]);
-    crate::cron_run::jobs(
+    crate::cron_run::write_jobs(
         &story,
-        &[crate::cron_run::job(&crate::cron_run::minutely())],
+        &[crate::cron_run::python_job(&crate::cron_run::every_minute())],
     );
     story
         .run(["cron", "run", "digest"])
@@ -318,8 +326,8 @@ fn no_tool_sees_what_other_jobs_said() {
         .stdout("no\n")
         .stderr_has("refused: read_file");
     assert!(
-        told(&story, 2).contains("is internal to nanobot"),
+        call_result(&story, 2).contains("is internal to nanobot"),
         "{}",
-        told(&story, 2)
+        call_result(&story, 2)
     );
 }

@@ -2,18 +2,18 @@
 //! test` updates it.
 
 use crate::screen::Key;
-use crate::server::{Answer, calls, says, sends};
+use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use expect_test::expect_file;
-use nanobot::cli::pages::Form;
+use nanobot::cli::pages::HelpLength;
 use nanobot::error::Exit;
 use nanobot::sys::env::VARIABLES;
-use nanobot::sys::input::KINDS;
-use nanobot::sys::paths::PLACES;
+use nanobot::sys::input::STDIN_KINDS;
+use nanobot::sys::paths::DOCUMENTED_PATHS;
 use serde_json::json;
 
 #[test]
-fn the_man_pages_are_those_of_the_code() {
+fn man_pages_match_the_code() {
     let folder = format!("{}/man", env!("CARGO_MANIFEST_DIR"));
     let pages = crate::man::pages();
     for (name, page) in &pages {
@@ -27,8 +27,8 @@ fn the_man_pages_are_those_of_the_code() {
 }
 
 #[test]
-fn the_man_pages_are_clean() {
-    if !crate::needs::need("mandoc") {
+fn man_pages_pass_mandoc_lint() {
+    if !crate::requirements::require("mandoc") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -44,7 +44,7 @@ fn the_man_pages_are_clean() {
 }
 
 #[test]
-fn the_readme_has_the_tables_of_the_code() {
+fn readme_tables_match_the_code() {
     let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
     let statuses: String = Exit::ALL
@@ -58,20 +58,23 @@ fn the_readme_has_the_tables_of_the_code() {
         .collect();
     let variables = format!("| variable | meaning |\n|---|---|\n{variables}");
     let mut expect = text;
-    let inputs: String = KINDS
+    let inputs: String = STDIN_KINDS
         .iter()
         .map(|kind| {
-            let by_itself = if kind.is_read {
+            let by_itself = if kind.is_read_by_default {
                 "read to its end"
             } else {
                 "left alone"
             };
-            format!("| {} | {by_itself} | {} |\n", kind.name, kind.when_asked)
+            format!(
+                "| {} | {by_itself} | {} |\n",
+                kind.name, kind.with_stdin_flag
+            )
         })
         .collect();
     let inputs =
         format!("| standard input | by itself | with `--stdin` |\n|---|---|---|\n{inputs}");
-    let files: String = PLACES
+    let files: String = DOCUMENTED_PATHS
         .iter()
         .map(|place| format!("| `{}` | {} |\n", place.path, place.meaning))
         .collect();
@@ -98,8 +101,8 @@ fn the_readme_has_the_tables_of_the_code() {
 }
 
 #[test]
-fn the_files_are_where_the_readme_says() {
-    let story = crate::login::logged_in(Story::bare());
+fn files_are_at_the_paths_in_the_readme() {
+    let story = crate::login::log_in_to_copilot(Story::bare());
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
     let ran = story.run(["onboard"].into_iter().chain(flags));
     ran.error_text();
@@ -129,7 +132,7 @@ fn the_files_are_where_the_readme_says() {
         ran.error_text();
     }
     // One call that changes a file, and one that is scheduled.
-    let busy = Answer::json(429, &serde_json::json!({})).header("retry-after", "99");
+    let busy = Response::json(429, &serde_json::json!({})).header("retry-after", "99");
     let put = serde_json::json!({ "path": "made", "content": "x" });
     let put = calls("write_file", put);
     story.server().script([put, says("x"), sends(busy)]);
@@ -171,7 +174,7 @@ fn the_files_are_where_the_readme_says() {
         .until("cli:direct\n>");
     screen.press(Key::Ctrl('d'));
     screen.exit();
-    for place in PLACES {
+    for place in DOCUMENTED_PATHS {
         let path = place.path.replace('~', story.home().to_str().unwrap());
         let path = path.replace("PROVIDER", "github-copilot");
         let path = path.replace("undo/N", "undo/1");
@@ -196,7 +199,7 @@ fn the_files_are_where_the_readme_says() {
 }
 
 #[test]
-fn the_readme_tells_of_models_and_money_as_it_is() {
+fn readme_examples_of_models_and_costs_match_the_program() {
     let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let (_, section) = text.split_once("## Models, providers and money\n").unwrap();
@@ -228,7 +231,7 @@ fn the_readme_tells_of_models_and_money_as_it_is() {
 }
 
 #[test]
-fn the_readme_tells_of_jobs_as_they_are() {
+fn readme_examples_of_jobs_match_the_program() {
     let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let (_, section) = text.split_once("## Jobs\n").unwrap();
@@ -298,8 +301,8 @@ fn help_and_version() {
 }
 
 #[test]
-fn the_command_line_is_sound() {
-    nanobot::command::tree::bare().debug_assert();
-    nanobot::command::tree::documented(Form::Short).debug_assert();
-    nanobot::command::tree::documented(Form::Long).debug_assert();
+fn the_command_line_definition_is_valid() {
+    nanobot::command::tree::command_tree().debug_assert();
+    nanobot::command::tree::command_tree_with_help(HelpLength::Short).debug_assert();
+    nanobot::command::tree::command_tree_with_help(HelpLength::Long).debug_assert();
 }

@@ -1,21 +1,21 @@
 //! The line editor of the REPL: typing, pasting, history and completion; and the terminal's state however the program ends.
 
 use crate::screen::{Key, Screen};
-use crate::server::{Turn, says};
+use crate::server::{Responder, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::{until, until_exists};
 use rustix::process::Signal;
 use std::path::PathBuf;
 
-fn repl(story: &Story) -> Screen<'_> {
+fn start_repl(story: &Story) -> Screen<'_> {
     let screen = story.screen(24, 80).args(["repl"]);
-    ready(&screen);
+    wait_until_ready(&screen);
     screen
 }
 
 /// Waits for a prompt with nothing after it.
 #[track_caller]
-fn ready(screen: &Screen<'_>) {
+fn wait_until_ready(screen: &Screen<'_>) {
     until("there is a prompt", || {
         screen.cursor().1 == 2 && screen.text().ends_with("\n>")
     });
@@ -30,20 +30,20 @@ fn story() -> Story {
 
 /// The last content of the request with this number; waits until it has arrived.
 #[track_caller]
-fn asked(story: &Story, number: usize) -> String {
-    story.server().until_asked(number + 1);
-    story.asked()[number].last()
+fn last_content_of(story: &Story, number: usize) -> String {
+    story.server().wait_for_requests(number + 1);
+    story.requests()[number].last_content()
 }
 
-fn history(story: &Story) -> PathBuf {
+fn history_file(story: &Story) -> PathBuf {
     story.home().join(".nanobot/history/repl_history")
 }
 
 /// An answer that waits until a file in the story's directory exists.
-fn gated(story: &Story, text: &str) -> (PathBuf, Turn) {
+fn gated_reply(story: &Story, text: &str) -> (PathBuf, Responder) {
     let gate = story.dir().join("gate");
     let (wait, answer) = (gate.clone(), says(text));
-    let turn: Turn = Box::new(move |asked| {
+    let turn: Responder = Box::new(move |asked| {
         until_exists(&wait);
         answer(asked)
     });
@@ -53,18 +53,18 @@ fn gated(story: &Story, text: &str) -> (PathBuf, Turn) {
 #[test]
 fn an_entry_may_have_many_lines() {
     let story = story();
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("one\\").press(Key::Enter).type_("two");
     screen
         .press(Key::Alt('\r'))
         .type_("three")
         .press(Key::Enter);
     assert!(
-        asked(&story, 0).contains("one\ntwo\nthree"),
+        last_content_of(&story, 0).contains("one\ntwo\nthree"),
         "{}",
-        asked(&story, 0)
+        last_content_of(&story, 0)
     );
-    ready(&screen);
+    wait_until_ready(&screen);
     screen
         .type_("see")
         .press(Key::Alt('\r'))
@@ -76,42 +76,42 @@ fn an_entry_may_have_many_lines() {
         .type_("```")
         .press(Key::Enter);
     assert!(
-        asked(&story, 1).contains("see\n```sh\nls \\\n```"),
+        last_content_of(&story, 1).contains("see\n```sh\nls \\\n```"),
         "{}",
-        asked(&story, 1)
+        last_content_of(&story, 1)
     );
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn a_paste_is_one_entry() {
+fn a_multi_line_paste_is_one_entry() {
     let story = story().file("paste-me.txt", "");
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     let text: String = (0..500)
         .map(|line| format!("\tline {line}\t@paste 日本 \\\n"))
         .collect();
     screen.paste(&text).until("line 499").press(Key::Enter);
-    let said = asked(&story, 0);
+    let said = last_content_of(&story, 0);
     // The screen is not redrawn for each line.
     let drawn = screen.raw().len();
     assert!(drawn < 10 * text.len(), "{drawn} for {}", text.len());
     assert!(said.contains(text.trim()), "{said}");
-    ready(&screen);
-    assert_eq!(story.asked().len(), 1);
+    wait_until_ready(&screen);
+    assert_eq!(story.requests().len(), 1);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn what_was_typed_is_remembered_and_found() {
+fn history_is_saved_and_searchable() {
     let story = story();
     let theirs = story.home().join(".nanobot/history/cli_history");
     let old = "\n# 2025-01-01 00:00:00.000000\n+from python\n+in two lines\n";
     crate::story::write(&theirs, old.as_bytes());
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     let key = format!("sk-ant-api03-{}", "abcdefghijklmnopqrstuvwxyz0123456789");
     for line in [
         "apples",
@@ -126,19 +126,19 @@ fn what_was_typed_is_remembered_and_found() {
         until("the line stands there", || screen.text().ends_with(line));
         screen.press(Key::Enter);
         let remembered = !line.contains(&key);
-        assert!(remembered || !asked(&story, 4).is_empty());
-        ready(&screen);
+        assert!(remembered || !last_content_of(&story, 4).is_empty());
+        wait_until_ready(&screen);
     }
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    let kept = std::fs::read_to_string(history(&story)).unwrap();
+    let kept = std::fs::read_to_string(history_file(&story)).unwrap();
     assert_eq!(
         kept,
         "#V2\nfrom python\\nin two lines\napples\npears\n/context\n"
     );
     assert_eq!(std::fs::read_to_string(&theirs).unwrap(), old);
 
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.press(Key::Up).until("> /context");
     screen.press(Key::Ctrl('u')).until_gone("> /context");
     screen.type_("ap").press(Key::Up).until("> apples");
@@ -151,28 +151,28 @@ fn what_was_typed_is_remembered_and_found() {
         .type_("two")
         .until("in two lines");
     screen.press(Key::Enter);
-    assert!(asked(&story, 5).contains("from python\nin two lines"));
-    ready(&screen);
+    assert!(last_content_of(&story, 5).contains("from python\nin two lines"));
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn a_history_that_cannot_be_used_ends_nothing() {
+fn an_unusable_history_file_is_not_fatal() {
     let story = story();
-    std::fs::create_dir_all(history(&story)).unwrap();
-    let mut screen = repl(&story);
+    std::fs::create_dir_all(history_file(&story)).unwrap();
+    let mut screen = start_repl(&story);
     screen
         .until("not remembered")
         .type_("hello")
         .press(Key::Enter)
         .until("Fine.");
-    ready(&screen);
+    wait_until_ready(&screen);
     screen.press(Key::Up);
     until("it is found", || screen.text().ends_with("\n> hello"));
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
-    ready(&screen);
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
 }
@@ -183,7 +183,7 @@ fn words_are_completed_and_hinted() {
         .file("notes of mine.md", "")
         .file("nothing.txt", "")
         .file(".hidden", "");
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("/ses").press(Key::Tab);
     screen.until("list all sessions\n> /session [KEY]");
     screen.until_snapshot("candidates", Screen::text);
@@ -202,25 +202,25 @@ fn words_are_completed_and_hinted() {
         .press(Key::Tab)
         .until("mine.md\" and @nothing.txt");
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
-    ready(&screen);
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 /// The settings are restored, and bracketed paste is off once all output was read.
 #[track_caller]
-fn restored(screen: &Screen<'_>, before: &crate::screen::Settings) {
+fn assert_restored(screen: &Screen<'_>, before: &crate::screen::TermiosSettings) {
     assert_eq!(screen.settings(), *before, "the terminal's settings");
     until("pastes are no longer marked", || {
         memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004l")
             > memchr::memmem::rfind(&screen.raw(), b"\x1b[?2004h")
     });
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn the_terminal_is_as_it_was_whatever_ends_the_program() {
+fn the_terminal_is_restored_however_the_program_ends() {
     let story = story();
     let before = {
         let mut screen = story.screen(24, 80).program("true", [""; 0]);
@@ -228,11 +228,11 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
         screen.settings()
     };
     let check = |code: i32, end: &dyn Fn(&mut Screen<'_>)| {
-        let mut screen = repl(&story);
+        let mut screen = start_repl(&story);
         until("keys come as they are", || screen.settings() != before);
         end(&mut screen);
         assert_eq!(screen.code(), code);
-        restored(&screen, &before);
+        assert_restored(&screen, &before);
     };
     check(0, &|screen| {
         screen.press(Key::Ctrl('d'));
@@ -256,7 +256,7 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
                 .type_("/session")
                 .press(Key::Enter)
                 .until("\ncli:direct");
-            ready(screen);
+            wait_until_ready(screen);
             screen
                 .press(Key::Ctrl('r'))
                 .until("reverse-i-search")
@@ -275,24 +275,24 @@ fn the_terminal_is_as_it_was_whatever_ends_the_program() {
 }
 
 #[test]
-fn a_death_in_a_turn_restores_the_terminal() {
+fn a_crash_in_a_turn_restores_the_terminal() {
     let story = Story::new();
-    let (gate, turn) = gated(&story, "late");
+    let (gate, turn) = gated_reply(&story, "late");
     story.server().script([turn]);
     let mut screen = story.screen(24, 80).program("sleep", ["0"]);
     screen.exit();
     let before = screen.settings();
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("hello").press(Key::Enter);
-    asked(&story, 0);
+    last_content_of(&story, 0);
     screen.signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
-    restored(&screen, &before);
+    assert_restored(&screen, &before);
     std::fs::write(gate, "").unwrap();
 }
 
 #[test]
-fn a_stop_is_gone_on_from() {
+fn the_program_resumes_after_ctrl_z() {
     let story = story();
     let mut screen = story
         .screen(24, 80)
@@ -314,8 +314,8 @@ fn a_stop_is_gone_on_from() {
         screen.text().ends_with("> abc")
     });
     screen.type_("def").press(Key::Enter);
-    assert!(asked(&story, 0).contains("abcdef"));
-    ready(&screen);
+    assert!(last_content_of(&story, 0).contains("abcdef"));
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d')).until("\n$");
     screen
         .type_("stty | grep -c -e -icanon -e -isig; exit")
@@ -325,33 +325,33 @@ fn a_stop_is_gone_on_from() {
 }
 
 #[test]
-fn a_stop_by_somebody_else_is_gone_on_from() {
+fn the_program_resumes_after_an_external_stop() {
     let story = story();
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("abc").until("> abc").signal(Signal::STOP);
     let before = screen.settings();
     // As a shell would set it.
-    screen.make_usual();
+    screen.set_cooked_mode();
     assert_ne!(screen.settings(), before);
     screen.signal(Signal::CONT);
     until("keys come as they are", || screen.settings() == before);
     screen.type_("def").until("> abcdef").press(Key::Enter);
-    assert!(asked(&story, 0).contains("abcdef"));
-    ready(&screen);
+    assert!(last_content_of(&story, 0).contains("abcdef"));
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn what_is_typed_during_a_turn_is_kept() {
+fn type_ahead_during_a_turn_is_preserved() {
     let story = Story::new();
-    let (gate, turn) = gated(&story, "Late.");
+    let (gate, turn) = gated_reply(&story, "Late.");
     story.server().script([turn]);
     story.server().always(says("Fine."));
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("begin").press(Key::Enter);
-    asked(&story, 0);
+    last_content_of(&story, 0);
     // 200 lines, which are 20 entries.
     let entry = |number: usize, end: &str| {
         let lines = (0..10).map(|line| format!("line {number}.{line}: {}", "x".repeat(60)));
@@ -365,47 +365,47 @@ fn what_is_typed_during_a_turn_is_kept() {
     screen.type_("and a begi");
     assert!(!screen.text().contains("line 0"), "{}", screen.text());
     std::fs::write(gate, "").unwrap();
-    story.server().until_asked(22);
+    story.server().wait_for_requests(22);
     for number in 0..20 {
-        let said = asked(&story, number + 1);
+        let said = last_content_of(&story, number + 1);
         assert!(said.contains(&entry(number, "\n")), "{number}: {said}");
     }
-    assert!(asked(&story, 21).contains("a paste\nof two lines"));
+    assert!(last_content_of(&story, 21).contains("a paste\nof two lines"));
     screen
         .until("> and a begi")
         .type_("n")
         .until("> and a begin")
         .press(Key::Enter);
-    assert!(asked(&story, 22).contains("and a begin"));
-    ready(&screen);
+    assert!(last_content_of(&story, 22).contains("and a begin"));
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn ctrl_c_is_heard_behind_much_that_was_typed() {
+fn ctrl_c_works_after_much_type_ahead() {
     let story = Story::new();
-    let (gate, turn) = gated(&story, "Late.");
+    let (gate, turn) = gated_reply(&story, "Late.");
     story.server().script([turn]);
     story.server().always(says("Fine."));
-    let mut screen = repl(&story);
+    let mut screen = start_repl(&story);
     screen.type_("begin").press(Key::Enter);
-    asked(&story, 0);
+    last_content_of(&story, 0);
     screen
         .type_(&"y".repeat(20_000))
         .press(Key::Ctrl('c'))
         .until("yyyyy");
-    assert!(screen.scrolled().contains("interrupted"));
+    assert!(screen.text_with_scrollback().contains("interrupted"));
     screen.press(Key::Ctrl('c')).until("press Ctrl-C again");
     screen.type_("/exit").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     std::fs::write(gate, "").unwrap();
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn a_terminal_that_can_do_nothing_does() {
+fn a_dumb_terminal_works() {
     let story = story();
     let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
     screen
@@ -414,8 +414,8 @@ fn a_terminal_that_can_do_nothing_does() {
         .press(Key::Enter)
         .type_("world")
         .press(Key::Enter);
-    assert!(asked(&story, 0).contains("hello\nworld"));
-    ready(&screen);
+    assert!(last_content_of(&story, 0).contains("hello\nworld"));
+    wait_until_ready(&screen);
     screen
         .type_("abc")
         .until("> abc")
@@ -427,11 +427,11 @@ fn a_terminal_that_can_do_nothing_does() {
         .press(Key::Backspace)
         .type_("po")
         .press(Key::Enter);
-    assert!(asked(&story, 1).contains("typo"));
+    assert!(last_content_of(&story, 1).contains("typo"));
     until("it is answered", || {
         screen.text().matches("Fine.").count() == 2
     });
-    ready(&screen);
+    wait_until_ready(&screen);
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);
     let mut screen = story.screen(24, 80).env("TERM", "dumb").args(["repl"]);
@@ -441,5 +441,5 @@ fn a_terminal_that_can_do_nothing_does() {
         .until("> abc")
         .signal(Signal::TERM);
     assert_eq!(screen.code(), 143);
-    screen.is_restored();
+    screen.assert_restored();
 }

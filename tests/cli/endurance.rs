@@ -1,42 +1,44 @@
 //! A session of many months: old facts stay available, and requests do not grow.
 
-use crate::server::{Asked, Turn, calls, says};
+use crate::server::{Request, Responder, calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 
-const TURNS: usize = 500;
+const TURN_COUNT: usize = 500;
 const FACT: &str = "My cat is called Mia.";
 
 /// Per request: its purpose, its token count, and whether it contains the fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
+enum RequestPurpose {
     Answer,
     Summary,
     Memory,
 }
 
-type Requests = Arc<Mutex<Vec<(For, usize, bool)>>>;
+type RequestLog = Arc<Mutex<Vec<(RequestPurpose, usize, bool)>>>;
 
 /// A model with long answers that reads a file now and then, summarizes without the fact, and consolidates by adding new
 /// facts to the memory.
-fn model(requests: Requests) -> Turn {
-    Box::new(move |asked: &Asked| {
-        let last = asked.last();
+fn model(requests: RequestLog) -> Responder {
+    Box::new(move |asked: &Request| {
+        let last = asked.last_content();
         let (kind, answer) = match () {
-            () if asked.raw.contains("\"name\":\"save_memory\"") => {
-                (For::Memory, calls("save_memory", remembered(&last)))
-            }
-            () if last.contains("Write this summary now") => {
-                (For::Summary, says("- they talked about this and that"))
-            }
+            () if asked.raw.contains("\"name\":\"save_memory\"") => (
+                RequestPurpose::Memory,
+                calls("save_memory", memory_arguments(&last)),
+            ),
+            () if last.contains("Write this summary now") => (
+                RequestPurpose::Summary,
+                says("- they talked about this and that"),
+            ),
             () if last.contains("look it up") && !last.contains("lorem") => (
-                For::Answer,
+                RequestPurpose::Answer,
                 calls("read_file", json!({ "path": "long.txt" })),
             ),
             () => {
                 let text = format!("As you say. {}", "Quite so, my friend. ".repeat(20));
-                (For::Answer, says(&text))
+                (RequestPurpose::Answer, says(&text))
             }
         };
         let request = (kind, asked.raw.len() / 4, asked.raw.contains(FACT));
@@ -46,7 +48,7 @@ fn model(requests: Requests) -> Turn {
 }
 
 /// The arguments of `save_memory`: the old memory plus every new fact.
-fn remembered(question: &str) -> Value {
+fn memory_arguments(question: &str) -> Value {
     let (memory, lines) = question
         .split_once("# Part of the conversation")
         .expect("both are there");
@@ -64,16 +66,16 @@ fn remembered(question: &str) -> Value {
 
 #[test]
 #[allow(clippy::print_stdout, reason = "what each turn sends is to be seen")]
-fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_flat() {
+fn a_fact_of_turn_3_is_available_in_turn_500_and_requests_do_not_grow() {
     let story = Story::new()
         .file("long.txt", "lorem ipsum dolor sit amet\n".repeat(200))
         .set("agents.defaults.memoryWindow", json!(60))
         .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
         .set("compaction.threshold", json!(6000));
-    let requests = Requests::default();
+    let requests = RequestLog::default();
     story.server().always(model(Arc::clone(&requests)));
     let mut sent = Vec::new();
-    for turn in 1..=TURNS {
+    for turn in 1..=TURN_COUNT {
         let said = match turn {
             3 => format!("{FACT} Remember her."),
             _ if turn % 7 == 0 => format!("Turn {turn}: look it up"),
@@ -87,7 +89,7 @@ fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_fla
         let of_turn = requests.lock().unwrap()[before..].to_vec();
         let (_, tokens, known) = of_turn
             .into_iter()
-            .rfind(|(kind, ..)| *kind == For::Answer)
+            .rfind(|(kind, ..)| *kind == RequestPurpose::Answer)
             .expect("there is one");
         assert!(turn < 3 || known, "turn {turn} has forgotten it");
         sent.push(tokens);
@@ -96,18 +98,21 @@ fn a_fact_of_the_third_turn_is_known_in_the_five_hundredth_and_requests_stay_fla
         println!("turns from {:>3} on: {tokens:?}", number * 25 + 1);
     }
     let requests = requests.lock().unwrap();
-    let count = |of: For| requests.iter().filter(|(kind, ..)| *kind == of).count();
-    let (summaries, memories) = (count(For::Summary), count(For::Memory));
+    let count = |of: RequestPurpose| requests.iter().filter(|(kind, ..)| *kind == of).count();
+    let (summaries, memories) = (
+        count(RequestPurpose::Summary),
+        count(RequestPurpose::Memory),
+    );
     println!("{summaries} compactions, {memories} consolidations");
     assert!(summaries >= 5 && memories >= 10, "{summaries} {memories}");
     let most = |turns: &[usize]| *turns.iter().max().expect("there are some");
     assert!(
-        most(&sent[TURNS - 200..]) * 10 <= most(&sent[..100]) * 12,
+        most(&sent[TURN_COUNT - 200..]) * 10 <= most(&sent[..100]) * 12,
         "{sent:?}"
     );
     assert!(most(&sent) < 7500);
     // The session file still has all messages.
     let lines = story.session("cli_direct.jsonl");
     let is_said = |line: &&Value| line["role"] == "user" && line["injected"].is_null();
-    assert_eq!(lines.iter().filter(is_said).count(), TURNS);
+    assert_eq!(lines.iter().filter(is_said).count(), TURN_COUNT);
 }

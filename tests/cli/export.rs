@@ -1,13 +1,13 @@
 //! Jobs exported for other schedulers, checked with the schedulers' own tools.
 
-use crate::needs::need;
+use crate::requirements::require;
 use crate::story::{Story, write};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use jsonschema::Validator;
-use nanobot::cron::export::{Planned, Site, systemd};
+use nanobot::cron::export::{ExportSettings, ScheduledJob, systemd};
 use nanobot::cron::expression::Expression;
-use nanobot::cron::job::{Delivery, Job, State};
+use nanobot::cron::job::{Delivery, Job, JobState};
 use nanobot::cron::schedule::Schedule;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const ANALYZE: &str = "/usr/bin/systemd-analyze";
+const SYSTEMD_ANALYZE: &str = "/usr/bin/systemd-analyze";
 /// The first line of each exported file.
-const MARK: &str = "# Made by `nanobot cron export`";
+const FILE_HEADER: &str = "# Made by `nanobot cron export`";
 
 fn job(id: &str, name: &str, schedule: &Value) -> Value {
     json!({
@@ -79,14 +79,14 @@ fn story() -> Story {
     story.workspace_file("cron/jobs.json", jobs)
 }
 
-fn export<'a>(format: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+fn export_arguments<'a>(format: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec!["cron", "export", "--format", format];
     words.extend(more);
     words
 }
 
 /// The files of a directory, by name.
-fn files(directory: &Path) -> Vec<(String, String)> {
+fn read_files(directory: &Path) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     paths.sort();
@@ -96,10 +96,10 @@ fn files(directory: &Path) -> Vec<(String, String)> {
 }
 
 #[test]
-fn units_are_what_systemd_takes() {
+fn units_are_accepted_by_systemd() {
     let story = story();
     let directory = story.dir().join("units");
-    let ran = story.run(export("systemd", &["-o", "units"]));
+    let ran = story.run(export_arguments("systemd", &["-o", "units"]));
     let said = ran.text();
     assert!(
         said.starts_with(
@@ -108,10 +108,10 @@ fn units_are_what_systemd_takes() {
         "{said}"
     );
     assert!(said.ends_with("then: systemctl --user daemon-reload && systemctl --user enable --now nanobot-a1b2c3d4.timer nanobot-odd.timer nanobot-Every_90.timer nanobot-once.timer nanobot-wild.timer nanobot-heartbeat.timer\n"), "{said}");
-    let files = files(&directory);
+    let files = read_files(&directory);
     assert_eq!(files.len(), 12, "{said}");
     for (name, text) in &files {
-        assert!(text.starts_with(MARK), "{text}");
+        assert!(text.starts_with(FILE_HEADER), "{text}");
         assert!(
             !text.contains("OnCalendar=*:*") && !text.contains("100% of"),
             "a message: {text}"
@@ -168,16 +168,16 @@ fn units_are_what_systemd_takes() {
         text("nanobot-once.timer")
             .contains("OnCalendar=2026-12-25 19:08:00 UTC\nPersistent=true\n")
     );
-    verify(&directory);
+    verify_units(&directory);
 }
 
 /// Checks that `systemd-analyze verify` reports nothing about the units.
-fn verify(directory: &Path) {
-    if !need("systemd-analyze") {
+fn verify_units(directory: &Path) {
+    if !require("systemd-analyze") {
         return;
     }
-    let units = files(directory);
-    let output = Command::new(ANALYZE)
+    let units = read_files(directory);
+    let output = Command::new(SYSTEMD_ANALYZE)
         .args(["verify", "--man=no"])
         .args(units.iter().map(|(name, _)| directory.join(name)))
         .output()
@@ -187,7 +187,7 @@ fn verify(directory: &Path) {
 }
 
 #[test]
-fn odd_paths_stay_what_they_are() {
+fn unusual_paths_are_quoted_correctly() {
     let story = story();
     let workspace = story.dir().join("w %h \"$HOME\" \\n é");
     let from = story.workspace().join("cron/jobs.json");
@@ -197,7 +197,7 @@ fn odd_paths_stay_what_they_are() {
     );
     let workspace = workspace.to_str().unwrap();
     story
-        .run(export(
+        .run(export_arguments(
             "systemd",
             &["-o", "units", "-w", workspace, "digest"],
         ))
@@ -212,22 +212,22 @@ fn odd_paths_stay_what_they_are() {
         service.contains("\nExecStart=:/"),
         "a `$` is none of systemd's: {service}"
     );
-    verify(&directory);
+    verify_units(&directory);
     // A pod has no such directory and needs none.
-    let ran = story.run(export("kubernetes", &["-w", workspace, "digest"]));
+    let ran = story.run(export_arguments("kubernetes", &["-w", workspace, "digest"]));
     assert!(!ran.text().contains("w %h"));
 }
 
 #[test]
-fn manifests_are_what_kubernetes_takes() {
+fn manifests_match_the_kubernetes_schema() {
     let story = story();
-    let ran = story.run(export(
+    let ran = story.run(export_arguments(
         "kubernetes",
         &["--image", "registry.example/nanobot:1.2"],
     ));
     let mut names = BTreeSet::new();
-    for manifest in documents(&ran.text()) {
-        judge(&manifest).unwrap_or_else(|wrong| panic!("{wrong} in {manifest}"));
+    for manifest in parse_yaml_documents(&ran.text()) {
+        validate_manifest(&manifest).unwrap_or_else(|wrong| panic!("{wrong} in {manifest}"));
         let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
         let is_plain =
             |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
@@ -264,7 +264,7 @@ fn manifests_are_what_kubernetes_takes() {
                 .all(|mount| volumes.contains(mount["name"].as_str().unwrap()))
         );
     }
-    let told: Vec<String> = documents(&ran.text())
+    let told: Vec<String> = parse_yaml_documents(&ran.text())
         .iter()
         .filter(|manifest| manifest["kind"] == "CronJob")
         .map(|manifest| {
@@ -306,7 +306,7 @@ fn manifests_are_what_kubernetes_takes() {
 }
 
 /// The documents of a YAML text, without those that only have comments.
-fn documents(text: &str) -> Vec<Value> {
+fn parse_yaml_documents(text: &str) -> Vec<Value> {
     let parts = text
         .split("---\n")
         .map(|part| serde_saphyr::from_str(part).unwrap());
@@ -314,7 +314,7 @@ fn documents(text: &str) -> Vec<Value> {
 }
 
 /// Validates a manifest against the Kubernetes schema.
-fn judge(manifest: &Value) -> Result<(), String> {
+fn validate_manifest(manifest: &Value) -> Result<(), String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schemas/kubernetes.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let kind = manifest["kind"].as_str().unwrap_or_default();
@@ -335,11 +335,11 @@ fn judge(manifest: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn the_schema_refuses_what_kubernetes_would() {
+fn the_schema_rejects_invalid_manifests() {
     let ran = story();
-    let ran = ran.run(export("kubernetes", &["digest"]));
-    let manifest = documents(&ran.text()).pop().unwrap();
-    judge(&manifest).unwrap();
+    let ran = ran.run(export_arguments("kubernetes", &["digest"]));
+    let manifest = parse_yaml_documents(&ran.text()).pop().unwrap();
+    validate_manifest(&manifest).unwrap();
     for (pointer, value) in [
         ("/spec/schedul", json!("* * * * *")),
         (
@@ -353,21 +353,21 @@ fn the_schema_refuses_what_kubernetes_would() {
         let mut bad = manifest.clone();
         let (place, key) = pointer.rsplit_once('/').unwrap();
         bad.pointer_mut(place).unwrap()[key] = value;
-        assert!(judge(&bad).is_err(), "{pointer}");
+        assert!(validate_manifest(&bad).is_err(), "{pointer}");
     }
 }
 
 #[test]
-fn a_container_has_no_clock_of_its_own() {
+fn a_kubernetes_export_requires_a_time_zone() {
     let story = story().env("NANOBOT_TEST_ZONE", "Europe/Berlin");
     story
-        .run(export("kubernetes", &["odd", "once"]))
+        .run(export_arguments("kubernetes", &["odd", "once"]))
         .status(1)
         .stdout_has("name: nanobot-once\n")
         .stderr_has(
             "set one with `nanobot cron edit odd --cron '*/20 8-17 L,15W JAN-11 7' --tz Europe/Berlin`",
         );
-    let ran = story.run(export("systemd", &["odd"]));
+    let ran = story.run(export_arguments("systemd", &["odd"]));
     let text = ran.text();
     let expect = ", in the system's time zone, Europe/Berlin at the time of export
 OnCalendar=*-01..11~01 08..17:00..40/20:00
@@ -381,25 +381,25 @@ Persistent=false
 }
 
 #[test]
-fn a_table_has_the_lines_that_sync_writes() {
+fn an_exported_crontab_has_the_lines_that_sync_writes() {
     let story = story();
     story.run(["cron", "sync"]).stdout_has("+ ");
     let table = story.crontab().table().unwrap();
-    story.run(export("crontab", &[])).stdout(&format!(
-        "{MARK}: changes here are lost when it is made again.\n{}",
-        story.generalise(&table)
+    story.run(export_arguments("crontab", &[])).stdout(&format!(
+        "{FILE_HEADER}: changes here are lost when it is made again.\n{}",
+        story.normalize_paths(&table)
     ));
 }
 
 #[test]
-fn files_of_others_stay() {
+fn files_of_others_are_not_overwritten() {
     let story = story();
     let place = story.dir().join("out");
     write(
         &place.join("nanobot-once.timer"),
         b"[Timer]\nOnCalendar=hourly\n",
     );
-    let ran = story.run(export("systemd", &["-o", "out"]));
+    let ran = story.run(export_arguments("systemd", &["-o", "out"]));
     let ran = ran.status(1);
     assert_eq!(
         ran.error_text(),
@@ -416,11 +416,11 @@ fn files_of_others_stay() {
         .run(["cron", "disable", "once"])
         .stdout("✓ Job 'once' disabled\n");
     story
-        .run(export("systemd", &["-o", "out"]))
+        .run(export_arguments("systemd", &["-o", "out"]))
         .stdout_has("wrote out/nanobot-wild.timer\n")
         .stderr("nanobot: files of jobs that no longer exist: nanobot-once.service; disable and remove them\n");
     story
-        .run(export("systemd", &["once"]))
+        .run(export_arguments("systemd", &["once"]))
         .stdout_has("# nanobot-once.timer\n")
         .stderr(
             "nanobot: job once is disabled: it does not run until `nanobot cron enable once`\n",
@@ -428,7 +428,7 @@ fn files_of_others_stay() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_told() {
+fn unexportable_jobs_are_reported() {
     let story = Story::new().workspace_file(
         "cron/jobs.json",
         json!({ "version": 1, "jobs": [
@@ -441,7 +441,7 @@ fn what_cannot_be_exported_is_told() {
         .to_string(),
     );
     for format in ["systemd", "kubernetes", "crontab"] {
-        let ran = story.run(export(format, &[])).status(1);
+        let ran = story.run(export_arguments(format, &[])).status(1);
         let (out, err) = (ran.text(), ran.error_text());
         assert!(
             out.contains("good") && !out.contains("nowhere") && !out.contains("past"),
@@ -460,11 +460,11 @@ fn what_cannot_be_exported_is_told() {
         }
     }
     story
-        .run(export("systemd", &["nobody"]))
+        .run(export_arguments("systemd", &["nobody"]))
         .status(66)
         .stderr_has("there is no job `nobody`");
     Story::new()
-        .run(export("systemd", &[]))
+        .run(export_arguments("systemd", &[]))
         .status(66)
         .stderr_has("no enabled jobs");
     story
@@ -474,10 +474,10 @@ fn what_cannot_be_exported_is_told() {
 }
 
 /// A deterministic pseudo-random generator.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
+impl Random {
+    fn next_below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -485,45 +485,45 @@ impl Dice {
         (self.0 >> 33) % end
     }
 
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len() as u64) as usize]
+    fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.next_below(choices.len() as u64) as usize]
     }
 
-    fn field(&mut self, low: u64, high: u64) -> String {
-        let mut value = || low + self.below(high - low + 1);
+    fn random_field(&mut self, low: u64, high: u64) -> String {
+        let mut value = || low + self.next_below(high - low + 1);
         let (a, b, c) = (value(), value(), value());
-        match self.below(8) {
+        match self.next_below(8) {
             0..=2 => "*".into(),
             3 => a.to_string(),
             4 => format!("{a},{b},{c}"),
             5 => format!("{}-{}", a.min(b), a.max(b)),
-            6 => format!("*/{}", 2 + self.below((high - low) / 2)),
-            _ => format!("{}-{}/{}", a.min(b), a.max(b), 1 + self.below(5)),
+            6 => format!("*/{}", 2 + self.next_below((high - low) / 2)),
+            _ => format!("{}-{}/{}", a.min(b), a.max(b), 1 + self.next_below(5)),
         }
     }
 
-    fn expression(&mut self) -> String {
-        let minute = self.field(0, 59);
+    fn random_expression(&mut self) -> String {
+        let minute = self.random_field(0, 59);
         // Often at hours in which clocks change.
-        let hour = match self.below(3) {
-            0 => self.field(0, 23),
+        let hour = match self.next_below(3) {
+            0 => self.random_field(0, 23),
             _ => self
-                .one(&["*", "0", "1", "2", "3", "1,2", "0-3", "*/2"])
+                .pick(&["*", "0", "1", "2", "3", "1,2", "0-3", "*/2"])
                 .into(),
         };
-        let day = match self.below(4) {
-            0 => self.field(1, 31),
-            1 => self.one(&["L", "15W", "LW", "1,L", "31", "1-7"]).into(),
+        let day = match self.next_below(4) {
+            0 => self.random_field(1, 31),
+            1 => self.pick(&["L", "15W", "LW", "1,L", "31", "1-7"]).into(),
             _ => "*".into(),
         };
-        let month = match self.below(4) {
-            0 => self.field(1, 12),
+        let month = match self.next_below(4) {
+            0 => self.random_field(1, 12),
             _ => "*".into(),
         };
-        let weekday = match self.below(4) {
-            0 => self.field(0, 6),
+        let weekday = match self.next_below(4) {
+            0 => self.random_field(0, 6),
             1 => self
-                .one(&["1-5", "0", "7", "5#2", "L5", "FRI-MON", "6,0"])
+                .pick(&["1-5", "0", "7", "5#2", "L5", "FRI-MON", "6,0"])
                 .into(),
             _ => "*".into(),
         };
@@ -532,8 +532,8 @@ impl Dice {
 }
 
 /// The first `count` start times of `line` after `base` according to systemd, and whether its search failed then.
-fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
-    let output = Command::new(ANALYZE)
+fn systemd_times(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
+    let output = Command::new(SYSTEMD_ANALYZE)
         .env("TZ", "UTC")
         .arg("calendar")
         .arg(format!("--base-time=@{}", base.as_second()))
@@ -564,26 +564,26 @@ fn search(line: &str, base: Timestamp, count: usize) -> (Vec<Timestamp>, bool) {
 
 /// The first start times after `base` of a timer with this line. If systemd's search fails, it is repeated after another
 /// line has started the job: one of `more` does so right after the clock change.
-fn elapses(
+fn timer_times(
     line: &str,
     more: &[String],
     zone: &TimeZone,
     base: Timestamp,
     count: usize,
 ) -> Vec<Timestamp> {
-    let (mut times, mut failed) = search(line, base, count);
+    let (mut times, mut failed) = systemd_times(line, base, count);
     while failed {
         let last = times.last().copied().unwrap_or(base);
         let change = zone.following(last).next().unwrap().timestamp();
         let before = change - SignedDuration::from_secs(1);
         let wakes = more
             .iter()
-            .any(|line| search(line, before, 1).0 == [change]);
+            .any(|line| systemd_times(line, before, 1).0 == [change]);
         assert!(
             wakes,
             "{line}: nothing starts the timer at {change}: {more:?}"
         );
-        let (rest, again) = search(line, change, count - times.len());
+        let (rest, again) = systemd_times(line, change, count - times.len());
         times.extend(rest);
         failed = again;
     }
@@ -592,7 +592,7 @@ fn elapses(
 
 /// Checks that a timer elapses at each slot of `schedule` after `base` and, if it `is_exact`, at no other time except around
 /// clock changes.
-fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool) {
+fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool) {
     const COUNT: usize = 24;
     let job = Job {
         id: "a".into(),
@@ -603,25 +603,25 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
         delivery: Delivery::default(),
         session: None,
         created: "2026-01-01T10:07:08Z".parse().unwrap(),
-        state: State::default(),
+        state: JobState::default(),
         delete_after_run: false,
-        terms: None,
+        options: None,
     };
     let root = Path::new("/");
-    let site = Site {
+    let site = ExportSettings {
         home: root,
         root,
-        root_is_named: false,
+        is_root_set: false,
         path: None,
         program: root,
         workspace: root,
         keys: &[],
-        asks_command: false,
-        system: &TimeZone::UTC,
-        system_name: Some("UTC"),
+        has_key_command: false,
+        system_zone: &TimeZone::UTC,
+        system_zone_name: Some("UTC"),
         now: base,
     };
-    let planned = Planned {
+    let planned = ScheduledJob {
         job: &job,
         schedule,
         zone,
@@ -629,9 +629,9 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
         workspace: None,
     };
     let what = || format!("{schedule:?} after {base}");
-    let (lines, more) = systemd::calendar(&planned, &site).unwrap();
+    let (lines, more) = systemd::calendar_lines(&planned, &site).unwrap();
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
-    let of = |line: &String| elapses(line, &more, zone, base, COUNT);
+    let of = |line: &String| timer_times(line, &more, zone, base, COUNT);
     let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();
     // Up to the last one that both know.
     let ends = times
@@ -674,11 +674,11 @@ fn compare(schedule: &Schedule, zone: &TimeZone, base: Timestamp, is_exact: bool
 }
 
 #[test]
-fn timers_elapse_at_the_slots() {
-    if !need("systemd-analyze") {
+fn systemd_timers_elapse_at_the_slots() {
+    if !require("systemd-analyze") {
         return;
     }
-    let mut dice = Dice(7);
+    let mut dice = Random(7);
     let zones = [
         "UTC",
         "Europe/Berlin",
@@ -694,24 +694,28 @@ fn timers_elapse_at_the_slots() {
     let count = asked.and_then(|count| count.parse().ok()).unwrap_or(240);
     let mut tried = 0;
     while tried < count {
-        let (text, name) = (dice.expression(), dice.one(&zones));
+        let (text, name) = (dice.random_expression(), dice.pick(&zones));
         let Ok(expression) = Expression::parse(&text) else {
             continue;
         };
         tried += 1;
         let zone = TimeZone::get(name).unwrap();
         let start: Timestamp = "2026-06-01T00:00:00Z".parse().unwrap();
-        let mut base = start + SignedDuration::from_mins(dice.below(1_500_000) as i64);
+        let mut base = start + SignedDuration::from_mins(dice.next_below(1_500_000) as i64);
         // Often in the hours before a clock change.
-        if let Some(change) = zone.following(base).next().filter(|_| dice.below(3) > 0) {
-            base = change.timestamp() - SignedDuration::from_mins(dice.below(300) as i64);
+        if let Some(change) = zone
+            .following(base)
+            .next()
+            .filter(|_| dice.next_below(3) > 0)
+        {
+            base = change.timestamp() - SignedDuration::from_mins(dice.next_below(300) as i64);
         }
         let is_exact = !text.contains('W') && !text.contains('L');
         let schedule = Schedule::Cron {
             expression,
             zone: Some(name.into()),
         };
-        compare(&schedule, &zone, base, is_exact);
+        compare_with_systemd(&schedule, &zone, base, is_exact);
     }
     for minutes in [
         1, 7, 15, 45, 50, 60, 90, 120, 300, 720, 1440, 2160, 10_080, 20_160,
@@ -719,15 +723,15 @@ fn timers_elapse_at_the_slots() {
         let base = "2026-10-24T20:00:00Z".parse().unwrap();
         let is_exact = 1440 % minutes == 0 || minutes == 10_080;
         let period = Duration::from_secs(minutes * 60);
-        compare(&Schedule::Every(period), &TimeZone::UTC, base, is_exact);
+        compare_with_systemd(&Schedule::Every(period), &TimeZone::UTC, base, is_exact);
     }
     let base = "2026-10-24T20:00:00Z".parse().unwrap();
-    compare(
+    compare_with_systemd(
         &Schedule::Every(Duration::from_secs(3601)),
         &TimeZone::UTC,
         base,
         false,
     );
     let time = "2026-12-24T18:00:01Z".parse().unwrap();
-    compare(&Schedule::At(time), &TimeZone::UTC, base, true);
+    compare_with_systemd(&Schedule::At(time), &TimeZone::UTC, base, true);
 }

@@ -2,10 +2,10 @@
 
 use crate::server::{calls, calls_all, says};
 use crate::story::{Story, write};
-use crate::undo::tree;
+use crate::undo::snapshot_tree;
 use nanobot::message::ToolSpec;
 use nanobot::message::plain_text;
-use nanobot::policy::reach::{Reach, Root};
+use nanobot::policy::file_scope::{FileScope, ScopeRoot};
 use nanobot::tool::Tool;
 use nanobot::tool::delete_file;
 use nanobot::tool::edit_file;
@@ -15,8 +15,8 @@ use nanobot::tool::grep::Grep;
 use nanobot::tool::list_dir::ListDir;
 use nanobot::tool::read_file::ReadFile;
 use nanobot::tool::write_file;
-use nanobot::undo::journal::About;
-use nanobot::undo::{Keeper, Undo};
+use nanobot::undo::journal::TurnInfo;
+use nanobot::undo::{ChangeRecorder, UndoStore};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 /// Text that no tool may ever return.
 const CANARY: &str = "CANARY";
 /// The name of a file that no listing may contain.
-const NAME: &str = "canary-name";
+const CANARY_NAME: &str = "canary-name";
 
 /// A story with secrets around its directory, and with links to them.
-fn besieged() -> (Story, PathBuf) {
-    let story = Story::new_in(&quick()).file("sub/inside", "inside\n");
+fn story_with_secrets() -> (Story, PathBuf) {
+    let story = Story::new_in(&memory_dir()).file("sub/inside", "inside\n");
     let (dir, home) = (story.dir(), story.home());
     // Its name starts with the name of the directory.
     let outside = dir.with_file_name("dir-evil");
@@ -40,13 +40,13 @@ fn besieged() -> (Story, PathBuf) {
         &outside.join("secret"),
         format!("{CANARY} outside\n").as_bytes(),
     );
-    write(&outside.join(NAME), CANARY.as_bytes());
+    write(&outside.join(CANARY_NAME), CANARY.as_bytes());
     write(&outside.join("linked"), b"plain\n");
     write(
         &home.join(".ssh/id_rsa"),
         format!("{CANARY} key\n").as_bytes(),
     );
-    write(&home.join(".ssh").join(NAME), CANARY.as_bytes());
+    write(&home.join(".ssh").join(CANARY_NAME), CANARY.as_bytes());
     write(&home.join(".bash_history"), CANARY.as_bytes());
     write(
         &home.join(".nanobot/workspace/sessions/other.jsonl"),
@@ -78,7 +78,7 @@ fn besieged() -> (Story, PathBuf) {
 
 /// Path forms that lead, or might lead, out of the directory. All lead to files of the story, so that a bug does not damage
 /// the machine.
-fn forms(story: &Story, outside: &Path) -> Vec<String> {
+fn path_forms(story: &Story, outside: &Path) -> Vec<String> {
     let dir = story.dir();
     let (dir, outside) = (dir.to_str().unwrap(), outside.to_str().unwrap());
     let home = story.home();
@@ -227,7 +227,7 @@ fn forms(story: &Story, outside: &Path) -> Vec<String> {
 }
 
 /// Path forms to system files, for tools that only read.
-fn forms_of_the_system() -> Vec<String> {
+fn system_path_forms() -> Vec<String> {
     let mut forms: Vec<String> = Vec::new();
     for before in [
         "",
@@ -254,8 +254,8 @@ fn forms_of_the_system() -> Vec<String> {
 }
 
 /// The tool results in the last request.
-fn results(story: &Story) -> Vec<String> {
-    let asked = story.asked();
+fn tool_results(story: &Story) -> Vec<String> {
+    let asked = story.requests();
     let messages = asked.last().unwrap().messages();
     let results = messages.iter().filter(|message| message["role"] == "tool");
     results
@@ -269,9 +269,9 @@ fn results(story: &Story) -> Vec<String> {
 
 #[test]
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
-fn no_form_of_a_path_leads_out() {
-    type Call = fn(&str) -> Value;
-    let tools: [(&str, Call); 9] = [
+fn no_path_form_escapes_the_scope() {
+    type ArgumentsForPath = fn(&str) -> Value;
+    let tools: [(&str, ArgumentsForPath); 9] = [
         ("read_file", |path| json!({ "path": path })),
         (
             "write_file",
@@ -304,16 +304,16 @@ fn no_form_of_a_path_leads_out() {
     let mut count = 0;
     for steps in [false, true] {
         for (name, call) in tools {
-            let (story, outside) = besieged();
+            let (story, outside) = story_with_secrets();
             let story = if steps {
                 story.env("NANOBOT_TEST_STEPS", "1")
             } else {
                 story
             };
-            let mut forms = forms(&story, &outside);
+            let mut forms = path_forms(&story, &outside);
             count = forms.len();
             if !["write_file", "edit_file", "delete_file"].contains(&name) {
-                forms.extend(forms_of_the_system());
+                forms.extend(system_path_forms());
             }
             let list = forms.iter().map(|form| (name, call(form)));
             let story = story.script([calls_all(list), says("done")]);
@@ -322,24 +322,24 @@ fn no_form_of_a_path_leads_out() {
                 story.home().join(".ssh"),
                 story.home().join(".bash_history"),
             ];
-            let before: Vec<_> = secrets.iter().map(|path| tree(path)).collect();
+            let before: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
             let ran = story
                 .run(["agent", "-m", "x", "--write", "--ephemeral"])
                 .stdout("done\n");
             drop(ran.error_text());
-            let after: Vec<_> = secrets.iter().map(|path| tree(path)).collect();
+            let after: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             assert_eq!(before, after, "{name}");
             assert_eq!(
                 config,
                 std::fs::read(story.home().join(".nanobot/config.json")).unwrap()
             );
-            let results = results(&story);
+            let results = tool_results(&story);
             assert_eq!(results.len(), forms.len());
             tried += results.len();
             for (form, result) in forms.iter().zip(&results) {
                 // The tree has the names of the links and nothing behind them.
-                let told = [CANARY, NAME, "root:x:0", "key-of-the-story", "HOME="];
+                let told = [CANARY, CANARY_NAME, "root:x:0", "key-of-the-story", "HOME="];
                 if told.iter().any(|word| result.contains(word)) {
                     escapes.push(format!("{name} {form:?}: {result}"));
                 }
@@ -355,8 +355,8 @@ fn no_form_of_a_path_leads_out() {
 }
 
 #[test]
-fn a_second_name_of_a_file_outside_is_not_written_through() {
-    let (story, outside) = besieged();
+fn a_hard_link_to_an_outside_file_is_not_written() {
+    let (story, outside) = story_with_secrets();
     let path = "h-linked";
     let story = story.script([
         calls_all([
@@ -372,14 +372,14 @@ fn a_second_name_of_a_file_outside_is_not_written_through() {
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert_eq!(std::fs::read(outside.join("linked")).unwrap(), b"plain\n");
     assert!(story.dir().join(path).exists());
-    for result in results(&story) {
+    for result in tool_results(&story) {
         assert!(result.contains("hard links"), "{result}");
     }
 }
 
 #[test]
-fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
-    let (story, _) = besieged();
+fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
+    let (story, _) = story_with_secrets();
     let calls = || {
         calls_all([
             ("read_file", json!({ "path": "~/.ssh/id_rsa" })),
@@ -403,8 +403,9 @@ fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
         .run(["agent", "-m", "x", &write_home, "--ephemeral"])
         .stdout("done\n");
     assert!(ran.error_text().contains("--read $HOME/.ssh"));
-    for result in results(&story) {
-        let found = result.contains(CANARY) || result.contains(NAME) || result.contains("id_rsa  ");
+    for result in tool_results(&story) {
+        let found =
+            result.contains(CANARY) || result.contains(CANARY_NAME) || result.contains("id_rsa  ");
         assert!(!found, "{result}");
     }
     assert!(!story.home().join(".ssh/new").exists());
@@ -420,15 +421,15 @@ fn secrets_within_a_granted_place_are_closed_and_can_be_granted_by_name() {
     ];
     let ran = story.run(arguments).stdout("done\n");
     assert!(ran.error_text().contains("refused"));
-    let found = results(&story);
+    let found = tool_results(&story);
     assert!(found[0].contains(CANARY), "{}", found[0]);
-    assert!(found[1].contains(NAME), "{}", found[1]);
+    assert!(found[1].contains(CANARY_NAME), "{}", found[1]);
     assert!(found[4].contains("is read-only"), "{}", found[4]);
 }
 
 #[test]
-fn a_file_can_be_granted_alone() {
-    let (story, outside) = besieged();
+fn a_single_file_can_be_granted() {
+    let (story, outside) = story_with_secrets();
     let secret = outside.join("secret");
     let secret = secret.to_str().unwrap();
     let linked = outside.join("new-one");
@@ -442,7 +443,7 @@ fn a_file_can_be_granted_alone() {
             ("write_file", json!({ "path": secret, "content": "x" })),
             (
                 "read_file",
-                json!({ "path": format!("{}/{NAME}", outside.display()) }),
+                json!({ "path": format!("{}/{CANARY_NAME}", outside.display()) }),
             ),
             ("list_dir", json!({ "path": outside.to_str().unwrap() })),
         ]),
@@ -458,7 +459,7 @@ fn a_file_can_be_granted_alone() {
     ]);
     assert!(ran.error_text().contains("refused"));
     ran.stdout("done\n");
-    let found = results(&story);
+    let found = tool_results(&story);
     assert!(
         found[0].contains(CANARY) && found[1].contains(CANARY),
         "{found:?}"
@@ -467,7 +468,7 @@ fn a_file_can_be_granted_alone() {
     assert_eq!(std::fs::read(linked).unwrap(), b"new");
     for result in &found[3..] {
         assert!(
-            !result.contains(CANARY) && !result.contains(NAME) || result.contains("--read"),
+            !result.contains(CANARY) && !result.contains(CANARY_NAME) || result.contains("--read"),
             "{result}"
         );
     }
@@ -475,7 +476,7 @@ fn a_file_can_be_granted_alone() {
 }
 
 #[test]
-fn odd_files_neither_hang_nor_break() {
+fn special_files_neither_hang_nor_fail() {
     let story = Story::new();
     let dir = story.dir();
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -485,8 +486,8 @@ fn odd_files_neither_hang_nor_break() {
     symlink("/dev/tty", dir.join("tty")).unwrap();
     std::fs::create_dir(dir.join("folder")).unwrap();
     /// A name, the content of the file, and its content after an edit.
-    type Fixture = (&'static str, &'static [u8], Option<&'static [u8]>);
-    let fixtures: [Fixture; 11] = [
+    type SpecialFile = (&'static str, &'static [u8], Option<&'static [u8]>);
+    let fixtures: [SpecialFile; 11] = [
         ("plain", b"a old b\n", Some(b"a new b\n")),
         ("crlf", b"a\r\nold\r\nb\r\n", Some(b"a\r\nnew\r\nb\r\n")),
         ("mixed", b"a\nold\r\nb", Some(b"a\nnew\r\nb")),
@@ -540,7 +541,7 @@ fn odd_files_neither_hang_nor_break() {
         let now = std::fs::read(dir.join(name)).unwrap();
         assert_eq!(now, after.unwrap_or(before), "{name}");
     }
-    let found = results(&story);
+    let found = tool_results(&story);
     assert_eq!(found.len(), count);
     let odd_ones = &found[fixtures.len()..fixtures.len() + 3 * odd.len()];
     for result in &found[fixtures.len() + 3 * odd.len()..][..devices.len()] {
@@ -573,7 +574,7 @@ fn odd_files_neither_hang_nor_break() {
 }
 
 #[test]
-fn a_file_that_a_command_changed_is_read_again() {
+fn a_file_changed_by_a_command_is_read_again() {
     let edit = |old: &str, new: &str| {
         calls(
             "edit_file",
@@ -590,7 +591,7 @@ fn a_file_that_a_command_changed_is_read_again() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    let found = results(&story);
+    let found = tool_results(&story);
     assert!(found[1].starts_with("edited"), "{}", found[1]);
     assert!(
         found[3].contains("was changed by a command or another process"),
@@ -610,7 +611,7 @@ fn a_file_that_a_command_changed_is_read_again() {
 }
 
 #[test]
-fn a_list_of_tasks_goes_along() {
+fn the_todo_tool_stores_and_returns_the_task_list() {
     let entry = |content: &str, status: &str| json!({ "content": content, "status": status });
     let story = Story::new().script([
         calls(
@@ -621,40 +622,51 @@ fn a_list_of_tasks_goes_along() {
         says("done"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("done\n");
-    assert_eq!(results(&story), ["[>] look\n[ ] tell"; 2]);
+    assert_eq!(tool_results(&story), ["[>] look\n[ ] tell"; 2]);
 }
 
 /// The file tools on a directory while another thread swaps its entries.
-struct Siege {
+struct RaceFixture {
     _temp: tempfile::TempDir,
     dir: PathBuf,
     outside: PathBuf,
-    kept: PathBuf,
+    outside_snapshot: PathBuf,
     tools: Vec<Box<dyn Tool>>,
 }
 
-impl Siege {
+impl RaceFixture {
     fn new(steps: bool) -> Self {
-        let temp = tempfile::tempdir_in(quick()).unwrap();
+        let temp = tempfile::tempdir_in(memory_dir()).unwrap();
         let top = std::fs::canonicalize(temp.path()).unwrap();
-        let (dir, outside, kept) = (top.join("in"), top.join("outside"), top.join("kept"));
+        let (dir, outside, outside_snapshot) =
+            (top.join("in"), top.join("outside"), top.join("kept"));
         write(&dir.join("real/x"), b"inside old\n");
         write(&dir.join("file"), b"inside old\n");
         write(&outside.join("x"), format!("{CANARY} old\n").as_bytes());
-        write(&outside.join(NAME), format!("{CANARY} old\n").as_bytes());
-        let root = Root {
+        write(
+            &outside.join(CANARY_NAME),
+            format!("{CANARY} old\n").as_bytes(),
+        );
+        let root = ScopeRoot {
             path: dir.clone(),
             may_write: true,
         };
-        let files = Files::new(Reach {
+        let files = Files::new(FileScope {
             directory: dir.clone(),
             home: top,
             roots: vec![root],
-            ..Reach::default()
+            ..FileScope::default()
         });
         let files = files.unwrap();
-        let files = Arc::new(if steps { files.by_steps() } else { files });
-        files.keep(Keeper::new(Undo::new(kept.clone()), About::default()));
+        let files = Arc::new(if steps {
+            files.without_openat2()
+        } else {
+            files
+        });
+        files.record_changes(ChangeRecorder::new(
+            UndoStore::new(outside_snapshot.clone()),
+            TurnInfo::default(),
+        ));
         let tools: Vec<Box<dyn Tool>> = vec![
             Box::new(ReadFile::new(Arc::clone(&files))),
             Box::new(write_file::tool(Arc::clone(&files))),
@@ -668,13 +680,13 @@ impl Siege {
             _temp: temp,
             dir,
             outside,
-            kept,
+            outside_snapshot,
             tools,
         }
     }
 
     /// Swaps a directory, a link and a file until `stop` is set.
-    fn swap(&self, stop: &AtomicBool) {
+    fn swap_entries(&self, stop: &AtomicBool) {
         let at = |name: &str| self.dir.join(name);
         let (real, spot, aside, file) = (at("real"), at("spot"), at("aside"), at("file"));
         while !stop.load(Ordering::Relaxed) {
@@ -700,7 +712,7 @@ impl Siege {
 }
 
 /// A directory in memory, if available: these tests do not depend on a disk, which would be slow.
-fn quick() -> PathBuf {
+fn memory_dir() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let is_ours = tempfile::tempdir_in(&memory).is_ok();
     if is_ours {
@@ -712,14 +724,14 @@ fn quick() -> PathBuf {
 
 /// Swaps entries for this time; no tool call may leave the directory meanwhile.
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
-fn besiege(time: Duration) {
+fn check_races(time: Duration) {
     for steps in [false, true] {
-        let siege = Siege::new(steps);
-        let before = tree(&siege.outside);
+        let siege = RaceFixture::new(steps);
+        let before = snapshot_tree(&siege.outside);
         let stop = AtomicBool::new(false);
         let (mut tried, mut done) = (0, 0);
         std::thread::scope(|scope| {
-            scope.spawn(|| siege.swap(&stop));
+            scope.spawn(|| siege.swap_entries(&stop));
             let end = Instant::now() + time / 2;
             while Instant::now() < end {
                 for path in ["spot/x", "file", "spot/new/deep"] {
@@ -740,7 +752,7 @@ fn besiege(time: Duration) {
                         if let Ok(output) = result {
                             done += 1;
                             let text = plain_text(&output.parts);
-                            let told = text.contains(CANARY) || text.contains(NAME);
+                            let told = text.contains(CANARY) || text.contains(CANARY_NAME);
                             if told {
                                 stop.store(true, Ordering::Relaxed);
                             }
@@ -755,8 +767,8 @@ fn besiege(time: Duration) {
             "steps: {steps}; {tried} calls while links were swapped, {done} of them done: 0 outside"
         );
         assert!(done > 0 && done < tried, "{done} of {tried}");
-        assert_eq!(tree(&siege.outside), before);
-        for (path, (_, bytes)) in tree(&siege.kept) {
+        assert_eq!(snapshot_tree(&siege.outside), before);
+        for (path, (_, bytes)) in snapshot_tree(&siege.outside_snapshot) {
             let text = String::from_utf8_lossy(&bytes).into_owned();
             assert!(!text.contains(CANARY), "{path:?} was kept aside");
         }
@@ -764,14 +776,14 @@ fn besiege(time: Duration) {
 }
 
 #[test]
-fn swapped_links_lead_nowhere() {
-    besiege(Duration::from_secs(2));
+fn swapped_links_never_escape() {
+    check_races(Duration::from_secs(2));
 }
 
 /// `cargo test --features test-hooks --test cli swapped_links_never_escape_for_two_minutes -- --ignored --nocapture`: takes
 /// one minute for each way of opening files.
 #[test]
 #[ignore = "takes minutes"]
-fn swapped_links_lead_nowhere_for_long() {
-    besiege(Duration::from_secs(120));
+fn swapped_links_never_escape_for_two_minutes() {
+    check_races(Duration::from_secs(120));
 }

@@ -1,6 +1,6 @@
 //! The wire formats from the server's side: builds replies in each format, and validates requests.
 
-use crate::server::{Answer, Asked};
+use crate::server::{Request, Response};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -13,12 +13,14 @@ pub(crate) enum Format {
     Responses,
 }
 
-pub(crate) const ALL: [Format; 3] = [Format::Chat, Format::Anthropic, Format::Responses];
+pub(crate) const ALL_FORMATS: [Format; 3] = [Format::Chat, Format::Anthropic, Format::Responses];
 
 impl Format {
-    pub(crate) fn of(path: &str) -> Option<Self> {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         let path = path.split('?').next().unwrap_or(path);
-        ALL.into_iter().find(|format| path.ends_with(format.path()))
+        ALL_FORMATS
+            .into_iter()
+            .find(|format| path.ends_with(format.path()))
     }
 
     pub(crate) fn path(self) -> &'static str {
@@ -30,7 +32,7 @@ impl Format {
     }
 
     /// The name in the config.
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn config_name(self) -> &'static str {
         match self {
             Self::Chat => "chat_completions",
             Self::Anthropic => "anthropic",
@@ -40,30 +42,34 @@ impl Format {
 }
 
 /// The response to a request, with this message and finish reason in the terms of chat completions.
-pub(crate) fn answer(message: &Value, finish: &str, asked: &Asked) -> Answer {
-    let input = asked.raw.len() / 4;
-    let stream = asked.body["stream"] == json!(true);
-    match (Format::of(&asked.path), stream) {
-        (Some(Format::Anthropic), false) => Answer::json(200, &anthropic(message, finish, input)),
-        (Some(Format::Anthropic), true) => events(&anthropic_events(message, finish, input)),
-        (Some(Format::Responses), false) => Answer::json(200, &response(message, finish, input)),
-        (Some(Format::Responses), true) => events(&response_events(message, finish, input)),
-        (_, false) => Answer::json(200, &chat(message, finish, input)),
-        (_, true) => Answer::events(chat_events(message, finish, input)),
+pub(crate) fn build_response(message: &Value, finish: &str, request: &Request) -> Response {
+    let input = request.raw.len() / 4;
+    let stream = request.body["stream"] == json!(true);
+    match (Format::from_path(&request.path), stream) {
+        (Some(Format::Anthropic), false) => {
+            Response::json(200, &anthropic_body(message, finish, input))
+        }
+        (Some(Format::Anthropic), true) => typed_events(&anthropic_events(message, finish, input)),
+        (Some(Format::Responses), false) => {
+            Response::json(200, &responses_body(message, finish, input))
+        }
+        (Some(Format::Responses), true) => typed_events(&responses_events(message, finish, input)),
+        (_, false) => Response::json(200, &chat_body(message, finish, input)),
+        (_, true) => Response::events(chat_events(message, finish, input)),
     }
 }
 
 /// Events that carry their type twice, as Anthropic and OpenAI send them.
-pub(crate) fn events(list: &[Value]) -> Answer {
+pub(crate) fn typed_events(list: &[Value]) -> Response {
     let event = |event: &Value| {
         let kind = event["type"].as_str().unwrap_or("message");
         format!("event: {kind}\ndata: {event}\n\n")
     };
-    Answer::events(list.iter().map(event))
+    Response::events(list.iter().map(event))
 }
 
 /// The name, id and arguments of each call.
-fn calls(message: &Value) -> Vec<(&Value, &Value, &str)> {
+fn tool_calls(message: &Value) -> Vec<(&Value, &Value, &str)> {
     let calls = message["tool_calls"].as_array().into_iter().flatten();
     calls
         .map(|call| {
@@ -78,13 +84,13 @@ fn text(message: &Value) -> &str {
     message["content"].as_str().unwrap_or_default()
 }
 
-fn halves(text: &str) -> [&str; 2] {
+fn split_in_half(text: &str) -> [&str; 2] {
     let middle = text.char_indices().nth(text.chars().count() / 2);
     let (first, second) = text.split_at(middle.map_or(0, |(at, _)| at));
     [first, second]
 }
 
-fn chat(message: &Value, finish: &str, input: usize) -> Value {
+fn chat_body(message: &Value, finish: &str, input: usize) -> Value {
     let choice = json!({ "index": 0, "message": message, "finish_reason": finish });
     let usage = json!({ "prompt_tokens": input, "completion_tokens": 7, "total_tokens": 0 });
     json!({ "id": "x", "model": "scripted", "choices": [choice], "usage": usage })
@@ -109,8 +115,8 @@ fn chat_events(message: &Value, finish: &str, input: usize) -> Vec<String> {
     for word in text(message).split_inclusive(' ') {
         event(json!({ "content": word }), Value::Null);
     }
-    for (index, (name, id, arguments)) in calls(message).into_iter().enumerate() {
-        let [first, second] = halves(arguments);
+    for (index, (name, id, arguments)) in tool_calls(message).into_iter().enumerate() {
+        let [first, second] = split_in_half(arguments);
         let mut head = json!({ "index": index, "id": id, "type": "function",
                                "function": { "name": name, "arguments": first } });
         let extra = &message["tool_calls"][index]["extra_content"];
@@ -129,7 +135,7 @@ fn chat_events(message: &Value, finish: &str, input: usize) -> Vec<String> {
     events
 }
 
-fn stop_reason(finish: &str) -> &str {
+fn anthropic_stop_reason(finish: &str) -> &str {
     match finish {
         "stop" => "end_turn",
         "tool_calls" => "tool_use",
@@ -139,22 +145,26 @@ fn stop_reason(finish: &str) -> &str {
     }
 }
 
-fn anthropic(message: &Value, finish: &str, input: usize) -> Value {
+fn anthropic_body(message: &Value, finish: &str, input: usize) -> Value {
     let mut content = Vec::new();
     if !text(message).is_empty() {
         content.push(json!({ "type": "text", "text": text(message), "citations": null }));
     }
-    content.extend(calls(message).into_iter().map(|(name, id, arguments)| {
-        let input: Value = serde_json::from_str(arguments).unwrap_or_default();
-        json!({ "type": "tool_use", "id": id, "name": name, "input": input })
-    }));
+    content.extend(
+        tool_calls(message)
+            .into_iter()
+            .map(|(name, id, arguments)| {
+                let input: Value = serde_json::from_str(arguments).unwrap_or_default();
+                json!({ "type": "tool_use", "id": id, "name": name, "input": input })
+            }),
+    );
     json!({ "id": "msg_1", "type": "message", "role": "assistant", "model": "scripted", "content": content,
-            "stop_reason": stop_reason(finish), "stop_sequence": null,
+            "stop_reason": anthropic_stop_reason(finish), "stop_sequence": null,
             "usage": { "input_tokens": input, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 7 } })
 }
 
 fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
-    let mut whole = anthropic(message, finish, input);
+    let mut whole = anthropic_body(message, finish, input);
     let blocks = std::mem::replace(&mut whole["content"], json!([]));
     whole["stop_reason"] = Value::Null;
     whole["usage"]["output_tokens"] = 1.into();
@@ -162,7 +172,7 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         json!({ "type": "message_start", "message": whole }),
         json!({ "type": "ping" }),
     ];
-    let arguments: Vec<&str> = calls(message)
+    let arguments: Vec<&str> = tool_calls(message)
         .into_iter()
         .map(|(_, _, text)| text)
         .collect();
@@ -177,7 +187,7 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
                 .collect()
         } else {
             head["input"] = json!({});
-            let pieces = halves(arguments.next().unwrap_or_default());
+            let pieces = split_in_half(arguments.next().unwrap_or_default());
             pieces
                 .map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }))
                 .into()
@@ -191,19 +201,19 @@ fn anthropic_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         );
         events.push(json!({ "type": "content_block_stop", "index": index }));
     }
-    let end = json!({ "stop_reason": stop_reason(finish), "stop_sequence": null });
+    let end = json!({ "stop_reason": anthropic_stop_reason(finish), "stop_sequence": null });
     events.push(json!({ "type": "message_delta", "delta": end, "usage": { "output_tokens": 7 } }));
     events.push(json!({ "type": "message_stop" }));
     events
 }
 
-fn response(message: &Value, finish: &str, input: usize) -> Value {
+fn responses_body(message: &Value, finish: &str, input: usize) -> Value {
     let mut output = Vec::new();
     if !text(message).is_empty() {
         let content = json!([{ "type": "output_text", "text": text(message), "annotations": [] }]);
         output.push(json!({ "type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content }));
     }
-    for (number, (name, id, arguments)) in calls(message).into_iter().enumerate() {
+    for (number, (name, id, arguments)) in tool_calls(message).into_iter().enumerate() {
         output.push(json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": id, "name": name,
                             "arguments": arguments, "status": "completed" }));
     }
@@ -224,8 +234,8 @@ fn response(message: &Value, finish: &str, input: usize) -> Value {
                        "output_tokens_details": { "reasoning_tokens": 0 }, "total_tokens": 0 } })
 }
 
-fn response_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
-    let whole = response(message, finish, input);
+fn responses_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
+    let whole = responses_body(message, finish, input);
     let mut head = whole.clone();
     head["output"] = json!([]);
     head["status"] = "in_progress".into();
@@ -241,7 +251,7 @@ fn response_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
         } else {
             open["arguments"] = "".into();
             let arguments = item["arguments"].as_str().unwrap_or_default();
-            ("function_call_arguments", halves(arguments).into())
+            ("function_call_arguments", split_in_half(arguments).into())
         };
         events.push(
             json!({ "type": "response.output_item.added", "output_index": index, "item": open }),
@@ -263,7 +273,7 @@ fn response_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
 }
 
 /// Validates a request against the vendor's types for its format. Requests may also have the keys in `extra_keys`.
-pub(crate) fn wrong(asked: &Asked, extensions: &[String]) -> Option<String> {
+pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Option<String> {
     static VALIDATORS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
         let sources = [
             include_str!("../schemas/openai_chat.json"),
@@ -275,27 +285,29 @@ pub(crate) fn wrong(asked: &Asked, extensions: &[String]) -> Option<String> {
             jsonschema::validator_for(&schema).expect("a schema is a schema")
         })
     });
-    let format = Format::of(&asked.path)?;
-    let mut body = asked.body.clone();
-    if !extensions.is_empty() {
-        strip(&mut body, extensions);
+    let format = Format::from_path(&request.path)?;
+    let mut body = request.body.clone();
+    if !extra_keys.is_empty() {
+        remove_keys(&mut body, extra_keys);
     }
     let error = VALIDATORS[format as usize].validate(&body).err()?;
     let mut words = error.to_string();
     words.truncate(words.floor_char_boundary(2000));
     Some(format!(
         "{}: at `{}`: {words}",
-        asked.path,
+        request.path,
         error.instance_path()
     ))
 }
 
-fn strip(value: &mut Value, keys: &[String]) {
+fn remove_keys(value: &mut Value, keys: &[String]) {
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|value| strip(value, keys)),
+        Value::Array(list) => list.iter_mut().for_each(|value| remove_keys(value, keys)),
         Value::Object(object) => {
             object.retain(|key, _| !keys.contains(key));
-            object.values_mut().for_each(|value| strip(value, keys));
+            object
+                .values_mut()
+                .for_each(|value| remove_keys(value, keys));
         }
         _ => {}
     }

@@ -3,27 +3,27 @@
 use crate::story::Story;
 use clap::Command;
 use clap::error::ErrorKind;
-use nanobot::cli::pages::{Form, PAGES, page};
+use nanobot::cli::pages::{HelpLength, PAGES, page};
 use serde_json::json;
 
 /// Every visible command, with its words after `nanobot`.
-fn commands(form: Form) -> Vec<(String, Command)> {
-    fn below(command: &Command, path: &str, all: &mut Vec<(String, Command)>) {
+fn commands(form: HelpLength) -> Vec<(String, Command)> {
+    fn collect_commands(command: &Command, path: &str, all: &mut Vec<(String, Command)>) {
         all.push((path.trim().to_owned(), command.clone()));
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            below(sub, &format!("{path} {}", sub.get_name()), all);
+            collect_commands(sub, &format!("{path} {}", sub.get_name()), all);
         }
     }
-    let mut command = nanobot::command::tree::documented(form);
+    let mut command = nanobot::command::tree::command_tree_with_help(form);
     command.build();
     let mut all = Vec::new();
-    below(&command, "", &mut all);
+    collect_commands(&command, "", &mut all);
     all
 }
 
 #[test]
 fn the_short_help_of_every_command_fits_a_screen() {
-    for (path, command) in commands(Form::Short) {
+    for (path, command) in commands(HelpLength::Short) {
         let help = command.term_width(80).render_help().to_string();
         let lines: Vec<&str> = help.trim_end().lines().collect();
         assert!(lines.len() <= 24, "{path}: {} lines\n{help}", lines.len());
@@ -37,8 +37,8 @@ fn the_short_help_of_every_command_fits_a_screen() {
 }
 
 #[test]
-fn every_command_tells_its_statuses_and_has_an_example() {
-    let commands = commands(Form::Long);
+fn every_command_documents_its_exit_statuses_and_has_an_example() {
+    let commands = commands(HelpLength::Long);
     for (path, command) in &commands {
         let row = page(path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
         assert!(!row.examples.is_empty(), "{path} has no example");
@@ -79,7 +79,8 @@ fn every_example_is_a_command_line() {
     for line in lines {
         for words in invocations(&line) {
             count += 1;
-            if let Err(error) = nanobot::command::tree::bare().try_get_matches_from(&words) {
+            if let Err(error) = nanobot::command::tree::command_tree().try_get_matches_from(&words)
+            {
                 let is_asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
                 assert!(
                     is_asked.contains(&error.kind()),
@@ -138,7 +139,7 @@ pub(crate) fn invocations(line: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_line_is_parted_into_its_programs() {
+fn a_command_line_is_split_into_its_programs() {
     let check = |line: &str, expect: &[&str]| {
         let found: Vec<String> = invocations(line)
             .iter()
@@ -164,7 +165,7 @@ fn a_line_is_parted_into_its_programs() {
 }
 
 #[test]
-fn a_run_without_a_command_is_told_the_commands() {
+fn a_run_without_a_command_lists_the_commands() {
     let story = Story::bare();
     let told = story.run(Vec::<&str>::new()).status(2).error_text();
     assert!(
@@ -191,7 +192,7 @@ fn a_run_without_a_command_is_told_the_commands() {
 }
 
 #[test]
-fn what_is_misspelt_is_told_with_what_was_meant() {
+fn a_typo_is_reported_with_a_suggestion() {
     let story = Story::new();
     std::fs::create_dir_all(story.home().join(".nanobot/profiles")).unwrap();
     std::fs::write(
@@ -248,7 +249,7 @@ fn what_is_misspelt_is_told_with_what_was_meant() {
 }
 
 #[test]
-fn the_words_of_the_python_program_lead_somewhere() {
+fn commands_of_the_python_program_get_a_suggestion() {
     let story = Story::bare();
     let check = |arguments: &[&str], words: &str| {
         let told = story.run(arguments).status(2).error_text();
@@ -267,7 +268,7 @@ fn the_words_of_the_python_program_lead_somewhere() {
 }
 
 #[test]
-fn help_is_a_word_too_and_a_message_needs_its_flag() {
+fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     let story = Story::bare();
     let help = story.run(["help"]).status(0).text();
     assert!(help.contains("agent") && help.contains("onboard"), "{help}");

@@ -1,26 +1,26 @@
 //! API keys: their sources, error messages for invalid ones, and that they are sent nowhere else.
 
-use crate::server::{Answer, Ending, calls, fails, replies, says, sends};
+use crate::server::{Ending, Response, calls, fails, replies, says, sends};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// A story whose provider has no key in the config.
-fn keyless() -> Story {
+fn story_without_key() -> Story {
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);
     story.set("providers.custom", json!({ "apiBase": base }))
 }
 
-fn bearer(story: &Story) -> String {
-    let asked = story.asked();
+fn authorization_header(story: &Story) -> String {
+    let asked = story.requests();
     let header = asked.last().unwrap().header("authorization");
     header.unwrap_or("none").to_owned()
 }
 
 #[test]
 fn a_key_comes_from_a_file_or_a_command() {
-    let story = keyless();
+    let story = story_without_key();
     write(
         &story.home().join("keys/mine"),
         b"  key-in-a-file\nand more\n",
@@ -29,33 +29,33 @@ fn a_key_comes_from_a_file_or_a_command() {
         .set("providers.custom.apiKeyFile", json!("~/keys/mine"))
         .script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
-    assert_eq!(bearer(&story), "Bearer key-in-a-file");
+    assert_eq!(authorization_header(&story), "Bearer key-in-a-file");
     // The command runs once per run, and its stderr is not part of the key.
-    let story = keyless()
+    let story = story_without_key()
         .set(
             "providers.custom.apiKeyCommand",
             json!("echo run >> count; echo hm >&2; echo key-of-a-command"),
         )
         .script([calls("list_dir", json!({})), says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
-    assert_eq!(bearer(&story), "Bearer key-of-a-command");
+    assert_eq!(authorization_header(&story), "Bearer key-of-a-command");
     // A literal key in the config has precedence.
     let story = story
         .set("providers.custom.apiKey", json!("key-as-text"))
         .script([says("x")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
-    assert_eq!(bearer(&story), "Bearer key-as-text");
+    assert_eq!(authorization_header(&story), "Bearer key-as-text");
 }
 
 #[test]
-fn a_file_or_a_command_without_a_key_is_told() {
+fn a_file_or_command_without_a_key_is_reported() {
     let check = |key: &str, value: &str, words: &str| {
-        let story = keyless().set(&format!("providers.custom.{key}"), json!(value));
+        let story = story_without_key().set(&format!("providers.custom.{key}"), json!(value));
         story
             .run(["agent", "-m", "hi"])
             .status(78)
             .stderr_has(words);
-        assert!(story.asked().is_empty());
+        assert!(story.requests().is_empty());
     };
     check(
         "apiKeyFile",
@@ -94,7 +94,7 @@ fn a_key_comes_from_the_service_manager() {
         .script([says("x"), fails(401, "no")]);
     story.run(["agent", "-m", "hi"]).stdout("x\n");
     assert_eq!(
-        story.asked()[0].header("api-key"),
+        story.requests()[0].header("api-key"),
         Some("key-of-the-manager")
     );
     story
@@ -104,9 +104,9 @@ fn a_key_comes_from_the_service_manager() {
 }
 
 #[test]
-fn a_rejected_key_is_named_by_its_source() {
+fn a_rejected_key_is_reported_with_its_source() {
     let check = |key: &str, value: Value, place: &str| {
-        let story = keyless();
+        let story = story_without_key();
         write(&story.home().join("key"), b"key-in-a-file");
         let story = story
             .set(&format!("providers.custom.{key}"), value)
@@ -144,8 +144,8 @@ const CANARIES: [(&str, &str); 9] = [
 ];
 
 /// A story that contains all canaries and authenticates with the one named by `source`.
-fn with_canaries(source: &str) -> Story {
-    let story = keyless();
+fn story_with_canaries(source: &str) -> Story {
+    let story = story_without_key();
     let login = json!({ "token": "canary-token-of-a-login", "expires": "2027-01-01T00:00:00Z",
                         "renewal": "canary-renewal-of-a-login", "account": "a" });
     match source {
@@ -177,7 +177,7 @@ fn with_canaries(source: &str) -> Story {
 }
 
 /// Every file beneath `folder`, except those into which the secrets were written.
-fn files(folder: &Path, found: &mut Vec<(String, String)>) {
+fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
@@ -185,7 +185,7 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
             .iter()
             .any(|end| name.ends_with(end));
         match path.is_dir() {
-            true => files(&path, found),
+            true => read_files(&path, found),
             false if is_source => {}
             false => found.push((
                 name,
@@ -196,11 +196,11 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
 }
 
 #[test]
-fn no_secret_leaves_but_in_its_own_header() {
+fn a_secret_is_sent_only_in_its_own_header() {
     let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\n";
     let tool = |command: &str| calls("exec", json!({ "command": command }));
     let reads = |path: &str| calls("read_file", json!({ "path": path }));
-    type Scenario<'a> = (&'a str, Vec<crate::server::Turn>, Vec<&'a str>);
+    type Scenario<'a> = (&'a str, Vec<crate::server::Responder>, Vec<&'a str>);
     let mut scenarios = 0;
     for source in ["text", "variable", "file", "command", "login"] {
         let known = CANARIES
@@ -251,13 +251,13 @@ fn no_secret_leaves_but_in_its_own_header() {
             (
                 "429",
                 vec![sends(
-                    Answer::json(429, &json!({ "error": all })).header("retry-after", "999"),
+                    Response::json(429, &json!({ "error": all })).header("retry-after", "999"),
                 )],
                 vec![],
             ),
             (
                 "page",
-                vec![sends(Answer::text(
+                vec![sends(Response::text(
                     403,
                     "text/html",
                     &format!("<html><title>{all}</title></html>"),
@@ -267,18 +267,19 @@ fn no_secret_leaves_but_in_its_own_header() {
             (
                 "moved",
                 vec![sends(
-                    Answer::text(302, "text/plain", &all).header("location", "http://127.0.0.1:1/"),
+                    Response::text(302, "text/plain", &all)
+                        .header("location", "http://127.0.0.1:1/"),
                 )],
                 vec![],
             ),
             (
                 "broken",
-                vec![sends(Answer::events([in_stream.as_str()]))],
+                vec![sends(Response::events([in_stream.as_str()]))],
                 vec!["--json"],
             ),
             (
                 "cut",
-                vec![sends(Answer::events([half]).ending(Ending::Cut))],
+                vec![sends(Response::events([half]).ending(Ending::Disconnect))],
                 vec!["-v"],
             ),
             (
@@ -290,7 +291,7 @@ fn no_secret_leaves_but_in_its_own_header() {
         for (name, script, arguments) in list {
             scenarios += 1;
             let (asks, log) = (!script.is_empty(), format!("{source} {name}"));
-            let story = with_canaries(source).script(script);
+            let story = story_with_canaries(source).script(script);
             let log_file = story.dir().join("log");
             let story = story.env("NANOBOT_LOG", log_file.to_str().unwrap());
             let mut command = story.command(["agent", "-m", "hi"]);
@@ -305,8 +306,8 @@ fn no_secret_leaves_but_in_its_own_header() {
                     String::from_utf8_lossy(&output.stderr).into_owned(),
                 ),
             ];
-            files(story.home().parent().unwrap(), &mut seen);
-            for asked in story.asked() {
+            read_files(story.home().parent().unwrap(), &mut seen);
+            for asked in story.requests() {
                 seen.push(("a request's body".into(), asked.raw.clone()));
                 seen.push(("a request's path".into(), asked.path.clone()));
                 for (header, value) in &asked.headers {
@@ -316,7 +317,7 @@ fn no_secret_leaves_but_in_its_own_header() {
                     }
                 }
             }
-            assert_eq!(asks, !story.asked().is_empty(), "{log}: {output:?}");
+            assert_eq!(asks, !story.requests().is_empty(), "{log}: {output:?}");
             for (place, text) in seen {
                 for canary in &known {
                     assert!(

@@ -1,12 +1,12 @@
 //! Logs: selected by topic and level, available for any command, and always without keys.
 
-use crate::server::{Answer, calls, says, sends};
+use crate::server::{Response, calls, says, sends};
 use crate::story::{Story, write};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn the_variable_says_which_logs_are_shown() {
+fn the_log_variable_selects_topics_and_levels() {
     let check = |value: &str, has: &[&str], has_not: &[&str]| {
         let story = Story::new()
             .file("a", "one\n")
@@ -65,22 +65,22 @@ fn the_variable_says_which_logs_are_shown() {
 }
 
 #[test]
-fn no_key_is_in_a_log() {
+fn logs_contain_no_key() {
     // At points where a server or our own code might log it.
-    let echo = |asked: &crate::server::Asked| {
+    let echo = |asked: &crate::server::Request| {
         let said = format!(
             "{} {}",
             asked.header("authorization").unwrap_or_default(),
             asked.path
         );
-        Answer::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
+        Response::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
     };
     for value in ["trace", "trace,ureq=trace,rustls=trace"] {
         let story = Story::new().env("NANOBOT_LOG", value);
         let command = json!({ "command": "echo key-of-the-story" });
         let story = story.script([
             calls("exec", command),
-            sends(Answer::json(500, &json!({ "error": "key-of-the-story" }))),
+            sends(Response::json(500, &json!({ "error": "key-of-the-story" }))),
             Box::new(echo),
         ]);
         let ran = story
@@ -94,7 +94,7 @@ fn no_key_is_in_a_log() {
 }
 
 #[test]
-fn a_value_that_is_neither_a_filter_nor_a_path_is_told() {
+fn an_invalid_log_filter_is_reported() {
     let story = Story::new();
     for (value, words) in [
         ("loud", "unknown topic `loud`"),
@@ -112,7 +112,7 @@ fn a_value_that_is_neither_a_filter_nor_a_path_is_told() {
 }
 
 #[test]
-fn a_defect_leaves_a_report_without_words_and_keys() {
+fn a_panic_leaves_a_report_without_messages_and_keys() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "key-of-the-story");
     let defects = story.home().join(".nanobot/defects");
     for number in 0..12 {
@@ -164,7 +164,7 @@ fn a_defect_leaves_a_report_without_words_and_keys() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_told_in_a_line() {
+fn an_unwritable_panic_report_is_reported_in_one_line() {
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     write(&story.home().join(".nanobot/defects"), b"in the way");
     let ran = story.run(["agent", "-m", "x"]).status(70);

@@ -2,42 +2,46 @@
 //! file formats.
 
 use clap::{Arg, Command};
-use nanobot::cli::pages::{Form, Page, is_shared, page};
+use nanobot::cli::pages::{HelpLength, HelpPage, is_global, page};
 use nanobot::error::Exit;
-use nanobot::settings::keys::{KEYS, Key, Stage};
-use nanobot::settings::kind::Kind;
+use nanobot::settings::key_type::KeyType;
+use nanobot::settings::keys::{ConfigKey, KEYS, KeySupport};
 use nanobot::sys::env::VARIABLES;
-use nanobot::sys::paths::PLACES;
+use nanobot::sys::paths::DOCUMENTED_PATHS;
 use serde_json::Value;
 use std::fmt::Write;
 
 /// Date of the last complete review of the pages; updated with each release.
-const DAY: &str = "2026-11-22";
+const REVISION_DATE: &str = "2026-11-22";
 /// The variables that apply to every command.
-const ALWAYS: [&str; 2] = ["NANOBOT_HOME", "NANOBOT_A__B"];
+const COMMON_VARIABLES: [&str; 2] = ["NANOBOT_HOME", "NANOBOT_A__B"];
 
 /// Every page: its file name and its text.
 pub(crate) fn pages() -> Vec<(String, String)> {
     let mut pages = Vec::new();
-    let mut command = nanobot::command::tree::documented(Form::Long);
+    let mut command = nanobot::command::tree::command_tree_with_help(HelpLength::Long);
     command.build();
-    below(&command, &mut Vec::new(), &mut pages);
-    pages.push(("nanobot-config.5".into(), config()));
-    pages.push(("nanobot-events.5".into(), events()));
+    add_command_pages(&command, &mut Vec::new(), &mut pages);
+    pages.push(("nanobot-config.5".into(), config_page()));
+    pages.push(("nanobot-events.5".into(), events_page()));
     pages
 }
 
-fn below(command: &Command, words: &mut Vec<String>, pages: &mut Vec<(String, String)>) {
-    let name = name(words);
-    pages.push((format!("{name}.1"), of_command(command, words)));
+fn add_command_pages(
+    command: &Command,
+    words: &mut Vec<String>,
+    pages: &mut Vec<(String, String)>,
+) {
+    let name = page_name(words);
+    pages.push((format!("{name}.1"), command_page(command, words)));
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         words.push(sub.get_name().to_owned());
-        below(sub, words, pages);
+        add_command_pages(sub, words, pages);
         words.pop();
     }
 }
 
-fn name(words: &[String]) -> String {
+fn page_name(words: &[String]) -> String {
     let all = std::iter::once("nanobot").chain(words.iter().map(String::as_str));
     all.collect::<Vec<_>>().join("-")
 }
@@ -49,7 +53,7 @@ impl Roff {
     fn begin(name: &str, section: u8, about: &str) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let mut roff = Self(format!(
-            ".TH {} {section} {DAY} \"nanobot {version}\" \"nanobot\"\n",
+            ".TH {} {section} {REVISION_DATE} \"nanobot {version}\" \"nanobot\"\n",
             name.to_uppercase().replace('-', "\\-")
         ));
         roff.section("NAME");
@@ -62,16 +66,16 @@ impl Roff {
     }
 
     fn subsection(&mut self, title: &str) {
-        writeln!(self.0, ".SS \"{}\"", escaped(title)).unwrap();
+        writeln!(self.0, ".SS \"{}\"", escape(title)).unwrap();
     }
 
     /// Adds a paragraph; text in backticks becomes bold.
     fn text(&mut self, text: &str) {
-        self.line(&styled(text));
+        self.line(&style_backticks(text));
     }
 
     /// Starts a new paragraph, unless a heading has just started one.
-    fn apart(&mut self) {
+    fn start_paragraph(&mut self) {
         let last = self.0.trim_end().lines().last().unwrap_or_default();
         if !last.starts_with(".S") {
             self.0.push_str(".PP\n");
@@ -80,7 +84,7 @@ impl Roff {
 
     fn paragraphs(&mut self, text: &str) {
         for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
-            self.apart();
+            self.start_paragraph();
             // Indented lines are a table.
             let indented = |line: &&str| line.starts_with("  ");
             let table: Vec<String> = paragraph
@@ -109,10 +113,10 @@ impl Roff {
 
     /// Adds unchanged lines, indented.
     fn verbatim(&mut self, lines: &[String]) {
-        self.apart();
+        self.start_paragraph();
         self.0.push_str(".RS 4\n.nf\n");
         for line in lines {
-            writeln!(self.0, "{}", guarded(&escaped(line))).unwrap();
+            writeln!(self.0, "{}", escape_control_line(&escape(line))).unwrap();
         }
         self.0.push_str(".fi\n.RE\n");
     }
@@ -122,7 +126,7 @@ impl Roff {
         let mut line = String::new();
         for word in text.split(' ').filter(|word| !word.is_empty()) {
             if !line.is_empty() && line.len() + word.len() > 76 {
-                writeln!(self.0, "{}", guarded(&line)).unwrap();
+                writeln!(self.0, "{}", escape_control_line(&line)).unwrap();
                 line.clear();
             }
             if !line.is_empty() {
@@ -130,12 +134,12 @@ impl Roff {
             }
             line.push_str(word);
         }
-        writeln!(self.0, "{}", guarded(&line)).unwrap();
+        writeln!(self.0, "{}", escape_control_line(&line)).unwrap();
     }
 }
 
 /// Escapes a line that starts with a dot or a quote, which would be a roff request.
-fn guarded(line: &str) -> String {
+fn escape_control_line(line: &str) -> String {
     match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}"),
         false => line.to_owned(),
@@ -143,7 +147,7 @@ fn guarded(line: &str) -> String {
 }
 
 /// Escapes `text` so that it is printed literally.
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::new();
     for letter in text.chars() {
         match letter {
@@ -162,32 +166,32 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn styled(text: &str) -> String {
+fn style_backticks(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts
         .map(|(at, part)| match at % 2 {
             1 => bold(part),
-            _ => escaped(part),
+            _ => escape(part),
         })
         .collect()
 }
 
 fn bold(text: &str) -> String {
-    format!("\\fB{}\\fR", escaped(text))
+    format!("\\fB{}\\fR", escape(text))
 }
 
 fn italic(text: &str) -> String {
-    format!("\\fI{}\\fR", escaped(text))
+    format!("\\fI{}\\fR", escape(text))
 }
 
-fn of_command(command: &Command, words: &[String]) -> String {
+fn command_page(command: &Command, words: &[String]) -> String {
     let path = words.join(" ");
     let page = page(&path).unwrap_or_else(|| panic!("`{path}` has no row in src/cli/pages.rs"));
     let about = command
         .get_about()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let mut roff = Roff::begin(&name(words), 1, &lower(&about));
+    let mut roff = Roff::begin(&page_name(words), 1, &lowercase_first(&about));
     roff.section("SYNOPSIS");
     roff.line(&synopsis(command));
     roff.section("DESCRIPTION");
@@ -216,7 +220,7 @@ fn of_command(command: &Command, words: &[String]) -> String {
         roff.section("EXAMPLES");
         for (line, does) in page.examples {
             roff.paragraphs(&format!("{does}:"));
-            roff.verbatim(&broken(line));
+            roff.verbatim(&break_command_line(line));
         }
     }
     roff.section("SEE ALSO");
@@ -225,7 +229,7 @@ fn of_command(command: &Command, words: &[String]) -> String {
 }
 
 /// Converts the first letter to lower case, as the index of man pages requires.
-fn lower(about: &str) -> String {
+fn lowercase_first(about: &str) -> String {
     let mut letters = about.chars();
     let first = letters
         .next()
@@ -245,7 +249,7 @@ fn synopsis(command: &Command) -> String {
                 .strip_prefix('[')
                 .and_then(|plain| plain.split_once(']'))
             {
-                Some((inner, rest)) => format!("[{}]{}", italic(inner), escaped(rest)),
+                Some((inner, rest)) => format!("[{}]{}", italic(inner), escape(rest)),
                 None => italic(&plain),
             }
         }
@@ -264,7 +268,7 @@ fn commands(roff: &mut Roff, command: &Command, words: &[String]) {
     }
     roff.section("COMMANDS");
     for sub in below {
-        let page = format!("{}-{}", name(words), sub.get_name());
+        let page = format!("{}-{}", page_name(words), sub.get_name());
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         roff.tagged(&format!("{}(1)", bold(&page)), &about);
     }
@@ -276,7 +280,7 @@ fn options(roff: &mut Roff, command: &Command) {
         .filter(|arg| !arg.is_hide_set())
         .collect();
     let mut headings: Vec<Option<&str>> = vec![None];
-    for arg in all.iter().filter(|arg| !is_shared(arg)) {
+    for arg in all.iter().filter(|arg| !is_global(arg)) {
         if !headings.contains(&arg.get_help_heading()) {
             headings.push(arg.get_help_heading());
         }
@@ -285,7 +289,7 @@ fn options(roff: &mut Roff, command: &Command) {
     for heading in headings {
         let of_it: Vec<&&Arg> = all
             .iter()
-            .filter(|arg| !is_shared(arg) && arg.get_help_heading() == heading)
+            .filter(|arg| !is_global(arg) && arg.get_help_heading() == heading)
             .collect();
         if let (Some(title), false) = (heading, of_it.is_empty()) {
             roff.subsection(title);
@@ -294,7 +298,7 @@ fn options(roff: &mut Roff, command: &Command) {
     }
     roff.subsection("Of all commands");
     all.iter()
-        .filter(|arg| is_shared(arg))
+        .filter(|arg| is_global(arg))
         .for_each(|arg| option(roff, arg));
 }
 
@@ -347,10 +351,10 @@ fn sentences(help: &str) -> String {
     format!("{first}. {rest}").trim_end().to_owned()
 }
 
-fn environment(roff: &mut Roff, page: &Page) {
+fn environment(roff: &mut Roff, page: &HelpPage) {
     roff.section("ENVIRONMENT");
     let mut found = Vec::new();
-    for wanted in page.variables.iter().chain(&ALWAYS) {
+    for wanted in page.variables.iter().chain(&COMMON_VARIABLES) {
         let is = |name: &str| name.split(", ").any(|one| one == *wanted);
         let variable = VARIABLES.iter().find(|variable| is(variable.name));
         let variable = variable.unwrap_or_else(|| panic!("there is no variable `{wanted}`"));
@@ -361,19 +365,21 @@ fn environment(roff: &mut Roff, page: &Page) {
     }
 }
 
-fn files(roff: &mut Roff, page: &Page) {
+fn files(roff: &mut Roff, page: &HelpPage) {
     if page.files.is_empty() {
         return;
     }
     roff.section("FILES");
     for wanted in page.files {
         assert!(
-            PLACES.iter().any(|place| place.path.contains(wanted)),
+            DOCUMENTED_PATHS
+                .iter()
+                .any(|place| place.path.contains(wanted)),
             "there is no file `{wanted}`"
         );
     }
     let matters = |path: &str| page.files.iter().any(|wanted| path.contains(wanted));
-    for place in PLACES.iter().filter(|place| matters(place.path)) {
+    for place in DOCUMENTED_PATHS.iter().filter(|place| matters(place.path)) {
         roff.tagged(&italic(place.path), place.meaning);
     }
 }
@@ -381,10 +387,10 @@ fn files(roff: &mut Roff, page: &Page) {
 fn see_also(command: &Command, words: &[String]) -> String {
     let mut pages = Vec::new();
     if let Some((_, parents)) = words.split_last() {
-        pages.push((name(parents), 1));
+        pages.push((page_name(parents), 1));
     }
     let below = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    pages.extend(below.map(|sub| (format!("{}-{}", name(words), sub.get_name()), 1)));
+    pages.extend(below.map(|sub| (format!("{}-{}", page_name(words), sub.get_name()), 1)));
     pages.push(("nanobot-config".into(), 5));
     if ["", "agent"].contains(&words.join(" ").as_str()) {
         pages.push(("nanobot-events".into(), 5));
@@ -402,7 +408,7 @@ fn see_also(command: &Command, words: &[String]) -> String {
 }
 
 /// A command line, broken into lines that fit; breaks only at blanks outside of quotes.
-fn broken(line: &str) -> Vec<String> {
+fn break_command_line(line: &str) -> Vec<String> {
     let (mut quote, mut words) = (None, vec![String::new()]);
     for letter in line.chars() {
         match (quote, letter) {
@@ -430,7 +436,7 @@ fn broken(line: &str) -> Vec<String> {
     lines
 }
 
-fn config() -> String {
+fn config_page() -> String {
     let mut roff = Roff::begin("nanobot-config", 5, "the config of nanobot");
     roff.section("DESCRIPTION");
     roff.paragraphs(
@@ -445,19 +451,20 @@ fn config() -> String {
          with line and column, and `nanobot config get --origin` what is in force and where it comes from.",
     );
     roff.section("KEYS");
-    let is_used = |key: &&Key| matches!(key.stage, Stage::Used | Stage::Written);
+    let is_used =
+        |key: &&ConfigKey| matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
     let mut place = "";
     for key in KEYS.iter().filter(is_used) {
         let (above, _) = key.path.rsplit_once('.').unwrap_or(("", key.path));
         if above != place && !place.is_empty() && above.is_empty() {
             roff.subsection("At the top");
         } else if above != place {
-            roff.subsection(&written(above));
+            roff.subsection(&with_placeholder(above));
         }
         place = above;
         let default = match (key.default, key.kind) {
             ("null", _) => String::new(),
-            (r#""""#, Kind::Text | Kind::Secret) => String::new(),
+            (r#""""#, KeyType::Text | KeyType::Secret) => String::new(),
             (default, _) => format!(" Default: `{default}`."),
         };
         let secret = match key.kind.is_secret() {
@@ -466,31 +473,34 @@ fn config() -> String {
         };
         let text = format!(
             "{}.\n\nExpected: {}.{default}{secret}",
-            upper(key.doc),
-            key.kind.expected()
+            uppercase_first(key.doc),
+            key.kind.describe()
         );
-        roff.tagged(&bold(&written(key.path)), &text);
+        roff.tagged(&bold(&with_placeholder(key.path)), &text);
     }
     for (stage, title, words) in [
         (
-            Stage::Later,
+            KeySupport::Later,
             "KEYS FOR LATER",
             "Understood, and not used by this release:",
         ),
         (
-            Stage::Ignored,
+            KeySupport::Ignored,
             "KEYS WITHOUT A MEANING HERE",
             "Accepted since other releases write them:",
         ),
     ] {
         roff.section(title);
         roff.paragraphs(words);
-        for key in KEYS.iter().filter(|key| key.stage == stage) {
-            roff.tagged(&bold(&written(key.path)), &format!("{}.", upper(key.doc)));
+        for key in KEYS.iter().filter(|key| key.support == stage) {
+            roff.tagged(
+                &bold(&with_placeholder(key.path)),
+                &format!("{}.", uppercase_first(key.doc)),
+            );
         }
     }
     roff.section("FILES");
-    let place = PLACES
+    let place = DOCUMENTED_PATHS
         .iter()
         .find(|place| place.path.ends_with("config.json"))
         .unwrap();
@@ -510,11 +520,11 @@ fn config() -> String {
 }
 
 /// A key path with a placeholder for the user-chosen name.
-fn written(path: &str) -> String {
+fn with_placeholder(path: &str) -> String {
     path.replace('*', "NAME")
 }
 
-fn upper(text: &str) -> String {
+fn uppercase_first(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters
         .next()
@@ -522,7 +532,7 @@ fn upper(text: &str) -> String {
     first.unwrap_or_default() + letters.as_str()
 }
 
-fn events() -> String {
+fn events_page() -> String {
     let schema: Value = serde_json::from_str(nanobot::report::json::SCHEMA).unwrap();
     let mut roff = Roff::begin("nanobot-events", 5, "the events and the result of a turn");
     roff.section("DESCRIPTION");
@@ -563,7 +573,7 @@ fn events() -> String {
         ),
     ] {
         roff.paragraphs(does);
-        roff.verbatim(&broken(line));
+        roff.verbatim(&break_command_line(line));
     }
     roff.section("SEE ALSO");
     roff.line(&format!(
@@ -591,8 +601,8 @@ fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
         };
         let words = field["description"].as_str().unwrap_or_default();
         let text = match words {
-            "" => format!("{}.", upper(&shape(field))),
-            words => format!("{}: {words}.", upper(&shape(field))),
+            "" => format!("{}.", uppercase_first(&type_description(field))),
+            words => format!("{}: {words}.", uppercase_first(&type_description(field))),
         };
         roff.tagged(&bold(&path), &text);
         fields(roff, schema, &format!("{path}."), field);
@@ -601,7 +611,7 @@ fn fields(roff: &mut Roff, schema: &Value, above: &str, object: &Value) {
 }
 
 /// The type of a field, in words.
-fn shape(field: &Value) -> String {
+fn type_description(field: &Value) -> String {
     let one = |name: &str| match name {
         "string" => "text",
         "integer" => "whole number",

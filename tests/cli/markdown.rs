@@ -1,12 +1,12 @@
 //! Answers on a terminal: markdown is rendered while it streams.
 
 use crate::screen::{Key, Screen};
-use crate::server::{Answer, Ending, Turn, calls, replies, says, sends};
+use crate::server::{Ending, Responder, Response, calls, replies, says, sends};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 
 /// An answer with one of each markdown element.
-const ALL: &str = "\
+const ALL_ELEMENTS: &str = "\
 # A heading
 
 Some **bold**, *italic*, ~~struck~~ and `inline code`, and a [link](https://example.org/path) in a paragraph that is \
@@ -42,59 +42,67 @@ fn delta(text: &str) -> String {
 }
 
 /// The text in chunks of this many characters, as models stream it.
-fn streams(text: &str, letters: usize) -> Turn {
+fn streams_text(text: &str, chunk_chars: usize) -> Responder {
     let letters_of: Vec<char> = text.chars().collect();
-    let pieces = letters_of.chunks(letters);
+    let pieces = letters_of.chunks(chunk_chars);
     let pieces = pieces.map(|piece| delta(&piece.iter().collect::<String>()));
-    sends(Answer::events(pieces.chain([end()])))
+    sends(Response::events(pieces.chain([end_event()])))
 }
 
-fn end() -> String {
+fn end_event() -> String {
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     format!("data: {end}\n\ndata: [DONE]\n\n")
 }
 
 /// Starts an answer and then stalls.
-fn begins(text: &str) -> Turn {
-    sends(Answer::events([delta(text)]).ending(Ending::Stall))
+fn begins_and_stalls(text: &str) -> Responder {
+    sends(Response::events([delta(text)]).ending(Ending::Stall))
 }
 
-fn ask<'a>(story: &'a Story, size: (u16, u16), flags: &[&str]) -> Screen<'a> {
+fn ask_on_screen<'a>(story: &'a Story, size: (u16, u16), flags: &[&str]) -> Screen<'a> {
     let arguments = ["agent", "-m", "x"].iter().chain(flags);
     story.screen(size.0, size.1).args(arguments)
 }
 
 #[test]
 fn an_answer_is_rendered_while_it_streams() {
-    let story = Story::new().script([streams(ALL, 3), streams(ALL, 1), says(ALL)]);
-    let mut screen = ask(&story, (50, 60), &[]);
+    let story = Story::new().script([
+        streams_text(ALL_ELEMENTS, 3),
+        streams_text(ALL_ELEMENTS, 1),
+        says(ALL_ELEMENTS),
+    ]);
+    let mut screen = ask_on_screen(&story, (50, 60), &[]);
     assert_eq!(screen.code(), 0);
     screen.snapshot("answer", &screen.styled());
-    screen.is_restored();
+    screen.assert_restored();
     let text = screen.text();
-    let mut screen = ask(&story, (50, 60), &[]);
+    let mut screen = ask_on_screen(&story, (50, 60), &[]);
     screen.exit();
     assert_eq!(screen.text(), text);
-    let mut screen = ask(&story, (50, 60), &["--no-stream"]);
+    let mut screen = ask_on_screen(&story, (50, 60), &["--no-stream"]);
     screen.exit();
     assert_eq!(screen.text(), text);
 }
 
 #[test]
 fn a_narrow_terminal_wraps_and_loses_nothing() {
-    let story = Story::new().script([streams(ALL, 7)]);
-    let mut screen = ask(&story, (80, 24), &[]);
+    let story = Story::new().script([streams_text(ALL_ELEMENTS, 7)]);
+    let mut screen = ask_on_screen(&story, (80, 24), &[]);
     screen.exit();
     screen.snapshot("answer-narrow", &screen.text());
 }
 
 #[test]
 fn without_colour_the_layout_stays() {
-    let story = Story::new().script([streams(ALL, 4), streams(ALL, 4), streams(ALL, 4)]);
-    let mut screen = ask(&story, (50, 60), &[]);
+    let story = Story::new().script([
+        streams_text(ALL_ELEMENTS, 4),
+        streams_text(ALL_ELEMENTS, 4),
+        streams_text(ALL_ELEMENTS, 4),
+    ]);
+    let mut screen = ask_on_screen(&story, (50, 60), &[]);
     screen.exit();
     let colored = screen.text();
-    let mut screen = ask(&story, (50, 60), &["--color", "never"]);
+    let mut screen = ask_on_screen(&story, (50, 60), &["--color", "never"]);
     screen.exit();
     assert_eq!(screen.text(), colored);
     assert_eq!(screen.styled(), screen.text());
@@ -109,8 +117,12 @@ fn without_colour_the_layout_stays() {
 #[test]
 fn plain_is_what_the_model_wrote() {
     let text = "# A *title*\n\n- `x`\n\n| a |\n|---|\n";
-    let story = Story::new().script([streams(text, 2), streams(text, 2), streams(text, 2)]);
-    let mut screen = ask(&story, (20, 60), &["--no-markdown"]);
+    let story = Story::new().script([
+        streams_text(text, 2),
+        streams_text(text, 2),
+        streams_text(text, 2),
+    ]);
+    let mut screen = ask_on_screen(&story, (20, 60), &["--no-markdown"]);
     screen.exit();
     assert_eq!(screen.styled(), text.trim_end());
     let mut screen = story
@@ -124,32 +136,32 @@ fn plain_is_what_the_model_wrote() {
 }
 
 #[test]
-fn what_was_said_is_seen_while_more_is_waited_for() {
-    let story = Story::new().script([begins("Some **words** and\n- more of th")]);
-    let mut screen = ask(&story, (20, 60), &[]);
+fn streamed_text_is_visible_before_the_answer_is_complete() {
+    let story = Story::new().script([begins_and_stalls("Some **words** and\n- more of th")]);
+    let mut screen = ask_on_screen(&story, (20, 60), &[]);
     screen.until("• more of").press(Key::Ctrl('c'));
     assert_eq!(screen.code(), 128 + 2);
     // The interrupted text is shown, followed by the error on its own line.
     screen.snapshot("cut-off", &screen.styled());
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn a_resize_counts_for_what_follows() {
-    let (sender, answer) = Answer::live();
+fn a_resize_applies_to_the_following_text() {
+    let (sender, answer) = Response::streaming();
     let say = |text: &str| sender.send(delta(text).into_bytes()).unwrap();
     let story = Story::new().script([sends(answer)]);
-    let mut screen = ask(&story, (20, 60), &[]);
+    let mut screen = ask_on_screen(&story, (20, 60), &[]);
     say(&"wide rows ".repeat(9));
     say("turn\n");
     screen.until("turn").resize(20, 30);
     say(&"narrow rows ".repeat(5));
     say("end.\n\n| a | table |\n|---|---|\n| that has a lot to say | in two columns |\n\nEnd.");
-    sender.send(end().into_bytes()).unwrap();
+    sender.send(end_event().into_bytes()).unwrap();
     drop(sender);
     assert_eq!(screen.code(), 0);
     screen.snapshot("resize", &screen.text());
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
@@ -159,25 +171,25 @@ fn progress_before_a_call_is_rendered_too() {
     let message =
         json!({ "role": "assistant", "content": "I will **look**.", "tool_calls": [call] });
     let story = Story::new().script([replies(message, "tool_calls"), says("It is *empty*.")]);
-    let mut screen = ask(&story, (20, 60), &[]);
+    let mut screen = ask_on_screen(&story, (20, 60), &[]);
     screen.exit();
     let text = screen.styled();
     assert!(text.starts_with("I will «bold:look».\n"), "{text}");
     assert!(text.ends_with("\nIt is «italic:empty»."), "{text}");
-    screen.is_restored();
+    screen.assert_restored();
     let story = Story::new().script([calls("list_dir", json!({ "path": "." })), says("`ok`")]);
-    let mut screen = ask(&story, (20, 60), &["-q"]);
+    let mut screen = ask_on_screen(&story, (20, 60), &["-q"]);
     screen.exit();
     assert_eq!(screen.styled(), "«cyan:ok»");
 }
 
 #[test]
-fn nothing_that_a_stranger_says_is_obeyed_within_markup() {
+fn escape_sequences_within_markup_are_not_executed() {
     let evil = "**\u{1b}[2Jx** `\u{1b}]0;t\u{7}` [\u{9b}31m](\u{1b}]8;;http://evil\u{7}) \u{202e}\n| \u{1b}c |\n|---|\n| \u{90} |\n\
         ```\u{1b}[5m\n\u{1b}[31mcode\r\u{8}\n```\n";
-    let story = Story::new().script([streams(evil, 1), streams(evil, 5)]);
+    let story = Story::new().script([streams_text(evil, 1), streams_text(evil, 5)]);
     for _ in 0..2 {
-        let mut screen = ask(&story, (20, 120), &["--color", "never", "-q"]);
+        let mut screen = ask_on_screen(&story, (20, 120), &["--color", "never", "-q"]);
         screen.exit();
         let raw = String::from_utf8(screen.raw()).unwrap();
         let odd = raw
@@ -198,9 +210,9 @@ fn nothing_that_a_stranger_says_is_obeyed_within_markup() {
 
 /// Chunks that arrive together are written together: at most one write per screenful.
 #[test]
-fn pieces_that_arrive_together_are_written_together() {
+fn chunks_that_arrive_together_are_written_together() {
     let text = "word ".repeat(5000);
-    let story = Story::new().script([streams(&text, 5)]);
+    let story = Story::new().script([streams_text(&text, 5)]);
     let trace = story.dir().join("trace");
     let command = format!(
         "exec strace -f -qq -e trace=write -o {} {NANOBOT} agent -m x -q",
@@ -219,5 +231,8 @@ fn pieces_that_arrive_together_are_written_together() {
         .filter(|line| line.contains("write(1,"))
         .count();
     assert!((1..2500).contains(&writes), "{writes} writes");
-    assert_eq!(screen.scrolled().split_whitespace().count(), 5000);
+    assert_eq!(
+        screen.text_with_scrollback().split_whitespace().count(),
+        5000
+    );
 }

@@ -1,32 +1,32 @@
 //! `nanobot mcp`: adding, listing, testing, calling, accepting and removing servers.
 
-use crate::mcp::{reads, replanned, sets, told, with};
+use crate::mcp::{plain_tool, read_only_tool, server_log, story_with_servers, with_plan};
 use crate::screen::Key;
 use crate::story::{Story, write};
 use serde_json::{Value, json};
 
-fn plan() -> Value {
+fn server_plan() -> Value {
     json!({
-        "tools": [reads("look", "See \u{1b}[31mred\u{200b}."), sets("set")],
+        "tools": [read_only_tool("look", "See \u{1b}[31mred\u{200b}."), plain_tool("set")],
         "resources": [{ "uri": "notes://today", "name": "today" }],
         "prompts": [{ "name": "greet", "description": "Say hello", "arguments": [{ "name": "who" }] }],
     })
 }
 
-fn config(story: &Story) -> Value {
+fn read_config(story: &Story) -> Value {
     let path = story.home().join(".nanobot/config.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 #[test]
-fn what_is_known_is_listed_and_nothing_is_started() {
-    let story = with(&[
-        ("one", plan(), json!({})),
-        ("off", plan(), json!({ "disabled": true })),
-        ("odd", plan(), json!({ "type": "carrier-pigeon" })),
+fn list_shows_cached_tools_and_starts_no_server() {
+    let story = story_with_servers(&[
+        ("one", server_plan(), json!({})),
+        ("off", server_plan(), json!({ "disabled": true })),
+        ("odd", server_plan(), json!({ "type": "carrier-pigeon" })),
     ]);
     let states = |story: &Story| -> Vec<(String, Value, Value)> {
-        let lines = story.run(["mcp", "list", "--json"]).lines();
+        let lines = story.run(["mcp", "list", "--json"]).json_lines();
         let row = |line: &Value| {
             let name = line["name"].as_str().unwrap().to_owned();
             (
@@ -44,12 +44,12 @@ fn what_is_known_is_listed_and_nothing_is_started() {
         rows,
         [none("odd", true), none("off", false), none("one", false)]
     );
-    assert!(told(&story, "one").is_empty());
+    assert!(server_log(&story, "one").is_empty());
     story
         .run(["mcp", "test", "one"])
         .stdout_has("plain 1, MCP ")
         .stdout_has("2 tools, 1 resource, 1 prompt");
-    assert_eq!(told(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start"]);
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
     assert!(
@@ -79,7 +79,7 @@ fn what_is_known_is_listed_and_nothing_is_started() {
         .json();
     assert_eq!(tool["tool"], "look");
     assert_eq!(tool["parameters"]["properties"]["word"]["type"], "string");
-    assert_eq!(told(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start"]);
     story
         .run(["mcp", "show", "one", "loook"])
         .status(66)
@@ -94,14 +94,14 @@ fn what_is_known_is_listed_and_nothing_is_started() {
 }
 
 #[test]
-fn a_test_tells_the_worst_by_its_status() {
-    let story = with(&[
-        ("good", plan(), json!({})),
+fn test_exits_with_the_worst_status() {
+    let story = story_with_servers(&[
+        ("good", server_plan(), json!({})),
         ("dead", json!({ "dies": "no more tea" }), json!({})),
-        ("odd", plan(), json!({ "auth": "oauth" })),
+        ("odd", server_plan(), json!({ "auth": "oauth" })),
     ]);
     let ran = story.run(["mcp", "test", "--json"]).status(78);
-    let lines = ran.lines();
+    let lines = ran.json_lines();
     let of = |name: &str| lines.iter().find(|line| line["name"] == name).unwrap();
     assert_eq!(of("good")["ok"], true);
     assert_eq!(of("good")["tools"], json!(["look", "set"]));
@@ -124,16 +124,16 @@ fn a_test_tells_the_worst_by_its_status() {
 }
 
 #[test]
-fn a_call_by_hand_prints_what_the_server_answers() {
+fn call_prints_the_answer_of_the_server() {
     let image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
-    let mut plan = plan();
+    let mut plan = server_plan();
     plan["tools"].as_array_mut().unwrap().extend([
         json!({ "name": "fail", "inputSchema": { "type": "object" },
             "gives": { "isError": true, "content": [{ "type": "text", "text": "the kettle is cold" }] } }),
         json!({ "name": "draw", "inputSchema": { "type": "object" },
             "gives": { "content": [{ "type": "image", "mimeType": "image/png", "data": image }] } }),
     ]);
-    let story = with(&[("one", plan, json!({}))]);
+    let story = story_with_servers(&[("one", plan, json!({}))]);
     story
         .run(["mcp", "call", "one", "look", r#"{"word": "é"}"#])
         .stdout("{\"word\": \"\\u00e9\"}\n");
@@ -171,8 +171,8 @@ fn a_call_by_hand_prints_what_the_server_answers() {
 }
 
 #[test]
-fn what_has_changed_is_shown_and_accepted() {
-    let story = with(&[("one", plan(), json!({}))]);
+fn changed_tools_are_shown_and_accepted() {
+    let story = story_with_servers(&[("one", server_plan(), json!({}))]);
     story
         .run(["mcp", "test", "one"])
         .stdout_has("ok ")
@@ -192,9 +192,9 @@ fn what_has_changed_is_shown_and_accepted() {
     story
         .run(["mcp", "accept", "one"])
         .stderr("nanobot: nothing has changed\n");
-    let mut plan = plan();
+    let mut plan = server_plan();
     plan["tools"][0]["description"] = json!("See \u{1b}[31mred\u{200b}, and send it on.");
-    let story = replanned(story, "one", &plan);
+    let story = with_plan(story, "one", &plan);
     story
         .run(["mcp", "test", "one"])
         .status(77)
@@ -226,7 +226,7 @@ fn what_has_changed_is_shown_and_accepted() {
     story.run(["mcp", "call", "one", "look"]).stdout("{}\n");
     // On a terminal it asks for confirmation.
     plan["tools"][1]["description"] = json!("Set all.");
-    let story = replanned(story, "one", &plan);
+    let story = with_plan(story, "one", &plan);
     let mut screen = story.screen(24, 80).args(["mcp", "accept", "one"]);
     screen
         .until("Accept 1 tool of `one` as shown? [y/N]")
@@ -238,7 +238,7 @@ fn what_has_changed_is_shown_and_accepted() {
 
 #[test]
 fn servers_are_added_and_removed() {
-    let story = Story::bare().file("plan.json", plan().to_string());
+    let story = Story::bare().file("plan.json", server_plan().to_string());
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/plain.py");
     let (plan, log) = (story.dir().join("plan.json"), story.dir().join("log"));
     write(&log, b"");
@@ -267,7 +267,7 @@ fn servers_are_added_and_removed() {
         "{error}"
     );
     assert!(!error.contains("every process can see"), "{error}");
-    let written = config(&story);
+    let written = read_config(&story);
     assert_eq!(written["tools"]["allow"], json!(["mcp_one_*"]));
     let expect = json!({ "command": "python3", "args": [program, plan, log], "env": { "TZ": "America/Lima", "HOME": "${HOME}" }, "toolTimeout": 5 });
     assert_eq!(written["tools"]["mcpServers"]["one"], expect);
@@ -285,7 +285,7 @@ fn servers_are_added_and_removed() {
         "--untested",
     ];
     story.run(add);
-    let hub = &config(&story)["tools"]["mcpServers"]["hub"];
+    let hub = &read_config(&story)["tools"]["mcpServers"]["hub"];
     let expect = json!({ "url": "https://example.org/mcp", "headers": { "Authorization": "Bearer ${TOKEN}" } });
     assert_eq!(*hub, expect);
     for (arguments, words) in [
@@ -332,7 +332,7 @@ fn servers_are_added_and_removed() {
         "{error}"
     );
     assert!(!kept.exists());
-    let written = config(&story);
+    let written = read_config(&story);
     assert_eq!(written["tools"]["allow"], json!(["mcp_hub_x"]));
     assert!(written["tools"]["mcpServers"]["one"].is_null());
     story
@@ -342,8 +342,8 @@ fn servers_are_added_and_removed() {
 }
 
 #[test]
-fn a_conversation_shows_its_servers() {
-    let story = with(&[("one", plan(), json!({}))]);
+fn the_repl_shows_its_servers() {
+    let story = story_with_servers(&[("one", server_plan(), json!({}))]);
     let mut screen = story.screen(24, 80).args(["repl"]);
     screen
         .until("/help")
@@ -359,12 +359,12 @@ fn a_conversation_shows_its_servers() {
 }
 
 #[test]
-fn what_the_sandbox_keeps_from_a_server_is_explained() {
-    let mut plan = plan();
+fn sandbox_restrictions_of_a_server_are_explained() {
+    let mut plan = server_plan();
     plan["tools"][0]["gives"] = json!({ "isError": true,
         "content": [{ "type": "text", "text": "EACCES: permission denied, open '/x'" }] });
     let expect = |more: Value, has: bool| {
-        let story = with(&[("one", plan.clone(), more)]);
+        let story = story_with_servers(&[("one", plan.clone(), more)]);
         let text = story.run(["mcp", "call", "one", "look"]).status(1).text();
         assert_eq!(
             text.contains("`read` and `write` there name more"),
@@ -377,10 +377,10 @@ fn what_the_sandbox_keeps_from_a_server_is_explained() {
 }
 
 #[test]
-fn a_time_that_runs_out_is_told() {
-    let mut plan = plan();
+fn a_timeout_is_reported() {
+    let mut plan = server_plan();
     plan["tools"][0]["waits"] = json!(true);
-    let story = with(&[("one", plan, json!({}))]);
+    let story = story_with_servers(&[("one", plan, json!({}))]);
     story
         .run(["mcp", "call", "one", "look", "--timeout", "5"])
         .status(124)
@@ -388,10 +388,10 @@ fn a_time_that_runs_out_is_told() {
 }
 
 #[test]
-fn a_variable_of_a_server_that_is_no_key_is_not_hidden() {
-    let story = with(&[(
+fn a_non_secret_variable_of_a_server_is_not_redacted() {
+    let story = story_with_servers(&[(
         "one",
-        plan(),
+        server_plan(),
         json!({ "env": { "TZ": "America/Lima", "TOKEN": "abcd1234efgh" } }),
     )]);
     story
@@ -406,7 +406,7 @@ fn a_variable_of_a_server_that_is_no_key_is_not_hidden() {
 }
 
 #[test]
-fn removing_what_is_not_there_writes_no_config() {
+fn removing_a_missing_server_does_not_write_the_config() {
     let story = Story::bare();
     story
         .run(["mcp", "remove", "one"])

@@ -1,16 +1,16 @@
 //! `models` and `providers`: usable providers, their models, and the sources of their keys.
 
-use crate::server::{Answer, fails, sends};
+use crate::server::{Response, fails, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
-fn find<'a>(lines: &'a [Value], name: &str) -> &'a Value {
+fn find_by_name<'a>(lines: &'a [Value], name: &str) -> &'a Value {
     let found = lines.iter().find(|line| line["name"] == name);
     found.unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
-fn models_that_are_known() {
+fn models_lists_known_models() {
     let story = Story::bare();
     let text = story.run(["model", "list", "--provider", "openAI"]).text();
     let lines: Vec<Vec<&str>> = text
@@ -33,14 +33,14 @@ fn models_that_are_known() {
     assert!(lines.iter().any(|line| *line == expect), "{text}");
     assert!(text.lines().last().unwrap().starts_with("+ long requests"));
 
-    let lines = story.run(["model", "list", "--json"]).lines();
+    let lines = story.run(["model", "list", "--json"]).json_lines();
     let price = |above, input, cached, written, output| json!({ "above": above, "input": input, "cached_input": cached, "cache_write": written, "output": output });
     let expect = json!({
         "provider": "gemini", "name": "gemini-2.5-pro", "context": 1_048_576, "output": 65_536, "images": true, "pdf": true,
         "reasoning": true,
         "prices": [price(0, 1.25, 0.125, 1.25, 10.0), price(200_000, 2.5, 0.25, 2.5, 15.0)],
     });
-    assert_eq!(*find(&lines, "gemini-2.5-pro"), expect);
+    assert_eq!(*find_by_name(&lines, "gemini-2.5-pro"), expect);
     assert!(lines.iter().any(|line| line["provider"] == "anthropic"));
 
     story
@@ -54,7 +54,7 @@ fn models_that_are_known() {
 }
 
 #[test]
-fn who_would_be_asked() {
+fn models_shows_which_provider_would_be_used() {
     let story = Story::bare().env("OPENAI_API_KEY", "key-of-the-story");
     let expect = "\
 provider   openai: OpenAI
@@ -80,7 +80,7 @@ quirk      no temperature is sent
 }
 
 #[test]
-fn a_preset_with_what_the_config_says() {
+fn a_preset_is_shown_with_its_config_overrides() {
     let story = Story::new()
         .set(
             "modelPresets",
@@ -109,14 +109,14 @@ fn a_preset_with_what_the_config_says() {
 }
 
 #[test]
-fn a_server_is_asked_for_its_models() {
+fn models_are_fetched_from_the_server() {
     let list = json!({ "object": "list", "data": [{ "id": "one" }, { "id": "gpt-4o\u{1b}[2J" }] });
-    let ask = || sends(Answer::json(200, &list));
+    let ask = || sends(Response::json(200, &list));
     let story = Story::new().script([ask(), ask()]);
     story
         .run(["model", "list", "--remote"])
         .stdout("one\ngpt-4o\\u{1b}[2J\n");
-    let asked = &story.asked()[0];
+    let asked = &story.requests()[0];
     assert_eq!(asked.path, "/v1/models");
     assert_eq!(
         asked.header("authorization"),
@@ -130,17 +130,17 @@ fn a_server_is_asked_for_its_models() {
         "--provider",
         "Custom",
     ];
-    let lines = story.run(arguments).lines();
-    assert_eq!(find(&lines, "one")["context"], Value::Null);
+    let lines = story.run(arguments).json_lines();
+    assert_eq!(find_by_name(&lines, "one")["context"], Value::Null);
 }
 
 #[test]
-fn anthropic_lists_its_models_in_pages() {
+fn anthropic_models_are_fetched_in_pages() {
     let page = |ids: &[&str], more: bool| {
         let items: Vec<Value> = ids.iter().map(|id| json!({ "id": id })).collect();
         let last = ids.last();
         let body = json!({ "data": items, "has_more": more, "first_id": ids[0], "last_id": last });
-        sends(Answer::json(200, &body))
+        sends(Response::json(200, &body))
     };
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}", story.server().port);
@@ -157,11 +157,11 @@ fn anthropic_lists_its_models_in_pages() {
         "anthropic",
         "--json",
     ];
-    let lines = story.run(arguments).lines();
+    let lines = story.run(arguments).json_lines();
     let names: Vec<&Value> = lines.iter().map(|line| &line["name"]).collect();
     assert_eq!(names, ["a", "claude/b", "claude-opus-5"]);
     assert_eq!(lines[2]["context"], 1_000_000);
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked[0].path, "/v1/models?limit=1000");
     assert_eq!(asked[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
     assert_eq!(asked[1].header("x-api-key"), Some("key-of-the-story"));
@@ -169,7 +169,7 @@ fn anthropic_lists_its_models_in_pages() {
 }
 
 #[test]
-fn a_server_that_does_not_tell_ends_with_its_cause() {
+fn a_failed_fetch_exits_with_its_cause() {
     let check = |turn, status: i32, words: &str| {
         let ran_of = Story::new().script([turn]);
         let ran = ran_of.run(["model", "list", "--remote"]);
@@ -178,7 +178,7 @@ fn a_server_that_does_not_tell_ends_with_its_cause() {
         assert!(!told.contains("key-of-the-story"), "{told}");
         assert!(!told.contains("--resume"), "{told}");
     };
-    let nonsense = |text| sends(Answer::text(200, "application/json", text));
+    let nonsense = |text| sends(Response::text(200, "application/json", text));
     check(fails(401, "no key-of-the-story"), 77, "apiKey");
     check(fails(404, "not here"), 78, "not here");
     check(fails(429, "slowly"), 75, "slowly");
@@ -188,7 +188,7 @@ fn a_server_that_does_not_tell_ends_with_its_cause() {
 }
 
 #[test]
-fn where_keys_come_from() {
+fn providers_shows_the_source_of_each_key() {
     let credentials = tempfile::tempdir().unwrap();
     write(&credentials.path().join("GROQ_API_KEY"), b"secret-1");
     let config = json!({ "providers": {
@@ -208,9 +208,9 @@ fn where_keys_come_from() {
         .env("GEMINI_API_KEY", "secret-6");
     let ran = story.run(["provider", "list", "--json"]);
     assert!(!ran.text().contains("secret-"), "{}", ran.text());
-    let lines = ran.lines();
+    let lines = ran.json_lines();
     let check = |name: &str, usable: bool, key: &str, place: &str| {
-        let line = find(&lines, name);
+        let line = find_by_name(&lines, name);
         let text = |field: &str| line[field].as_str().unwrap_or("-").to_owned();
         assert_eq!(line["usable"], usable, "{line}");
         assert_eq!(
@@ -237,13 +237,13 @@ fn where_keys_come_from() {
     check("assemblyai", false, "-", "-");
     check("mine", true, "-", "-");
     assert!(
-        find(&lines, "xai")["problem"]
+        find_by_name(&lines, "xai")["problem"]
             .as_str()
             .unwrap()
             .contains("NOT_SET")
     );
     let expect = "http://***@localhost:11434/v1";
-    assert_eq!(find(&lines, "ollama")["address"], expect);
+    assert_eq!(find_by_name(&lines, "ollama")["address"], expect);
     let keys: Vec<&String> = lines[0].as_object().unwrap().keys().collect();
     let expect = [
         "name",
@@ -269,7 +269,7 @@ fn where_keys_come_from() {
 }
 
 #[test]
-fn a_terminal_has_the_usable_providers_first() {
+fn on_a_terminal_usable_providers_are_listed_first() {
     let story = Story::bare().env("XAI_API_KEY", "key-of-the-story");
     let show = |env: &[(&str, &str)]| {
         let mut command = story.program("script");

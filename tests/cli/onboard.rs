@@ -1,27 +1,27 @@
 //! `onboard` on a terminal: prompts, answers, errors, and the files that are left after an abort.
 
 use crate::screen::{Key, Screen};
-use crate::server::{Answer, Ending, Turn, fails, says, sends};
+use crate::server::{Ending, Responder, Response, fails, says, sends};
 use crate::story::Story;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
 /// A server's list of models.
-fn lists(names: &[&str]) -> Turn {
+fn lists_models(names: &[&str]) -> Responder {
     let data: Vec<Value> = names.iter().map(|name| json!({ "id": name })).collect();
-    sends(Answer::json(
+    sends(Response::json(
         200,
         &json!({ "object": "list", "data": data }),
     ))
 }
 
 /// The URL of the scripted server.
-fn base(story: &Story) -> String {
+fn base_url(story: &Story) -> String {
     format!("http://127.0.0.1:{}/v1", story.server().port)
 }
 
-fn config(story: &Story) -> Value {
+fn read_config(story: &Story) -> Value {
     let path = story.home().join(".nanobot/config.json");
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
@@ -29,56 +29,58 @@ fn config(story: &Story) -> Value {
 }
 
 /// Answers the prompt that ends in `words`.
-fn answer(screen: &mut Screen<'_>, words: &str, text: &str) {
-    await_end(screen, words);
+fn answer_prompt(screen: &mut Screen<'_>, words: &str, text: &str) {
+    wait_for_prompt(screen, words);
     screen.type_(text).press(Key::Enter);
 }
 
 /// Waits until the screen ends in `words`: a prompt may be repeated.
 #[track_caller]
-fn await_end(screen: &mut Screen<'_>, words: &str) {
+fn wait_for_prompt(screen: &mut Screen<'_>, words: &str) {
     screen.until_text(&format!("{words:?} is not asked"), |text| {
         text.ends_with(words)
     });
 }
 
 #[track_caller]
-fn is_untouched(story: &Story) {
+fn assert_untouched(story: &Story) {
     assert!(!story.home().join(".nanobot/config.json").exists());
     assert!(!story.workspace().exists());
 }
 
 #[test]
-fn a_first_run_to_its_end() {
-    let story = Story::bare().script([lists(&["small", "large"]), says("Hello there.")]);
+fn a_first_run_completes() {
+    let story = Story::bare().script([lists_models(&["small", "large"]), says("Hello there.")]);
     let mut screen = story.screen(40, 80).args(["onboard"]);
-    answer(&mut screen, "or name [openrouter]:", "custom");
-    answer(
+    answer_prompt(&mut screen, "or name [openrouter]:", "custom");
+    answer_prompt(
         &mut screen,
         "Address [http://localhost:8000/v1]:",
-        &base(&story),
+        &base_url(&story),
     );
-    answer(
+    answer_prompt(
         &mut screen,
         "API key, not shown [none]:",
         "sk-very-secret-key",
     );
-    answer(&mut screen, "or name [small]:", "lar");
-    answer(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "or name [small]:", "lar");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
-    let shown = screen.scrolled().replace(&base(&story), "$SERVER");
+    let shown = screen
+        .text_with_scrollback()
+        .replace(&base_url(&story), "$SERVER");
     screen.snapshot("onboard", &shown);
-    screen.is_restored();
+    screen.assert_restored();
     assert!(!String::from_utf8_lossy(&screen.raw()).contains("sk-very-secret-key"));
-    let config = config(&story);
+    let config = read_config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "large");
     assert_eq!(config["agents"]["defaults"]["provider"], "custom");
     assert_eq!(
         config["providers"]["custom"]["apiKey"],
         "sk-very-secret-key"
     );
-    assert_eq!(config["providers"]["custom"]["apiBase"], base(&story));
-    let asked = story.asked();
+    assert_eq!(config["providers"]["custom"]["apiBase"], base_url(&story));
+    let asked = story.requests();
     assert_eq!(asked[0].path, "/v1/models");
     assert_eq!(
         asked[1].header("authorization"),
@@ -90,47 +92,51 @@ fn a_first_run_to_its_end() {
 }
 
 /// Answers the prompts up to the key of a custom server.
-fn begin(screen: &mut Screen<'_>, base: &str) {
-    answer(screen, "or name [openrouter]:", "custom");
-    answer(screen, "Address [http://localhost:8000/v1]:", base);
+fn answer_provider(screen: &mut Screen<'_>, base: &str) {
+    answer_prompt(screen, "or name [openrouter]:", "custom");
+    answer_prompt(screen, "Address [http://localhost:8000/v1]:", base);
 }
 
 /// Accepts the defaults from the model on.
-fn finish(screen: &mut Screen<'_>) -> i32 {
-    answer(screen, "or name [small]:", "");
-    answer(screen, "request is sent. [y/N]", "");
+fn accept_defaults(screen: &mut Screen<'_>) -> i32 {
+    answer_prompt(screen, "or name [small]:", "");
+    answer_prompt(screen, "request is sent. [y/N]", "");
     screen.code()
 }
 
 #[test]
-fn a_wrong_key_is_asked_for_again() {
-    let story = Story::bare().script([fails(401, "no such key"), lists(&["small"]), says("Hi.")]);
+fn a_wrong_key_is_prompted_for_again() {
+    let story = Story::bare().script([
+        fails(401, "no such key"),
+        lists_models(&["small"]),
+        says("Hi."),
+    ]);
     let mut screen = story.screen(60, 80).args(["onboard"]);
-    begin(&mut screen, &base(&story));
-    answer(&mut screen, "API key, not shown [none]:", "sk-of-another");
-    answer(&mut screen, "What now? [k]:", "");
-    answer(&mut screen, "API key, not shown [none]:", "sk-of-the-story");
-    assert_eq!(finish(&mut screen), 0);
-    let shown = screen.scrolled();
-    screen.is_restored();
+    answer_provider(&mut screen, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "sk-of-another");
+    answer_prompt(&mut screen, "What now? [k]:", "");
+    answer_prompt(&mut screen, "API key, not shown [none]:", "sk-of-the-story");
+    assert_eq!(accept_defaults(&mut screen), 0);
+    let shown = screen.text_with_scrollback();
+    screen.assert_restored();
     let (_, shown) = shown.split_once("-> Custom").unwrap();
     screen.snapshot(
         "onboard-wrong-key",
-        &shown.replace(&base(&story), "$SERVER"),
+        &shown.replace(&base_url(&story), "$SERVER"),
     );
     assert_eq!(
-        config(&story)["providers"]["custom"]["apiKey"],
+        read_config(&story)["providers"]["custom"]["apiKey"],
         "sk-of-the-story"
     );
 }
 
 #[test]
-fn what_fails_is_asked_again_or_saved_as_it_is() {
+fn a_failed_test_can_be_retried_or_saved_anyway() {
     // A server that is down; then one without the model; then one that rejects the request.
     let story = Story::bare().script([
-        lists(&["small", "gone"]),
+        lists_models(&["small", "gone"]),
         fails(404, "no such model"),
-        lists(&["small", "gone"]),
+        lists_models(&["small", "gone"]),
         fails(403, "not for you"),
     ]);
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -139,41 +145,41 @@ fn what_fails_is_asked_again_or_saved_as_it_is() {
     rustix::net::shutdown(&closed, rustix::net::Shutdown::Both).unwrap();
     drop(closed);
     let mut screen = story.screen(140, 80).args(["onboard"]);
-    begin(&mut screen, &nowhere);
-    answer(&mut screen, "API key, not shown [none]:", "");
-    answer(&mut screen, "What now? [a]:", "p");
-    answer(&mut screen, "or name [custom]:", "");
+    answer_provider(&mut screen, &nowhere);
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    answer_prompt(&mut screen, "What now? [a]:", "p");
+    answer_prompt(&mut screen, "or name [custom]:", "");
     let default = format!("Address [{nowhere}]:");
-    answer(&mut screen, &default, "example.com");
-    answer(&mut screen, &default, &base(&story));
-    answer(&mut screen, "API key, not shown [none]:", "no key at all");
-    answer(&mut screen, "API key, not shown [none]:", "");
-    answer(&mut screen, "or name [small]:", "other");
-    answer(&mut screen, "Use it anyway? [y/N]", "");
-    answer(&mut screen, "or name [small]:", "2");
-    answer(&mut screen, "What now? [m]:", "");
-    answer(&mut screen, "or name [gone]:", "small");
-    answer(&mut screen, "What now? [k]:", "x");
-    answer(&mut screen, "What now? [k]:", "s");
+    answer_prompt(&mut screen, &default, "example.com");
+    answer_prompt(&mut screen, &default, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "no key at all");
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    answer_prompt(&mut screen, "or name [small]:", "other");
+    answer_prompt(&mut screen, "Use it anyway? [y/N]", "");
+    answer_prompt(&mut screen, "or name [small]:", "2");
+    answer_prompt(&mut screen, "What now? [m]:", "");
+    answer_prompt(&mut screen, "or name [gone]:", "small");
+    answer_prompt(&mut screen, "What now? [k]:", "x");
+    answer_prompt(&mut screen, "What now? [k]:", "s");
     assert_eq!(screen.code(), 77);
-    let shown = screen.scrolled();
+    let shown = screen.text_with_scrollback();
     assert!(shown.ends_with("or `nanobot status --check`"), "{shown}");
     assert!(shown.contains("An address begins with https://"), "{shown}");
     assert!(
         shown.contains("An API key cannot contain blanks"),
         "{shown}"
     );
-    screen.is_restored();
-    let config = config(&story);
+    screen.assert_restored();
+    let config = read_config(&story);
     assert_eq!(config["agents"]["defaults"]["model"], "small");
-    assert_eq!(config["providers"]["custom"]["apiBase"], base(&story));
+    assert_eq!(config["providers"]["custom"]["apiBase"], base_url(&story));
 }
 
 /// The prompts of a successful run, and their answers.
-fn questions(story: &Story) -> [(&'static str, String); 5] {
+fn prompts_and_answers(story: &Story) -> [(&'static str, String); 5] {
     [
         ("or name [openrouter]:", "custom".into()),
-        ("Address [http://localhost:8000/v1]:", base(story)),
+        ("Address [http://localhost:8000/v1]:", base_url(story)),
         ("API key, not shown [none]:", "sk-of-the-story".into()),
         ("or name [small]:", String::new()),
         ("request is sent. [y/N]", String::new()),
@@ -181,66 +187,66 @@ fn questions(story: &Story) -> [(&'static str, String); 5] {
 }
 
 #[test]
-fn whoever_leaves_leaves_nothing_behind() {
+fn an_aborted_run_leaves_no_files() {
     for (key, code) in [('c', 130), ('d', 66)] {
         for count in 0..4 {
             let story = Story::bare();
             story
                 .server()
-                .script([lists(&["small"])].into_iter().take(count / 3));
+                .script([lists_models(&["small"])].into_iter().take(count / 3));
             let mut screen = story.screen(50, 80).args(["onboard"]);
-            let all = questions(&story);
+            let all = prompts_and_answers(&story);
             for (words, text) in &all[..count] {
-                answer(&mut screen, words, text);
+                answer_prompt(&mut screen, words, text);
             }
-            await_end(&mut screen, all[count].0);
+            wait_for_prompt(&mut screen, all[count].0);
             assert_eq!(screen.press(Key::Ctrl(key)).code(), code, "{count}");
-            screen.is_restored();
+            screen.assert_restored();
             let shown = screen.text();
             assert!(!shown.contains("sk-of"), "{shown}");
             assert_eq!(shown.contains("nothing was written"), key == 'd', "{shown}");
-            is_untouched(&story);
+            assert_untouched(&story);
         }
     }
     // Terminated while nothing is printed, and aborted, which does not count as an answer.
     let story = Story::bare();
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    begin(&mut screen, &base(&story));
-    await_end(&mut screen, "API key, not shown [none]:");
+    answer_provider(&mut screen, &base_url(&story));
+    wait_for_prompt(&mut screen, "API key, not shown [none]:");
     screen.press(Key::Ctrl('\\')).press(Key::Ctrl('z'));
     assert_eq!(screen.signal(Signal::TERM).code(), 143);
-    screen.is_restored();
-    is_untouched(&story);
+    screen.assert_restored();
+    assert_untouched(&story);
     // While a server stalls.
-    let story = Story::bare().script([sends(Answer::events([""]).ending(Ending::Stall))]);
+    let story = Story::bare().script([sends(Response::events([""]).ending(Ending::Stall))]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    begin(&mut screen, &base(&story));
-    answer(&mut screen, "API key, not shown [none]:", "");
-    story.server().until_asked(1);
+    answer_provider(&mut screen, &base_url(&story));
+    answer_prompt(&mut screen, "API key, not shown [none]:", "");
+    story.server().wait_for_requests(1);
     assert_eq!(screen.press(Key::Ctrl('c')).code(), 130);
-    screen.is_restored();
-    is_untouched(&story);
+    screen.assert_restored();
+    assert_untouched(&story);
     // At an optional step everything else is already saved.
     for (key, code) in [('c', 130), ('d', 0)] {
-        let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+        let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
         let mut screen = story.screen(50, 80).args(["onboard"]);
-        for (words, text) in &questions(&story)[..4] {
-            answer(&mut screen, words, text);
+        for (words, text) in &prompts_and_answers(&story)[..4] {
+            answer_prompt(&mut screen, words, text);
         }
         screen.until("do its tasks?");
         assert_eq!(screen.press(Key::Ctrl(key)).code(), code);
-        screen.is_restored();
-        assert_eq!(config(&story)["agents"]["defaults"]["model"], "small");
+        screen.assert_restored();
+        assert_eq!(read_config(&story)["agents"]["defaults"]["model"], "small");
     }
 }
 
 #[test]
-fn run_again_it_keeps_what_is_there() {
+fn a_second_run_preserves_existing_settings() {
     let story = Story::bare();
     let text = format!(
         "{{\n  // mine\n  \"agents\": {{\"defaults\": {{\"model\": \"large\", \"provider\": \"custom\", \"maxTokens\": 77}}}},\n  \
          \"providers\": {{\"custom\": {{\"apiBase\": \"{}\", \"apiKey\": \"sk-of-old\"}}}},\n  \"mine\": 1\n}}\n",
-        base(&story)
+        base_url(&story)
     );
     let story = story.config_text(&text);
     story.run(["onboard", "--yes"]).stderr_has("updated");
@@ -249,19 +255,19 @@ fn run_again_it_keeps_what_is_there() {
     assert!(before.contains("// mine"), "{before}");
     story
         .server()
-        .script([lists(&["small", "large"]), says("Hi.")]);
+        .script([lists_models(&["small", "large"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    answer(&mut screen, "or name [custom]:", "");
-    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(
         &mut screen,
         "API key, not shown [the one in the config]:",
         "",
     );
-    answer(&mut screen, "or name [large]:", "");
+    answer_prompt(&mut screen, "or name [large]:", "");
     screen.until("do its tasks?").type_("y").press(Key::Enter);
     assert_eq!(screen.code(), 0);
-    let shown = screen.scrolled();
+    let shown = screen.text_with_scrollback();
     assert!(
         shown.contains("kept ~/.nanobot/config.json unchanged"),
         "{shown}"
@@ -272,16 +278,16 @@ fn run_again_it_keeps_what_is_there() {
     // Existing parts are not offered again, and only answered settings change.
     story
         .server()
-        .script([lists(&["small", "large"]), says("Hi.")]);
+        .script([lists_models(&["small", "large"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    answer(&mut screen, "or name [custom]:", "");
-    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(
         &mut screen,
         "API key, not shown [the one in the config]:",
         "",
     );
-    answer(&mut screen, "or name [large]:", "small");
+    answer_prompt(&mut screen, "or name [large]:", "small");
     assert_eq!(screen.code(), 0);
     let after = std::fs::read_to_string(&path).unwrap();
     assert_eq!(after, before.replace("\"large\"", "\"small\""));
@@ -291,69 +297,77 @@ fn run_again_it_keeps_what_is_there() {
 fn a_key_in_the_environment_is_named_and_not_copied() {
     let story = Story::bare()
         .env("AZURE_OPENAI_API_KEY", "sk-of-the-shell")
-        .script([lists(&["gpt-6-luna"]), says("Hi.")]);
+        .script([lists_models(&["gpt-6-luna"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
     screen.until("1  azureOpenai  key from $AZURE_OPENAI_API_KEY");
-    answer(&mut screen, "or name [azureOpenai]:", "");
-    answer(&mut screen, "Address:", &base(&story));
-    answer(
+    answer_prompt(&mut screen, "or name [azureOpenai]:", "");
+    answer_prompt(&mut screen, "Address:", &base_url(&story));
+    answer_prompt(
         &mut screen,
         "API key, not shown [the one in $AZURE_OPENAI_API_KEY]:",
         "",
     );
     screen.until("  default");
-    answer(&mut screen, "or name [gpt-6-luna]:", "");
-    answer(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "or name [gpt-6-luna]:", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
-        config(&story)["providers"]["azureOpenai"]["apiKey"],
+        read_config(&story)["providers"]["azureOpenai"]["apiKey"],
         "${AZURE_OPENAI_API_KEY}"
     );
-    assert_eq!(story.asked()[1].header("api-key"), Some("sk-of-the-shell"));
+    assert_eq!(
+        story.requests()[1].header("api-key"),
+        Some("sk-of-the-shell")
+    );
 }
 
 #[test]
 fn a_small_and_dumb_terminal_is_enough() {
-    let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
     let screen = story.screen(24, 40).env("TERM", "dumb");
     let mut screen = screen.env("NO_COLOR", "1").args(["onboard"]);
-    for (words, text) in &questions(&story)[..4] {
-        answer(&mut screen, words, text);
+    for (words, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, words, text);
     }
-    answer(&mut screen, "[y/N]", "n");
+    answer_prompt(&mut screen, "[y/N]", "n");
     assert_eq!(screen.code(), 0);
     // The URL is wrapped at the end of the row.
     let port = story.server().port.to_string();
-    screen.snapshot("onboard-40", &screen.scrolled().replace(&port, "PORT"));
+    screen.snapshot(
+        "onboard-40",
+        &screen.text_with_scrollback().replace(&port, "PORT"),
+    );
     assert!(!screen.raw().contains(&0x1b));
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn over_a_python_install_it_asks_where_to_work() {
+fn over_a_python_install_it_asks_for_the_workspace() {
     let story = Story::new().set("channels", json!({}));
-    story.server().script([lists(&["scripted"]), says("Hi.")]);
+    story
+        .server()
+        .script([lists_models(&["scripted"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    answer(&mut screen, "or name [custom]:", "");
-    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(
         &mut screen,
         "API key, not shown [the one in the config]:",
         "",
     );
-    answer(&mut screen, "or name [scripted]:", "");
-    answer(&mut screen, "Working directory? [c]:", "both");
-    answer(&mut screen, "Working directory? [c]:", "w");
-    answer(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "or name [scripted]:", "");
+    answer_prompt(&mut screen, "Working directory? [c]:", "both");
+    answer_prompt(&mut screen, "Working directory? [c]:", "w");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(
-        config(&story)["agents"]["defaults"]["directory"],
+        read_config(&story)["agents"]["defaults"]["directory"],
         "workspace"
     );
 }
 
 #[test]
-fn a_config_that_cannot_be_used_is_told_at_once() {
+fn an_invalid_config_is_reported_at_once() {
     let text = "{\"agents\": {\"defaults\": {\"temperature\": \"hot\"}}}";
     let story = Story::bare().config_text(text);
     let mut screen = story.screen(24, 80).args(["onboard"]);
@@ -363,9 +377,9 @@ fn a_config_that_cannot_be_used_is_told_at_once() {
 }
 
 #[test]
-fn all_of_it_by_flags() {
+fn onboard_works_with_flags_only() {
     let story = Story::bare().script([says("Hello.")]);
-    let base = base(&story);
+    let base = base_url(&story);
     let flags = ["onboard", "--provider", "custom", "--api-base", &base];
     let more = ["--api-key-stdin", "--model", "m", "--test", "--heartbeat"];
     let story = story.stdin("sk-of-the-pipe\n");
@@ -374,7 +388,7 @@ fn all_of_it_by_flags() {
         .stderr_has("m of custom answered in 0.0 s: ")
         .stderr_has("ready; try: nanobot agent");
     assert_eq!(
-        config(&story)["providers"]["custom"]["apiKey"],
+        read_config(&story)["providers"]["custom"]["apiKey"],
         "sk-of-the-pipe"
     );
     assert!(story.crontab().table().unwrap().contains("heartbeat"));
@@ -401,38 +415,40 @@ fn all_of_it_by_flags() {
 }
 
 #[test]
-fn completions_are_written_where_the_shell_looks() {
-    let story = Story::bare().script([lists(&["small"]), says("Hi.")]);
+fn completions_are_written_where_the_shell_loads_them() {
+    let story = Story::bare().script([lists_models(&["small"]), says("Hi.")]);
     let place = story.home().join(".config/fish/completions/nanobot.fish");
     let script = story.run(["completions", "fish"]).bytes();
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
     let mut screen = screen.args(["onboard"]);
-    for (words, text) in &questions(&story)[..4] {
-        answer(&mut screen, words, text);
+    for (words, text) in &prompts_and_answers(&story)[..4] {
+        answer_prompt(&mut screen, words, text);
     }
-    answer(
+    answer_prompt(
         &mut screen,
         "(~/.config/fish/completions/nanobot.fish)? [Y/n]",
         "",
     );
-    answer(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
     assert_eq!(std::fs::read(&place).unwrap(), script);
     // Existing parts are not offered again.
-    story.server().script([lists(&["small"]), says("Hi.")]);
+    story
+        .server()
+        .script([lists_models(&["small"]), says("Hi.")]);
     let screen = story.screen(50, 80).env("SHELL", "/usr/bin/fish");
     let mut screen = screen.args(["onboard"]);
-    answer(&mut screen, "or name [custom]:", "");
-    answer(&mut screen, &format!("Address [{}]:", base(&story)), "");
-    answer(
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(
         &mut screen,
         "API key, not shown [the one in the config]:",
         "",
     );
-    answer(&mut screen, "or name [small]:", "");
-    answer(&mut screen, "request is sent. [y/N]", "");
+    answer_prompt(&mut screen, "or name [small]:", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
     assert_eq!(screen.code(), 0);
-    assert!(!screen.scrolled().contains("fish"));
+    assert!(!screen.text_with_scrollback().contains("fish"));
     // With a flag, and for a shell that needs an additional step.
     let story = Story::bare().env("SHELL", "/bin/zsh");
     story.run(["onboard", "--yes", "--completions"]).stderr_has(
@@ -446,7 +462,7 @@ fn completions_are_written_where_the_shell_looks() {
 }
 
 #[test]
-fn completions_of_somebody_else_stay() {
+fn completions_of_other_programs_are_not_overwritten() {
     let story = Story::bare().env("SHELL", "/usr/bin/fish");
     let place = story.home().join(".config/fish/completions/nanobot.fish");
     let script = story.run(["completions", "fish"]).bytes();

@@ -6,8 +6,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use nanobot::cron::expression::Expression;
-use nanobot::cron::line::fields;
-use nanobot::cron::schedule::{CatchUp, Schedule, Timetable, Verdict};
+use nanobot::cron::schedule::{CatchUpPolicy, DueState, Schedule, Timetable};
+use nanobot::cron::time_fields::crontab_fields;
 use nanobot::sys::clock::named_zone;
 use serde::Deserialize;
 use serde_json::json;
@@ -22,25 +22,25 @@ struct Cases {
     to: i16,
     created: String,
     zones: Vec<String>,
-    jobs: Vec<Job>,
-    every_year: Vec<Event>,
-    one_year: Vec<Event>,
+    jobs: Vec<OracleJob>,
+    every_year: Vec<MachineEvent>,
+    one_year: Vec<MachineEvent>,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Job {
+struct OracleJob {
     name: String,
     cron: Option<String>,
     tz: Option<String>,
     every: Option<u64>,
     at: Option<String>,
-    catch_up: CatchUp,
+    catch_up: CatchUpPolicy,
 }
 
 /// An event of the machine, with times in minutes.
 #[derive(Clone, Deserialize)]
-struct Event {
+struct MachineEvent {
     at: String,
     /// Switched off for this long.
     #[serde(default)]
@@ -53,7 +53,7 @@ struct Event {
 }
 
 #[derive(Deserialize)]
-struct Slots {
+struct SlotsRow {
     zone: String,
     expression: String,
     count: usize,
@@ -62,7 +62,7 @@ struct Slots {
 }
 
 #[derive(Deserialize)]
-struct Runs {
+struct RunsRow {
     zone: String,
     job: String,
     runs: usize,
@@ -71,12 +71,12 @@ struct Runs {
     all: String,
 }
 
-fn folder() -> PathBuf {
+fn oracle_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle")
 }
 
-fn read<T: for<'text> Deserialize<'text>>(name: &str) -> T {
-    let text = std::fs::read_to_string(folder().join(name)).unwrap();
+fn read_json<T: for<'text> Deserialize<'text>>(name: &str) -> T {
+    let text = std::fs::read_to_string(oracle_dir().join(name)).unwrap();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -89,24 +89,24 @@ impl Cases {
     fn quarters(&self) -> Vec<i64> {
         let mut starts = Vec::new();
         for year in self.from..self.to {
-            starts.extend([1, 4, 7, 10].map(|month| midnight(year, month)));
+            starts.extend([1, 4, 7, 10].map(|month| midnight_secs(year, month)));
         }
-        starts.push(midnight(self.to, 1));
+        starts.push(midnight_secs(self.to, 1));
         starts
     }
 }
 
-fn midnight(year: i16, month: i8) -> i64 {
+fn midnight_secs(year: i16, month: i8) -> i64 {
     let date = Date::new(year, month, 1).unwrap();
     TimeZone::UTC.to_timestamp(date.into()).unwrap().as_second()
 }
 
-fn second(time: i64) -> Timestamp {
+fn timestamp(time: i64) -> Timestamp {
     Timestamp::from_second(time).unwrap()
 }
 
 /// CRC-32 of lines.
-fn summed(lines: impl Iterator<Item = String>) -> String {
+fn crc32_of_lines(lines: impl Iterator<Item = String>) -> String {
     let mut sum = flate2::Crc::new();
     for line in lines {
         sum.update(line.as_bytes());
@@ -117,21 +117,21 @@ fn summed(lines: impl Iterator<Item = String>) -> String {
 
 /// Compares the slots. Of expressions with at least `max_slots` slots only the first half year, and of those with ten times
 /// as many only the slots near clock changes.
-fn compare_slots(most: usize) {
-    let cases: Cases = read("cases.json");
-    let rows: Vec<Slots> = read("slots.json");
+fn compare_slots(max_slots: usize) {
+    let cases: Cases = read_json("cases.json");
+    let rows: Vec<SlotsRow> = read_json("slots.json");
     let mut wrong = Vec::new();
     for row in rows {
         let zone = named_zone(&row.zone).unwrap();
         let expression = Expression::parse(&row.expression).unwrap();
         let edges = cases.quarters();
-        let count = match row.count / most {
+        let count = match row.count / max_slots {
             0 => edges.len() - 1,
             1..10 => 2,
             _ => 0,
         };
         let mut slots: Vec<i64> = Vec::new();
-        let mut time = second(edges[0] - 1);
+        let mut time = timestamp(edges[0] - 1);
         while let Some(next) = expression.next(time, &zone)
             && next.as_second() < edges[count]
         {
@@ -142,16 +142,16 @@ fn compare_slots(most: usize) {
             let inside = slots
                 .iter()
                 .filter(|slot| (part[0]..part[1]).contains(*slot));
-            if summed(inside.map(i64::to_string)) != *expect {
+            if crc32_of_lines(inside.map(i64::to_string)) != *expect {
                 wrong.push(format!(
                     "{} in {} from {}",
                     row.expression,
                     row.zone,
-                    second(part[0])
+                    timestamp(part[0])
                 ));
             }
         }
-        if row.count <= most && slots.len() != row.count {
+        if row.count <= max_slots && slots.len() != row.count {
             wrong.push(format!(
                 "{} in {}: {} slots, not {}",
                 row.expression,
@@ -168,15 +168,15 @@ fn compare_slots(most: usize) {
             }
             for minute in (*one..*next).step_by(60) {
                 let found = (
-                    expression.latest(second(minute + 7), &zone),
-                    expression.next(second(minute + 7), &zone),
+                    expression.latest(timestamp(minute + 7), &zone),
+                    expression.next(timestamp(minute + 7), &zone),
                 );
-                if found != (Some(second(*one)), Some(second(*next))) {
+                if found != (Some(timestamp(*one)), Some(timestamp(*next))) {
                     wrong.push(format!(
                         "{} in {} at {}: {found:?}",
                         row.expression,
                         row.zone,
-                        second(minute)
+                        timestamp(minute)
                     ));
                 }
             }
@@ -191,17 +191,17 @@ fn compare_slots(most: usize) {
 }
 
 #[test]
-fn slots_are_those_of_cron() {
+fn slots_match_cron() {
     compare_slots(2_000);
 }
 
 #[test]
 #[ignore = "a minute or two in a release build"]
-fn slots_are_those_of_cron_for_five_years() {
+fn slots_match_cron_for_five_years() {
     compare_slots(usize::MAX);
 }
 
-impl Job {
+impl OracleJob {
     fn schedule(&self) -> Schedule {
         match (&self.cron, self.every, &self.at) {
             (Some(text), None, None) => Schedule::Cron {
@@ -224,14 +224,14 @@ impl Job {
 
 /// The crontab lines for the script's cron model: `UPDATE_EXPECT=1` updates them; then run the script again.
 #[test]
-fn lines_are_those_that_were_tried() {
-    let cases: Cases = read("cases.json");
+fn lines_match_those_given_to_the_oracle() {
+    let cases: Cases = read_json("cases.json");
     let mut all = serde_json::Map::new();
     for here in &cases.zones {
         let system = named_zone(here).unwrap();
         let mut lines = serde_json::Map::new();
         for job in &cases.jobs {
-            let found = fields(
+            let found = crontab_fields(
                 &job.schedule(),
                 job.catch_up,
                 cases.created(),
@@ -243,23 +243,23 @@ fn lines_are_those_that_were_tried() {
         all.insert(here.clone(), lines.into());
     }
     let text = serde_json::to_string_pretty(&all).unwrap() + "\n";
-    expect_test::expect_file![folder().join("lines.json")].assert_eq(&text);
+    expect_test::expect_file![oracle_dir().join("lines.json")].assert_eq(&text);
 }
 
 /// A model of Debian's cron according to cron(8), in local minutes since 1970.
-struct Cron {
+struct CronModel {
     /// The minute up to which jobs at fixed times were started.
     done: i64,
-    seen: i64,
+    last_minute: i64,
 }
 
-impl Cron {
+impl CronModel {
     /// The minutes whose lines are started now: those with a star, and those without.
-    fn wake(&mut self, local: i64) -> Vec<(i64, bool, bool)> {
-        if local == self.seen {
+    fn due_minutes(&mut self, local: i64) -> Vec<(i64, bool, bool)> {
+        if local == self.last_minute {
             return Vec::new();
         }
-        self.seen = local;
+        self.last_minute = local;
         let missed = self.done + 1..=local;
         let minutes = match local - self.done {
             1..=5 => missed.map(|minute| (minute, true, true)).collect(),
@@ -277,39 +277,39 @@ impl Cron {
 }
 
 /// A line of a crontab.
-struct Line {
+struct CronLine {
     job: usize,
     fields: Vec<BTreeSet<i64>>,
-    star: bool,
-    both: bool,
+    has_star: bool,
+    has_both_days: bool,
 }
 
-impl Line {
-    fn read(job: usize, text: &str) -> Self {
+impl CronLine {
+    fn parse(job: usize, text: &str) -> Self {
         let fields: Vec<&str> = text.split(' ').collect();
         let star = |at: usize| fields[at].starts_with('*');
         let ranges = [(0, 59), (0, 23), (1, 31), (1, 12), (0, 6)];
         Self {
             job,
-            star: star(0) || star(1),
-            both: star(2) || star(4),
+            has_star: star(0) || star(1),
+            has_both_days: star(2) || star(4),
             fields: fields
                 .iter()
                 .zip(ranges)
-                .map(|(field, range)| values(field, range))
+                .map(|(field, range)| parse_field(field, range))
                 .collect(),
         }
     }
 
-    fn names(&self, minute: i64) -> bool {
-        let time = TimeZone::UTC.to_datetime(second(minute * 60));
+    fn matches(&self, minute: i64) -> bool {
+        let time = TimeZone::UTC.to_datetime(timestamp(minute * 60));
         let has = |at: usize, value: i8| self.fields[at].contains(&i64::from(value));
         let day = has(2, time.day());
         let weekday = has(4, time.weekday().to_sunday_zero_offset());
         has(0, time.minute())
             && has(1, time.hour())
             && has(3, time.month())
-            && if self.both {
+            && if self.has_both_days {
                 day && weekday
             } else {
                 day || weekday
@@ -317,7 +317,7 @@ impl Line {
     }
 }
 
-fn values(field: &str, (low, high): (i64, i64)) -> BTreeSet<i64> {
+fn parse_field(field: &str, (low, high): (i64, i64)) -> BTreeSet<i64> {
     let item = |item: &str| {
         let (range, step) = item.split_once('/').unwrap_or((item, "1"));
         let (first, last) = match range.split_once('-') {
@@ -337,9 +337,9 @@ fn simulate(
     until: i64,
 ) -> BTreeMap<String, Vec<(i64, i64, &'static str)>> {
     let system = named_zone(here).unwrap();
-    let start = midnight(cases.from, 1);
+    let start = midnight_secs(cases.from, 1);
     let mut events = BTreeMap::new();
-    let mut happens = |at: String, event: &Event| {
+    let mut happens = |at: String, event: &MachineEvent| {
         let at: Timestamp = format!("{at}:00Z").parse().unwrap();
         events.insert((at.as_second() - start) / 60, event.clone());
     };
@@ -352,16 +352,16 @@ fn simulate(
         happens(event.at.clone(), event);
     }
 
-    let mut table: Vec<Vec<Line>> = (0..60).map(|_| Vec::new()).collect();
+    let mut table: Vec<Vec<CronLine>> = (0..60).map(|_| Vec::new()).collect();
     let schedules: Vec<(Schedule, TimeZone)> = cases
         .jobs
         .iter()
         .map(|job| (job.schedule(), job.zone(&system)))
         .collect();
     for (at, (job, (schedule, zone))) in cases.jobs.iter().zip(&schedules).enumerate() {
-        for text in fields(schedule, job.catch_up, cases.created(), zone, &system) {
-            for minute in &Line::read(at, &text).fields[0] {
-                table[*minute as usize].push(Line::read(at, &text));
+        for text in crontab_fields(schedule, job.catch_up, cases.created(), zone, &system) {
+            for minute in &CronLine::parse(at, &text).fields[0] {
+                table[*minute as usize].push(CronLine::parse(at, &text));
             }
         }
     }
@@ -376,20 +376,20 @@ fn simulate(
             schedule,
             catch_up: job.catch_up,
             created,
-            since: created,
+            earliest_slot: created,
             zone,
         };
-        let ask = |handled| timetable.due(handled, now);
+        let ask = |handled| timetable.due_state(handled, now);
         let mut verdict = ask(handled[at]);
-        if let Verdict::ClockWasWrong { handled: instead } = verdict {
+        if let DueState::ClockWasWrong { last_slot: instead } = verdict {
             handled[at] = Some(instead);
             verdict = ask(handled[at]);
         }
         let (slot, kind) = match verdict {
-            Verdict::Due { slot } => (slot, "run"),
-            Verdict::Missed { slot } => (slot, "missed"),
-            Verdict::NotYet { .. } => return,
-            Verdict::ClockWasWrong { .. } => panic!("{} at {now}", job.name),
+            DueState::Due { slot } => (slot, "run"),
+            DueState::Missed { slot } => (slot, "missed"),
+            DueState::NotYet { .. } => return,
+            DueState::ClockWasWrong { .. } => panic!("{} at {now}", job.name),
         };
         handled[at] = Some(slot);
         // It has a record.
@@ -403,7 +403,7 @@ fn simulate(
     };
 
     let (mut real, mut skew) = (0, 0);
-    let mut cron: Option<Cron> = None;
+    let mut cron: Option<CronModel> = None;
     while start + real * 60 < until {
         if let Some(event) = events.get(&real) {
             skew += event.step;
@@ -413,16 +413,16 @@ fn simulate(
             }
         }
         let time = start + (real + skew) * 60;
-        let local = time / 60 + i64::from(system.to_offset(second(time)).seconds()) / 60;
-        let cron = cron.get_or_insert(Cron {
+        let local = time / 60 + i64::from(system.to_offset(timestamp(time)).seconds()) / 60;
+        let cron = cron.get_or_insert(CronModel {
             done: local,
-            seen: local,
+            last_minute: local,
         });
-        for (minute, with_star, without) in cron.wake(local) {
+        for (minute, with_star, without) in cron.due_minutes(local) {
             for line in &table[minute.rem_euclid(60) as usize] {
-                let kind = if line.star { with_star } else { without };
-                if kind && line.names(minute) {
-                    run(line.job, second(time) + SignedDuration::from_secs(1));
+                let kind = if line.has_star { with_star } else { without };
+                if kind && line.matches(minute) {
+                    run(line.job, timestamp(time) + SignedDuration::from_secs(1));
                 }
             }
         }
@@ -433,14 +433,14 @@ fn simulate(
 }
 
 fn compare_runs(zones: &[&str], share: bool) {
-    let mut cases: Cases = read("cases.json");
+    let mut cases: Cases = read_json("cases.json");
     if share {
         // Checked at each minute.
         cases.jobs.retain(|job| job.name != "1000 seconds");
     }
-    let rows: Vec<Runs> = read("runs.json");
-    let half = midnight(cases.from, 7);
-    let end = midnight(cases.to, 1) - 2 * 86_400;
+    let rows: Vec<RunsRow> = read_json("runs.json");
+    let half = midnight_secs(cases.from, 7);
+    let end = midnight_secs(cases.to, 1) - 2 * 86_400;
     let mut wrong = Vec::new();
     for here in cases
         .zones
@@ -454,7 +454,7 @@ fn compare_runs(zones: &[&str], share: bool) {
             };
             let lines = |until: i64| {
                 let inside = log.iter().filter(move |(now, ..)| *now < until);
-                summed(inside.map(|(now, slot, kind)| format!("{now} {slot} {kind}")))
+                crc32_of_lines(inside.map(|(now, slot, kind)| format!("{now} {slot} {kind}")))
             };
             let count = |wanted| log.iter().filter(|(.., kind)| *kind == wanted).count();
             let same = lines(half) == row.first
@@ -480,12 +480,12 @@ fn compare_runs(zones: &[&str], share: bool) {
 }
 
 #[test]
-fn runs_are_those_of_a_machine_with_cron() {
+fn runs_match_a_machine_with_cron() {
     compare_runs(&["Europe/Berlin"], true);
 }
 
 #[test]
 #[ignore = "minutes in a release build"]
-fn runs_are_those_of_a_machine_with_cron_for_five_years() {
+fn runs_match_a_machine_with_cron_for_five_years() {
     compare_runs(&[], false);
 }

@@ -1,6 +1,6 @@
 //! Kinds of standard input and output, and the behavior for each.
 
-use crate::server::{Answer, Asked, Turn, fails, says, sends};
+use crate::server::{Request, Responder, Response, fails, says, sends};
 use crate::story::{NANOBOT, Story};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -14,7 +14,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 /// Standard input of a kind, with some content and an end.
-fn kind(story: &Story, name: &str) -> Stdio {
+fn stdin_of_kind(story: &Story, name: &str) -> Stdio {
     match name {
         "pipe" => {
             let (reader, mut writer) = std::io::pipe().unwrap();
@@ -57,21 +57,21 @@ fn kind(story: &Story, name: &str) -> Stdio {
 }
 
 /// True if piped input reaches the model with these arguments.
-fn reads(name: &str, arguments: &[&str]) -> bool {
+fn is_read(name: &str, arguments: &[&str]) -> bool {
     let story = Story::new().script([says("ok")]);
     let mut command = story.command(["agent", "-m", "x"]);
-    let stdin = kind(&story, name);
+    let stdin = stdin_of_kind(&story, name);
     let child = command.args(arguments).stdin(stdin).spawn().unwrap();
     story.wait(child).stdout("ok\n");
-    story.asked()[0].raw.contains("SECRET")
+    story.requests()[0].raw.contains("SECRET")
 }
 
 #[test]
-fn pipes_and_files_are_read_and_others_when_asked_for() {
+fn pipes_and_files_are_read_and_other_inputs_on_request() {
     let check = |name: &str, by_itself: bool, when_asked: bool| {
-        assert_eq!(reads(name, &[]), by_itself, "{name}");
-        assert_eq!(reads(name, &["--stdin"]), when_asked, "{name} --stdin");
-        assert!(!reads(name, &["--no-stdin"]), "{name} --no-stdin");
+        assert_eq!(is_read(name, &[]), by_itself, "{name}");
+        assert_eq!(is_read(name, &["--stdin"]), when_asked, "{name} --stdin");
+        assert!(!is_read(name, &["--no-stdin"]), "{name} --no-stdin");
     };
     check("pipe", true, true);
     check("named pipe", true, true);
@@ -80,16 +80,16 @@ fn pipes_and_files_are_read_and_others_when_asked_for() {
     check("socket", false, true);
     check("device", false, false);
     check("empty pipe", false, false);
-    assert!(!reads("endless device", &[]));
-    assert!(!reads("directory", &[]));
+    assert!(!is_read("endless device", &[]));
+    assert!(!is_read("directory", &[]));
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unreadable_input_is_reported() {
     let check = |name: &str, arguments: &[&str], status: i32, words: &str| {
         let story = Story::new();
         let mut command = story.command(["agent"]);
-        let stdin = kind(&story, name);
+        let stdin = stdin_of_kind(&story, name);
         let child = command.args(arguments).stdin(stdin).spawn().unwrap();
         story.wait(child).status(status).stderr_has(words);
     };
@@ -110,17 +110,17 @@ fn what_cannot_be_read_is_told() {
 }
 
 #[test]
-fn the_variable_is_weaker_than_the_flag() {
+fn the_flag_overrides_the_variable() {
     let story = Story::new().env("NANOBOT_STDIN", "never").stdin("SECRET");
     let story = story.script([says("1"), says("2")]);
     story.run(["agent", "-m", "x"]).stdout("1\n");
     story.run(["agent", "-m", "x", "--stdin"]).stdout("2\n");
-    let asked = story.asked();
+    let asked = story.requests();
     assert!(!asked[0].raw.contains("SECRET") && asked[1].raw.contains("SECRET"));
 }
 
 #[test]
-fn a_silent_pipe_is_named_and_then_given_up() {
+fn a_silent_pipe_is_reported_and_times_out() {
     let story = Story::new().env("NANOBOT_STDIN_TIMEOUT_S", "2.5");
     let (reader, writer) = std::io::pipe().unwrap();
     let child = story
@@ -151,12 +151,12 @@ fn a_silent_pipe_is_named_and_then_given_up() {
 }
 
 #[test]
-fn much_input_arrives_whole_and_too_much_is_refused() {
+fn large_input_is_read_completely_and_oversized_input_is_rejected() {
     let line = "0123456789abcde\n";
     let much = line.repeat((10 << 20) / line.len());
     let story = Story::new().stdin(&much).script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert!(story.asked()[0].last().contains(&much));
+    assert!(story.requests()[0].last_content().contains(&much));
     let story = Story::new().stdin(line.repeat((17 << 20) / line.len()));
     story
         .run(["agent", "-m", "x"])
@@ -165,7 +165,7 @@ fn much_input_arrives_whole_and_too_much_is_refused() {
 }
 
 #[test]
-fn closed_descriptors_are_as_empty_ones() {
+fn closed_descriptors_behave_like_dev_null() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     let shell = |redirections: &str| {
         let mut command = story.program("/bin/sh");
@@ -184,9 +184,9 @@ fn closed_descriptors_are_as_empty_ones() {
 }
 
 /// The answer as received by a slow reader.
-fn taken(mut reader: impl Read + AsFd, piece: usize) -> Vec<u8> {
+fn read_slowly(mut reader: impl Read + AsFd, chunk_bytes: usize) -> Vec<u8> {
     let mut all = Vec::new();
-    let mut block = vec![0; piece];
+    let mut block = vec![0; chunk_bytes];
     loop {
         match reader.read(&mut block) {
             Ok(0) => return all,
@@ -200,7 +200,7 @@ fn taken(mut reader: impl Read + AsFd, piece: usize) -> Vec<u8> {
 }
 
 #[test]
-fn slow_readers_and_pipes_that_do_not_wait_get_every_byte() {
+fn slow_readers_and_nonblocking_pipes_get_every_byte() {
     let text = "0123456789abcde\n".repeat(20_000);
     for waits in [true, false] {
         let story = Story::new().script([says(&text)]);
@@ -211,7 +211,7 @@ fn slow_readers_and_pipes_that_do_not_wait_get_every_byte() {
         let mut command = story.command(["agent", "-m", "x"]);
         let mut child = command.stdout(writer).spawn().unwrap();
         drop(command);
-        assert_eq!(taken(reader, 1000), text.as_bytes());
+        assert_eq!(read_slowly(reader, 1000), text.as_bytes());
         assert!(child.wait().unwrap().success());
         let story = Story::new().script([says(&text)]);
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -219,13 +219,13 @@ fn slow_readers_and_pipes_that_do_not_wait_get_every_byte() {
         let mut command = story.command(["agent", "-m", "x"]);
         let mut child = command.stdout(OwnedFd::from(theirs)).spawn().unwrap();
         drop(command);
-        assert_eq!(taken(ours, 100_000), text.as_bytes());
+        assert_eq!(read_slowly(ours, 100_000), text.as_bytes());
         assert!(child.wait().unwrap().success());
     }
 }
 
 #[test]
-fn a_reader_that_leaves_in_the_middle_ends_the_run_quietly() {
+fn a_closed_pipe_ends_the_run_quietly() {
     let text = "0123456789abcde\n".repeat(20_000);
     for format in ["text", "json", "stream-json"] {
         let story = Story::new().script([says(&text)]);
@@ -241,17 +241,17 @@ fn a_reader_that_leaves_in_the_middle_ends_the_run_quietly() {
 }
 
 #[test]
-fn an_answer_of_twenty_megabytes_and_one_without_end() {
+fn large_answers_are_printed_and_endless_ones_are_cut_off() {
     let text = "0123456789abcde\n".repeat((20 << 20) / 16);
     let whole = json!({ "choices": [{ "message": { "content": text }, "finish_reason": "stop" }] });
-    let story = Story::new().script([sends(Answer::json(200, &whole))]);
+    let story = Story::new().script([sends(Response::json(200, &whole))]);
     assert_eq!(story.run(["agent", "-m", "x"]).bytes(), text.as_bytes());
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "x".repeat(1 << 20) } }] });
     let event = format!("data: {delta}\n\n");
     let story = Story::new();
-    story
-        .server()
-        .always(Box::new(move |_: &Asked| Answer::events(vec![event.clone(); 80])) as Turn);
+    story.server().always(
+        Box::new(move |_: &Request| Response::events(vec![event.clone(); 80])) as Responder,
+    );
     story
         .run(["agent", "-m", "x"])
         .status(1)
@@ -259,7 +259,7 @@ fn an_answer_of_twenty_megabytes_and_one_without_end() {
 }
 
 #[test]
-fn colour_is_for_terminals_and_for_those_who_ask() {
+fn colour_is_used_on_terminals_and_on_request() {
     let colored = |arguments: &[&str], env: &[(&str, &str)]| {
         let mut story = Story::new().script([fails(400, "no")]);
         for (name, value) in env {
@@ -277,13 +277,13 @@ fn colour_is_for_terminals_and_for_those_who_ask() {
     assert!(!colored(&[], &[("NO_COLOR", "1")]));
     assert!(colored(&["--color", "always"], &[]));
     assert!(colored(&["--color", "always"], &[("NO_COLOR", "1")]));
-    assert!(!on_terminal(&[("NO_COLOR", "1")]).contains("\u{1b}["));
-    assert!(!on_terminal(&[("TERM", "dumb")]).contains("\u{1b}["));
-    assert!(on_terminal(&[]).contains("\u{1b}[31m"));
+    assert!(!failure_on_terminal(&[("NO_COLOR", "1")]).contains("\u{1b}["));
+    assert!(!failure_on_terminal(&[("TERM", "dumb")]).contains("\u{1b}["));
+    assert!(failure_on_terminal(&[]).contains("\u{1b}[31m"));
 }
 
 /// The terminal output of a failing run.
-fn on_terminal(env: &[(&str, &str)]) -> String {
+fn failure_on_terminal(env: &[(&str, &str)]) -> String {
     let story = Story::bare();
     let mut command = story.program("script");
     command.args(["-qec", &format!("{NANOBOT} agent -m x"), "/dev/null"]);
@@ -293,7 +293,7 @@ fn on_terminal(env: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn an_attached_pipe_is_read_and_a_silent_one_can_be_ended() {
+fn an_attached_pipe_is_read_and_can_be_interrupted() {
     let story = Story::new().script([says("ok")]);
     let fifo = story.dir().join("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, Mode::from_raw_mode(0o600)).unwrap();
@@ -304,7 +304,7 @@ fn an_attached_pipe_is_read_and_a_silent_one_can_be_ended() {
     let writer = std::thread::spawn(move || std::fs::write(fifo, "SECRET").unwrap());
     story.run(["agent", "-m", "x", "-a", "fifo"]).stdout("ok\n");
     writer.join().unwrap();
-    assert!(story.asked()[0].raw.contains("SECRET"));
+    assert!(story.requests()[0].raw.contains("SECRET"));
     story
         .run(["agent", "-m", "x", "-a", "/dev/zero"])
         .status(65)
@@ -312,7 +312,7 @@ fn an_attached_pipe_is_read_and_a_silent_one_can_be_ended() {
 }
 
 #[test]
-fn a_reader_that_left_hides_no_other_cause() {
+fn a_closed_pipe_does_not_hide_another_error() {
     let story = Story::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -323,7 +323,7 @@ fn a_reader_that_left_hides_no_other_cause() {
 }
 
 #[test]
-fn commands_work_under_a_supervisor_that_ignores_its_children() {
+fn commands_work_if_sigchld_is_ignored() {
     let story = Story::new().script([
         crate::server::calls("exec", json!({ "command": "echo on; exit 3" })),
         says("ok"),
@@ -331,5 +331,5 @@ fn commands_work_under_a_supervisor_that_ignores_its_children() {
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", "trap '' CHLD; exec \"$0\" agent -m x", NANOBOT]);
     story.wait(shell.spawn().unwrap()).stdout("ok\n");
-    assert!(story.asked()[1].last().contains("Exit code: 3"));
+    assert!(story.requests()[1].last_content().contains("Exit code: 3"));
 }

@@ -4,19 +4,19 @@ use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-fn config(story: Story, tools: Value) -> Story {
+fn with_tools(story: Story, tools: Value) -> Story {
     story.set("tools", tools)
 }
 
 #[test]
-fn a_refusal_is_final_is_told_once_and_names_its_flag() {
+fn a_denial_is_final_reported_once_and_names_its_flag() {
     let write = || calls("write_file", json!({ "path": "a", "content": "x" }));
     let story = Story::new().script([write(), write(), says("Not allowed.")]);
     let ran = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
     let told = ran.error_text();
     assert_eq!(told.matches("refused: write_file").count(), 1, "{told}");
     assert!(told.contains("--write"), "{told}");
-    let result = story.asked()[1].last();
+    let result = story.requests()[1].last_content();
     assert!(
         result.contains("Tool call denied: ") && result.contains("final"),
         "{result}"
@@ -24,7 +24,7 @@ fn a_refusal_is_final_is_told_once_and_names_its_flag() {
 }
 
 #[test]
-fn the_same_refusal_three_times_ends_the_turn() {
+fn the_same_denial_three_times_ends_the_turn() {
     // Another content, but the same call.
     let write = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
     let story = Story::new().script([write("1"), write("2"), write("3"), says("It is refused.")]);
@@ -36,14 +36,15 @@ fn the_same_refusal_three_times_ends_the_turn() {
         )
         .status(77);
     assert!(
-        story.asked()[3].body["tools"].is_null() || story.asked()[3].body["tool_choice"] == "none"
+        story.requests()[3].body["tools"].is_null()
+            || story.requests()[3].body["tool_choice"] == "none"
     );
     assert!(!story.dir().join("a").exists());
 }
 
 #[test]
-fn what_would_have_to_ask_is_no_unless_a_rule_allows_it() {
-    let story = config(Story::new(), json!({ "permissions": { "exec": "ask" } }));
+fn a_call_that_needs_approval_is_denied_unless_a_rule_allows_it() {
+    let story = with_tools(Story::new(), json!({ "permissions": { "exec": "ask" } }));
     let run = || calls("exec", json!({ "command": "echo hi" }));
     story
         .server()
@@ -52,19 +53,19 @@ fn what_would_have_to_ask_is_no_unless_a_rule_allows_it() {
         .run(["agent", "-m", "x", "--new"])
         .stdout("no\n")
         .stderr_has("--allow exec");
-    assert!(story.asked()[1].last().contains("--allow exec"));
+    assert!(story.requests()[1].last_content().contains("--allow exec"));
     story
         .run(["agent", "-m", "x", "--new", "--allow", "exec"])
         .stdout("yes\n");
-    assert!(story.asked()[3].last().contains("hi"));
+    assert!(story.requests()[3].last_content().contains("hi"));
     story
         .run(["agent", "-m", "x", "--new", "--profile", "auto-approve"])
         .stdout("yes\n");
-    assert!(story.asked()[5].last().contains("hi"));
+    assert!(story.requests()[5].last_content().contains("hi"));
 }
 
 #[test]
-fn rules_are_kept_and_mistakes_in_them_are_named() {
+fn rules_are_stored_and_mistakes_in_them_are_reported() {
     let story = Story::new()
         .file("a.key", "secret")
         .file("b", "open")
@@ -79,10 +80,10 @@ fn rules_are_kept_and_mistakes_in_them_are_named() {
         .run(["agent", "-m", "x", "--deny", "read_file(*.key)"])
         .stdout("done\n");
     assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
-    let asked = story.asked();
-    assert!(asked[1].last().contains("rule `read_file(*.key)`"));
-    assert!(asked[2].last().contains('b') && !asked[2].last().contains("a.key"));
-    assert!(!asked[3].last().contains("secret"));
+    let asked = story.requests();
+    assert!(asked[1].last_content().contains("rule `read_file(*.key)`"));
+    assert!(asked[2].last_content().contains('b') && !asked[2].last_content().contains("a.key"));
+    assert!(!asked[3].last_content().contains("secret"));
     let check = |flags: &[&str], words: &str| {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();
         story.run(all).status(2).stderr_has(words);
@@ -127,14 +128,14 @@ fn rules_are_kept_and_mistakes_in_them_are_named() {
 fn every_tool_of_a_run_is_known_by_name() {
     let story = Story::new().script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let asked = &story.asked()[0].body;
+    let asked = &story.requests()[0].body;
     let mut offered: Vec<&str> = asked["tools"]
         .as_array()
         .unwrap()
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    let mut known = nanobot::policy::known::TOOLS.to_vec();
+    let mut known = nanobot::policy::tool_names::TOOLS.to_vec();
     offered.sort_unstable();
     known.sort_unstable();
     assert_eq!(offered, known);
@@ -143,7 +144,7 @@ fn every_tool_of_a_run_is_known_by_name() {
 #[test]
 fn names_and_hosts_of_the_config_are_checked() {
     let check = |tools: Value, words: &str| {
-        let story = config(Story::new(), tools);
+        let story = with_tools(Story::new(), tools);
         story.run(["agent", "-m", "x"]).status(78).stderr_has(words);
         story.run(["config", "check"]).status(78).stdout_has(words);
     };
@@ -169,7 +170,7 @@ fn names_and_hosts_of_the_config_are_checked() {
     story
         .run(["agent", "-m", "x", "--tools", "exec, read_file"])
         .stdout("ok\n");
-    let tools = story.asked()[0].body["tools"].to_string();
+    let tools = story.requests()[0].body["tools"].to_string();
     assert!(
         tools.contains("read_file") && !tools.contains("exec"),
         "{tools}"
@@ -177,11 +178,11 @@ fn names_and_hosts_of_the_config_are_checked() {
 }
 
 #[test]
-fn patterns_of_the_python_program_keep_their_meaning() {
+fn patterns_of_the_python_program_have_the_same_meaning() {
     let run = |command: &str| calls("exec", json!({ "command": command }));
     let tools =
         json!({ "exec": { "denyPatterns": ["\\bcurl\\b"], "allowPatterns": ["^echo", "curl"] } });
-    let story = config(Story::new(), tools).script([
+    let story = with_tools(Story::new(), tools).script([
         run("CURL x"),
         run("ls"),
         run("echo hi"),
@@ -191,14 +192,14 @@ fn patterns_of_the_python_program_keep_their_meaning() {
         .run(["agent", "-m", "x"])
         .stdout("done\n")
         .stderr_has("denyPatterns");
-    let asked = story.asked();
-    assert!(asked[1].last().contains("denyPatterns"));
-    assert!(asked[2].last().contains("allowPatterns"));
-    assert!(asked[3].last().contains("hi"));
+    let asked = story.requests();
+    assert!(asked[1].last_content().contains("denyPatterns"));
+    assert!(asked[2].last_content().contains("allowPatterns"));
+    assert!(asked[3].last_content().contains("hi"));
 }
 
 #[test]
-fn plan_offers_nothing_that_changes_and_says_so_once() {
+fn the_plan_profile_offers_no_changing_tools_and_reports_it_once() {
     let story = Story::new().script([
         says("a plan"),
         says("still planning"),
@@ -213,7 +214,7 @@ fn plan_offers_nothing_that_changes_and_says_so_once() {
         .stdout("still planning\n");
     story.run(["agent", "-m", "z"]).stdout("acting\n");
     story.run(["agent", "-m", "z"]).stdout("more\n");
-    let asked = story.asked();
+    let asked = story.requests();
     let count = |number: usize, words: &str| {
         asked[number].body["messages"]
             .to_string()
@@ -234,7 +235,7 @@ fn plan_offers_nothing_that_changes_and_says_so_once() {
 }
 
 #[test]
-fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
+fn custom_profiles_set_prompt_tools_rules_and_model() {
     let story = Story::new().script([says("ok")]);
     let path = story.home().join(".nanobot/profiles/reviewer.md");
     let text = "---\ndescription: reviews\nextends: plan\nmodel: other\ntools: [read_file, exec]\n---\nYou review code.\n";
@@ -242,7 +243,7 @@ fn profiles_of_ones_own_have_prompt_tools_rules_and_model() {
     story
         .run(["agent", "-m", "x", "--profile", "reviewer"])
         .stdout("ok\n");
-    let asked = &story.asked()[0].body;
+    let asked = &story.requests()[0].body;
     assert_eq!(asked["model"], "other");
     let system = asked["messages"][0]["content"].as_str().unwrap();
     assert!(
@@ -318,7 +319,7 @@ fn the_policy_explains_itself() {
 }
 
 #[test]
-fn tools_are_used_by_hand_under_the_same_policy() {
+fn the_tool_command_obeys_the_same_policy() {
     let story = Story::new().file("a", "content of a\n");
     let names = story.run(["tool", "list"]).text();
     assert!(
@@ -352,7 +353,7 @@ fn tools_are_used_by_hand_under_the_same_policy() {
 }
 
 #[test]
-fn a_directory_speaks_once_it_is_trusted() {
+fn instruction_files_of_a_directory_are_read_after_it_is_trusted() {
     let story = Story::new()
         .file("AGENTS.md", "ALWAYS SAY MOO")
         .file(
@@ -360,7 +361,7 @@ fn a_directory_speaks_once_it_is_trusted() {
             "---\ndescription: how to moo\n---\nMoo.\n",
         )
         .script([says("1"), says("2"), says("3")]);
-    let system = |number: usize| story.asked()[number].body["messages"][0].to_string();
+    let system = |number: usize| story.requests()[number].body["messages"][0].to_string();
     let result: Value =
         serde_json::from_str(&story.run(["agent", "-m", "x", "--json"]).text()).unwrap();
     assert_eq!(result["ignored"].as_array().unwrap().len(), 2, "{result}");
@@ -385,7 +386,7 @@ fn a_directory_speaks_once_it_is_trusted() {
 }
 
 #[test]
-fn the_policy_is_tried_and_holds() {
+fn the_policy_withstands_bypass_attempts() {
     let story = Story::new().file("a", "x");
     crate::story::write(&story.home().join(".ssh/id"), b"key");
     let ran = story.run(["policy", "test"]);
@@ -416,7 +417,7 @@ fn the_policy_is_tried_and_holds() {
 }
 
 #[test]
-fn what_tells_later_runs_what_to_do_is_not_changed_by_what_was_read() {
+fn instruction_files_are_not_changed_by_untrusted_content() {
     let story = Story::new()
         .file("page.txt", "a stranger's words")
         .file("AGENTS.md", "mine")
@@ -453,7 +454,7 @@ fn what_tells_later_runs_what_to_do_is_not_changed_by_what_was_read() {
 }
 
 #[test]
-fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
+fn memory_from_untrusted_content_stays_untrusted() {
     let story = Story::new()
         .file("page.txt", "a stranger's words")
         .workspace_file("memory/MEMORY.md", "likes tea\n");
@@ -491,7 +492,7 @@ fn a_memory_that_strangers_may_have_written_is_theirs_the_next_day() {
 }
 
 #[test]
-fn a_refusal_names_its_file_and_a_flag_that_can_be_copied() {
+fn a_denial_names_its_file_and_a_flag_to_copy() {
     let story = Story::new();
     let read = |path: &str| {
         story.run([
@@ -524,14 +525,14 @@ fn a_refusal_names_its_file_and_a_flag_that_can_be_copied() {
     // That hint is for a model.
     assert!(!told.contains("show the change"), "{told}");
     assert!(
-        story.asked()[1]
-            .last()
+        story.requests()[1]
+            .last_content()
             .contains("show the change instead, and say that `--write`")
     );
 }
 
 #[test]
-fn write_in_the_home_directory_says_what_it_is_for() {
+fn write_in_the_home_directory_explains_itself() {
     let story = Story::new().script([says("ok"), says("ok")]);
     let home = story.home();
     for (flags, words) in [
@@ -551,7 +552,7 @@ fn write_in_the_home_directory_says_what_it_is_for() {
 }
 
 #[test]
-fn a_turn_to_undo_is_a_number() {
+fn undo_accepts_only_a_turn_number() {
     let story = Story::new();
     story
         .run(["undo", "abc"])
@@ -560,7 +561,7 @@ fn a_turn_to_undo_is_a_number() {
 }
 
 #[test]
-fn an_explanation_is_what_a_run_would_do() {
+fn explain_matches_a_run() {
     let story = Story::new();
     let explain = |arguments: &[&str], status: i32, words: &str| {
         let all = ["policy", "explain"].iter().chain(arguments).copied();
@@ -648,7 +649,7 @@ fn an_explanation_is_what_a_run_would_do() {
         0,
         "exec(git *) (--deny): not a security boundary",
     );
-    let story = config(
+    let story = with_tools(
         story,
         json!({ "ssrfWhitelist": ["10.0.0.0/8"], "exec": { "denyPatterns": ["curl"] }, "read": ["/etc"] }),
     );
@@ -667,19 +668,19 @@ fn an_explanation_is_what_a_run_would_do() {
 }
 
 #[test]
-fn a_place_of_the_config_that_is_gone_ends_no_run() {
+fn a_missing_path_in_the_config_is_not_fatal() {
     let read = || calls("read_file", json!({ "path": "~/gone.md" }));
     let story = Story::new().script([read(), says("Refused."), read(), says("It is back.")]);
     let gone = story.home().join("gone.md");
     let places = json!([gone, "notes/no/such"]);
-    let story = config(story, json!({ "read": places, "write": places }));
+    let story = with_tools(story, json!({ "read": places, "write": places }));
     story
         .run(["agent", "-m", "x"])
         .stdout("Refused.\n")
         .stderr_has("refused: read_file");
     std::fs::write(&gone, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");
-    assert!(story.asked()[3].last().contains("milk"));
+    assert!(story.requests()[3].last_content().contains("milk"));
     // A path argument refers to the file that exists now.
     std::fs::remove_file(&gone).unwrap();
     for flag in ["--read", "--write"] {

@@ -1,37 +1,40 @@
 //! Progress on a terminal during a turn: calls and their results, thinking, waits. Nothing of it remains at the end.
 
-use crate::memory::talk;
+use crate::memory::session_text;
 use crate::screen::{Key, Screen};
-use crate::server::{Answer, Ending, calls, calls_all, fails, says, sends};
+use crate::server::{Ending, Response, calls, calls_all, fails, says, sends};
 use crate::story::{Story, write};
 use regex::Regex;
 use serde_json::json;
 
 /// The frames of the spinner.
-const FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
+const SPINNER_FRAMES: &str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏";
 
 /// A run on a terminal that ends with an answer.
 #[track_caller]
-fn answered<'a>(story: &'a Story, arguments: &[&str]) -> Screen<'a> {
+fn run_to_success<'a>(story: &'a Story, arguments: &[&str]) -> Screen<'a> {
     let mut screen = story.screen(60, 200).args(arguments);
-    ended(&mut screen, 0);
+    assert_status(&mut screen, 0);
     screen
 }
 
 #[track_caller]
-fn ended(screen: &mut Screen<'_>, status: i32) {
+fn assert_status(screen: &mut Screen<'_>, status: i32) {
     let code = screen.code();
-    let text = screen.scrolled();
+    let text = screen.text_with_scrollback();
     assert_eq!(code, status, "{text}");
-    assert!(!text.contains(|letter| FRAMES.contains(letter)), "{text}");
-    screen.is_restored();
+    assert!(
+        !text.contains(|letter| SPINNER_FRAMES.contains(letter)),
+        "{text}"
+    );
+    screen.assert_restored();
 }
 
 /// The text of the screen with one spinner frame for all, and with token counts masked, which depend on the length of
 /// temporary paths.
-fn still(screen: &Screen<'_>) -> String {
+fn masked_text(screen: &Screen<'_>) -> String {
     let text = screen.text();
-    let frame = |letter: char| match FRAMES.contains(letter) {
+    let frame = |letter: char| match SPINNER_FRAMES.contains(letter) {
         true => '⠋',
         false => letter,
     };
@@ -41,21 +44,21 @@ fn still(screen: &Screen<'_>) -> String {
 }
 
 /// Server-sent events with these deltas and this ending.
-fn deltas(all: &[serde_json::Value], ending: Ending) -> Answer {
+fn delta_events(all: &[serde_json::Value], ending: Ending) -> Response {
     let event = |delta: &serde_json::Value| {
         let chunk = json!({ "choices": [{ "index": 0, "delta": delta }] });
         format!("data: {chunk}\n\n")
     };
     let mut pieces: Vec<String> = all.iter().map(event).collect();
-    if ending == Ending::Whole {
+    if ending == Ending::Complete {
         let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
         pieces.push(format!("data: {end}\n\ndata: [DONE]\n\n"));
     }
-    Answer::events(pieces).ending(ending)
+    Response::events(pieces).ending(ending)
 }
 
 #[test]
-fn calls_turn_into_their_results() {
+fn calls_are_replaced_by_their_results() {
     let story = Story::new()
         .file("notes.md", "one\ntwo\n")
         .file("long/文書.md", "x".repeat(3000))
@@ -72,7 +75,7 @@ fn calls_turn_into_their_results() {
             ),
             says("Done."),
         ]);
-    let screen = answered(&story, &["agent", "-m", "x", "--sandbox", "off"]);
+    let screen = run_to_success(&story, &["agent", "-m", "x", "--sandbox", "off"]);
     screen.snapshot("progress-calls", &screen.styled());
 }
 
@@ -92,24 +95,24 @@ fn changes_are_shown_as_diffs() {
         calls("delete_file", json!({ "path": "a.md" })),
         says("Done."),
     ]);
-    let screen = answered(&story, &["agent", "-m", "x", "--write"]);
+    let screen = run_to_success(&story, &["agent", "-m", "x", "--write"]);
     screen.snapshot("progress-diffs", &screen.styled());
 }
 
 #[test]
-fn a_running_call_is_seen_with_what_it_says() {
+fn a_running_call_is_shown_with_its_output() {
     let command = "printf 'beg%s\\n' un; until test -e go; do sleep 0.01; done; echo over";
     let story = Story::new().script([calls("exec", json!({ "command": command })), says("Done.")]);
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
     let mut screen = story.screen(10, 120).args(arguments);
-    screen.until_snapshot("progress-running", still);
+    screen.until_snapshot("progress-running", masked_text);
     // A narrower window shows the same.
     screen
         .resize_between_frames(10, 40)
         .until_gone("un; until")
         .until("  begun");
     write(&story.dir().join("go"), b"");
-    ended(&mut screen, 0);
+    assert_status(&mut screen, 0);
     assert!(
         screen.text().starts_with("  ✓ exec printf"),
         "{}",
@@ -124,29 +127,29 @@ fn a_running_call_is_seen_with_what_it_says() {
 }
 
 #[test]
-fn thoughts_are_folded() {
+fn thinking_is_collapsed() {
     let thoughts = [
         json!({ "reasoning_content": "First I look\naround. " }),
         json!({ "reasoning_content": "Then I see a long way that leads to where I am, and go back. " }),
     ];
     let story = Story::new().script([
-        sends(deltas(&thoughts, Ending::Stall)),
-        sends(deltas(
+        sends(delta_events(&thoughts, Ending::Stall)),
+        sends(delta_events(
             &[&thoughts[..], &[json!({ "content": "So." })]].concat(),
-            Ending::Whole,
+            Ending::Complete,
         )),
-        sends(deltas(
+        sends(delta_events(
             &[&thoughts[..], &[json!({ "content": "So." })]].concat(),
-            Ending::Whole,
+            Ending::Complete,
         )),
     ]);
     let mut screen = story.screen(10, 60).args(["agent", "-m", "x"]);
-    screen.until_snapshot("progress-thinking", still);
+    screen.until_snapshot("progress-thinking", masked_text);
     screen.press(Key::Ctrl('c'));
-    ended(&mut screen, 130);
-    let screen = answered(&story, &["agent", "-m", "x", "-s", "new"]);
+    assert_status(&mut screen, 130);
+    let screen = run_to_success(&story, &["agent", "-m", "x", "-s", "new"]);
     screen.snapshot("progress-thoughts", &screen.styled());
-    let screen = answered(&story, &["agent", "-v", "-m", "x", "-s", "newer"]);
+    let screen = run_to_success(&story, &["agent", "-v", "-m", "x", "-s", "newer"]);
     let text = screen.styled();
     // Logs and the last line have their own numbers.
     let is_told = |line: &&str| !line.contains(" ms  ") && !line.contains(" request");
@@ -156,12 +159,12 @@ fn thoughts_are_folded() {
 
 #[test]
 fn waits_are_counted_down() {
-    let busy = Answer::json(429, &json!({ "error": { "message": "too many" } }));
+    let busy = Response::json(429, &json!({ "error": { "message": "too many" } }));
     let busy = busy.header("retry-after", "3");
     let story = Story::new().script([sends(busy), says("Done.")]);
     let screen = story.screen(10, 80).env("NANOBOT_TEST_TIME", "");
     let mut screen = screen.args(["agent", "-m", "x"]);
-    ended(&mut screen, 0);
+    assert_status(&mut screen, 0);
     // The frames that are drawn depend on the machine's load.
     let raw = String::from_utf8_lossy(&screen.raw()).into_owned();
     let counted = Regex::new(r"retrying in (\d) s").expect("it is a pattern");
@@ -181,7 +184,10 @@ fn waits_are_counted_down() {
 
 #[test]
 fn a_wait_for_another_run_is_counted_down() {
-    let stall = sends(deltas(&[json!({ "content": "So\n\nand" })], Ending::Stall));
+    let stall = sends(delta_events(
+        &[json!({ "content": "So\n\nand" })],
+        Ending::Stall,
+    ));
     let story = Story::new().script([stall]);
     let mut first = story.screen(10, 80).args(["agent", "-m", "x"]);
     first.until("So");
@@ -190,18 +196,18 @@ fn a_wait_for_another_run_is_counted_down() {
         .until("waiting for session `cli:direct`")
         .until("giving up in 9 min");
     second.press(Key::Ctrl('c'));
-    ended(&mut second, 130);
+    assert_status(&mut second, 130);
     first.press(Key::Ctrl('c'));
-    ended(&mut first, 130);
+    assert_status(&mut first, 130);
 }
 
 #[test]
-fn with_more_words_the_end_is_summed_up() {
+fn verbose_prints_a_summary_at_the_end() {
     let story = Story::new().file("a", "one\ntwo\n").script([
         calls("read_file", json!({ "path": "a", "limit": 5 })),
         says("Done."),
     ]);
-    let text = answered(&story, &["agent", "-v", "-m", "x"]).text();
+    let text = run_to_success(&story, &["agent", "-v", "-m", "x"]).text();
     for words in [
         "✓",
         "read_file a",
@@ -226,19 +232,21 @@ fn a_sub_agent_has_a_line_of_its_own() {
         json!({ "task": "look around", "label": "look" }),
     )]);
     // The order of both is undefined.
-    story.server().always(Box::new(|asked| match asked.last() {
-        last if last.contains("finished") => says("Done.")(asked),
-        last if last.contains("look around") => says("Nothing there.")(asked),
-        _ => says("I wait.")(asked),
-    }));
-    let text = answered(&story, &["agent", "-m", "x"]).styled();
+    story
+        .server()
+        .always(Box::new(|asked| match asked.last_content() {
+            last if last.contains("finished") => says("Done.")(asked),
+            last if last.contains("look around") => says("Nothing there.")(asked),
+            _ => says("I wait.")(asked),
+        }));
+    let text = run_to_success(&story, &["agent", "-m", "x"]).styled();
     let line = "✓» spawn1 look«dim:";
     assert!(text.contains(line), "{text}");
     assert_eq!(text.matches("spawn").count(), 1, "{text}");
 }
 
 #[test]
-fn nothing_of_it_is_on_a_plain_terminal_or_a_quiet_one() {
+fn progress_is_hidden_on_dumb_terminals_and_with_quiet() {
     for (kind, flag) in [("dumb", "--no-stdin"), ("xterm", "-q")] {
         let story = Story::new().file("a", "one\n").script([
             fails(500, "down"),
@@ -247,30 +255,30 @@ fn nothing_of_it_is_on_a_plain_terminal_or_a_quiet_one() {
         ]);
         let screen = story.screen(10, 60).env("TERM", kind);
         let mut screen = screen.args(["agent", "-m", "x", flag]);
-        ended(&mut screen, 0);
+        assert_status(&mut screen, 0);
         assert_eq!(screen.text(), "Done.");
         assert_eq!(screen.raw(), b"Done.\r\n");
     }
 }
 
 #[test]
-fn long_work_has_a_bar() {
+fn long_operations_have_a_progress_bar() {
     let story = Story::new()
-        .workspace_file("sessions/cli_direct.jsonl", talk("cli:direct", 120))
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 120))
         .script([
-            sends(deltas(&[], Ending::Stall)),
-            sends(deltas(&[], Ending::Stall)),
+            sends(delta_events(&[], Ending::Stall)),
+            sends(delta_events(&[], Ending::Stall)),
         ]);
     let consolidate = ["memory", "consolidate"];
     let mut screen = story.screen(10, 80).args(consolidate);
     screen.until("──── 0/70").until("cli:direct");
     screen.press(Key::Ctrl('c'));
-    ended(&mut screen, 130);
+    assert_status(&mut screen, 130);
     assert!(!screen.text().contains('─'), "{}", screen.text());
     let screen = story.screen(10, 80).env("TERM", "dumb");
     let mut screen = screen.args(consolidate);
-    story.server().until_asked(2);
+    story.server().wait_for_requests(2);
     screen.press(Key::Ctrl('c'));
-    ended(&mut screen, 130);
+    assert_status(&mut screen, 130);
     assert!(!screen.raw().contains(&0xe2), "{}", screen.text());
 }

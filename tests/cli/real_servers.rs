@@ -1,7 +1,7 @@
 //! Public MCP servers, as fetched by `.ci/mcp` into `target/mcp`: tools, calls, errors, images, progress and shutdown, all
 //! in the sandbox. If they are not installed, the stories are skipped with a notice.
 
-use crate::needs::skip;
+use crate::requirements::skip;
 use crate::server::{calls, says};
 use crate::story::Story;
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-fn folder() -> PathBuf {
+fn servers_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mcp")
 }
 
 /// The path of a fetched program; `None`, with a skip notice, if it was not fetched.
-fn fetched(program: &str) -> Option<String> {
-    let folder = folder();
+fn program_path(program: &str) -> Option<String> {
+    let folder = servers_dir();
     let path = match program.contains('-') && folder.join("venv/bin").join(program).exists() {
         true => folder.join("venv/bin").join(program),
         false => folder.join("node_modules/.bin").join(program),
@@ -29,12 +29,13 @@ fn fetched(program: &str) -> Option<String> {
 }
 
 /// A story with the server `s`.
-fn story(server: Value) -> Story {
+fn story_with_server(server: Value) -> Story {
     let mut server = server;
     // They are scripts whose interpreters may be in the user's home.
     if server["command"].is_string() {
-        let mut read = vec![folder().to_str().unwrap().to_owned()];
-        let python = std::fs::read_to_string(folder().join("venv/pyvenv.cfg")).unwrap_or_default();
+        let mut read = vec![servers_dir().to_str().unwrap().to_owned()];
+        let python =
+            std::fs::read_to_string(servers_dir().join("venv/pyvenv.cfg")).unwrap_or_default();
         let home = python
             .lines()
             .find_map(|line| line.strip_prefix("home = "))
@@ -48,7 +49,7 @@ fn story(server: Value) -> Story {
 
 /// `mcp call` of a tool that succeeds.
 #[track_caller]
-fn call(story: &Story, tool: &str, arguments: &Value) -> String {
+fn call_tool(story: &Story, tool: &str, arguments: &Value) -> String {
     let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
     let (output, complaints) = (ran.text(), ran.error_text());
     assert_eq!(ran.code(), 0, "{output}{complaints}");
@@ -57,7 +58,7 @@ fn call(story: &Story, tool: &str, arguments: &Value) -> String {
 
 /// `mcp call` of a tool that fails.
 #[track_caller]
-fn fails(story: &Story, tool: &str, arguments: &Value) -> String {
+fn call_tool_and_fail(story: &Story, tool: &str, arguments: &Value) -> String {
     let ran = story.run(["mcp", "call", "s", tool, &arguments.to_string()]);
     let said = ran.text() + &ran.error_text();
     assert_eq!(ran.code(), 1, "{said}");
@@ -66,18 +67,18 @@ fn fails(story: &Story, tool: &str, arguments: &Value) -> String {
 
 /// The output of `mcp test` for a working server.
 #[track_caller]
-fn test(story: &Story) -> String {
+fn test_server(story: &Story) -> String {
     let ran = story.run(["mcp", "test", "s"]);
     let said = ran.text();
     assert_eq!(ran.code(), 0, "{said}{}", ran.error_text());
     ran.error_text();
-    is_over(story);
+    assert_no_processes(story);
     said
 }
 
 /// Checks that no process of the story's home is left.
 #[track_caller]
-fn is_over(story: &Story) {
+fn assert_no_processes(story: &Story) {
     let home = format!("HOME={}\0", story.home().display());
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
@@ -88,16 +89,16 @@ fn is_over(story: &Story) {
 }
 
 /// Checks all features of server-everything over any transport.
-fn everything(story: &Story) {
-    let said = test(story);
+fn check_everything_server(story: &Story) {
+    let said = test_server(story);
     assert!(said.contains("2025-11-25"), "{said}");
-    assert!(call(story, "echo", &json!({ "message": "hi" })).contains("Echo: hi"));
-    assert!(call(story, "get-sum", &json!({ "a": 2, "b": 3 })).contains('5'));
-    assert!(fails(story, "get-sum", &json!({ "a": 2, "b": "x" })).contains("number"));
+    assert!(call_tool(story, "echo", &json!({ "message": "hi" })).contains("Echo: hi"));
+    assert!(call_tool(story, "get-sum", &json!({ "a": 2, "b": 3 })).contains('5'));
+    assert!(call_tool_and_fail(story, "get-sum", &json!({ "a": 2, "b": "x" })).contains("number"));
     let city = json!({ "location": "New York" });
-    assert!(call(story, "get-structured-content", &city).contains("temperature"));
+    assert!(call_tool(story, "get-structured-content", &city).contains("temperature"));
     let reference = json!({ "resourceType": "Text", "resourceId": 1 });
-    let resource = call(story, "get-resource-reference", &reference);
+    let resource = call_tool(story, "get-resource-reference", &reference);
     assert!(resource.contains("demo://resource/dynamic/text/1"));
     // A turn with an image for the model and progress notifications.
     story.server().script([
@@ -113,27 +114,27 @@ fn everything(story: &Story) {
         .status(0);
     assert_eq!(ran.json()["text"], "Seen.", "{}", ran.text());
     ran.error_text();
-    let asked = story.asked();
+    let asked = story.requests();
     let raw = &asked[asked.len() - 2].raw;
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
-    assert!(asked.last().unwrap().last().contains("completed"));
-    is_over(story);
+    assert!(asked.last().unwrap().last_content().contains("completed"));
+    assert_no_processes(story);
 }
 
 #[test]
-fn the_server_that_shows_everything() {
-    if let Some(command) = fetched("mcp-server-everything") {
-        let story = story(json!({ "command": command, "args": ["stdio"] }));
-        everything(&story);
-        let variables = call(&story, "get-env", &json!({}));
+fn server_everything_over_stdio() {
+    if let Some(command) = program_path("mcp-server-everything") {
+        let story = story_with_server(json!({ "command": command, "args": ["stdio"] }));
+        check_everything_server(&story);
+        let variables = call_tool(&story, "get-env", &json!({}));
         assert!(!variables.contains("NANOBOT_TEST"), "{variables}");
     }
 }
 
 /// An HTTP server, which is killed at the end of its story.
-struct Remote(Child);
+struct RemoteServer(Child);
 
-impl Drop for Remote {
+impl Drop for RemoteServer {
     fn drop(&mut self) {
         drop(self.0.kill());
         drop(self.0.wait());
@@ -141,14 +142,14 @@ impl Drop for Remote {
 }
 
 /// Starts server-everything as a listening server; returns it and its port.
-fn listening(command: &str, way: &str) -> (Remote, u16) {
+fn start_everything_server(command: &str, transport: &str) -> (RemoteServer, u16) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     // Not only by closing it: a process that another test is about to start may still share it.
     rustix::net::shutdown(&free, rustix::net::Shutdown::Both).unwrap();
     drop(free);
     let mut server = Command::new(command)
-        .arg(way)
+        .arg(transport)
         .env("PORT", port.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -160,94 +161,94 @@ fn listening(command: &str, way: &str) -> (Remote, u16) {
     assert!(lines.by_ref().any(is_ready), "it does not listen");
     // The server keeps printing and would block if nobody read its output.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-    (Remote(server), port)
+    (RemoteServer(server), port)
 }
 
 #[test]
-fn the_same_over_http() {
-    if let Some(command) = fetched("mcp-server-everything") {
-        let (_remote, port) = listening(&command, "streamableHttp");
-        everything(&story(
+fn server_everything_over_http() {
+    if let Some(command) = program_path("mcp-server-everything") {
+        let (_remote, port) = start_everything_server(&command, "streamableHttp");
+        check_everything_server(&story_with_server(
             json!({ "url": format!("http://127.0.0.1:{port}/mcp") }),
         ));
     }
 }
 
 #[test]
-fn the_same_in_the_older_way() {
-    if let Some(command) = fetched("mcp-server-everything") {
-        let (_remote, port) = listening(&command, "sse");
-        everything(&story(
+fn server_everything_over_sse() {
+    if let Some(command) = program_path("mcp-server-everything") {
+        let (_remote, port) = start_everything_server(&command, "sse");
+        check_everything_server(&story_with_server(
             json!({ "url": format!("http://127.0.0.1:{port}/sse") }),
         ));
     }
 }
 
 #[test]
-fn a_server_of_files() {
-    let Some(command) = fetched("mcp-server-filesystem") else {
+fn server_filesystem() {
+    let Some(command) = program_path("mcp-server-filesystem") else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("notes.md"), "buy milk\n").unwrap();
     // The directory is in the server's arguments, which grants write access to it.
-    let story = story(json!({ "command": command, "args": [place.path()] }));
-    assert!(test(&story).contains("2025-"));
-    let read = call(
+    let story = story_with_server(json!({ "command": command, "args": [place.path()] }));
+    assert!(test_server(&story).contains("2025-"));
+    let read = call_tool(
         &story,
         "read_text_file",
         &json!({ "path": path("notes.md") }),
     );
     assert!(read.contains("buy milk"), "{read}");
     let new = json!({ "path": path("new.md"), "content": "and bread\n" });
-    call(&story, "write_file", &new);
+    call_tool(&story, "write_file", &new);
     assert_eq!(
         std::fs::read_to_string(path("new.md")).unwrap(),
         "and bread\n"
     );
-    let denied = fails(&story, "read_text_file", &json!({ "path": "/etc/passwd" }));
+    let denied = call_tool_and_fail(&story, "read_text_file", &json!({ "path": "/etc/passwd" }));
     assert!(denied.contains("denied"), "{denied}");
-    is_over(&story);
+    assert_no_processes(&story);
 }
 
 #[test]
-fn a_server_that_remembers() {
-    let Some(command) = fetched("mcp-server-memory") else {
+fn server_memory() {
+    let Some(command) = program_path("mcp-server-memory") else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("memory.jsonl");
-    let story = story(
+    let story = story_with_server(
         json!({ "command": command, "env": { "MEMORY_FILE_PATH": file },
                               "write": [place.path()] }),
     );
     let ada = json!({ "name": "Ada", "entityType": "person", "observations": ["likes milk"] });
-    call(&story, "create_entities", &json!({ "entities": [ada] }));
-    let known = call(&story, "read_graph", &json!({}));
+    call_tool(&story, "create_entities", &json!({ "entities": [ada] }));
+    let known = call_tool(&story, "read_graph", &json!({}));
     assert!(known.contains("likes milk"), "{known}");
     assert!(std::fs::read_to_string(file).unwrap().contains("Ada"));
-    is_over(&story);
+    assert_no_processes(&story);
 }
 
 #[test]
-fn a_server_of_time() {
-    let Some(command) = fetched("mcp-server-time") else {
+fn server_time() {
+    let Some(command) = program_path("mcp-server-time") else {
         return;
     };
-    let story = story(json!({ "command": command }));
-    assert!(test(&story).contains("2025-"));
+    let story = story_with_server(json!({ "command": command }));
+    assert!(test_server(&story).contains("2025-"));
     let berlin = json!({ "timezone": "Europe/Berlin" });
-    let time = call(&story, "get_current_time", &berlin);
+    let time = call_tool(&story, "get_current_time", &berlin);
     assert!(time.contains("Europe/Berlin"), "{time}");
     let nowhere = json!({ "timezone": "Nowhere" });
-    assert!(fails(&story, "get_current_time", &nowhere).contains("Nowhere"));
-    is_over(&story);
+    assert!(call_tool_and_fail(&story, "get_current_time", &nowhere).contains("Nowhere"));
+    assert_no_processes(&story);
 }
 
 #[test]
-fn a_server_of_git() {
-    let Some(command) = fetched("mcp-server-git") else {
+fn server_git() {
+    let Some(command) = program_path("mcp-server-git") else {
         return;
     };
     let place = tempfile::tempdir().unwrap();
@@ -257,13 +258,14 @@ fn a_server_of_git() {
         .status();
     assert!(made.unwrap().success());
     std::fs::write(place.path().join("notes.md"), "buy milk\n").unwrap();
-    let story = story(json!({ "command": command, "args": ["--repository", place.path()] }));
+    let story =
+        story_with_server(json!({ "command": command, "args": ["--repository", place.path()] }));
     let here = json!({ "repo_path": place.path() });
-    let status = call(&story, "git_status", &here);
+    let status = call_tool(&story, "git_status", &here);
     assert!(status.contains("notes.md"), "{status}");
     let add = json!({ "repo_path": place.path(), "files": ["notes.md"] });
-    call(&story, "git_add", &add);
-    assert!(call(&story, "git_status", &here).contains("to be committed"));
-    fails(&story, "git_status", &json!({ "repo_path": "/" }));
-    is_over(&story);
+    call_tool(&story, "git_add", &add);
+    assert!(call_tool(&story, "git_status", &here).contains("to be committed"));
+    call_tool_and_fail(&story, "git_status", &json!({ "repo_path": "/" }));
+    assert_no_processes(&story);
 }

@@ -76,14 +76,17 @@ fn a_recording_is_replayed_without_a_network() {
 }
 
 #[test]
-fn a_dry_run_shows_the_very_request() {
+fn a_dry_run_prints_the_exact_request() {
     let story = Story::new().script([says("ok")]);
     let shown = story.run(["agent", "-m", "hello", "--dry-run"]).text();
     assert!(!story.workspace().join("sessions").exists());
     story
         .run(["agent", "-m", "hello", "--ephemeral"])
         .stdout("ok\n");
-    assert_eq!(shown.trim_end(), story.generalise(&story.asked()[0].raw));
+    assert_eq!(
+        shown.trim_end(),
+        story.normalize_paths(&story.requests()[0].raw)
+    );
     let curl = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
     let base = format!(
         "http://127.0.0.1:{}/v1/chat/completions",
@@ -100,7 +103,7 @@ fn a_dry_run_shows_the_very_request() {
         .env("API_KEY", "k")
         .output();
     if done.is_ok_and(|done| done.status.success()) {
-        assert!(story.asked()[1].last().starts_with("it's"));
+        assert!(story.requests()[1].last_content().starts_with("it's"));
     } else {
         // Without curl a run receives the script's reply instead.
         story
@@ -110,47 +113,52 @@ fn a_dry_run_shows_the_very_request() {
 }
 
 /// Runs one call and returns its tool result.
-fn told(story: Story, arguments: &[&str], name: &str, call: serde_json::Value) -> (Story, String) {
+fn run_call(
+    story: Story,
+    arguments: &[&str],
+    name: &str,
+    call: serde_json::Value,
+) -> (Story, String) {
     let story = story.script([calls(name, call), says("ok")]);
     let mut all = vec!["agent", "-m", "x", "--new"];
     all.extend(arguments);
     // A denial is also printed on standard error.
     story.run(all).stdout("ok\n").error_text();
-    let told = story.asked().last().unwrap().last();
+    let told = story.requests().last().unwrap().last_content();
     (story, told)
 }
 
 #[test]
-fn only_write_changes_the_directory() {
+fn only_the_write_flag_allows_changes() {
     let write = |path: &str| json!({ "path": path, "content": "x" });
-    let (story, words) = told(Story::new(), &[], "write_file", write("a.txt"));
+    let (story, words) = run_call(Story::new(), &[], "write_file", write("a.txt"));
     assert!(
         words.contains("--write") && !story.dir().join("a.txt").exists(),
         "{words}"
     );
-    let (story, words) = told(story, &["--write"], "write_file", write("a.txt"));
+    let (story, words) = run_call(story, &["--write"], "write_file", write("a.txt"));
     assert!(
         words.starts_with("created") && story.dir().join("a.txt").exists(),
         "{words}"
     );
     std::fs::create_dir(story.dir().join("out")).unwrap();
-    let (story, words) = told(story, &["--write=out"], "write_file", write("out/b.txt"));
+    let (story, words) = run_call(story, &["--write=out"], "write_file", write("out/b.txt"));
     assert!(words.starts_with("created"), "{words}");
-    let (story, words) = told(story, &["--write=out"], "write_file", write("c.txt"));
+    let (story, words) = run_call(story, &["--write=out"], "write_file", write("c.txt"));
     assert!(words.contains("--write"), "{words}");
     let memory = story.workspace().join("memory/MEMORY.md");
-    let (story, words) = told(story, &[], "write_file", write(memory.to_str().unwrap()));
+    let (story, words) = run_call(story, &[], "write_file", write(memory.to_str().unwrap()));
     assert!(words.starts_with("created") && memory.exists(), "{words}");
-    let (story, words) = told(story, &["--write"], "write_file", write("../up.txt"));
+    let (story, words) = run_call(story, &["--write"], "write_file", write("../up.txt"));
     assert!(
         words.contains("outside") && !story.dir().join("../up.txt").exists(),
         "{words}"
     );
     let session = story.workspace().join("sessions/cli_direct.jsonl");
-    let (story, words) = told(story, &["--write"], "read_file", json!({ "path": session }));
+    let (story, words) = run_call(story, &["--write"], "read_file", json!({ "path": session }));
     assert!(words.contains("not accessible to tools"), "{words}");
     let config = story.home().join(".nanobot/config.json");
-    let (_, words) = told(
+    let (_, words) = run_call(
         story,
         &["--read", "/"],
         "read_file",
@@ -160,15 +168,15 @@ fn only_write_changes_the_directory() {
 }
 
 #[test]
-fn places_of_a_run() {
-    let (story, words) = told(
+fn readable_and_writable_paths_of_a_run() {
+    let (story, words) = run_call(
         Story::new(),
         &[],
         "read_file",
         json!({ "path": "/etc/hostname" }),
     );
     assert!(words.contains("--read /etc/hostname"), "{words}");
-    let (story, words) = told(
+    let (story, words) = run_call(
         story,
         &["--read", "/etc"],
         "read_file",
@@ -176,7 +184,7 @@ fn places_of_a_run() {
     );
     assert!(words.contains("root:"), "{words}");
     let story = story.workspace_file("notes.md", "in the workspace");
-    let (story, words) = told(story, &[], "read_file", json!({ "path": "notes.md" }));
+    let (story, words) = run_call(story, &[], "read_file", json!({ "path": "notes.md" }));
     assert!(words.contains("/workspace/notes.md"), "{words}");
     // The home directory cannot be the working directory; the workspace is used instead.
     let home = story.home();
@@ -191,10 +199,10 @@ fn places_of_a_run() {
     story.wait(child).stdout("ok\n");
     assert!(
         story
-            .asked()
+            .requests()
             .last()
             .unwrap()
-            .last()
+            .last_content()
             .ends_with("/.nanobot/workspace")
     );
     let story = story.set(
@@ -208,7 +216,7 @@ fn places_of_a_run() {
     story.server().script([says("ok")]);
     story.run(["agent", "-m", "x", "--new"]).stdout("ok\n");
     assert_eq!(
-        story.asked().last().unwrap().body["tools"]
+        story.requests().last().unwrap().body["tools"]
             .as_array()
             .unwrap()
             .len(),
@@ -223,9 +231,13 @@ fn tools_can_be_chosen() {
         .run(["agent", "-m", "x", "--tools", "read_file,list_dir"])
         .stdout("1\n");
     story.run(["agent", "-m", "x", "--no-tools"]).stdout("2\n");
-    assert_eq!(story.asked()[0].body["tools"].as_array().unwrap().len(), 2);
+    assert_eq!(
+        story.requests()[0].body["tools"].as_array().unwrap().len(),
+        2
+    );
     assert!(
-        story.asked()[1].body["tools"].is_null() && story.asked()[1].body["tool_choice"].is_null()
+        story.requests()[1].body["tools"].is_null()
+            && story.requests()[1].body["tool_choice"].is_null()
     );
     story
         .run(["agent", "-m", "x", "--tools", "fly"])
@@ -234,7 +246,7 @@ fn tools_can_be_chosen() {
 }
 
 #[test]
-fn skills_and_notes_are_in_the_system_text() {
+fn skills_and_instruction_files_are_in_the_system_prompt() {
     let story = Story::new()
         .workspace_file("AGENTS.md", "Speak in rhyme.")
         .workspace_file("memory/MEMORY.md", "The user likes tea.")
@@ -242,7 +254,7 @@ fn skills_and_notes_are_in_the_system_text() {
         .workspace_file("skills/on/SKILL.md", "---\nalways: true\n---\nAlways here.")
         .script([calls("read_file", json!({ "path": "skills/memory/SKILL.md" })), says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let system = story.asked()[0].messages()[0]["content"]
+    let system = story.requests()[0].messages()[0]["content"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -266,15 +278,17 @@ fn skills_and_notes_are_in_the_system_text() {
         .collect();
     assert!(places.is_sorted(), "{places:?}");
     assert!(
-        story.asked()[1].last().contains("memory/HISTORY.md"),
+        story.requests()[1]
+            .last_content()
+            .contains("memory/HISTORY.md"),
         "a built-in skill can be read"
     );
 }
 
 #[test]
-fn an_image_that_is_read_is_seen() {
+fn an_image_read_by_a_tool_is_sent_to_the_model() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
-    let (story, words) = told(
+    let (story, words) = run_call(
         Story::new().file("a.png", png),
         &[],
         "read_file",
@@ -284,7 +298,7 @@ fn an_image_that_is_read_is_seen() {
         words.contains("data:image/png;base64,iVBORw0KGgo"),
         "{words}"
     );
-    let messages = story.asked()[1].messages();
+    let messages = story.requests()[1].messages();
     assert_eq!(messages[messages.len() - 2]["content"], "[image: a.png]");
     let stored = story.session("cli_direct.jsonl");
     assert!(

@@ -1,11 +1,11 @@
 //! Features specific to OpenAI's responses: encrypted reasoning, and items that are sent more than once.
 
-use crate::formats::{Format, events};
-use crate::server::{Answer, Ending, Turn, says, sends};
+use crate::formats::{Format, typed_events};
+use crate::server::{Ending, Responder, Response, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-fn story(model: &str) -> Story {
+fn responses_story(model: &str) -> Story {
     Story::in_format(Format::Responses, model)
 }
 
@@ -28,11 +28,11 @@ fn completed(output: &[Value]) -> Value {
 }
 
 /// A reply with these items, streamed or not as the request asks.
-fn items(output: &[Value]) -> Turn {
+fn replies_with_items(output: &[Value]) -> Responder {
     let output = output.to_vec();
     Box::new(move |asked| {
         if asked.body["stream"] != json!(true) {
-            return Answer::json(200, &response("completed", &output));
+            return Response::json(200, &response("completed", &output));
         }
         let mut list = Vec::new();
         for (index, item) in output.iter().enumerate() {
@@ -44,37 +44,37 @@ fn items(output: &[Value]) -> Turn {
             list.push(event("output_item.done", index, &json!({ "item": item })));
         }
         list.push(completed(&output));
-        events(&list)
+        typed_events(&list)
     })
 }
 
-fn read(number: usize) -> Value {
+fn function_call(number: usize) -> Value {
     json!({ "type": "function_call", "id": format!("fc_{number}"), "call_id": format!("call_{number}"), "name": "read_file",
             "arguments": "{\"path\":\"a.txt\"}", "status": "completed" })
 }
 
-fn said(words: &str, phase: &str) -> Value {
+fn output_message(words: &str, phase: &str) -> Value {
     let content = json!([{ "type": "output_text", "text": words, "annotations": [] }]);
     json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "phase": phase, "content": content })
 }
 
 #[test]
-fn reasoning_goes_back_as_it_came() {
+fn reasoning_is_sent_back_unchanged() {
     let thought = |id: &str| {
         json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": "Hm." }],
                                      "encrypted_content": "c2VjcmV0", "status": "completed" })
     };
     let output = [
         thought("rs_1"),
-        said("I look.", "commentary"),
-        read(1),
+        output_message("I look.", "commentary"),
+        function_call(1),
         thought("rs_2"),
-        read(2),
+        function_call(2),
     ];
     for words in [&[][..], &["--no-stream"]] {
-        let story = story("gpt-5").file("a.txt", "alpha").script([
-            items(&output),
-            items(&[thought("rs_3"), said("Done.", "final_answer")]),
+        let story = responses_story("gpt-5").file("a.txt", "alpha").script([
+            replies_with_items(&output),
+            replies_with_items(&[thought("rs_3"), output_message("Done.", "final_answer")]),
             says("More."),
             says("Other."),
         ]);
@@ -93,7 +93,7 @@ fn reasoning_goes_back_as_it_came() {
         assert_eq!(run(&[]), "Done.\n");
         assert_eq!(run(&[]), "More.\n");
         assert_eq!(run(&["--model", "gpt-6"]), "Other.\n");
-        let asked = story.asked();
+        let asked = story.requests();
         let kept = |id: &str| {
             let mut item = thought(id);
             item.as_object_mut().unwrap().shift_remove("status");
@@ -127,14 +127,14 @@ fn reasoning_goes_back_as_it_came() {
 }
 
 #[test]
-fn events_with_ids_alone() {
+fn events_that_only_carry_ids() {
     // As sent by LiteLLM.
     let strip = |mut event: Value, id: &str| {
         event.as_object_mut().unwrap().shift_remove("output_index");
         event["item_id"] = id.into();
         event
     };
-    let mut open = read(1);
+    let mut open = function_call(1);
     open["arguments"] = "".into();
     let list = [
         strip(
@@ -150,7 +150,7 @@ fn events_with_ids_alone() {
             "fc_1",
         ),
         strip(
-            event("output_item.added", 0, &json!({ "item": read(2) })),
+            event("output_item.added", 0, &json!({ "item": function_call(2) })),
             "fc_2",
         ),
         strip(
@@ -162,7 +162,10 @@ fn events_with_ids_alone() {
             "fc_1",
         ),
     ];
-    for last in [completed(&[]), completed(&[read(1), read(2)])] {
+    for last in [
+        completed(&[]),
+        completed(&[function_call(1), function_call(2)]),
+    ] {
         let calls = [&list[..], &[last]].concat();
         let text = |words: &str| {
             strip(
@@ -171,11 +174,11 @@ fn events_with_ids_alone() {
             )
         };
         let words = [text("It says "), text("alpha."), completed(&[])];
-        let story = story("scripted")
+        let story = responses_story("scripted")
             .file("a.txt", "alpha")
-            .script([sends(events(&calls)), sends(events(&words))]);
+            .script([sends(typed_events(&calls)), sends(typed_events(&words))]);
         story.run(["agent", "-m", "x"]).stdout("It says alpha.\n");
-        let results = story.asked()[1].messages();
+        let results = story.requests()[1].messages();
         let results: Vec<&Value> = results
             .iter()
             .filter(|item| item["type"] == "function_call_output")
@@ -191,7 +194,7 @@ fn events_with_ids_alone() {
 }
 
 #[test]
-fn failures_within_a_stream() {
+fn failures_within_a_stream_are_reported() {
     let failed = |code: &str| {
         let mut failed = response("failed", &[]);
         failed["error"] = json!({ "code": code, "message": "Not now." });
@@ -199,8 +202,8 @@ fn failures_within_a_stream() {
     };
     let created = json!({ "type": "response.created", "response": response("in_progress", &[]) });
     let story_of = |list: &[Value], tries: usize| {
-        let answer = events(list);
-        story("scripted").script((0..tries).map(|_| sends(answer.clone())))
+        let answer = typed_events(list);
+        responses_story("scripted").script((0..tries).map(|_| sends(answer.clone())))
     };
     for (code, tries, status) in [
         ("server_error", 4, 69),
@@ -222,8 +225,8 @@ fn failures_within_a_stream() {
             .stderr_has("Not now.");
     }
     let half = event("output_text.delta", 0, &json!({ "delta": "half" }));
-    let answer = events(&[created, half]).ending(Ending::Cut);
-    let story = story("scripted").script([sends(answer)]);
+    let answer = typed_events(&[created, half]).ending(Ending::Disconnect);
+    let story = responses_story("scripted").script([sends(answer)]);
     story
         .run(["agent", "-m", "x"])
         .status(69)
@@ -231,15 +234,15 @@ fn failures_within_a_stream() {
 }
 
 #[test]
-fn limits_are_those_of_the_model() {
-    let story = story("gpt-4.1").script([says("ok"), says("ok")]);
+fn output_limits_are_set_per_model() {
+    let story = responses_story("gpt-4.1").script([says("ok"), says("ok")]);
     story
         .run(["agent", "-m", "x", "--max-tokens", "999999"])
         .stdout("ok\n");
     story
         .run(["agent", "-m", "x", "--max-tokens", "1"])
         .stdout("ok\n");
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(
         (
             &asked[0].body["max_output_tokens"],

@@ -1,21 +1,21 @@
 //! JSON output, validated against the published schema: it has no undescribed fields and lacks no required ones.
 
-use crate::server::{Answer, calls, calls_all, fails, replies, says, sends};
+use crate::server::{Response, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
 use nanobot::error::Exit;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-fn schema() -> Value {
+fn read_schema() -> Value {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/events.v1.json");
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// The violations of `schema` by `value`, each with its path.
-fn wrong(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
+fn violations(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String> {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.strip_prefix("#/$defs/").expect("references are local");
-        return wrong(&root["$defs"][name], value, root, place);
+        return violations(&root["$defs"][name], value, root, place);
     }
     let mut found = Vec::new();
     let mut no = |words: String| found.push(format!("{place}: {words}"));
@@ -50,7 +50,7 @@ fn wrong(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String
     }
     if let Some(items) = value.as_array() {
         for (index, item) in items.iter().enumerate() {
-            found.extend(wrong(
+            found.extend(violations(
                 &schema["items"],
                 item,
                 root,
@@ -59,12 +59,12 @@ fn wrong(schema: &Value, value: &Value, root: &Value, place: &str) -> Vec<String
         }
     }
     if let Some(object) = value.as_object() {
-        found.extend(wrong_object(schema, object, root, place));
+        found.extend(object_violations(schema, object, root, place));
     }
     found
 }
 
-fn wrong_object(
+fn object_violations(
     schema: &Value,
     object: &serde_json::Map<String, Value>,
     root: &Value,
@@ -104,7 +104,7 @@ fn wrong_object(
             found.push(format!("{place}: not described"));
         }
         for part in described {
-            found.extend(wrong(part, value, root, &place));
+            found.extend(violations(part, value, root, &place));
         }
     }
     found
@@ -112,27 +112,27 @@ fn wrong_object(
 
 /// Validates an event or a result. Every story that reads JSON output calls this.
 #[track_caller]
-pub(crate) fn check(line: &Value) {
-    let root = schema();
+pub(crate) fn assert_valid(line: &Value) {
+    let root = read_schema();
     let kind = line["type"].as_str().expect("a line has a type");
     let described = &root["$defs"][kind];
     assert!(!described.is_null(), "the schema has no {kind}");
     let named = json!({ "$ref": format!("#/$defs/{kind}") });
     assert!(root["oneOf"].as_array().unwrap().contains(&named), "{kind}");
-    let wrong = wrong(described, line, &root, kind);
+    let wrong = violations(described, line, &root, kind);
     assert!(wrong.is_empty(), "{wrong:#?}\n{line:#}");
 }
 
 #[test]
-fn the_checker_finds_what_is_wrong() {
+fn the_checker_finds_violations() {
     let story = Story::new().script([says("x")]);
     let good = story.run(["agent", "-m", "x", "--json"]).json();
     let check = |pointer: &str, value: Value, words: &str| {
         let mut bad = good.clone();
         let (parent, name) = pointer.rsplit_once('/').unwrap();
         bad.pointer_mut(parent).unwrap()[name] = value;
-        let root = schema();
-        let found = wrong(&root["$defs"]["result"], &bad, &root, "result").join("\n");
+        let root = read_schema();
+        let found = violations(&root["$defs"]["result"], &bad, &root, "result").join("\n");
         assert!(found.contains(words), "{pointer}: {found}");
     };
     check("/text", json!(1), "result.text: a integer");
@@ -156,18 +156,21 @@ fn the_checker_finds_what_is_wrong() {
 }
 
 #[test]
-fn the_schema_is_printed_and_names_every_status() {
+fn the_schema_is_printed_and_lists_every_status() {
     let story = Story::bare();
     let printed = story.run(["config", "schema", "--events"]).text();
-    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), schema());
+    assert_eq!(
+        serde_json::from_str::<Value>(&printed).unwrap(),
+        read_schema()
+    );
     let names: Vec<Value> = Exit::ALL.iter().map(|exit| exit.name().into()).collect();
-    let result = &schema()["$defs"]["result"]["properties"];
+    let result = &read_schema()["$defs"]["result"]["properties"];
     assert_eq!(result["status"]["properties"]["name"]["enum"], json!(names));
     assert_eq!(result["error"]["properties"]["cause"]["enum"], json!(names));
 }
 
 #[test]
-fn every_kind_of_event_is_told_as_described() {
+fn every_event_kind_matches_the_schema() {
     let mut seen = BTreeSet::new();
     let mut outcomes = BTreeSet::new();
     let mut take = |lines: Vec<Value>| {
@@ -190,7 +193,7 @@ fn every_kind_of_event_is_told_as_described() {
         replies(thinks, "stop"),
     ]);
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.lines());
+    take(ran.json_lines());
     ran.error_text();
     // Two at once: the second one waits with a notice.
     let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
@@ -207,20 +210,20 @@ fn every_kind_of_event_is_told_as_described() {
             "0",
         ])
         .status(75);
-    take(ran.lines());
+    take(ran.json_lines());
     ran.error_text();
     // Not only by closing the file: a process that another test is about to start may still share it.
     held.unlock().unwrap();
-    let odd = Answer::json(
+    let odd = Response::json(
         200,
         &json!({ "choices": [{ "message": { "reasoning_content": "why", "content": "So." }, "finish_reason": "stop" }] }),
     );
     story.server().script([sends(odd)]);
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.lines());
+    take(ran.json_lines());
     let story = Story::new().script([says("x")]).stdin(b"caf\xe9");
     let ran = story.run(["agent", "--output-format", "stream-json"]);
-    take(ran.lines());
+    take(ran.json_lines());
     assert!(ran.error_text().contains("UTF-8"));
     let story = Story::new()
         .set(
@@ -229,7 +232,7 @@ fn every_kind_of_event_is_told_as_described() {
         )
         .script([fails(404, "no such model"), says("x")]);
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.lines());
+    take(ran.json_lines());
     assert!(
         ran.error_text()
             .contains("falling back from `scripted` to `other`")
@@ -239,9 +242,9 @@ fn every_kind_of_event_is_told_as_described() {
         .script([says(&"word ".repeat(500)), says("- a word"), says("x")]);
     story.run(["agent", "-m", "x"]).text();
     let ran = story.run(["agent", "-m", "x", "--output-format", "stream-json"]);
-    take(ran.lines());
+    take(ran.json_lines());
     assert!(ran.error_text().contains("the session was compacted"));
-    let described: BTreeSet<String> = schema()["oneOf"]
+    let described: BTreeSet<String> = read_schema()["oneOf"]
         .as_array()
         .unwrap()
         .iter()
@@ -253,7 +256,7 @@ fn every_kind_of_event_is_told_as_described() {
 }
 
 #[test]
-fn the_log_of_events_has_whole_lines_whatever_was_there() {
+fn the_event_log_has_complete_lines_after_any_existing_content() {
     let story = Story::new().script([calls("list_dir", json!({})), says("x y z"), says("two")]);
     let log = story.dir().join("log");
     std::fs::write(&log, "{\"torn\": tr").unwrap();
@@ -266,7 +269,7 @@ fn the_log_of_events_has_whole_lines_whatever_was_there() {
     let lines: Vec<Value> = lines
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    lines.iter().for_each(check);
+    lines.iter().for_each(assert_valid);
     let kinds: Vec<&str> = lines
         .iter()
         .map(|line| line["type"].as_str().unwrap())

@@ -25,16 +25,16 @@ use std::time::{Duration, Instant};
 use vt100::Color;
 
 /// Poll interval for a process without output.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Rows of scrollback above the screen.
-const SCROLLBACK: usize = 10_000;
+const SCROLLBACK_ROWS: usize = 10_000;
 /// A mark that we write after the end of a process, to know that all its output has arrived.
-const END: &[u8] = b"\x1b]7777;end\x07";
+const END_MARK: &[u8] = b"\x1b]7777;end\x07";
 
 impl Story {
     /// A terminal of this size, on which a program can be started.
-    pub(crate) fn screen(&self, rows: u16, columns: u16) -> Off<'_> {
-        Off {
+    pub(crate) fn screen(&self, rows: u16, columns: u16) -> ScreenBuilder<'_> {
+        ScreenBuilder {
             story: self,
             size: (rows, columns),
             env: Vec::new(),
@@ -43,13 +43,13 @@ impl Story {
 }
 
 /// A screen without a program.
-pub(crate) struct Off<'a> {
+pub(crate) struct ScreenBuilder<'a> {
     story: &'a Story,
     size: (u16, u16),
     env: Vec<(String, String)>,
 }
 
-impl<'a> Off<'a> {
+impl<'a> ScreenBuilder<'a> {
     /// Adds a variable to the program's environment.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.into(), value.into()));
@@ -128,40 +128,40 @@ impl Key {
 
 /// The terminal settings, for comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings(String);
+pub(crate) struct TermiosSettings(String);
 
 /// A program on a terminal.
 pub(crate) struct Screen<'a> {
     story: &'a Story,
     child: Child,
-    ended: Option<ExitStatus>,
+    exit_status: Option<ExitStatus>,
     /// The controller side of the pseudo-terminal.
-    glass: OwnedFd,
+    pty_controller: OwnedFd,
     /// The side used by programs. While it is open, the terminal outlives them.
-    line: File,
+    tty: File,
     keyboard: Sender<Vec<u8>>,
-    seen: Arc<Seen>,
-    before: Settings,
+    output: Arc<TerminalOutput>,
+    initial_settings: TermiosSettings,
 }
 
 /// The output received so far.
-struct Seen {
-    state: Mutex<State>,
+struct TerminalOutput {
+    state: Mutex<TerminalState>,
     changed: Condvar,
 }
 
-struct State {
-    emulator: vt100::Parser<Replies>,
+struct TerminalState {
+    emulator: vt100::Parser<TerminalReplies>,
     raw: Vec<u8>,
     /// True once the process has ended and all its output has arrived.
-    whole: bool,
+    is_complete: bool,
 }
 
 /// The terminal's replies to queries.
 #[derive(Default)]
-struct Replies(Vec<u8>);
+struct TerminalReplies(Vec<u8>);
 
-impl vt100::Callbacks for Replies {
+impl vt100::Callbacks for TerminalReplies {
     fn unhandled_csi(
         &mut self,
         screen: &mut vt100::Screen,
@@ -184,28 +184,32 @@ impl vt100::Callbacks for Replies {
 impl<'a> Screen<'a> {
     fn start(story: &'a Story, size: (u16, u16), mut command: Command) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let glass = rustix::pty::openpt(flags).expect("a pty");
-        rustix::pty::grantpt(&glass).expect("it is ours");
-        rustix::pty::unlockpt(&glass).expect("it can be used");
-        let line = rustix::pty::ioctl_tiocgptpeer(&glass, flags).expect("its other side");
-        let line = File::from(line);
-        tcsetwinsize(&glass, winsize(size)).expect("it has a size");
-        let before = settings_of(&glass);
-        let same = || line.try_clone().expect("a file can be cloned");
+        let pty_controller = rustix::pty::openpt(flags).expect("a pty");
+        rustix::pty::grantpt(&pty_controller).expect("it is ours");
+        rustix::pty::unlockpt(&pty_controller).expect("it can be used");
+        let line = rustix::pty::ioctl_tiocgptpeer(&pty_controller, flags).expect("its other side");
+        let tty = File::from(line);
+        tcsetwinsize(&pty_controller, winsize(size)).expect("it has a size");
+        let initial_settings = read_settings(&pty_controller);
+        let same = || tty.try_clone().expect("a file can be cloned");
         command.stdin(same()).stdout(same()).stderr(same());
         let child = command.spawn().expect("the program starts");
         let (rows, columns) = nonzero(size);
-        let emulator =
-            vt100::Parser::new_with_callbacks(rows, columns, SCROLLBACK, Replies::default());
-        let seen = Arc::new(Seen {
-            state: Mutex::new(State {
+        let emulator = vt100::Parser::new_with_callbacks(
+            rows,
+            columns,
+            SCROLLBACK_ROWS,
+            TerminalReplies::default(),
+        );
+        let output = Arc::new(TerminalOutput {
+            state: Mutex::new(TerminalState {
                 emulator,
                 raw: Vec::new(),
-                whole: false,
+                is_complete: false,
             }),
             changed: Condvar::new(),
         });
-        let clone = || File::from(glass.try_clone().expect("a file can be cloned"));
+        let clone = || File::from(pty_controller.try_clone().expect("a file can be cloned"));
         let (keyboard, typed) = channel::<Vec<u8>>();
         let mut writer = clone();
         // If the program does not read its input, only this thread blocks.
@@ -215,17 +219,17 @@ impl<'a> Screen<'a> {
                 .take_while(|bytes| writer.write_all(bytes).is_ok())
                 .for_each(drop);
         });
-        let (reader, shown, answers) = (clone(), Arc::clone(&seen), keyboard.clone());
-        std::thread::spawn(move || show(reader, &shown, &answers));
+        let (reader, shown, answers) = (clone(), Arc::clone(&output), keyboard.clone());
+        std::thread::spawn(move || feed_emulator(reader, &shown, &answers));
         Self {
             story,
             child,
-            ended: None,
-            glass,
-            line,
+            exit_status: None,
+            pty_controller,
+            tty,
             keyboard,
-            seen,
-            before,
+            output,
+            initial_settings,
         }
     }
 
@@ -252,39 +256,44 @@ impl<'a> Screen<'a> {
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) -> &mut Self {
         let size = nonzero((rows, columns));
         self.state().emulator.set_size(size.0, size.1);
-        tcsetwinsize(&self.glass, winsize((rows, columns))).expect("it has a size");
+        tcsetwinsize(&self.pty_controller, winsize((rows, columns))).expect("it has a size");
         self
     }
 
     /// Like [`Self::resize`], while the program is stopped right after drawing: otherwise the terminal could wrap a line
     /// that was drawn for the old size.
     pub(crate) fn resize_between_frames(&mut self, rows: u16, columns: u16) -> &mut Self {
-        let stat = format!("/proc/{}/stat", self.id());
-        self.look();
+        let stat = format!("/proc/{}/stat", self.pid());
+        self.wait_for_change();
         self.signal(Signal::STOP);
         wait::until("the program is not stopped", || {
             std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T "))
         });
-        self.line.write_all(END).expect("a terminal can be written");
-        let state = self.seen.state.lock().expect("the lock is not poisoned");
-        let all = self.seen.changed.wait_while(state, |state| !state.whole);
-        all.expect("the lock is not poisoned").whole = false;
+        self.tty
+            .write_all(END_MARK)
+            .expect("a terminal can be written");
+        let state = self.output.state.lock().expect("the lock is not poisoned");
+        let all = self
+            .output
+            .changed
+            .wait_while(state, |state| !state.is_complete);
+        all.expect("the lock is not poisoned").is_complete = false;
         self.resize(rows, columns).signal(Signal::CONT)
     }
 
     /// Waits until `expected` is on the visible screen.
     #[track_caller]
-    pub(crate) fn until(&mut self, words: &str) -> &mut Self {
-        self.until_text(&format!("{words:?} did not appear"), |text| {
-            text.contains(words)
+    pub(crate) fn until(&mut self, expected: &str) -> &mut Self {
+        self.until_text(&format!("{expected:?} did not appear"), |text| {
+            text.contains(expected)
         })
     }
 
     /// Waits until `unexpected` is no longer on the visible screen.
     #[track_caller]
-    pub(crate) fn until_gone(&mut self, words: &str) -> &mut Self {
-        self.until_text(&format!("{words:?} did not disappear"), |text| {
-            !text.contains(words)
+    pub(crate) fn until_gone(&mut self, unexpected: &str) -> &mut Self {
+        self.until_text(&format!("{unexpected:?} did not disappear"), |text| {
+            !text.contains(unexpected)
         })
     }
 
@@ -298,10 +307,10 @@ impl<'a> Screen<'a> {
 
     /// Waits for something that is not on the screen.
     #[track_caller]
-    pub(crate) fn until_some<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    pub(crate) fn wait_for_some<T>(&self, find: impl Fn() -> Option<T>) -> T {
         let mut found = None;
         wait::until("nothing was found", || {
-            found = look();
+            found = find();
             found.is_some()
         });
         found.expect("it was found")
@@ -320,46 +329,50 @@ impl<'a> Screen<'a> {
         let deadline = Instant::now() + DEADLINE;
         loop {
             let text = view(self);
-            let is_there = format!("{}\n", timeless(&text)) == expect;
+            let is_there = format!("{}\n", mask_times(&text)) == expect;
             if is_there || is_renewed || Instant::now() > deadline {
                 self.snapshot(name, &text);
                 return self;
             }
-            self.look();
+            self.wait_for_change();
         }
     }
 
     /// Waits until `condition` is true for the visible text.
     #[track_caller]
-    pub(crate) fn until_text(&mut self, failure: &str, holds: impl Fn(&str) -> bool) -> &mut Self {
+    pub(crate) fn until_text(
+        &mut self,
+        failure: &str,
+        condition: impl Fn(&str) -> bool,
+    ) -> &mut Self {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let (text, whole) = self.look();
-            if holds(&text) {
+            let (text, whole) = self.wait_for_change();
+            if condition(&text) {
                 return self;
             }
             let why = match whole {
                 true => ", and the program has ended",
                 false if Instant::now() > deadline => "",
                 false => {
-                    self.notice_end();
+                    self.check_exit();
                     continue;
                 }
             };
-            panic!("{failure}{why}:\n{}", framed(&text));
+            panic!("{failure}{why}:\n{}", frame(&text));
         }
     }
 
     /// The text after the next change or a short time, and whether no more output can follow.
-    fn look(&self) -> (String, bool) {
+    fn wait_for_change(&self) -> (String, bool) {
         let state = self.state();
-        let text = self.shown(&visible(state.emulator.screen()));
-        let (whole, length) = (state.whole, state.raw.len());
+        let text = self.normalize(&visible_rows(state.emulator.screen()));
+        let (whole, length) = (state.is_complete, state.raw.len());
         drop(state);
         if !whole {
             let state = self.state();
             if state.raw.len() == length {
-                let waited = self.seen.changed.wait_timeout(state, LOOK);
+                let waited = self.output.changed.wait_timeout(state, POLL_INTERVAL);
                 drop(waited.expect("the lock is not poisoned"));
             }
         }
@@ -367,24 +380,26 @@ impl<'a> Screen<'a> {
     }
 
     /// Writes the end mark if the process has ended.
-    fn notice_end(&mut self) -> Option<ExitStatus> {
-        if self.ended.is_none() {
-            self.ended = self.child.try_wait().expect("waiting for a child works");
-            if self.ended.is_some() {
-                self.line.write_all(END).expect("a terminal can be written");
+    fn check_exit(&mut self) -> Option<ExitStatus> {
+        if self.exit_status.is_none() {
+            self.exit_status = self.child.try_wait().expect("waiting for a child works");
+            if self.exit_status.is_some() {
+                self.tty
+                    .write_all(END_MARK)
+                    .expect("a terminal can be written");
             }
         }
-        self.ended
+        self.exit_status
     }
 
     /// The visible screen without trailing blanks and empty rows; paths as in [`Story::normalize_paths`].
     pub(crate) fn text(&self) -> String {
-        let rows = visible(self.state().emulator.screen());
-        self.shown(&rows)
+        let rows = visible_rows(self.state().emulator.screen());
+        self.normalize(&rows)
     }
 
     /// Like [`Self::text`], with the scrollback before it.
-    pub(crate) fn scrolled(&self) -> String {
+    pub(crate) fn text_with_scrollback(&self) -> String {
         let mut state = self.state();
         let screen = state.emulator.screen_mut();
         let mut rows = Vec::new();
@@ -394,9 +409,9 @@ impl<'a> Screen<'a> {
             rows.extend(screen.rows(0, u16::MAX).next());
         }
         screen.set_scrollback(0);
-        rows.extend(visible(screen));
+        rows.extend(visible_rows(screen));
         drop(state);
-        self.shown(&rows)
+        self.normalize(&rows)
     }
 
     /// Like [`Self::text`], with marks around coloured or bold text: `«bold red:words»`.
@@ -406,16 +421,16 @@ impl<'a> Screen<'a> {
         let (rows, columns) = screen.size();
         let row = |row| {
             let cells = (0..columns.get()).filter_map(move |column| screen.cell(row, column));
-            marked(cells)
+            mark_styles(cells)
         };
         let rows: Vec<String> = (0..rows.get()).map(row).collect();
         drop(state);
-        self.shown(&rows)
+        self.normalize(&rows)
     }
 
-    fn shown(&self, rows: &[String]) -> String {
+    fn normalize(&self, rows: &[String]) -> String {
         let rows: Vec<&str> = rows.iter().map(|row| row.trim_end()).collect();
-        let text = self.story.generalise(&rows.join("\n"));
+        let text = self.story.normalize_paths(&rows.join("\n"));
         text.trim_end().to_owned()
     }
 
@@ -432,26 +447,30 @@ impl<'a> Screen<'a> {
     /// Compares `text` with `tests/screens/NAME.txt`, which `UPDATE_EXPECT=1` updates.
     #[track_caller]
     pub(crate) fn snapshot(&self, name: &str, text: &str) {
-        let text = format!("{}\n", timeless(text));
+        let text = format!("{}\n", mask_times(text));
         expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
     }
 
     /// The current terminal settings.
-    pub(crate) fn settings(&self) -> Settings {
-        settings_of(&self.glass)
+    pub(crate) fn settings(&self) -> TermiosSettings {
+        read_settings(&self.pty_controller)
     }
 
     /// Sets cooked mode: the kernel echoes and edits input, as a shell expects when it starts another program.
-    pub(crate) fn make_usual(&self) {
-        let mut settings = tcgetattr(&self.glass).expect("it is a terminal");
+    pub(crate) fn set_cooked_mode(&self) {
+        let mut settings = tcgetattr(&self.pty_controller).expect("it is a terminal");
         settings.local_modes |= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
-        tcsetattr(&self.glass, OptionalActions::Now, &settings).expect("it is ours");
+        tcsetattr(&self.pty_controller, OptionalActions::Now, &settings).expect("it is ours");
     }
 
     /// Asserts that the terminal is as before the start: its settings, and the modes that a program can set.
     #[track_caller]
-    pub(crate) fn is_restored(&self) {
-        assert_eq!(self.settings(), self.before, "the terminal's settings");
+    pub(crate) fn assert_restored(&self) {
+        assert_eq!(
+            self.settings(),
+            self.initial_settings,
+            "the terminal's settings"
+        );
         let state = self.state();
         let screen = state.emulator.screen();
         assert!(!screen.hide_cursor(), "the cursor is hidden");
@@ -475,7 +494,7 @@ impl<'a> Screen<'a> {
     }
 
     /// The process id of the program.
-    fn id(&self) -> u32 {
+    fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -496,12 +515,12 @@ impl<'a> Screen<'a> {
     pub(crate) fn exit(&mut self) -> ExitStatus {
         let deadline = Instant::now() + DEADLINE;
         loop {
-            let ended = self.notice_end();
-            let (text, whole) = self.look();
+            let ended = self.check_exit();
+            let (text, whole) = self.wait_for_change();
             match ended {
                 Some(status) if whole => return status,
                 _ if Instant::now() > deadline => {
-                    panic!("the program does not end:\n{}", framed(&text))
+                    panic!("the program does not end:\n{}", frame(&text))
                 }
                 _ => {}
             }
@@ -516,33 +535,33 @@ impl<'a> Screen<'a> {
         status.code().or(signal).expect("it has ended")
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.seen.state.lock().expect("the lock is not poisoned")
+    fn state(&self) -> MutexGuard<'_, TerminalState> {
+        self.output.state.lock().expect("the lock is not poisoned")
     }
 }
 
 impl Drop for Screen<'_> {
     fn drop(&mut self) {
         // A program that still runs is killed, and its session ends with its terminal.
-        if self.ended.is_none() && self.child.kill().is_ok() {
+        if self.exit_status.is_none() && self.child.kill().is_ok() {
             drop(self.child.wait());
         }
     }
 }
 
 /// Stores the output, and replies to terminal queries.
-fn show(mut reader: File, seen: &Seen, keyboard: &Sender<Vec<u8>>) {
+fn feed_emulator(mut reader: File, seen: &TerminalOutput, keyboard: &Sender<Vec<u8>>) {
     let mut bytes = [0; 64 << 10];
     // Reading fails once the last program has ended.
     while let Ok(count @ 1..) = reader.read(&mut bytes) {
         let mut state = seen.state.lock().expect("the lock is not poisoned");
         state.emulator.process(&bytes[..count]);
         state.raw.extend_from_slice(&bytes[..count]);
-        let from = state.raw.len().saturating_sub(count + END.len());
-        if let Some(at) = memchr::memmem::find(&state.raw[from..], END) {
+        let from = state.raw.len().saturating_sub(count + END_MARK.len());
+        if let Some(at) = memchr::memmem::find(&state.raw[from..], END_MARK) {
             // Output of processes that outlive the program is preserved.
-            state.raw.drain(from + at..from + at + END.len());
-            state.whole = true;
+            state.raw.drain(from + at..from + at + END_MARK.len());
+            state.is_complete = true;
         }
         let replies = std::mem::take(&mut state.emulator.callbacks_mut().0);
         drop(state);
@@ -567,30 +586,30 @@ fn nonzero((rows, columns): (u16, u16)) -> (NonZeroU16, NonZeroU16) {
     (size(rows), size(columns))
 }
 
-fn settings_of(glass: &OwnedFd) -> Settings {
-    Settings(format!(
+fn read_settings(glass: &OwnedFd) -> TermiosSettings {
+    TermiosSettings(format!(
         "{:#?}",
         tcgetattr(glass).expect("it is a terminal")
     ))
 }
 
-fn visible(screen: &vt100::Screen) -> Vec<String> {
+fn visible_rows(screen: &vt100::Screen) -> Vec<String> {
     screen.rows(0, u16::MAX).collect()
 }
 
 /// Text with a left border, for failure messages.
-fn framed(text: &str) -> String {
+fn frame(text: &str) -> String {
     text.lines().map(|row| format!("  | {row}\n")).collect()
 }
 
 /// Text with `9 s` for each duration.
-pub(crate) fn timeless(text: &str) -> String {
+pub(crate) fn mask_times(text: &str) -> String {
     let times = Regex::new(r"\b(\d+ min )?\d+(\.\d+)? (ms|s)\b").expect("it is a pattern");
     times.replace_all(text, "9 s").into_owned()
 }
 
 /// A row with style marks.
-fn marked<'c>(cells: impl Iterator<Item = &'c vt100::Cell>) -> String {
+fn mark_styles<'c>(cells: impl Iterator<Item = &'c vt100::Cell>) -> String {
     let (mut row, mut open) = (String::new(), String::new());
     for cell in cells.filter(|cell| !cell.is_wide_continuation()) {
         let style = style_of(cell);
@@ -639,59 +658,59 @@ fn color_of(color: Color) -> Option<String> {
     }
 }
 
-fn shell<'a>(story: &'a Story, script: &str) -> Screen<'a> {
+fn shell_screen<'a>(story: &'a Story, script: &str) -> Screen<'a> {
     story.screen(5, 20).program("sh", ["-c", script])
 }
 
 #[test]
-fn a_screen_shows_what_was_written_and_sends_what_is_typed() {
+fn a_screen_shows_output_and_sends_input() {
     let story = Story::bare();
-    let mut screen = shell(
+    let mut screen = shell_screen(
         &story,
         "printf 'name? '; read name; echo \"hello $name\"; pwd",
     );
     screen.until("name?").type_("Ada").press(Key::Enter);
     assert_eq!(screen.code(), 0);
     assert_eq!(screen.text(), "name? Ada\nhello Ada\n$DIR");
-    screen.is_restored();
-    let mut screen = shell(&story, "seq 9");
+    screen.assert_restored();
+    let mut screen = shell_screen(&story, "seq 9");
     screen.exit();
     assert_eq!(screen.text(), "6\n7\n8\n9");
-    assert_eq!(screen.scrolled(), "1\n2\n3\n4\n5\n6\n7\n8\n9");
+    assert_eq!(screen.text_with_scrollback(), "1\n2\n3\n4\n5\n6\n7\n8\n9");
     assert_eq!(screen.cursor(), (4, 0));
     assert!(screen.raw().starts_with(b"1\r\n2\r\n"));
 }
 
 #[test]
-fn our_program_leaves_the_terminal_as_it_was() {
+fn our_program_restores_the_terminal() {
     let story = Story::bare();
     let mut screen = story.screen(24, 80).args(["--version"]);
     assert_eq!(screen.code(), 0);
     assert!(screen.text().starts_with("nanobot "), "{}", screen.text());
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn a_screen_has_colours_and_is_asked_where_its_cursor_is() {
+fn a_screen_has_colours_and_reports_its_cursor() {
     let story = Story::bare();
     let words = r"stty -icanon -echo; printf 'a \033[1;31mb c\033[0m 日本 \033[38;5;200;4md\033[m\033[6n'; head -c 6 | od -An -c";
-    let mut screen = shell(&story, words);
+    let mut screen = shell_screen(&story, words);
     screen.exit();
     screen.snapshot("screen", &screen.styled());
-    assert_ne!(screen.settings(), screen.before);
-    assert_eq!(timeless("in 0.3 s, 12 ms, 1 min 2 s"), "in 9 s, 9 s, 9 s");
+    assert_ne!(screen.settings(), screen.initial_settings);
+    assert_eq!(mask_times("in 0.3 s, 12 ms, 1 min 2 s"), "in 9 s, 9 s, 9 s");
 }
 
 #[test]
-fn a_screen_is_the_terminal_that_controls_what_runs_there() {
+fn a_screen_is_the_controlling_terminal() {
     let story = Story::bare();
     let watch = "trap 'stty size; exit 7' WINCH; trap 'echo int' INT; echo ready; while :; do sleep 0.01; done";
-    let mut screen = shell(&story, watch);
+    let mut screen = shell_screen(&story, watch);
     screen.until("ready").press(Key::Ctrl('c'));
     screen.until("int").resize(7, 30);
     assert_eq!(screen.code(), 7);
     assert!(screen.text().ends_with("7 30"), "{}", screen.text());
-    let mut screen = shell(
+    let mut screen = shell_screen(
         &story,
         "echo ready; tput clear; echo steady; exec sleep 1000",
     );

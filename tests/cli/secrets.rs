@@ -1,6 +1,6 @@
 //! Redaction of keys in every output: plain, encoded, or split in two. User messages are sent unredacted.
 
-use crate::server::{Answer, Turn, calls, fails, says, sends};
+use crate::server::{Responder, Response, calls, fails, says, sends};
 use crate::story::{Story, write};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -28,7 +28,7 @@ fn canary(name: &str) -> &'static str {
     found.expect("it is in the table").1
 }
 
-fn story() -> Story {
+fn story_with_canaries() -> Story {
     let mut story = Story::new();
     write(
         &story.home().join("secret/key"),
@@ -66,7 +66,7 @@ fn story() -> Story {
 }
 
 /// The encodings of a key, written here independently of the program.
-fn forms(key: &str) -> Vec<String> {
+fn encodings(key: &str) -> Vec<String> {
     let hex: String = key.bytes().map(|byte| format!("{byte:02x}")).collect();
     let percent: String = key.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let json = serde_json::to_string(key).unwrap();
@@ -83,7 +83,7 @@ fn forms(key: &str) -> Vec<String> {
 }
 
 /// The key in base64 for each alignment.
-fn in_base64(key: &str) -> Vec<String> {
+fn base64_encodings(key: &str) -> Vec<String> {
     let engines = [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD];
     let texts = ["", "x", "xx"].map(|before| format!("{before}{key}"));
     let texts = texts.iter();
@@ -93,30 +93,30 @@ fn in_base64(key: &str) -> Vec<String> {
 }
 
 /// All encodings of all keys, which a server may repeat.
-fn all_forms() -> String {
+fn all_encodings() -> String {
     let keys = CANARIES.iter();
     let all: Vec<String> = keys
-        .flat_map(|(_, key)| [forms(key), in_base64(key)].concat())
+        .flat_map(|(_, key)| [encodings(key), base64_encodings(key)].concat())
         .collect();
     all.join(" ")
 }
 
 #[track_caller]
-fn has_no_canary(about: &str, place: &str, text: &str) {
+fn assert_no_canary(case_name: &str, place: &str, text: &str) {
     let joined = text.replace(['\n', '\r'], "").replace("\\n", "");
     for (_, key) in CANARIES {
         // Without the ends, which depend on neighbouring bytes.
-        let middles = in_base64(key).into_iter();
+        let middles = base64_encodings(key).into_iter();
         let middles = middles.map(|text| text[4..text.len() - 2].to_owned());
-        for form in forms(key).into_iter().chain(middles) {
+        for form in encodings(key).into_iter().chain(middles) {
             let is_there = text.contains(&form) || joined.contains(&form);
-            assert!(!is_there, "{about}: {form} ({key}) in {place}:\n{text}");
+            assert!(!is_there, "{case_name}: {form} ({key}) in {place}:\n{text}");
         }
     }
 }
 
 /// Every file beneath `folder`, except those into which the keys were written.
-fn files(folder: &Path, found: &mut Vec<(String, String)>) {
+fn read_files(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let name = path.display().to_string();
@@ -124,7 +124,7 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
             .iter()
             .any(|end| name.ends_with(end));
         match path.is_dir() {
-            true => files(&path, found),
+            true => read_files(&path, found),
             false if is_source => {}
             false => found.push((
                 name,
@@ -135,8 +135,8 @@ fn files(folder: &Path, found: &mut Vec<(String, String)>) {
 }
 
 /// Runs the script, and searches for keys everywhere except in their own headers.
-fn run(about: &str, script: Vec<Turn>, arguments: &[&str]) {
-    let story = story().script(script);
+fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
+    let story = story_with_canaries().script(script);
     let log = story.dir().join("log");
     let story = story.env("NANOBOT_LOG", log.to_str().unwrap());
     let mut command = story.command(["agent", "-m", "hi", "-v"]);
@@ -146,9 +146,9 @@ fn run(about: &str, script: Vec<Turn>, arguments: &[&str]) {
         ("stdout".to_owned(), text(&output.stdout)),
         ("stderr".to_owned(), text(&output.stderr)),
     ];
-    files(story.home().parent().unwrap(), &mut seen);
+    read_files(story.home().parent().unwrap(), &mut seen);
     assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
-    for asked in story.asked() {
+    for asked in story.requests() {
         seen.push(("a request".into(), format!("{} {}", asked.path, asked.raw)));
         let others = asked
             .headers
@@ -157,12 +157,12 @@ fn run(about: &str, script: Vec<Turn>, arguments: &[&str]) {
         seen.extend(others.map(|(name, value)| (format!("header {name}"), value.clone())));
     }
     for (place, text) in &seen {
-        has_no_canary(about, place, text);
+        assert_no_canary(case_name, place, text);
     }
 }
 
 #[test]
-fn what_commands_find_is_without_keys() {
+fn command_output_contains_no_keys() {
     let commands = [
         "cat left",
         "base64 left",
@@ -177,17 +177,19 @@ fn what_commands_find_is_without_keys() {
     ];
     for command in commands {
         let script = || vec![calls("exec", json!({ "command": command })), says("ok")];
-        run(command, script(), &["--output-format", "stream-json"]);
-        run(command, script(), &["--record", "tape"]);
+        run_and_check(command, script(), &["--output-format", "stream-json"]);
+        run_and_check(command, script(), &["--record", "tape"]);
     }
     let reads = vec![calls("read_file", json!({ "path": "left" })), says("ok")];
-    run("read_file", reads, &["--json"]);
+    run_and_check("read_file", reads, &["--json"]);
 }
 
 #[test]
-fn what_models_and_servers_repeat_is_without_keys() {
-    let all = all_forms();
-    let once = |turn: &dyn Fn() -> Turn, arguments: &[&str]| run("said", vec![turn()], arguments);
+fn model_and_server_output_contains_no_keys() {
+    let all = all_encodings();
+    let once = |turn: &dyn Fn() -> Responder, arguments: &[&str]| {
+        run_and_check("said", vec![turn()], arguments)
+    };
     once(&|| says(&all), &[]);
     once(
         &|| says(&all),
@@ -198,7 +200,7 @@ fn what_models_and_servers_repeat_is_without_keys() {
     once(&|| fails(401, &all), &["--record", "tape"]);
     once(
         &|| {
-            sends(Answer::text(
+            sends(Response::text(
                 403,
                 "text/html",
                 &format!("<title>{all}</title>"),
@@ -218,7 +220,7 @@ fn what_models_and_servers_repeat_is_without_keys() {
             .chain([format!("data: {end}\n\ndata: [DONE]\n\n")])
             .collect();
         once(
-            &|| sends(Answer::events(&pieces)),
+            &|| sends(Response::events(&pieces)),
             &["--output-format", "stream-json"],
         );
     }
@@ -230,7 +232,7 @@ fn what_models_and_servers_repeat_is_without_keys() {
         ),
         says("ok"),
     ];
-    run(
+    run_and_check(
         "called",
         wants,
         &["--output-format", "stream-json", "--record", "tape"],
@@ -238,28 +240,28 @@ fn what_models_and_servers_repeat_is_without_keys() {
 }
 
 #[test]
-fn a_rehearsal_is_without_keys() {
+fn a_dry_run_contains_no_keys() {
     for form in ["--dry-run", "--dry-run=curl", "--dry-run=table"] {
-        let story = story();
+        let story = story_with_canaries();
         let words = format!("is {} a good key?", canary("config"));
         let mut command = story.command(["agent", "-m", &words, form]);
         let output = command.output().unwrap();
         assert!(output.status.success());
-        has_no_canary(form, "stdout", &String::from_utf8_lossy(&output.stdout));
-        has_no_canary(form, "stderr", &String::from_utf8_lossy(&output.stderr));
+        assert_no_canary(form, "stdout", &String::from_utf8_lossy(&output.stdout));
+        assert_no_canary(form, "stderr", &String::from_utf8_lossy(&output.stderr));
     }
 }
 
 #[test]
-fn what_a_user_says_is_what_the_model_hears() {
+fn user_messages_are_sent_unredacted() {
     let token = format!("ghp_{}", "a1B2".repeat(10));
     let words = format!("put {token} and {} into .env", canary("config"));
-    let story = story().script([says(&format!("{token}, and {}", canary("config")))]);
+    let story = story_with_canaries().script([says(&format!("{token}, and {}", canary("config")))]);
     // The answer contains key-like text unchanged: a pipe gets the model's output.
     story
         .run(["agent", "-m", &words, "--record", "tape"])
         .stdout(&format!("{token}, and ***\n"));
-    assert!(story.asked()[0].last().contains(&words));
+    assert!(story.requests()[0].last_content().contains(&words));
     let kept = story.session("cli_direct.jsonl");
     let user = kept.iter().find(|line| line["role"] == "user").unwrap();
     assert!(user["content"].to_string().contains(&words), "{user}");
@@ -278,7 +280,7 @@ fn what_a_user_says_is_what_the_model_hears() {
 }
 
 #[test]
-fn what_looks_like_a_key_is_hidden_from_the_model_and_stays_in_the_file() {
+fn key_like_strings_are_redacted_for_the_model_and_stay_in_the_file() {
     let token = format!("sk-ant-api03-{}", "a1B2".repeat(10));
     let file = format!("name = one\nkey = {token}\n");
     let masked = "name = two\nkey = sk-ant-***\n";
@@ -291,9 +293,9 @@ fn what_looks_like_a_key_is_hidden_from_the_model_and_stays_in_the_file() {
     ]);
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let told: Vec<String> = story
-        .asked()
+        .requests()
         .iter()
-        .map(crate::server::Asked::last)
+        .map(crate::server::Request::last_content)
         .collect();
     assert!(
         told[1].contains("key = sk-ant-***") && told[1].contains("hidden"),
@@ -313,14 +315,15 @@ fn what_looks_like_a_key_is_hidden_from_the_model_and_stays_in_the_file() {
 }
 
 #[test]
-fn what_a_command_says_meanwhile_is_not_cut_in_two() {
+fn streamed_command_output_does_not_split_keys() {
     let key = canary("config");
     let (one, two) = key.split_at(9);
     let command = format!("printf {one}; printf '%s' '{two}'; printf ', and more'");
-    let story = story().script([calls("exec", json!({ "command": command })), says("ok")]);
+    let story =
+        story_with_canaries().script([calls("exec", json!({ "command": command })), says("ok")]);
     let events = story
         .run(["agent", "-m", "x", "--output-format", "stream-json"])
-        .lines();
+        .json_lines();
     let is_output = |event: &&Value| event["type"] == "tool_output";
     let said: String = events
         .iter()

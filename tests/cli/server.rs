@@ -1,6 +1,6 @@
 //! A model server on loopback that responds by a script and records its requests.
 
-use crate::formats::{self, answer};
+use crate::formats::{self, build_response};
 use crate::wait::DEADLINE;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 /// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) path: String,
     /// Names in lower case.
     pub(crate) headers: Vec<(String, String)>,
@@ -22,7 +22,7 @@ pub(crate) struct Asked {
     pub(crate) connection: usize,
 }
 
-impl Asked {
+impl Request {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -39,7 +39,7 @@ impl Asked {
     }
 
     /// The content of the last message, as text.
-    pub(crate) fn last(&self) -> String {
+    pub(crate) fn last_content(&self) -> String {
         let messages = self.messages();
         let last = messages.last().cloned().unwrap_or_default();
         let content = match &last["content"] {
@@ -53,17 +53,17 @@ impl Asked {
 }
 
 /// Produces the response to one request.
-pub(crate) type Turn = Box<dyn Fn(&Asked) -> Answer + Send + Sync>;
+pub(crate) type Responder = Box<dyn Fn(&Request) -> Response + Send + Sync>;
 
 /// The response to send.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     /// Sent one by one, each in its own chunk if the transfer is chunked.
-    pub(crate) pieces: Vec<Vec<u8>>,
+    pub(crate) chunks: Vec<Vec<u8>>,
     /// Further chunks, sent as they arrive until all senders are dropped.
-    pub(crate) live: Option<Arc<Mutex<Receiver<Vec<u8>>>>>,
+    pub(crate) stream: Option<Arc<Mutex<Receiver<Vec<u8>>>>>,
     pub(crate) ending: Ending,
 }
 
@@ -72,14 +72,14 @@ pub(crate) struct Answer {
 pub(crate) enum Ending {
     /// The body is complete.
     #[default]
-    Whole,
+    Complete,
     /// The connection is closed within the body.
-    Cut,
+    Disconnect,
     /// Nothing more is sent until the client disconnects.
     Stall,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self::text(status, "application/json", &body.to_string())
     }
@@ -89,7 +89,7 @@ impl Answer {
         Self {
             status,
             headers,
-            pieces: vec![body.as_bytes().to_vec()],
+            chunks: vec![body.as_bytes().to_vec()],
             ..Self::default()
         }
     }
@@ -97,23 +97,23 @@ impl Answer {
     /// Server-sent events, unchanged, one chunk each.
     pub(crate) fn events<S: AsRef<[u8]>>(pieces: impl IntoIterator<Item = S>) -> Self {
         let headers = vec![("content-type".into(), "text/event-stream".into())];
-        let pieces = pieces
+        let chunks = pieces
             .into_iter()
             .map(|piece| piece.as_ref().to_vec())
             .collect();
         Self {
             status: 200,
             headers,
-            pieces,
+            chunks,
             ..Self::default()
         }
     }
 
     /// Like [`Self::events`], with events that the test sends later.
-    pub(crate) fn live() -> (Sender<Vec<u8>>, Self) {
+    pub(crate) fn streaming() -> (Sender<Vec<u8>>, Self) {
         let (sender, receiver) = channel();
         let answer = Self {
-            live: Some(Arc::new(Mutex::new(receiver))),
+            stream: Some(Arc::new(Mutex::new(receiver))),
             ..Self::events::<&[u8]>([])
         };
         (sender, answer)
@@ -131,18 +131,18 @@ impl Answer {
 }
 
 /// A text reply, in the format of the request.
-pub(crate) fn says(text: &str) -> Turn {
+pub(crate) fn says(text: &str) -> Responder {
     let message = json!({ "role": "assistant", "content": text });
     replies(message, "stop")
 }
 
 /// A reply that calls one tool.
-pub(crate) fn calls(name: &str, arguments: Value) -> Turn {
+pub(crate) fn calls(name: &str, arguments: Value) -> Responder {
     calls_all([(name, arguments)])
 }
 
 /// A reply that calls several tools.
-pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Turn {
+pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) -> Responder {
     let list: Vec<(String, Value)> = list
         .into_iter()
         .map(|(name, arguments)| (name.to_owned(), arguments))
@@ -157,7 +157,7 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
                         "function": { "name": name, "arguments": arguments.to_string() } })
             })
             .collect();
-        answer(
+        build_response(
             &json!({ "role": "assistant", "content": null, "tool_calls": calls }),
             "tool_calls",
             asked,
@@ -166,19 +166,19 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
 }
 
 /// A reply with this message and finish reason, in the terms of chat completions.
-pub(crate) fn replies(message: Value, finish: &str) -> Turn {
+pub(crate) fn replies(message: Value, finish: &str) -> Responder {
     let finish = finish.to_owned();
-    Box::new(move |asked| answer(&message, &finish, asked))
+    Box::new(move |asked| build_response(&message, &finish, asked))
 }
 
 /// Exactly this response.
-pub(crate) fn sends(answer: Answer) -> Turn {
+pub(crate) fn sends(answer: Response) -> Responder {
     Box::new(move |_| answer.clone())
 }
 
 /// An error with this status and message.
-pub(crate) fn fails(status: u16, message: &str) -> Turn {
-    sends(Answer::json(
+pub(crate) fn fails(status: u16, message: &str) -> Responder {
+    sends(Response::json(
         status,
         &json!({ "error": { "message": message } }),
     ))
@@ -187,26 +187,26 @@ pub(crate) fn fails(status: u16, message: &str) -> Turn {
 /// The server. It lives until the test process ends.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedState {
+    state: Mutex<ServerState>,
     /// Notified when a request arrives.
-    request: Condvar,
+    request_arrived: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    script: VecDeque<Turn>,
+struct ServerState {
+    script: VecDeque<Responder>,
     /// Used when the script has run out.
-    always: Option<Arc<Turn>>,
-    asked: Vec<Asked>,
+    always: Option<Arc<Responder>>,
+    requests: Vec<Request>,
     /// Keys that requests may have besides those of the vendor's types.
-    extensions: Vec<String>,
+    extra_keys: Vec<String>,
     /// Validation errors of requests.
-    wrong: Vec<String>,
+    invalid_requests: Vec<String>,
     connections: usize,
 }
 
@@ -217,7 +217,7 @@ impl Server {
             .local_addr()
             .expect("a bound listener has an address")
             .port();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedState::default());
         let ours = Arc::clone(&shared);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -228,51 +228,60 @@ impl Server {
         Self { port, shared }
     }
 
-    pub(crate) fn script(&self, turns: impl IntoIterator<Item = Turn>) {
+    pub(crate) fn script(&self, turns: impl IntoIterator<Item = Responder>) {
         self.shared.state.lock().unwrap().script.extend(turns);
     }
 
     /// Sets the responder for requests beyond the script.
-    pub(crate) fn always(&self, turn: Turn) {
+    pub(crate) fn always(&self, turn: Responder) {
         self.shared.state.lock().unwrap().always = Some(Arc::new(turn));
     }
 
     /// Allows requests to have these keys, which are not in the vendor's types.
-    pub(crate) fn extend(&self, keys: &[&str]) {
+    pub(crate) fn allow_extra_keys(&self, keys: &[&str]) {
         let keys = keys.iter().map(|key| (*key).to_owned());
-        self.shared.state.lock().unwrap().extensions.extend(keys);
+        self.shared.state.lock().unwrap().extra_keys.extend(keys);
     }
 
     /// Validation errors of requests, by the vendors' own types.
-    pub(crate) fn wrong(&self) -> Vec<String> {
-        self.shared.state.lock().unwrap().wrong.clone()
+    pub(crate) fn invalid_requests(&self) -> Vec<String> {
+        self.shared.state.lock().unwrap().invalid_requests.clone()
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.shared.state.lock().unwrap().asked.clone()
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.shared.state.lock().unwrap().requests.clone()
     }
 
     /// Waits until `count` requests have arrived.
     #[track_caller]
-    pub(crate) fn until_asked(&self, count: usize) {
-        let Shared { state, request } = &*self.shared;
-        let is_less = |state: &mut State| state.asked.len() < count;
+    pub(crate) fn wait_for_requests(&self, count: usize) {
+        let SharedState {
+            state,
+            request_arrived: request,
+        } = &*self.shared;
+        let is_less = |state: &mut ServerState| state.requests.len() < count;
         let state = state.lock().unwrap();
         let waited = request.wait_timeout_while(state, DEADLINE, is_less);
         let (state, timeout) = waited.unwrap();
-        let asked = state.asked.len();
+        let asked = state.requests.len();
         drop(state);
         assert!(!timeout.timed_out(), "{asked} of {count} requests came");
     }
 
     /// Number of scripted replies that were not used.
-    pub(crate) fn left(&self) -> usize {
+    pub(crate) fn unused_replies(&self) -> usize {
         self.shared.state.lock().unwrap().script.len()
     }
 }
 
 /// Serves the requests of one connection until it closes.
-fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
+fn serve(
+    stream: TcpStream,
+    SharedState {
+        state,
+        request_arrived: request,
+    }: &SharedState,
+) {
     let connection = {
         let mut state = state.lock().unwrap();
         state.connections += 1;
@@ -282,19 +291,19 @@ fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
     let mut writer = stream;
     while let Some(asked) = read_request(&mut reader, connection) {
         // Validated and answered without the lock: a slow response must not block other requests.
-        let extensions = state.lock().unwrap().extensions.clone();
-        let wrong = formats::wrong(&asked, &extensions);
+        let extensions = state.lock().unwrap().extra_keys.clone();
+        let wrong = formats::validate_request(&asked, &extensions);
         let turn = {
             let mut state = state.lock().unwrap();
-            state.wrong.extend(wrong);
-            state.asked.push(asked.clone());
+            state.invalid_requests.extend(wrong);
+            state.requests.push(asked.clone());
             request.notify_all();
             let scripted = state.script.pop_front().map(Arc::new);
             scripted.or_else(|| state.always.clone())
         };
         let answer = match turn {
             Some(turn) => turn(&asked),
-            None => Answer::text(500, "text/plain", "the script has run out"),
+            None => Response::text(500, "text/plain", "the script has run out"),
         };
         if !send(&mut writer, &mut reader, &answer) {
             return;
@@ -302,7 +311,7 @@ fn serve(stream: TcpStream, Shared { state, request }: &Shared) {
     }
 }
 
-fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Asked> {
+fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<Request> {
     let mut line = String::new();
     reader
         .read_line(&mut line)
@@ -329,7 +338,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
     reader.read_exact(&mut body).ok()?;
     let raw = String::from_utf8(body).expect("requests are UTF-8");
     let body = serde_json::from_str(&raw).unwrap_or(Value::Null);
-    Some(Asked {
+    Some(Request {
         path,
         headers,
         raw,
@@ -339,7 +348,7 @@ fn read_request(reader: &mut BufReader<TcpStream>, connection: usize) -> Option<
 }
 
 /// Sends `answer`; returns true if the connection can be reused.
-fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answer) -> bool {
+fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Response) -> bool {
     let mut head = format!(
         "HTTP/1.1 {} Scripted\r\ntransfer-encoding: chunked\r\n",
         answer.status
@@ -349,9 +358,9 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answ
     }
     head.push_str("\r\n");
     let mut ok = writer.write_all(head.as_bytes()).is_ok();
-    let live = answer.live.as_ref().map(|live| live.lock().unwrap());
+    let live = answer.stream.as_ref().map(|live| live.lock().unwrap());
     let later = live.iter().flat_map(|live| live.iter());
-    let pieces = answer.pieces.iter().cloned().chain(later);
+    let pieces = answer.chunks.iter().cloned().chain(later);
     for piece in pieces.filter(|piece| !piece.is_empty()) {
         ok = ok && write!(writer, "{:x}\r\n", piece.len()).is_ok();
         ok = ok
@@ -361,8 +370,8 @@ fn send(writer: &mut TcpStream, reader: &mut BufReader<TcpStream>, answer: &Answ
                 .is_ok();
     }
     match answer.ending {
-        Ending::Whole => ok && writer.write_all(b"0\r\n\r\n").is_ok(),
-        Ending::Cut => false,
+        Ending::Complete => ok && writer.write_all(b"0\r\n\r\n").is_ok(),
+        Ending::Disconnect => false,
         Ending::Stall => {
             // Ends when the client closes its side.
             drop(std::io::copy(reader, &mut std::io::sink()));

@@ -1,19 +1,19 @@
 //! `nanobot session`: listing, showing, searching, repairing, exporting and removing sessions.
 
 use crate::server::{calls, says};
-use crate::story::{Ran, Story, write};
+use crate::story::{RunResult, Story, write};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// A session file in the format of the Python program: a metadata line and messages.
-fn log(key: &str, said: &[(&str, &str)]) -> String {
+fn session_text(key: &str, messages: &[(&str, &str)]) -> String {
     let first = json!({
         "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
         "updated_at": "2025-11-01T10:00:00.000000", "metadata": {}, "last_consolidated": 0,
     });
     let line = |(role, text): &(&str, &str)| json!({ "role": role, "content": text, "timestamp": "2025-11-01T10:00:00.000000" });
-    let lines = std::iter::once(first).chain(said.iter().map(line));
+    let lines = std::iter::once(first).chain(messages.iter().map(line));
     lines.map(|line| format!("{line}\n")).collect()
 }
 
@@ -23,29 +23,29 @@ fn days_ago(days: u64) -> SystemTime {
 }
 
 /// Sets the modification time of a file.
-fn age(path: &Path, days: u64) {
+fn set_age(path: &Path, days: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     file.set_modified(days_ago(days)).unwrap();
 }
 
 /// A closing line as written by this program; `before` is the content so far.
-fn closing(key: &str, before: &str, messages: usize, kept: &Value) -> String {
+fn closing_line(key: &str, before: &str, messages: usize, metadata: &Value) -> String {
     let line = json!({
         "_type": "metadata", "key": key, "created_at": "2025-11-01T10:00:00.000000",
-        "updated_at": "2025-12-23T03:04:05.000000", "metadata": { "nanobot": kept }, "last_consolidated": 0,
+        "updated_at": "2025-12-23T03:04:05.000000", "metadata": { "nanobot": metadata }, "last_consolidated": 0,
         "turn": "t", "messages": messages, "at": before.len(), "ending": "answered",
     });
     format!("{line}\n")
 }
 
-fn closed(key: &str, said: &[(&str, &str)], kept: &Value) -> String {
-    let text = log(key, said);
-    let last = closing(key, &text, said.len(), kept);
+fn closed_session_text(key: &str, messages: &[(&str, &str)], metadata: &Value) -> String {
+    let text = session_text(key, messages);
+    let last = closing_line(key, &text, messages.len(), metadata);
     text + &last
 }
 
 /// Three sessions of different ages and sizes.
-fn three() -> Story {
+fn story_with_three_sessions() -> Story {
     let stats = json!({ "stats": {
         "turns": 2, "steps": 5, "in": 1000, "out": 200, "agreed": 4, "succeeded": 3, "failed": 1, "rejected": 2,
         "context": 700, "speed": 41.6, "cost": 0.25,
@@ -53,7 +53,7 @@ fn three() -> Story {
     let story = Story::bare()
         .workspace_file(
             "sessions/work_1.jsonl",
-            closed(
+            closed_session_text(
                 "work:1",
                 &[("user", "plan  the\nweek"), ("assistant", "Done.")],
                 &stats,
@@ -61,25 +61,25 @@ fn three() -> Story {
         )
         .workspace_file(
             "sessions/cli_direct.jsonl",
-            log(
+            session_text(
                 "cli:direct",
                 &[("user", "hello"), ("assistant", "Hi."), ("user", "bye")],
             ),
         )
-        .workspace_file("sessions/empty.jsonl", log("empty", &[]));
-    age(&story.workspace().join("sessions/cli_direct.jsonl"), 3);
-    age(&story.workspace().join("sessions/empty.jsonl"), 800);
+        .workspace_file("sessions/empty.jsonl", session_text("empty", &[]));
+    set_age(&story.workspace().join("sessions/cli_direct.jsonl"), 3);
+    set_age(&story.workspace().join("sessions/empty.jsonl"), 800);
     story
 }
 
-fn keys(ran: &Ran<'_>) -> Vec<String> {
+fn listed_keys(ran: &RunResult<'_>) -> Vec<String> {
     let name = |line: &Value| line["key"].as_str().unwrap().to_owned();
-    ran.lines().iter().map(name).collect()
+    ran.json_lines().iter().map(name).collect()
 }
 
 #[test]
-fn a_list_tells_what_each_conversation_is() {
-    three().run(["session", "list"]).stdout(
+fn list_describes_each_session() {
+    story_with_three_sessions().run(["session", "list"]).stdout(
         "SESSION     AGE  MESSAGES  TOKENS     COST  FIRST WORDS\n\
          cli:direct   3d         3                   hello\n\
          work:1      10d         2    1200  $0.2500  plan the week\n\
@@ -89,11 +89,11 @@ fn a_list_tells_what_each_conversation_is() {
 }
 
 #[test]
-fn a_list_in_other_orders_and_of_a_part() {
-    let story = three();
+fn list_can_be_sorted_and_filtered() {
+    let story = story_with_three_sessions();
     let list = |arguments: &[&str]| {
         let all = ["session", "list", "--json"].iter().chain(arguments);
-        keys(&story.run(all.copied()))
+        listed_keys(&story.run(all.copied()))
     };
     assert_eq!(list(&[]), ["cli:direct", "work:1", "empty"]);
     assert_eq!(
@@ -115,8 +115,8 @@ fn a_list_in_other_orders_and_of_a_part() {
 }
 
 #[test]
-fn a_list_for_programs_has_exact_numbers() {
-    let story = three();
+fn list_as_json_has_exact_numbers() {
+    let story = story_with_three_sessions();
     let line = story.run(["session", "list", "work", "--json"]).json();
     assert_eq!(line["messages"], 2);
     assert_eq!(line["used"], "2025-12-23T03:04:05Z");
@@ -130,8 +130,8 @@ fn a_list_for_programs_has_exact_numbers() {
 }
 
 #[test]
-fn one_file_that_cannot_be_read_hides_no_other() {
-    let story = three();
+fn an_unreadable_file_does_not_hide_others() {
+    let story = story_with_three_sessions();
     let path = story.workspace().join("sessions");
     std::os::unix::fs::symlink("loop.jsonl", path.join("loop.jsonl")).unwrap();
     std::fs::create_dir(path.join("folder.jsonl")).unwrap();
@@ -141,7 +141,7 @@ fn one_file_that_cannot_be_read_hides_no_other() {
         .status();
     assert!(pipe.unwrap().success());
     let ran = story.run(["session", "list", "--json"]).status(74);
-    assert_eq!(keys(&ran), ["cli:direct", "work:1", "empty"]);
+    assert_eq!(listed_keys(&ran), ["cli:direct", "work:1", "empty"]);
     let told = ran.error_text();
     assert!(
         told.contains("loop.jsonl") && told.lines().count() == 1,
@@ -150,7 +150,7 @@ fn one_file_that_cannot_be_read_hides_no_other() {
 }
 
 #[test]
-fn a_conversation_is_shown_with_what_it_came_to() {
+fn show_prints_messages_and_totals() {
     let story = Story::new()
         .file("a", "x\ny\n")
         .script([calls("read_file", json!({ "path": "a" })), says("Read.")]);
@@ -175,7 +175,9 @@ fn a_conversation_is_shown_with_what_it_came_to() {
         last.contains("> 4 nanobot") && !last.contains("look"),
         "{last}"
     );
-    let lines = story.run(["session", "show", "--json", "-n", "2"]).lines();
+    let lines = story
+        .run(["session", "show", "--json", "-n", "2"])
+        .json_lines();
     assert_eq!(lines.len(), 2);
     assert_eq!(lines[0]["number"], 3);
     assert_eq!(lines[1]["time"], "2026-01-02T03:04:05.000000");
@@ -183,15 +185,17 @@ fn a_conversation_is_shown_with_what_it_came_to() {
 }
 
 #[test]
-fn statistics_stand_above_the_messages() {
-    let shown = three().run(["session", "show", "work:1", "-n", "0"]).text();
+fn show_prints_statistics_above_the_messages() {
+    let shown = story_with_three_sessions()
+        .run(["session", "show", "work:1", "-n", "0"])
+        .text();
     let expect = "# turns 2, steps 5, tokens in 1000, out 200 at 42 a second, context 700, cost $0.2500\n\
                   # tool calls agreed 4, succeeded 3, failed 1, rejected 2\n";
     assert!(shown.contains(expect), "{shown}");
 }
 
 #[test]
-fn calls_and_results_that_do_not_pair_up_are_shown() {
+fn unpaired_calls_and_results_are_shown() {
     let call = |id: &str| json!({ "id": id, "type": "function", "function": { "name": "exec", "arguments": "{}" } });
     let lines = [
         json!({ "role": "tool", "tool_call_id": "z", "name": "exec", "content": "orphan" }),
@@ -214,20 +218,20 @@ fn calls_and_results_that_do_not_pair_up_are_shown() {
 }
 
 #[test]
-fn raw_is_the_file_byte_for_byte() {
+fn raw_prints_the_file_byte_for_byte() {
     let bytes = b"{\"_type\": \"metadata\"}\n\xff\x1b[31m odd \x00\r\n{\"torn".to_vec();
     let story = Story::bare().workspace_file("sessions/a.jsonl", &bytes);
     assert_eq!(story.run(["session", "show", "a", "--raw"]).bytes(), bytes);
 }
 
 #[test]
-fn a_reader_that_has_enough_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let said = vec![("user", "many words ".repeat(100)); 200];
     let said: Vec<(&str, &str)> = said
         .iter()
         .map(|(role, text)| (*role, text.as_str()))
         .collect();
-    let story = Story::bare().workspace_file("sessions/a.jsonl", log("a", &said));
+    let story = Story::bare().workspace_file("sessions/a.jsonl", session_text("a", &said));
     for how in ["show a", "show a --raw", "show a --json"] {
         let mut shell = story.program("/bin/sh");
         let line = format!(
@@ -241,8 +245,8 @@ fn a_reader_that_has_enough_is_no_failure() {
 }
 
 #[test]
-fn a_key_that_is_not_there_names_the_one_that_was_meant() {
-    let story = three();
+fn an_unknown_key_suggests_a_similar_one() {
+    let story = story_with_three_sessions();
     story
         .run(["session", "show", "direct"])
         .status(66)
@@ -286,19 +290,19 @@ fn sessions_of_every_release_are_listed_and_shown() {
     );
     write(
         &workspace.join("sessions/cli_mid.jsonl"),
-        log("cli:mid", &[("user", "two")]).as_bytes(),
+        session_text("cli:mid", &[("user", "two")]).as_bytes(),
     );
     write(
         &store.join("Y2xpOm5ldw.jsonl"),
-        log("cli:new", &[("user", "three")]).as_bytes(),
+        session_text("cli:new", &[("user", "three")]).as_bytes(),
     );
     // An older copy of a session in use.
     write(
         &root.join("cli_new.jsonl"),
-        log("cli:new", &[("user", "stale")]).as_bytes(),
+        session_text("cli:new", &[("user", "stale")]).as_bytes(),
     );
     let listed = story.run(["session", "list", "--json", "--sort", "key"]);
-    assert_eq!(keys(&listed), ["cli:mid", "cli:new", "cli:old"]);
+    assert_eq!(listed_keys(&listed), ["cli:mid", "cli:new", "cli:old"]);
     for (key, words) in [
         ("cli:old", "café"),
         ("cli:mid", "two"),
@@ -309,22 +313,22 @@ fn sessions_of_every_release_are_listed_and_shown() {
 }
 
 /// Needles in every searched field, at different times.
-fn spoken() -> Story {
+fn story_with_needles() -> Story {
     let tool = json!({ "role": "tool", "tool_call_id": "c", "name": "exec", "content": "one\ntwo needles\nthree\n", "timestamp": "2025-12-01T09:30:00.000000" });
     let old = "{\"_type\": \"metadata\"}\n{\"role\": \"user\", \"content\": \"caf\\u00e9 \\\"needle\\\"\", \"needle\": 1}\n";
     let story = Story::bare()
-        .workspace_file("sessions/new.jsonl", log("new", &[("user", "a needle"), ("assistant", "none")]) + &format!("{tool}\n"))
+        .workspace_file("sessions/new.jsonl", session_text("new", &[("user", "a needle"), ("assistant", "none")]) + &format!("{tool}\n"))
         .workspace_file("sessions/cli_old.jsonl", old)
         .workspace_file("memory/HISTORY.md", "[2025-01-01 10:00] first\n\n[2025-02-01 10:00] a Needle\n")
         .workspace_file("memory/history.jsonl", "{\"cursor\": 1, \"timestamp\": \"2025-03-01 10:00\", \"content\": \"needles, too\"}\nodd\n");
-    age(&story.workspace().join("sessions/new.jsonl"), 1);
-    age(&story.workspace().join("sessions/cli_old.jsonl"), 9);
+    set_age(&story.workspace().join("sessions/new.jsonl"), 1);
+    set_age(&story.workspace().join("sessions/cli_old.jsonl"), 9);
     story
 }
 
 #[test]
-fn text_is_found_wherever_it_was_said() {
-    let story = spoken();
+fn search_finds_text_in_any_message() {
+    let story = story_with_needles();
     story.run(["session", "search", "needle"]).stdout(
         "new:1 2025-11-01 10:00 user: a needle\n\
          new:3 2025-12-01 09:30 tool: two needles\n\
@@ -348,11 +352,11 @@ fn text_is_found_wherever_it_was_said() {
 }
 
 #[test]
-fn what_is_found_is_told_to_programs_with_its_place() {
-    let story = spoken();
+fn search_as_json_has_positions() {
+    let story = story_with_needles();
     let lines = story
         .run(["session", "search", "two", "--json", "-C", "1"])
-        .lines();
+        .json_lines();
     let expect = json!({
         "session": "new", "number": 3, "time": "2025-12-01T09:30:00.000000", "role": "tool", "line": "two needles",
         "start": 0, "end": 3, "before": ["one"], "after": ["three"],
@@ -361,8 +365,8 @@ fn what_is_found_is_told_to_programs_with_its_place() {
 }
 
 #[test]
-fn a_search_ends_as_grep_does() {
-    let story = spoken();
+fn search_exits_like_grep() {
+    let story = story_with_needles();
     story
         .run(["session", "search", "nothing of the kind"])
         .status(1);
@@ -384,10 +388,10 @@ fn a_search_ends_as_grep_does() {
 }
 
 #[test]
-fn messages_are_numbered_alike_however_large_the_file_is() {
+fn message_numbers_do_not_depend_on_the_file_size() {
     // Several blocks, with lines of many lengths across block borders, and invalid lines among them.
     let filler = "x".repeat(700_000);
-    let mut text = log("big", &[]);
+    let mut text = session_text("big", &[]);
     for number in 1..40 {
         let long = &filler[..number * 17_000];
         text.push_str(&format!(
@@ -402,7 +406,7 @@ fn messages_are_numbered_alike_however_large_the_file_is() {
     let story = Story::bare().workspace_file("sessions/big.jsonl", text);
     let lines = story
         .run(["session", "search", "word[0-9]+", "--json"])
-        .lines();
+        .json_lines();
     assert_eq!(lines.len(), 39);
     for (at, line) in lines.iter().enumerate() {
         assert_eq!(line["number"], at + 1);
@@ -416,7 +420,7 @@ fn messages_are_numbered_alike_however_large_the_file_is() {
 }
 
 /// Holds the lock of a session until the story ends.
-fn hold(story: &Story, name: &str) -> std::fs::File {
+fn lock_session(story: &Story, name: &str) -> std::fs::File {
     let path = story
         .workspace()
         .join(format!("sessions/{name}.jsonl.lock"));
@@ -429,14 +433,14 @@ fn hold(story: &Story, name: &str) -> std::fs::File {
     file
 }
 
-fn text(story: &Story, name: &str) -> String {
+fn session_file_text(story: &Story, name: &str) -> String {
     std::fs::read_to_string(story.workspace().join("sessions").join(name)).unwrap()
 }
 
 #[test]
-fn what_is_removed_can_be_brought_back() {
-    let story = three();
-    let before = text(&story, "work_1.jsonl");
+fn a_removed_session_can_be_restored() {
+    let story = story_with_three_sessions();
+    let before = session_file_text(&story, "work_1.jsonl");
     write(
         &story.workspace().join("sessions/work_1.jsonl.torn-1"),
         b"{\"ro",
@@ -468,8 +472,8 @@ fn what_is_removed_can_be_brought_back() {
         .run(["session", "restore"])
         .stdout("2026-01-02 03:04  empty\n2026-01-02 03:04  work:1\n");
     story.run(["session", "restore", "work:1"]).stdout("");
-    assert_eq!(text(&story, "work_1.jsonl"), before);
-    assert_eq!(text(&story, "work_1.jsonl.torn-1"), "{\"ro");
+    assert_eq!(session_file_text(&story, "work_1.jsonl"), before);
+    assert_eq!(session_file_text(&story, "work_1.jsonl.torn-1"), "{\"ro");
     story
         .run(["session", "restore", "work:1"])
         .status(66)
@@ -478,7 +482,7 @@ fn what_is_removed_can_be_brought_back() {
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
     write(
         &story.workspace().join("sessions/work_1.jsonl"),
-        log("work:1", &[("user", "again")]).as_bytes(),
+        session_text("work:1", &[("user", "again")]).as_bytes(),
     );
     story.run(["session", "rm", "work:1", "-q"]).stderr("");
     story.run(["session", "restore", "work:1"]).stderr("");
@@ -501,8 +505,8 @@ fn what_is_removed_can_be_brought_back() {
 
 #[test]
 fn a_session_in_use_is_not_removed() {
-    let story = three();
-    let lock = hold(&story, "work_1");
+    let story = story_with_three_sessions();
+    let lock = lock_session(&story, "work_1");
     story
         .run(["session", "rm", "work:1"])
         .status(75)
@@ -524,8 +528,8 @@ fn a_session_in_use_is_not_removed() {
 }
 
 #[test]
-fn prune_takes_what_is_old_and_asks_first() {
-    let story = three();
+fn prune_removes_old_sessions_after_confirmation() {
+    let story = story_with_three_sessions();
     // A pattern alone does not imply an age.
     story
         .run(["session", "prune", "cli*", "--yes"])
@@ -556,7 +560,7 @@ fn prune_takes_what_is_old_and_asks_first() {
         .stdout_has("empty")
         .stderr_has("moved to the trash: 1");
     assert_eq!(
-        keys(&story.run(["session", "list", "--json"])),
+        listed_keys(&story.run(["session", "list", "--json"])),
         ["cli:direct", "work:1"]
     );
     story
@@ -574,19 +578,19 @@ fn prune_takes_what_is_old_and_asks_first() {
 }
 
 #[test]
-fn a_copy_goes_on_by_itself() {
+fn a_fork_is_independent() {
     let story = Story::new().script([says("1"), says("2"), says("3"), says("4")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story.run(["agent", "-m", "two"]).stdout("2\n");
-    let before = text(&story, "cli_direct.jsonl");
+    let before = session_file_text(&story, "cli_direct.jsonl");
     story
         .run(["session", "fork", "cli:direct", "other:way", "--at", "2"])
         .stderr("nanobot: copied to `other:way`: 2 messages\n");
     story
         .run(["session", "fork", "cli:direct", "whole", "-q"])
         .stderr("");
-    assert_eq!(text(&story, "cli_direct.jsonl"), before);
-    let copied = text(&story, "other_way.jsonl");
+    assert_eq!(session_file_text(&story, "cli_direct.jsonl"), before);
+    let copied = session_file_text(&story, "other_way.jsonl");
     let lines: Vec<&str> = copied.lines().collect();
     let original: Vec<&str> = before.lines().collect();
     assert_eq!(lines[1..3], original[1..3]);
@@ -594,11 +598,11 @@ fn a_copy_goes_on_by_itself() {
     story
         .run(["agent", "-m", "again", "-s", "other:way"])
         .stdout("3\n");
-    assert_eq!(story.asked()[2].messages().len(), 4);
+    assert_eq!(story.requests()[2].messages().len(), 4);
     story
         .run(["agent", "-m", "more", "-s", "whole"])
         .stdout("4\n");
-    assert_eq!(story.asked()[3].messages().len(), 6);
+    assert_eq!(story.requests()[3].messages().len(), 6);
     // The copy was trusted: nothing was recounted or reported.
     story
         .run(["session", "repair", "--all"])
@@ -619,11 +623,11 @@ fn a_copy_goes_on_by_itself() {
 }
 
 #[test]
-fn a_copy_begins_its_statistics_and_its_pointers_anew() {
+fn a_fork_resets_statistics_and_pointers() {
     let kept = json!({ "stats": { "turns": 9, "steps": 9 }, "left": [[0, 1], [2, 3]], "aged": 3, "later": "x" });
     let said = [("user", "a"), ("assistant", "b"), ("user", "c")];
-    let before =
-        closed("a", &said, &kept).replace("\"last_consolidated\":0", "\"last_consolidated\":2");
+    let before = closed_session_text("a", &said, &kept)
+        .replace("\"last_consolidated\":0", "\"last_consolidated\":2");
     let story = Story::bare().workspace_file("sessions/a.jsonl", before);
     story
         .run(["session", "fork", "a", "b", "--at", "1", "-q"])
@@ -640,7 +644,7 @@ fn a_copy_begins_its_statistics_and_its_pointers_anew() {
 }
 
 #[test]
-fn a_session_gets_another_key_and_keeps_every_byte() {
+fn rename_changes_the_key_and_preserves_the_content() {
     let story = Story::new().script([says("1"), says("2")]);
     story
         .run(["agent", "-m", "one", "-s", "old:key"])
@@ -653,7 +657,7 @@ fn a_session_gets_another_key_and_keeps_every_byte() {
         .run(["session", "rename", "old:key", "a/new one"])
         .stderr("");
     assert!(!path.exists() && !path.with_extension("jsonl.lock").exists());
-    let after = text(&story, "a_new one.jsonl");
+    let after = session_file_text(&story, "a_new one.jsonl");
     let (first, rest) = after.split_once('\n').unwrap();
     assert!(first.contains("\"key\": \"a/new one\""), "{first}");
     let whole = before.strip_suffix("{\"role\": \"us").unwrap();
@@ -675,12 +679,12 @@ fn a_session_gets_another_key_and_keeps_every_byte() {
         .run(["agent", "-m", "two", "-s", "a/new one"])
         .stdout("2\n");
     ran.error_text();
-    assert_eq!(story.asked()[1].messages().len(), 4);
+    assert_eq!(story.requests()[1].messages().len(), 4);
     story
         .run(["session", "show", "old:key"])
         .status(66)
         .stderr_has("old:key");
-    write(&path, log("old:key", &[]).as_bytes());
+    write(&path, session_text("old:key", &[]).as_bytes());
     story
         .run(["session", "rename", "a/new one", "old:key"])
         .status(2)
@@ -688,7 +692,7 @@ fn a_session_gets_another_key_and_keeps_every_byte() {
 }
 
 #[test]
-fn a_session_is_renamed_in_the_place_of_its_release() {
+fn rename_works_in_the_directory_of_each_release() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::bare();
     let workspace = story.workspace();
@@ -697,7 +701,7 @@ fn a_session_is_renamed_in_the_place_of_its_release() {
     write(&root.join("cli_a.jsonl"), bare);
     write(
         &workspace.join("sessions/cli_b.jsonl"),
-        log("cli:b", &[("user", "x")]).as_bytes(),
+        session_text("cli:b", &[("user", "x")]).as_bytes(),
     );
     story.run(["session", "rename", "cli:a", "to:a"]).stderr("");
     assert!(root.join("to_a.jsonl").exists());
@@ -717,7 +721,7 @@ fn a_session_is_renamed_in_the_place_of_its_release() {
     );
     write(
         &store.join("Y2xpOm5ldw.jsonl"),
-        log("cli:new", &[("user", "three")]).as_bytes(),
+        session_text("cli:new", &[("user", "three")]).as_bytes(),
     );
     story
         .run(["session", "rename", "cli:new", "to:n"])
@@ -726,14 +730,14 @@ fn a_session_is_renamed_in_the_place_of_its_release() {
     story.run(["session", "rename", "to:c", "to:d"]).stderr("");
     story.run(["session", "rename", "to:a", "to:e"]).stderr("");
     let listed = story.run(["session", "list", "--json", "--sort", "key"]);
-    assert_eq!(keys(&listed), ["cli:b", "to:d", "to:e", "to:n"]);
+    assert_eq!(listed_keys(&listed), ["cli:b", "to:d", "to:e", "to:n"]);
     for key in ["cli:b", "to:d", "to:e", "to:n"] {
         story.run(["session", "show", key]).stdout_has("user");
     }
 }
 
 #[test]
-fn repair_tells_and_mends_without_touching_what_was_said() {
+fn repair_reports_and_fixes_without_changing_messages() {
     let call =
         json!({ "id": "a", "type": "function", "function": { "name": "exec", "arguments": "{}" } });
     let odd = [
@@ -743,9 +747,9 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
             .to_string(),
         json!({ "role": "assistant", "content": null, "tool_calls": [call] }).to_string(),
     ];
-    let mut before = log("a", &[]) + &odd.join("\n") + "\n";
+    let mut before = session_text("a", &[]) + &odd.join("\n") + "\n";
     let bad = before.find("what is this").unwrap();
-    let last = closing("a", &before, 7, &json!({ "aged": 5 }));
+    let last = closing_line("a", &before, 7, &json!({ "aged": 5 }));
     before.push_str(&last.replace("\"last_consolidated\":0", "\"last_consolidated\":9"));
     let torn = before.len();
     let story =
@@ -771,12 +775,12 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
         .run(["session", "repair", "--dry-run", "--all"])
         .stdout(&told)
         .stderr(counted);
-    assert_eq!(text(&story, "a.jsonl").len(), torn + 12);
+    assert_eq!(session_file_text(&story, "a.jsonl").len(), torn + 12);
     story
         .run(["session", "repair", "a"])
         .stdout(&told.replace("would be ", ""))
         .stderr(counted);
-    let after = text(&story, "a.jsonl");
+    let after = session_file_text(&story, "a.jsonl");
     let added = after.strip_prefix(&before).expect("what was there stays");
     let line: Value = serde_json::from_str(added).unwrap();
     assert_eq!(line["messages"], 3);
@@ -793,13 +797,13 @@ fn repair_tells_and_mends_without_touching_what_was_said() {
         .run(["session", "repair", "a"])
         .stdout(&left)
         .stderr(counted);
-    assert_eq!(text(&story, "a.jsonl"), after);
+    assert_eq!(session_file_text(&story, "a.jsonl"), after);
 }
 
 #[test]
-fn repair_names_files_that_nobody_looks_for() {
+fn repair_lists_unexpected_files() {
     let story = Story::bare()
-        .workspace_file("sessions/moved.jsonl", log("a:b", &[]))
+        .workspace_file("sessions/moved.jsonl", session_text("a:b", &[]))
         .workspace_file(
             "sessions/bare.jsonl",
             "{\"role\": \"user\", \"content\": \"x\"}\n",
@@ -824,8 +828,8 @@ fn repair_names_files_that_nobody_looks_for() {
 }
 
 #[test]
-fn what_a_newer_release_wrote_is_read_and_never_written() {
-    let newer = closed(
+fn sessions_of_a_newer_release_are_read_and_never_written() {
+    let newer = closed_session_text(
         "a",
         &[("user", "from the future")],
         &json!({ "v": 2, "stats": { "turns": 1 } }),
@@ -835,7 +839,7 @@ fn what_a_newer_release_wrote_is_read_and_never_written() {
         let before = format!("{newer}{end}");
         let story = Story::new().workspace_file("sessions/a.jsonl", &before);
         let path = story.workspace().join("sessions/a.jsonl");
-        age(&path, 100);
+        set_age(&path, 100);
         let show = story
             .run(["session", "show", "a"])
             .stdout_has("written by a newer nanobot: read-only");
@@ -907,7 +911,7 @@ fn an_export_is_one_document() {
         document["messages"][3]["time"],
         "2026-01-02T03:04:05.000000"
     );
-    let empty = story.workspace_file("sessions/e.jsonl", log("e", &[]));
+    let empty = story.workspace_file("sessions/e.jsonl", session_text("e", &[]));
     assert_eq!(
         empty
             .run(["session", "export", "e", "--format", "json"])

@@ -5,10 +5,10 @@ use crate::story::{Story, write};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 
-const STAMP: &str = "2026-01-02T03:04:05.000000";
+const TIMESTAMP: &str = "2026-01-02T03:04:05.000000";
 
 #[test]
-fn a_turn_is_stored_as_the_python_program_would() {
+fn a_turn_is_stored_in_the_format_of_the_python_program() {
     let story = Story::new()
         .file("a", "x\n")
         .script([calls("read_file", json!({ "path": "a" })), says("Read.")]);
@@ -19,13 +19,13 @@ fn a_turn_is_stored_as_the_python_program_would() {
     assert_eq!(
         lines[0],
         format!(
-            "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{STAMP}\", \"updated_at\": \"{STAMP}\", \"metadata\": {{}}, \"last_consolidated\": 0}}"
+            "{{\"_type\": \"metadata\", \"key\": \"cli:direct\", \"created_at\": \"{TIMESTAMP}\", \"updated_at\": \"{TIMESTAMP}\", \"metadata\": {{}}, \"last_consolidated\": 0}}"
         )
     );
     let session = story.session("cli_direct.jsonl");
     assert_eq!(session[1]["role"], "user");
     assert_eq!(session[1]["content"], "look");
-    assert_eq!(session[1]["timestamp"], STAMP);
+    assert_eq!(session[1]["timestamp"], TIMESTAMP);
     assert_eq!(session[2]["role"], "assistant");
     assert_eq!(session[2]["content"], Value::Null);
     assert_eq!(
@@ -56,13 +56,13 @@ fn a_turn_is_stored_as_the_python_program_would() {
 }
 
 #[test]
-fn a_conversation_goes_on() {
+fn a_session_continues() {
     let story = Story::new().script([says("Hello Ada."), says("Ada.")]);
     story
         .run(["agent", "-m", "I am Ada"])
         .stdout("Hello Ada.\n");
     story.run(["agent", "-m", "who am I?"]).stdout("Ada.\n");
-    let messages = story.asked()[1].messages();
+    let messages = story.requests()[1].messages();
     assert_eq!(messages.len(), 4);
     assert_eq!(
         messages[2],
@@ -71,12 +71,12 @@ fn a_conversation_goes_on() {
 }
 
 #[test]
-fn new_sends_nothing_of_what_was_said() {
+fn after_new_no_old_message_is_sent() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story.run(["agent", "-m", "two", "--new"]).stdout("2\n");
     story.run(["agent", "-m", "three"]).stdout("3\n");
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked[1].messages().len(), 2);
     assert_eq!(asked[2].messages().len(), 4);
     assert!(
@@ -95,7 +95,7 @@ fn slash_new_and_slash_help_as_messages() {
         .run(["agent", "-m", "/new"])
         .stdout("New session started.\n");
     story.run(["agent", "-m", "two"]).stdout("2\n");
-    assert_eq!(story.asked()[1].messages().len(), 2);
+    assert_eq!(story.requests()[1].messages().len(), 2);
     story.run(["agent", "-m", "/help"]).stdout_has("/new");
     let story = Story::new()
         .stdin("/new")
@@ -104,7 +104,7 @@ fn slash_new_and_slash_help_as_messages() {
 }
 
 #[test]
-fn ephemeral_keeps_nothing() {
+fn an_ephemeral_run_stores_nothing() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     story
         .run(["agent", "-m", "one", "--ephemeral"])
@@ -115,21 +115,21 @@ fn ephemeral_keeps_nothing() {
     story
         .run(["agent", "-m", "three", "--ephemeral", "-s", "cli:direct"])
         .stdout("3\n");
-    assert_eq!(story.asked()[2].messages().len(), 4);
+    assert_eq!(story.requests()[2].messages().len(), 4);
     assert_eq!(story.session("cli_direct.jsonl"), before);
 }
 
 #[test]
-fn fork_copies_first() {
+fn fork_copies_the_session_first() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story
         .run(["agent", "-m", "two", "--fork", "cli:direct", "-s", "branch"])
         .stdout("2\n");
-    assert_eq!(story.asked()[1].messages().len(), 4);
+    assert_eq!(story.requests()[1].messages().len(), 4);
     story.run(["agent", "-m", "three"]).stdout("3\n");
     assert_eq!(
-        story.asked()[2].messages().len(),
+        story.requests()[2].messages().len(),
         4,
         "the original does not see the branch"
     );
@@ -155,7 +155,7 @@ fn an_interrupted_turn_is_resumed() {
         .status(1)
         .stderr_has("no");
     story.run(["agent", "--resume"]).stdout("Done.\n");
-    let messages = story.asked()[2].messages();
+    let messages = story.requests()[2].messages();
     assert_eq!(messages.len(), 4, "no call was made again");
     story
         .run(["agent", "--resume"])
@@ -164,12 +164,12 @@ fn an_interrupted_turn_is_resumed() {
 }
 
 #[test]
-fn a_call_without_a_result_may_have_happened() {
+fn a_call_without_a_result_is_marked_as_possibly_executed() {
     let call = json!({ "id": "c1", "type": "function", "function": { "name": "exec", "arguments": "{\"command\": \"rm x\"}" } });
     let lines = [
-        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": {}, "last_consolidated": 0 }),
-        json!({ "role": "user", "content": "clean up", "timestamp": STAMP }),
-        json!({ "role": "assistant", "content": null, "tool_calls": [call], "timestamp": STAMP }),
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIMESTAMP, "updated_at": TIMESTAMP, "metadata": {}, "last_consolidated": 0 }),
+        json!({ "role": "user", "content": "clean up", "timestamp": TIMESTAMP }),
+        json!({ "role": "assistant", "content": null, "tool_calls": [call], "timestamp": TIMESTAMP }),
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let story = Story::new()
@@ -180,15 +180,15 @@ fn a_call_without_a_result_may_have_happened() {
         .stdout("Checked.\n")
         .stderr("nanobot: tool call `exec` was interrupted; it may or may not have taken effect\n");
     assert!(
-        story.asked()[0].last().contains("may"),
+        story.requests()[0].last_content().contains("may"),
         "{}",
-        story.asked()[0].last()
+        story.requests()[0].last_content()
     );
     assert_eq!(story.session("cli_direct.jsonl")[3]["tool_call_id"], "c1");
 }
 
 #[test]
-fn a_torn_line_is_kept_aside() {
+fn an_incomplete_line_is_saved_aside() {
     let story = Story::new().script([says("1"), says("2")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let path = story.workspace().join("sessions/cli_direct.jsonl");
@@ -199,7 +199,7 @@ fn a_torn_line_is_kept_aside() {
         .run(["agent", "-m", "two"])
         .stdout("2\n")
         .stderr_has("the last line of the session was incomplete");
-    assert_eq!(story.asked()[1].messages().len(), 4);
+    assert_eq!(story.requests()[1].messages().len(), 4);
     let aside = std::fs::read_dir(story.workspace().join("sessions")).unwrap();
     let aside = aside
         .map(|entry| entry.unwrap().path())
@@ -218,9 +218,9 @@ fn a_torn_line_is_kept_aside() {
 }
 
 #[test]
-fn orphans_are_not_sent_and_the_window_starts_at_a_user() {
+fn orphaned_results_are_not_sent_and_the_window_starts_at_a_user_message() {
     let mut lines = vec![
-        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": {}, "last_consolidated": 2 }),
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIMESTAMP, "updated_at": TIMESTAMP, "metadata": {}, "last_consolidated": 2 }),
         json!({ "role": "user", "content": "old" }),
         json!({ "role": "assistant", "content": "old answer" }),
         json!({ "role": "tool", "tool_call_id": "lost", "name": "exec", "content": "orphan" }),
@@ -236,7 +236,7 @@ fn orphans_are_not_sent_and_the_window_starts_at_a_user() {
         .workspace_file("sessions/cli_direct.jsonl", &text)
         .script([says("ok")]);
     story.run(["agent", "-m", "go on"]).stdout("ok\n");
-    let contents: Vec<Value> = story.asked()[0].messages()[1..]
+    let contents: Vec<Value> = story.requests()[0].messages()[1..]
         .iter()
         .map(|message| message["content"].clone())
         .collect();
@@ -248,7 +248,7 @@ fn orphans_are_not_sent_and_the_window_starts_at_a_user() {
 }
 
 #[test]
-fn a_busy_session_is_waited_for_or_named() {
+fn a_locked_session_is_waited_for_or_reported() {
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let lock = std::fs::File::options()
@@ -268,16 +268,16 @@ fn a_busy_session_is_waited_for_or_named() {
 }
 
 #[test]
-fn two_keys_of_one_file_name_stay_apart() {
+fn two_keys_with_the_same_file_name_stay_separate() {
     let story = Story::new().script([says("1"), says("2"), says("3")]);
     story.run(["agent", "-m", "one", "-s", "a:b"]).stdout("1\n");
     story.run(["agent", "-m", "two", "-s", "a_b"]).stdout("2\n");
-    assert_eq!(story.asked()[1].messages().len(), 2);
+    assert_eq!(story.requests()[1].messages().len(), 2);
     assert!(story.workspace().join("sessions/YV9i.jsonl").exists());
     story
         .run(["agent", "-m", "three", "-s", "a_b"])
         .stdout("3\n");
-    assert_eq!(story.asked()[2].messages().len(), 4);
+    assert_eq!(story.requests()[2].messages().len(), 4);
 }
 
 #[test]
@@ -306,12 +306,12 @@ fn sessions_are_listed_shown_and_removed() {
         .stderr_has("gone");
     let lines = story
         .run(["session", "show", "cli:direct", "--json"])
-        .lines();
+        .json_lines();
     assert_eq!(lines[0]["role"], "user");
 }
 
 #[test]
-fn the_store_of_newer_releases_is_used_where_there_is_one() {
+fn the_store_of_newer_releases_is_used_if_present() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new().script([says("2"), says("3")]);
     let store = story.home().join(".nanobot/sessions").join(id);
@@ -325,17 +325,17 @@ fn the_store_of_newer_releases_is_used_where_there_is_one() {
     );
     write(&store.join(".session-files.lock"), b"");
     let lines = [
-        json!({ "_type": "metadata", "key": "cli:direct", "created_at": STAMP, "updated_at": STAMP, "metadata": { "title": "t" }, "last_consolidated": 0, "last_archived": 0 }),
+        json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIMESTAMP, "updated_at": TIMESTAMP, "metadata": { "title": "t" }, "last_consolidated": 0, "last_archived": 0 }),
         json!({ "_type": "provider_state", "state": { "id": "x" } }),
-        json!({ "role": "user", "content": "one", "timestamp": STAMP }),
-        json!({ "role": "assistant", "content": "1", "timestamp": STAMP, "latency_ms": 5 }),
+        json!({ "role": "user", "content": "one", "timestamp": TIMESTAMP }),
+        json!({ "role": "assistant", "content": "1", "timestamp": TIMESTAMP, "latency_ms": 5 }),
     ];
     let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let path = store.join("Y2xpOmRpcmVjdA.jsonl");
     write(&path, text.as_bytes());
     story.run(["agent", "-m", "two"]).stdout("2\n");
     story.run(["agent", "-m", "three"]).stdout("3\n");
-    assert_eq!(story.asked()[1].messages().len(), 6);
+    assert_eq!(story.requests()[1].messages().len(), 6);
     let after = std::fs::read_to_string(&path).unwrap();
     let added: Vec<Value> = after[text.len()..]
         .lines()
@@ -363,16 +363,16 @@ fn the_store_of_newer_releases_is_used_where_there_is_one() {
 }
 
 #[test]
-fn a_session_that_is_removed_meanwhile_is_begun_anew() {
+fn a_session_removed_during_a_turn_is_recreated() {
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Asked| {
+        .script([Box::new(move |asked: &crate::server::Request| {
             std::fs::remove_file(&path).unwrap();
             says("2")(asked)
-        }) as crate::server::Turn]);
+        }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
     assert_eq!(lines.len(), 3);
@@ -406,7 +406,7 @@ fn old_sessions_of_piped_input_are_pruned() {
 }
 
 #[test]
-fn a_session_that_a_python_run_has_put_anew_is_followed() {
+fn a_session_replaced_by_a_python_run_is_followed() {
     let story = Story::new();
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let other = path.with_extension("other");
@@ -416,7 +416,7 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Asked| {
+        .script([Box::new(move |asked: &crate::server::Request| {
             let mut text = std::fs::read_to_string(&replaced).unwrap();
             text.push_str(&format!(
                 "{}\n",
@@ -425,7 +425,7 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
             write(&other, text.as_bytes());
             std::fs::rename(&other, &replaced).unwrap();
             says("2")(asked)
-        }) as crate::server::Turn]);
+        }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
     let contents: Vec<&str> = lines
@@ -437,7 +437,7 @@ fn a_session_that_a_python_run_has_put_anew_is_followed() {
 }
 
 #[test]
-fn a_turn_longer_than_the_window_is_resumed_and_remembered() {
+fn a_turn_longer_than_the_window_is_resumed_and_consolidated() {
     let story = Story::new().set(
         "agents.defaults",
         json!({ "model": "m", "provider": "custom", "memoryWindow": 4 }),
@@ -456,13 +456,13 @@ fn a_turn_longer_than_the_window_is_resumed_and_remembered() {
         .status(1)
         .stderr_has("no");
     story.run(["agent", "--resume"]).stdout("Done.\n");
-    assert_eq!(story.asked()[4].messages().len(), 8);
+    assert_eq!(story.requests()[4].messages().len(), 8);
     story.run(["agent", "-m", "done?"]).stdout("Yes.\n");
-    assert!(story.asked()[5].raw.contains("the task"));
+    assert!(story.requests()[5].raw.contains("the task"));
 }
 
 #[test]
-fn a_session_that_only_looks_like_a_pipes_is_not_pruned() {
+fn a_session_named_like_a_piped_one_is_not_pruned() {
     let story = Story::new().script([says("1"), says("2")]);
     story
         .run(["agent", "-m", "x", "-s", "pipe_mine"])
@@ -475,18 +475,18 @@ fn a_session_that_only_looks_like_a_pipes_is_not_pruned() {
 }
 
 #[test]
-fn a_line_torn_by_another_swallows_nothing_of_ours() {
+fn an_incomplete_line_of_another_program_does_not_corrupt_our_lines() {
     let story = Story::new().script([says("1")]);
     story.run(["agent", "-m", "one"]).stdout("1\n");
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Asked| {
+        .script([Box::new(move |asked: &crate::server::Request| {
             let mut text = std::fs::read(&path).unwrap();
             text.extend_from_slice(b"{\"role\": \"us");
             std::fs::write(&path, text).unwrap();
             says("2")(asked)
-        }) as crate::server::Turn]);
+        }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     assert!(
         story
@@ -497,7 +497,7 @@ fn a_line_torn_by_another_swallows_nothing_of_ours() {
 }
 
 #[test]
-fn a_removed_session_does_not_come_back_from_an_older_place() {
+fn a_removed_session_does_not_reappear_from_an_older_location() {
     let line = |text: &str| format!("{}\n", json!({ "role": "user", "content": text }));
     let story = Story::new().workspace_file("sessions/a.jsonl", line("new"));
     write(
@@ -512,7 +512,7 @@ fn a_removed_session_does_not_come_back_from_an_older_place() {
 }
 
 #[test]
-fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
+fn sessions_left_in_the_workspace_move_to_the_newer_store() {
     let id = "0123456789abcdef0123456789abcdef";
     let story = Story::new().script([says("2"), says("3")]);
     let said = "{\"_type\": \"metadata\", \"key\": \"cli:direct\"}\n{\"role\": \"user\", \"content\": \"one\"}\n\
@@ -537,9 +537,9 @@ fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
     let now = store.join("Y2xpOmRpcmVjdA.jsonl");
     assert!(!left.exists() && now.exists());
     assert!(std::fs::read_to_string(now).unwrap().starts_with(said));
-    assert_eq!(story.asked()[0].messages().len(), 4);
+    assert_eq!(story.requests()[0].messages().len(), 4);
     story.run(["agent", "-m", "three"]).stdout("3\n");
-    assert_eq!(story.asked()[1].messages().len(), 6);
+    assert_eq!(story.requests()[1].messages().len(), 6);
     // Old sessions of piped input are pruned there too.
     let old = store.join("cGlwZTphYmM.jsonl");
     write(&old, b"{\"_type\": \"metadata\", \"key\": \"pipe:abc\"}\n");
@@ -557,7 +557,7 @@ fn what_was_left_in_the_workspace_goes_into_the_newer_store() {
 }
 
 #[test]
-fn a_turn_after_a_kill_reads_the_end_and_not_the_whole() {
+fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
     // 60 MB before the last closing line, and lines of a killed turn after it: fast to read if only the end is read.
     let story = Story::new().script([says("fine")]);
     let path = story.workspace().join("sessions/cli_direct.jsonl");
@@ -595,5 +595,5 @@ fn a_turn_after_a_kill_reads_the_end_and_not_the_whole() {
         .filter_map(|line| line.rsplit_once("= ")?.1.parse::<u64>().ok())
         .sum();
     assert!(read < 2 << 20, "{read} bytes were read");
-    assert!(story.asked()[0].raw.contains("killed"));
+    assert!(story.requests()[0].raw.contains("killed"));
 }

@@ -1,40 +1,40 @@
 //! Signals and timeouts.
 
-use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
+use crate::server::{Ending, Request, Responder, Response, calls, calls_all, says, sends};
 use crate::story::{NANOBOT, Story};
-use crate::wait::{until, until_changed, until_exists};
+use crate::wait::{until, until_change_in, until_exists};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Child;
 
-fn lives(mark: &str) -> bool {
+fn is_alive(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
         .any(|line| String::from_utf8_lossy(&line) == format!("sleep\0{mark}\0"))
 }
 
-fn send(child: &Child, signal: i32) {
+fn send_signal(child: &Child, signal: i32) {
     let signal = Signal::from_named_raw(signal).unwrap();
     rustix::process::kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// A model that sends this text and then stalls; creates the file `asked` when it gets a request.
-fn stalls(story: &Story, text: &'static str) -> PathBuf {
+fn stall_model(story: &Story, text: &'static str) -> PathBuf {
     let asked = story.dir().join("asked");
     let mark = asked.clone();
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     let event = format!("data: {delta}\n\n");
-    story.server().script([Box::new(move |_: &Asked| {
+    story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
-        Answer::events([event.clone()]).ending(Ending::Stall)
-    }) as Turn]);
+        Response::events([event.clone()]).ending(Ending::Stall)
+    }) as Responder]);
     asked
 }
 
 /// The last line of the session, which must be a closing line with this stop reason.
-fn closed(story: &Story, name: &str) -> Value {
+fn closing_line(story: &Story, name: &str) -> Value {
     let last = story.session("cli_direct.jsonl").pop().unwrap();
     assert_eq!(last["_type"], "metadata");
     assert_eq!(last["ending"], name);
@@ -42,7 +42,7 @@ fn closed(story: &Story, name: &str) -> Value {
 }
 
 #[test]
-fn a_signal_ends_the_children_and_then_us() {
+fn a_signal_ends_the_children_before_the_program() {
     for (signal, name) in [(2, "interrupted"), (15, "terminated"), (1, "hang_up")] {
         // A unique mark for this run, so that processes of others are not counted.
         let mark = &format!("{}.{signal}", 100_000 + std::process::id());
@@ -55,16 +55,16 @@ fn a_signal_ends_the_children_and_then_us() {
             .spawn()
             .unwrap();
         until_exists(&story.dir().join("started"));
-        send(&child, signal);
+        send_signal(&child, signal);
         let ran = story.wait(child);
         assert_eq!(ran.signal(), Some(signal));
-        assert!(!lives(mark), "{mark} is left");
+        assert!(!is_alive(mark), "{mark} is left");
         assert!(
             !story.dir().join("second").exists(),
             "nothing starts any more"
         );
         assert_eq!(ran.json()["status"]["name"], name);
-        closed(&story, name);
+        closing_line(&story, name);
         let lines = story.session("cli_direct.jsonl");
         let results: Vec<&str> = lines
             .iter()
@@ -84,24 +84,24 @@ fn a_signal_ends_the_children_and_then_us() {
 }
 
 #[test]
-fn a_signal_while_the_model_thinks() {
+fn a_signal_during_a_request_ends_the_run() {
     let story = Story::new();
-    let asked = stalls(&story, "Half of");
+    let asked = stall_model(&story, "Half of");
     let child = story
         .command(["agent", "-m", "x", "--json"])
         .spawn()
         .unwrap();
     until_exists(&asked);
-    send(&child, 15);
+    send_signal(&child, 15);
     let ran = story.wait(child);
     assert_eq!(ran.signal(), Some(15));
     let result = ran.json();
     assert_eq!(result["error"]["cause"], "terminated");
-    closed(&story, "terminated");
+    closing_line(&story, "terminated");
     // The message is stored, and the turn can be resumed.
     story
         .server()
-        .script([sends(Answer::json(400, &json!({ "error": "no" })))]);
+        .script([sends(Response::json(400, &json!({ "error": "no" })))]);
     story.run(["agent", "--resume"]).status(1).stderr_has("no");
     let lines = story.session("cli_direct.jsonl");
     assert_eq!(lines[1]["content"], "x");
@@ -109,9 +109,9 @@ fn a_signal_while_the_model_thinks() {
 }
 
 #[test]
-fn the_end_of_the_time_is_told_and_what_was_said_so_far_is_marked() {
+fn a_timeout_is_reported_and_the_partial_answer_is_marked() {
     let story = Story::new();
-    stalls(&story, "Half of");
+    stall_model(&story, "Half of");
     let ran = story
         .run(["agent", "-m", "x", "--json", "--timeout", "3"])
         .status(124)
@@ -120,9 +120,9 @@ fn the_end_of_the_time_is_told_and_what_was_said_so_far_is_marked() {
     assert_eq!(result["text"], "Half of");
     assert_eq!(result["partial"], true);
     assert_eq!(result["error"]["cause"], "timeout");
-    closed(&story, "timeout");
+    closing_line(&story, "timeout");
     // In text mode only an answer is printed as such.
-    stalls(&story, "Half of");
+    stall_model(&story, "Half of");
     story
         .run(["agent", "-m", "x", "--timeout", "3000ms"])
         .status(124)
@@ -130,7 +130,7 @@ fn the_end_of_the_time_is_told_and_what_was_said_so_far_is_marked() {
 }
 
 #[test]
-fn the_end_of_the_time_ends_children_too() {
+fn a_timeout_ends_children() {
     let mark = &format!("{}.124", 100_000 + std::process::id());
     let command = format!("setsid sleep {mark} & (trap '' TERM; sleep {mark}) & sleep {mark}");
     let story = Story::new().script([calls("exec", json!({ "command": command }))]);
@@ -138,12 +138,12 @@ fn the_end_of_the_time_ends_children_too() {
         .run(["agent", "-m", "x", "--timeout", "3s"])
         .status(124)
         .stderr_has("--timeout");
-    assert!(!lives(mark));
-    closed(&story, "timeout");
+    assert!(!is_alive(mark));
+    closing_line(&story, "timeout");
 }
 
 #[test]
-fn the_end_of_the_time_comes_before_the_turn_too() {
+fn a_timeout_applies_before_the_turn() {
     let (reader, writer) = std::io::pipe().unwrap();
     let story = Story::new();
     let mut command = story.command(["agent", "--timeout", "0.3"]);
@@ -152,14 +152,14 @@ fn the_end_of_the_time_comes_before_the_turn_too() {
     story.wait(child).status(124).stderr_has("--timeout");
     drop(writer);
     // While another run holds the session lock.
-    let asked = stalls(&story, "");
+    let asked = stall_model(&story, "");
     let first = story.command(["agent", "-m", "x"]).spawn().unwrap();
     until_exists(&asked);
     story
         .run(["agent", "-m", "y", "--timeout", "3"])
         .status(124)
         .stderr_has("waiting for session");
-    send(&first, 15);
+    send_signal(&first, 15);
     story.wait(first).signal();
 }
 
@@ -176,10 +176,10 @@ fn a_second_interrupt_ends_at_once() {
     let log = story.workspace().join("sessions/cli_direct.jsonl");
     let is_answered =
         || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("\"answered\""));
-    until_changed(log.parent().unwrap(), is_answered);
+    until_change_in(log.parent().unwrap(), is_answered);
     // Two signals before the first is handled are one to the system, so the second one is repeated until it counts.
     until("the second one ends it", || {
-        send(&child, 2);
+        send_signal(&child, 2);
         child.try_wait().unwrap().is_some()
     });
     let mut complaint = String::new();
@@ -192,9 +192,9 @@ fn a_second_interrupt_ends_at_once() {
 }
 
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let story = Story::new();
-    let asked = stalls(&story, "");
+    let asked = stall_model(&story, "");
     // As under nohup: the child inherits the ignored signals of its shell.
     let mut shell = story.program("/bin/sh");
     shell.args(["-c", "trap '' HUP INT; exec \"$0\" \"$@\"", NANOBOT]);
@@ -207,9 +207,9 @@ fn what_was_ignored_stays_ignored() {
     let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
     assert_eq!(ignored & 0b11, 0b11, "SIGHUP and SIGINT");
     // A hang-up that is not ignored would have precedence over later signals.
-    send(&child, 1);
-    send(&child, 2);
-    send(&child, 15);
+    send_signal(&child, 1);
+    send_signal(&child, 2);
+    send_signal(&child, 15);
     let ran = story.wait(child);
     assert_eq!(ran.signal(), Some(15));
     ran.error_text();
@@ -220,45 +220,45 @@ fn what_was_ignored_stays_ignored() {
 #[test]
 #[ignore = "takes seconds in which nothing happens"]
 fn a_stopped_process_misses_no_deadline() {
-    goes_on_after(std::time::Duration::from_secs(5));
+    check_continues_after_stop(std::time::Duration::from_secs(5));
 }
 
 #[test]
-fn a_stopped_process_goes_on() {
-    goes_on_after(std::time::Duration::ZERO);
+fn a_stopped_process_continues() {
+    check_continues_after_stop(std::time::Duration::ZERO);
 }
 
 /// Stops a run that waits for its model for this long, and then lets the model answer.
-fn goes_on_after(stopped: std::time::Duration) {
+fn check_continues_after_stop(stopped: std::time::Duration) {
     let story = Story::new().env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1.5");
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let (wait, asked) = (std::sync::Mutex::new(wait), story.dir().join("asked"));
     let mark = asked.clone();
-    story.server().script([Box::new(move |_: &Asked| {
+    story.server().script([Box::new(move |_: &Request| {
         std::fs::write(&mark, "").unwrap();
         // The model answers once the client has been stopped for longer than its timeout; then the client continues.
         wait.lock().unwrap().recv().unwrap();
         let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Here." }, "finish_reason": "stop" }] });
-        Answer::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
-    }) as Turn]);
+        Response::events([format!("data: {delta}\n\n"), "data: [DONE]\n\n".into()])
+    }) as Responder]);
     let child = story
         .command(["agent", "-m", "x", "--timeout", "3"])
         .spawn()
         .unwrap();
     until_exists(&asked);
-    send(&child, 19);
+    send_signal(&child, 19);
     let stat = format!("/proc/{}/stat", child.id());
     until("it is stopped", || {
         std::fs::read_to_string(&stat).unwrap().contains(") T ")
     });
     std::thread::sleep(stopped);
-    send(&child, 18);
+    send_signal(&child, 18);
     go.send(()).unwrap();
     story.wait(child).stdout("Here.\n");
 }
 
 /// Ends a run that starts all kinds of children at this many random points; no process may be left.
-fn leaves_nobody(points: usize, seed: u64) {
+fn check_leaves_no_process(points: usize, seed: u64) {
     let mut random = crate::crash::Random(seed);
     let mut ended = 0;
     for point in 0..points {
@@ -268,26 +268,26 @@ fn leaves_nobody(points: usize, seed: u64) {
                        sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
         let story = Story::new().env("MARK", &mark);
         story.server().always(
-            Box::new(move |asked: &Asked| match asked.messages().len() < 8 {
+            Box::new(move |asked: &Request| match asked.messages().len() < 8 {
                 true => calls("exec", json!({ "command": command }))(asked),
                 false => says("Done.")(asked),
-            }) as Turn,
+            }) as Responder,
         );
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));
         let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
         // The random moment is what is tested.
         std::thread::sleep(std::time::Duration::from_micros(
-            random.below(400_000) as u64
+            random.next_below(400_000) as u64
         ));
-        let signal = [1, 2, 15][random.below(3)];
-        send(&child, signal);
+        let signal = [1, 2, 15][random.next_below(3)];
+        send_signal(&child, signal);
         let status = child.wait().unwrap();
         ended += u32::from(status.signal() == Some(signal));
         assert!(
             status.signal() == Some(signal) || status.success(),
             "{point}: {status}"
         );
-        let left = marked(&mark);
+        let left = marked_processes(&mark);
         assert!(left.is_empty(), "{point}: {left:?}");
     }
     assert!(
@@ -297,7 +297,7 @@ fn leaves_nobody(points: usize, seed: u64) {
 }
 
 /// The command lines of running processes with this mark in their environment.
-fn marked(mark: &str) -> Vec<String> {
+fn marked_processes(mark: &str) -> Vec<String> {
     let wanted = format!("MARK={mark}\0");
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter(|entry| {
@@ -310,12 +310,12 @@ fn marked(mark: &str) -> Vec<String> {
 }
 
 #[test]
-fn signals_at_any_point_leave_nobody() {
-    leaves_nobody(50, 1);
+fn signals_at_any_point_leave_no_process() {
+    check_leaves_no_process(50, 1);
 }
 
 #[test]
 #[ignore = "takes minutes; see README, Tests"]
-fn five_hundred_signals_leave_nobody() {
-    leaves_nobody(500, 2);
+fn five_hundred_signals_leave_no_process() {
+    check_leaves_no_process(500, 2);
 }

@@ -5,7 +5,7 @@
 
 use crate::fake_crontab::FakeCrontab;
 use crate::formats::Format;
-use crate::server::{Asked, Server, Turn};
+use crate::server::{Request, Responder, Server};
 use serde_json::{Value, json};
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
@@ -32,8 +32,8 @@ impl Story {
         Self::bare_in(&std::env::temp_dir())
     }
 
-    fn bare_in(place: &Path) -> Self {
-        let temp = tempfile::tempdir_in(place).expect("a temporary directory");
+    fn bare_in(parent: &Path) -> Self {
+        let temp = tempfile::tempdir_in(parent).expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
         FakeCrontab::install(&temp.path().join("programs"));
@@ -51,8 +51,8 @@ impl Story {
     }
 
     /// Like [`Self::new`], with all its files below `parent`, for another file system.
-    pub(crate) fn new_in(place: &Path) -> Self {
-        let story = Self::bare_in(place);
+    pub(crate) fn new_in(parent: &Path) -> Self {
+        let story = Self::bare_in(parent);
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
         story.config(&json!({
             "agents": { "defaults": { "model": "scripted", "provider": "custom" } },
@@ -61,7 +61,7 @@ impl Story {
     }
 
     /// Like [`Self::new`], with this provider and model, at the scripted server's address.
-    pub(crate) fn of(provider: &str, model: &str) -> Self {
+    pub(crate) fn with_provider(provider: &str, model: &str) -> Self {
         let story = Self::bare();
         let base = format!("http://127.0.0.1:{}/v1", story.server().port);
         let mut config =
@@ -72,7 +72,8 @@ impl Story {
 
     /// Like [`Self::new`], in this wire format.
     pub(crate) fn in_format(format: Format, model: &str) -> Self {
-        Self::of("custom", model).set("providers.custom.apiType", json!(format.name()))
+        Self::with_provider("custom", model)
+            .set("providers.custom.apiType", json!(format.config_name()))
     }
 
     pub(crate) fn server(&self) -> &Server {
@@ -93,7 +94,7 @@ impl Story {
 
     /// The private crontab of this story.
     pub(crate) fn crontab(&self) -> FakeCrontab {
-        FakeCrontab::at(&self.temp.path().join("programs"))
+        FakeCrontab::in_dir(&self.temp.path().join("programs"))
     }
 
     pub(crate) fn config(self, config: &Value) -> Self {
@@ -130,14 +131,14 @@ impl Story {
         self
     }
 
-    pub(crate) fn script(self, turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub(crate) fn script(self, turns: impl IntoIterator<Item = Responder>) -> Self {
         self.server().script(turns);
         self
     }
 
     /// Allows requests to have these keys, which are not in the vendor's types.
-    pub(crate) fn extended(self, keys: &[&str]) -> Self {
-        self.server().extend(keys);
+    pub(crate) fn allow_extra_keys(self, keys: &[&str]) -> Self {
+        self.server().allow_extra_keys(keys);
         self
     }
 
@@ -187,7 +188,10 @@ impl Story {
         format!("{}:/usr/local/bin:/usr/bin:/bin", own.display())
     }
 
-    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran<'_> {
+    pub(crate) fn run<S: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> RunResult<'_> {
         let mut command = self.command(arguments);
         if self.stdin.is_some() {
             command.stdin(Stdio::piped());
@@ -202,32 +206,32 @@ impl Story {
     }
 
     /// Waits for a run that the test started itself.
-    pub(crate) fn wait(&self, child: Child) -> Ran<'_> {
-        self.ran(child.wait_with_output().expect("the program ends"))
+    pub(crate) fn wait(&self, child: Child) -> RunResult<'_> {
+        self.run_result(child.wait_with_output().expect("the program ends"))
     }
 
     /// The result of a run that was already waited for.
-    pub(crate) fn ran(&self, output: Output) -> Ran<'_> {
-        Ran {
+    pub(crate) fn run_result(&self, output: Output) -> RunResult<'_> {
+        RunResult {
             _story: self,
             status: output.status,
-            stdout: self.generalise(&String::from_utf8_lossy(&output.stdout)),
-            stderr: self.generalise(&String::from_utf8_lossy(&output.stderr)),
+            stdout: self.normalize_paths(&String::from_utf8_lossy(&output.stdout)),
+            stderr: self.normalize_paths(&String::from_utf8_lossy(&output.stderr)),
             bytes: output.stdout,
             checked: Cell::default(),
         }
     }
 
     /// `text` with this story's paths as `$HOME`, `$DIR` and `$BIN`.
-    pub(crate) fn generalise(&self, text: &str) -> String {
+    pub(crate) fn normalize_paths(&self, text: &str) -> String {
         let (home, dir, bin) = (self.home(), self.dir(), self.temp.path().join("programs"));
         text.replace(home.to_str().unwrap(), "$HOME")
             .replace(dir.to_str().unwrap(), "$DIR")
             .replace(bin.to_str().unwrap(), "$BIN")
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
-        self.server().asked()
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.server().requests()
     }
 
     /// The lines of a session file.
@@ -246,8 +250,8 @@ impl Drop for Story {
         if let Some(server) = self.server.get()
             && !std::thread::panicking()
         {
-            assert_eq!(server.left(), 0, "unused replies of the script");
-            assert_eq!(server.wrong(), [""; 0], "invalid requests");
+            assert_eq!(server.unused_replies(), 0, "unused replies of the script");
+            assert_eq!(server.invalid_requests(), [""; 0], "invalid requests");
         }
     }
 }
@@ -273,24 +277,24 @@ pub(crate) fn copy_program(from: &str, to: &Path) {
 }
 
 /// A finished run. Output that the test did not check must be empty; this is asserted on drop.
-pub(crate) struct Ran<'a> {
+pub(crate) struct RunResult<'a> {
     _story: &'a Story,
     status: ExitStatus,
     stdout: String,
     stderr: String,
     bytes: Vec<u8>,
-    checked: Cell<Checked>,
+    checked: Cell<CheckedStreams>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Checked {
+struct CheckedStreams {
     status: bool,
     stdout: bool,
     stderr: bool,
 }
 
-impl Ran<'_> {
-    fn check(&self, mark: impl FnOnce(&mut Checked)) {
+impl RunResult<'_> {
+    fn mark_checked(&self, mark: impl FnOnce(&mut CheckedStreams)) {
         let mut checked = self.checked.get();
         mark(&mut checked);
         self.checked.set(checked);
@@ -298,24 +302,24 @@ impl Ran<'_> {
 
     #[track_caller]
     pub(crate) fn stdout(self, expect: &str) -> Self {
-        self.check(|checked| checked.stdout = true);
+        self.mark_checked(|checked| checked.stdout = true);
         assert_eq!(self.stdout, expect, "stdout; stderr was:\n{}", self.stderr);
         self
     }
 
     #[track_caller]
     pub(crate) fn stderr(self, expect: &str) -> Self {
-        self.check(|checked| checked.stderr = true);
+        self.mark_checked(|checked| checked.stderr = true);
         assert_eq!(self.stderr, expect, "stderr");
         self
     }
 
     #[track_caller]
-    pub(crate) fn stdout_has(self, words: &str) -> Self {
-        self.check(|checked| checked.stdout = true);
+    pub(crate) fn stdout_has(self, text: &str) -> Self {
+        self.mark_checked(|checked| checked.stdout = true);
         assert!(
-            self.stdout.contains(words),
-            "no {words:?} in stdout:\n{}\nstderr:\n{}",
+            self.stdout.contains(text),
+            "no {text:?} in stdout:\n{}\nstderr:\n{}",
             self.stdout,
             self.stderr
         );
@@ -323,11 +327,11 @@ impl Ran<'_> {
     }
 
     #[track_caller]
-    pub(crate) fn stderr_has(self, words: &str) -> Self {
-        self.check(|checked| checked.stderr = true);
+    pub(crate) fn stderr_has(self, text: &str) -> Self {
+        self.mark_checked(|checked| checked.stderr = true);
         assert!(
-            self.stderr.contains(words),
-            "no {words:?} in stderr:\n{}",
+            self.stderr.contains(text),
+            "no {text:?} in stderr:\n{}",
             self.stderr
         );
         self
@@ -335,7 +339,7 @@ impl Ran<'_> {
 
     #[track_caller]
     pub(crate) fn status(self, expect: i32) -> Self {
-        self.check(|checked| checked.status = true);
+        self.mark_checked(|checked| checked.status = true);
         assert_eq!(
             self.status.code(),
             Some(expect),
@@ -348,7 +352,7 @@ impl Ran<'_> {
 
     /// The exit status, marked as checked; 128 plus the signal if it was killed.
     pub(crate) fn code(&self) -> i32 {
-        self.check(|checked| checked.status = true);
+        self.mark_checked(|checked| checked.status = true);
         let signal = std::os::unix::process::ExitStatusExt::signal(&self.status);
         self.status
             .code()
@@ -358,24 +362,24 @@ impl Ran<'_> {
 
     /// The signal that killed it.
     pub(crate) fn signal(&self) -> Option<i32> {
-        self.check(|checked| checked.status = true);
+        self.mark_checked(|checked| checked.status = true);
         std::os::unix::process::ExitStatusExt::signal(&self.status)
     }
 
     /// Standard output as text, marked as checked.
     pub(crate) fn text(&self) -> String {
-        self.check(|checked| checked.stdout = true);
+        self.mark_checked(|checked| checked.stdout = true);
         self.stdout.clone()
     }
 
     pub(crate) fn error_text(&self) -> String {
-        self.check(|checked| checked.stderr = true);
+        self.mark_checked(|checked| checked.stderr = true);
         self.stderr.clone()
     }
 
     /// Standard output as bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.check(|checked| checked.stdout = true);
+        self.mark_checked(|checked| checked.stdout = true);
         self.bytes.clone()
     }
 
@@ -384,28 +388,32 @@ impl Ran<'_> {
     pub(crate) fn json(&self) -> Value {
         let value = serde_json::from_str(&self.text())
             .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout));
-        checked(value)
+        check_version_1(value)
     }
 
     /// Standard output as JSON lines.
     #[track_caller]
-    pub(crate) fn lines(&self) -> Vec<Value> {
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
         let parse = |line: &str| {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
         };
-        self.text().lines().map(parse).map(checked).collect()
+        self.text()
+            .lines()
+            .map(parse)
+            .map(check_version_1)
+            .collect()
     }
 }
 
 /// Validates a value of version 1 against the schema.
-fn checked(value: Value) -> Value {
+fn check_version_1(value: Value) -> Value {
     if value["v"] == 1 {
-        crate::schema::check(&value);
+        crate::schema::assert_valid(&value);
     }
     value
 }
 
-impl Drop for Ran<'_> {
+impl Drop for RunResult<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;

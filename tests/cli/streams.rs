@@ -1,6 +1,6 @@
 //! Standard input, output and error.
 
-use crate::server::{Answer, says, sends};
+use crate::server::{Response, says, sends};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::io::Read;
@@ -11,19 +11,19 @@ fn piped_text_alone_is_the_message() {
     let story = Story::new().stdin("What is 2 + 2?\n").script([says("4")]);
     story.run(["agent"]).stdout("4\n");
     assert!(
-        story.asked()[0]
-            .last()
+        story.requests()[0]
+            .last_content()
             .starts_with("What is 2 + 2?\n\n\n[Runtime: ")
     );
 }
 
 #[test]
-fn piped_text_follows_the_message_in_a_block() {
+fn piped_text_is_appended_to_the_message_in_a_block() {
     let story = Story::new().stdin("a\nb\n").script([says("two")]);
     story.run(["agent", "-m", "count"]).stdout("two\n");
     assert!(
-        story.asked()[0]
-            .last()
+        story.requests()[0]
+            .last_content()
             .starts_with("count\n\n<stdin>\na\nb\n</stdin>\n\n[Runtime: ")
     );
 }
@@ -38,7 +38,7 @@ fn piped_input_gets_a_session_of_its_own() {
     story.run(["agent", "-s", "work"]).stdout("3\n");
     assert!(
         story
-            .asked()
+            .requests()
             .iter()
             .all(|asked| asked.messages().len() == 2)
     );
@@ -58,25 +58,29 @@ fn piped_input_gets_a_session_of_its_own() {
 fn a_dash_reads_the_message_from_standard_input() {
     let story = Story::new().stdin("hello").script([says("hi")]);
     story.run(["agent", "-m", "-"]).stdout("hi\n");
-    assert!(story.asked()[0].last().starts_with("hello\n\n[Runtime"));
+    assert!(
+        story.requests()[0]
+            .last_content()
+            .starts_with("hello\n\n[Runtime")
+    );
 }
 
 #[test]
-fn standard_input_can_be_left_unread() {
+fn standard_input_can_be_ignored() {
     let story = Story::new().stdin("secret").script([says("1"), says("2")]);
     story.run(["agent", "-m", "x", "--no-stdin"]).stdout("1\n");
     let story = story.env("NANOBOT_STDIN", "never");
     story.run(["agent", "-m", "x"]).stdout("2\n");
     assert!(
         story
-            .asked()
+            .requests()
             .iter()
             .all(|asked| !asked.raw.contains("secret"))
     );
 }
 
 #[test]
-fn without_any_message_the_status_says_so() {
+fn a_run_without_a_message_exits_with_a_usage_error() {
     let story = Story::new();
     story
         .run(["agent"])
@@ -90,7 +94,7 @@ fn without_any_message_the_status_says_so() {
 }
 
 #[test]
-fn odd_bytes_are_explained() {
+fn invalid_bytes_are_explained() {
     let story = Story::new().stdin(b"caf\xe9").script([says("ok")]);
     story
         .run(["agent", "-m", "x"])
@@ -105,7 +109,7 @@ fn odd_bytes_are_explained() {
         .stdin(b"\xff\xfeh\x00i\x00")
         .script([says("ok")]);
     story.run(["agent"]).stdout("ok\n");
-    assert!(story.asked()[0].last().starts_with("hi\n"));
+    assert!(story.requests()[0].last_content().starts_with("hi\n"));
 }
 
 #[test]
@@ -135,8 +139,8 @@ fn two_agents_in_a_pipeline() {
     story.wait(second).stdout("second answer\n");
     assert!(first.wait().unwrap().success());
     assert!(
-        story.asked()[1]
-            .last()
+        story.requests()[1]
+            .last_content()
             .contains("<stdin>\nfirst answer\n</stdin>")
     );
 }
@@ -161,7 +165,7 @@ fn a_closed_pipe_ends_quietly() {
 }
 
 #[test]
-fn a_full_disk_under_standard_output_is_no_success() {
+fn a_full_disk_under_standard_output_is_a_failure() {
     let story = Story::new().script([says("lost")]);
     let full = std::fs::OpenOptions::new()
         .write(true)
@@ -176,13 +180,13 @@ fn a_full_disk_under_standard_output_is_no_success() {
 }
 
 #[test]
-fn quiet_says_nothing_but_failures() {
+fn quiet_prints_only_failures() {
     let story = Story::new().stdin(b"caf\xe9").script([says("ok")]);
     story.run(["agent", "-m", "x", "-q"]).stdout("ok\n");
 }
 
 #[test]
-fn verbose_shows_tools() {
+fn verbose_prints_tool_calls() {
     let story = Story::new().script([
         crate::server::calls("list_dir", json!({ "path": "." })),
         says("ok"),
@@ -194,7 +198,7 @@ fn verbose_shows_tools() {
 }
 
 #[test]
-fn attachments() {
+fn attachments_are_sent() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
     let story = Story::new()
         .file("a.png", png)
@@ -203,7 +207,7 @@ fn attachments() {
     story
         .run(["agent", "-m", "look", "-a", "a.png", "-a", "a.txt"])
         .stdout("ok\n");
-    let content = story.asked()[0].messages()[1]["content"].clone();
+    let content = story.requests()[0].messages()[1]["content"].clone();
     assert!(
         content[0]["image_url"]["url"]
             .as_str()
@@ -228,21 +232,21 @@ fn attachments() {
 }
 
 #[test]
-fn a_piped_image_is_looked_at() {
+fn a_piped_image_is_attached() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
     let story = Story::new().stdin(png).script([says("a dot")]);
     story
         .run(["agent", "-m", "what is this?"])
         .stdout("a dot\n");
     assert_eq!(
-        story.asked()[0].messages()[1]["content"][0]["type"],
+        story.requests()[0].messages()[1]["content"][0]["type"],
         "image_url"
     );
 }
 
 #[test]
-fn a_silent_stream_is_given_up() {
-    let stalled = Answer::events(["data: {\"choices\":[{\"delta\":{\"content\":\"par\"}}]}\n\n"])
+fn a_silent_stream_times_out() {
+    let stalled = Response::events(["data: {\"choices\":[{\"delta\":{\"content\":\"par\"}}]}\n\n"])
         .ending(crate::server::Ending::Stall);
     let story = Story::new()
         .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
@@ -254,22 +258,22 @@ fn a_silent_stream_is_given_up() {
 }
 
 #[test]
-fn the_first_byte_may_take_longer_than_a_silence() {
+fn the_first_byte_has_a_longer_timeout_than_the_stream() {
     let story = Story::new()
         .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
         .env("NANOBOT_LLM_TIMEOUT_S", "30");
     story
         .server()
-        .script([Box::new(|asked: &crate::server::Asked| {
+        .script([Box::new(|asked: &crate::server::Request| {
             // Longer than the idle timeout of a stream: this wait is what is tested.
             std::thread::sleep(std::time::Duration::from_millis(1500));
             says("late")(asked)
-        }) as crate::server::Turn]);
+        }) as crate::server::Responder]);
     story.run(["agent", "-m", "x"]).stdout("late\n");
     let story = Story::new().env("NANOBOT_LLM_TIMEOUT_S", "1");
     story.server().always(Box::new(|_| {
         std::thread::sleep(std::time::Duration::from_secs(2));
-        Answer::default()
+        Response::default()
     }));
     story
         .run(["agent", "-m", "x"])
@@ -278,7 +282,7 @@ fn the_first_byte_may_take_longer_than_a_silence() {
 }
 
 #[test]
-fn an_answer_to_a_terminal_is_made_harmless() {
+fn an_answer_on_a_terminal_is_sanitized() {
     let story = Story::new().script([says("red \u{1b}[31m alert")]);
     let mut command = std::process::Command::new("script");
     command.args([
@@ -306,9 +310,9 @@ fn an_answer_to_a_terminal_is_made_harmless() {
 }
 
 #[test]
-fn what_was_cut_off_on_a_terminal_is_followed_by_why_on_a_line_of_its_own() {
+fn an_interrupted_answer_on_a_terminal_is_followed_by_its_error_line() {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": "Half of" } }] });
-    let stalled = Answer::events([format!("data: {delta}\n\n")]);
+    let stalled = Response::events([format!("data: {delta}\n\n")]);
     let story = Story::new().script([sends(stalled.ending(crate::server::Ending::Stall))]);
     let mut command = story.program("script");
     let line = format!("{NANOBOT} agent -m x --timeout 3");

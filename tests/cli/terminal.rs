@@ -1,12 +1,12 @@
 //! Untrusted text on a terminal, from models, tools, files, servers and names: control characters are shown and never
 //! executed. A pipe gets the text unchanged.
 
-use crate::server::{Answer, calls, calls_all, fails, says, sends};
+use crate::server::{Response, calls, calls_all, fails, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
 /// More than three hundred texts that a terminal would execute, or that would display something misleading.
-fn payloads() -> Vec<String> {
+fn hostile_texts() -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     // Control characters.
     let controls = ('\u{1}'..='\u{1f}').filter(|letter| !['\t', '\n', '\r'].contains(letter));
@@ -91,15 +91,15 @@ fn payloads() -> Vec<String> {
 }
 
 /// True if a terminal might do anything with it except show it.
-fn is_obeyed(letter: char) -> bool {
+fn is_control(letter: char) -> bool {
     (letter.is_control() && letter != '\n' && letter != '\t')
         || matches!(letter, '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(letter, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The visible form of `text`.
-fn spelled(text: &str) -> String {
-    let spell = |letter: char| match is_obeyed(letter) {
+fn escape_controls(text: &str) -> String {
+    let spell = |letter: char| match is_control(letter) {
         true => letter.escape_unicode().to_string(),
         false => letter.to_string(),
     };
@@ -107,8 +107,8 @@ fn spelled(text: &str) -> String {
 }
 
 /// All of them, one per line.
-fn lines() -> String {
-    let lines = payloads();
+fn hostile_lines() -> String {
+    let lines = hostile_texts();
     let lines = lines.iter().enumerate();
     lines
         .map(|(number, text)| format!("{number}: {text}.\n"))
@@ -116,7 +116,7 @@ fn lines() -> String {
 }
 
 /// The terminal output, whatever the exit status.
-fn on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
+fn run_on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
     let mut command = story.program("script");
     let shell = format!("stty -opost; {NANOBOT} {arguments}; true");
     command
@@ -126,24 +126,26 @@ fn on_terminal(story: &Story, kind: &str, arguments: &str) -> String {
 }
 
 #[track_caller]
-fn is_harmless(about: &str, shown: &str) {
-    assert!(!shown.is_empty(), "{about} shows nothing");
-    let found = shown.char_indices().find(|(_, letter)| is_obeyed(*letter));
+fn assert_harmless(name: &str, output: &str) {
+    assert!(!output.is_empty(), "{name} shows nothing");
+    let found = output
+        .char_indices()
+        .find(|(_, letter)| is_control(*letter));
     if let Some((at, letter)) = found {
         panic!(
-            "{about}: {letter:?} in {:?}",
-            &shown[shown[..at].rfind('\n').unwrap_or(0)..]
+            "{name}: {letter:?} in {:?}",
+            &output[output[..at].rfind('\n').unwrap_or(0)..]
         );
     }
 }
 
 #[test]
-fn an_answer_is_shown_and_not_obeyed() {
-    let text = lines();
+fn escape_sequences_in_an_answer_are_not_executed() {
+    let text = hostile_lines();
     for flags in ["", " --no-stream"] {
         let story = Story::new().script([says(&text)]);
-        let shown = on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
-        assert_eq!(shown, spelled(&text));
+        let shown = run_on_terminal(&story, "dumb", &format!("agent -m x{flags}"));
+        assert_eq!(shown, escape_controls(&text));
     }
     // Split anywhere: each character is its own chunk.
     let piece = |letter: char| {
@@ -154,28 +156,31 @@ fn an_answer_is_shown_and_not_obeyed() {
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     let end = format!("data: {end}\n\ndata: [DONE]\n\n");
     let pieces: Vec<String> = text.chars().map(piece).chain([end]).collect();
-    let story = Story::new().script([sends(Answer::events(pieces))]);
-    assert_eq!(on_terminal(&story, "dumb", "agent -m x"), spelled(&text));
+    let story = Story::new().script([sends(Response::events(pieces))]);
+    assert_eq!(
+        run_on_terminal(&story, "dumb", "agent -m x"),
+        escape_controls(&text)
+    );
 }
 
 #[test]
 fn a_pipe_gets_every_byte() {
-    let text = format!("{}\u{0}👩\u{200d}🔬 end", lines());
+    let text = format!("{}\u{0}👩\u{200d}🔬 end", hostile_lines());
     let story = Story::new().script([says(&text)]);
     let ran = story.run(["agent", "-m", "x"]);
     assert_eq!(ran.bytes(), format!("{text}\n").into_bytes());
 }
 
 #[test]
-fn json_on_a_terminal_is_json_and_harmless() {
-    let text = lines();
+fn json_on_a_terminal_is_valid_and_escaped() {
+    let text = hostile_lines();
     let story = Story::new().script([says(&text), says(&text)]);
-    let shown = on_terminal(&story, "dumb", "agent --json -m x");
-    is_harmless("--json", &shown);
+    let shown = run_on_terminal(&story, "dumb", "agent --json -m x");
+    assert_harmless("--json", &shown);
     let result: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(result["text"], text);
-    let shown = on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
-    is_harmless("stream-json", &shown);
+    let shown = run_on_terminal(&story, "dumb", "agent --output-format stream-json -m x");
+    assert_harmless("stream-json", &shown);
     let events = shown
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -187,8 +192,8 @@ fn json_on_a_terminal_is_json_and_harmless() {
 }
 
 #[test]
-fn calls_and_their_failures_are_shown_and_not_obeyed() {
-    let payloads = payloads();
+fn escape_sequences_in_calls_and_failures_are_not_executed() {
+    let payloads = hostile_texts();
     let wants = payloads
         .iter()
         .map(|text| ("read_file", json!({ "path": text })));
@@ -205,39 +210,39 @@ fn calls_and_their_failures_are_shown_and_not_obeyed() {
         calls_all(all),
         says("ok"),
     ]);
-    let shown = on_terminal(&story, "dumb", "agent -v -m x");
-    is_harmless("-v", &shown);
+    let shown = run_on_terminal(&story, "dumb", "agent -v -m x");
+    assert_harmless("-v", &shown);
     assert!(
         shown.contains(r"read_file(\u{22}") || shown.contains(r"\u{1b}[2J"),
         "{shown}"
     );
     // Standard error is for people, wherever it is redirected.
     let ran = story.run(["agent", "-v", "-m", "x"]).stdout("ok\n");
-    is_harmless("standard error", &ran.error_text());
+    assert_harmless("standard error", &ran.error_text());
 }
 
 #[test]
-fn what_servers_say_of_failures_is_shown_and_not_obeyed() {
-    let payloads = payloads();
+fn escape_sequences_in_server_errors_are_not_executed() {
+    let payloads = hostile_texts();
     for some in payloads.chunks(30) {
         let text = some.join(" ");
         let story = Story::new().script([fails(400, &text), fails(400, &text)]);
-        is_harmless("a failure", &on_terminal(&story, "dumb", "agent -m x"));
+        assert_harmless("a failure", &run_on_terminal(&story, "dumb", "agent -m x"));
         let ran = story.run(["agent", "-m", "x"]).status(1);
-        is_harmless("a failure in a pipe", &ran.error_text());
+        assert_harmless("a failure in a pipe", &ran.error_text());
     }
     let ids: Vec<Value> = payloads.iter().map(|text| json!({ "id": text })).collect();
     let list = json!({ "object": "list", "data": ids });
     let story = Story::new().script([
-        sends(Answer::json(200, &list)),
-        sends(Answer::json(200, &list)),
+        sends(Response::json(200, &list)),
+        sends(Response::json(200, &list)),
     ]);
-    is_harmless(
+    assert_harmless(
         "models",
-        &on_terminal(&story, "dumb", "model list --remote"),
+        &run_on_terminal(&story, "dumb", "model list --remote"),
     );
-    let shown = on_terminal(&story, "dumb", "model list --remote --json");
-    is_harmless("models as JSON", &shown);
+    let shown = run_on_terminal(&story, "dumb", "model list --remote --json");
+    assert_harmless("models as JSON", &shown);
     let names = shown
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -245,8 +250,8 @@ fn what_servers_say_of_failures_is_shown_and_not_obeyed() {
 }
 
 #[test]
-fn what_is_kept_is_shown_and_not_obeyed() {
-    let text = lines();
+fn escape_sequences_in_stored_data_are_not_executed() {
+    let text = hostile_lines();
     let key = "evil\u{1b}]0;x\u{7}\u{202e}\u{9b}2J";
     let story = Story::new().script([calls("read_file", json!({ "path": "notes" })), says(&text)]);
     let story = story
@@ -286,13 +291,13 @@ fn what_is_kept_is_shown_and_not_obeyed() {
         (format!("agent --{named}"), "evil"),
         (format!("agent -m x --model {named} --dry-run=curl"), ""),
     ] {
-        let shown = on_terminal(&story, "dumb", &arguments);
+        let shown = run_on_terminal(&story, "dumb", &arguments);
         if !has.is_empty() {
-            is_harmless(&arguments, &shown);
+            assert_harmless(&arguments, &shown);
         }
         assert!(shown.contains(has), "{arguments}: {shown}");
         assert_eq!(
-            shown.chars().find(|letter| is_obeyed(*letter)),
+            shown.chars().find(|letter| is_control(*letter)),
             None,
             "{arguments}"
         );
@@ -300,12 +305,12 @@ fn what_is_kept_is_shown_and_not_obeyed() {
 }
 
 #[test]
-fn our_own_colours_are_all_that_is_obeyed() {
+fn only_our_own_colours_are_executed() {
     let text = "red \u{1b}[31m alert \u{202e}";
     let story = Story::new().script([says(text)]);
     story.run(["agent", "-m", "x"]).stdout(&format!("{text}\n"));
     for arguments in ["session show cli:direct", "session search alert"] {
-        let shown = on_terminal(&story, "xterm", arguments);
+        let shown = run_on_terminal(&story, "xterm", arguments);
         assert!(shown.contains("\u{1b}["), "no colour: {shown:?}");
         let mut plain = shown.clone();
         for ours in [
@@ -317,19 +322,19 @@ fn our_own_colours_are_all_that_is_obeyed() {
         ] {
             plain = plain.replace(ours, "");
         }
-        is_harmless(arguments, &plain);
-        assert!(plain.contains(&spelled(text)), "{plain:?}");
+        assert_harmless(arguments, &plain);
+        assert!(plain.contains(&escape_controls(text)), "{plain:?}");
     }
 }
 
 #[test]
-fn a_file_that_is_no_text_is_shown_all_the_same() {
+fn a_binary_file_is_shown_escaped() {
     let story = Story::new().script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     write(
         &story.workspace().join("memory/MEMORY.md"),
         b"caf\xe9 \x9b2J \xff\x1b[2J\n",
     );
-    let shown = on_terminal(&story, "dumb", "memory show");
+    let shown = run_on_terminal(&story, "dumb", "memory show");
     assert_eq!(shown, "caf\u{fffd} \u{fffd}2J \u{fffd}\\u{1b}[2J\n");
 }

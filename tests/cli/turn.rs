@@ -1,6 +1,6 @@
 //! One turn, end to end.
 
-use crate::server::{Answer, calls, calls_all, fails, replies, says, sends};
+use crate::server::{Response, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 fn a_question_is_answered() {
     let story = Story::new().script([says("Hello there.")]);
     story.run(["agent", "-m", "hello"]).stdout("Hello there.\n");
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].path, "/v1/chat/completions");
     assert_eq!(
@@ -21,13 +21,13 @@ fn a_question_is_answered() {
     let messages = asked[0].messages();
     assert_eq!(messages[0]["role"], "system");
     assert_eq!(messages.len(), 2);
-    assert!(asked[0].last().starts_with(
+    assert!(asked[0].last_content().starts_with(
         "hello\n\n[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]"
     ));
 }
 
 #[test]
-fn tools_run_and_their_results_go_back() {
+fn tools_run_and_their_results_are_sent() {
     let story = Story::new().file("notes.md", "buy milk\n").script([
         calls("read_file", json!({ "path": "notes.md" })),
         says("Milk."),
@@ -35,13 +35,17 @@ fn tools_run_and_their_results_go_back() {
     story
         .run(["agent", "-m", "what do I need?"])
         .stdout("Milk.\n");
-    let asked = story.asked();
-    assert!(asked[1].last().contains("buy milk"), "{}", asked[1].last());
+    let asked = story.requests();
+    assert!(
+        asked[1].last_content().contains("buy milk"),
+        "{}",
+        asked[1].last_content()
+    );
     assert_eq!(asked[1].messages().len(), 4);
 }
 
 #[test]
-fn the_second_request_begins_with_the_first_ones_bytes() {
+fn the_second_request_begins_with_the_bytes_of_the_first() {
     let story = Story::new().file("a", "x").script([
         calls("read_file", json!({ "path": "a" })),
         says("done"),
@@ -49,7 +53,7 @@ fn the_second_request_begins_with_the_first_ones_bytes() {
     ]);
     story.run(["agent", "-m", "look"]).stdout("done\n");
     story.run(["agent", "-m", "and now?"]).stdout("again\n");
-    let asked = story.asked();
+    let asked = story.requests();
     for pair in asked.windows(2) {
         let first = pair[0].raw.strip_suffix("]}").expect("messages come last");
         assert!(
@@ -62,18 +66,18 @@ fn the_second_request_begins_with_the_first_ones_bytes() {
 }
 
 #[test]
-fn the_connection_is_kept_between_iterations() {
+fn the_connection_is_reused_between_iterations() {
     let story = Story::new().script([
         calls("list_dir", json!({})),
         calls("list_dir", json!({})),
         says("ok"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert!(story.asked().iter().all(|asked| asked.connection == 0));
+    assert!(story.requests().iter().all(|asked| asked.connection == 0));
 }
 
 /// A turn of 40 requests with reads, writes, commands and parallel calls.
-fn forty(extra: &[&str], stream: bool) {
+fn check_forty_iterations(extra: &[&str], stream: bool) {
     let story = Story::new()
         .file("a.txt", "alpha\n")
         .file("b.txt", "beta\n");
@@ -124,7 +128,7 @@ fn forty(extra: &[&str], stream: bool) {
         std::fs::read_to_string(story.dir().join("out/1.txt")).unwrap(),
         "changed\n"
     );
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked.len(), 40);
     assert!(
         asked
@@ -147,16 +151,16 @@ fn forty(extra: &[&str], stream: bool) {
 
 #[test]
 fn forty_iterations_streaming() {
-    forty(&[], true);
+    check_forty_iterations(&[], true);
 }
 
 #[test]
-fn forty_iterations_in_one_piece_each() {
-    forty(&["--no-stream"], false);
+fn forty_iterations_without_streaming() {
+    check_forty_iterations(&["--no-stream"], false);
 }
 
 #[test]
-fn results_come_in_call_order_though_reads_run_side_by_side() {
+fn results_of_parallel_reads_are_in_call_order() {
     let story = Story::new()
         .file("1", "one")
         .file("2", "two")
@@ -170,7 +174,7 @@ fn results_come_in_call_order_though_reads_run_side_by_side() {
             says("ok"),
         ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let messages = story.asked()[1].messages();
+    let messages = story.requests()[1].messages();
     let ids: Vec<&str> = messages[3..]
         .iter()
         .map(|message| message["tool_call_id"].as_str().unwrap())
@@ -182,7 +186,7 @@ fn results_come_in_call_order_though_reads_run_side_by_side() {
 }
 
 #[test]
-fn the_iteration_limit_asks_once_more_without_tools() {
+fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
     let story = Story::new().script([
         calls("list_dir", json!({})),
         calls("list_dir", json!({})),
@@ -193,10 +197,10 @@ fn the_iteration_limit_asks_once_more_without_tools() {
         .stdout("So far: nothing.\n")
         .stderr("nanobot: stopped at the limit of 2 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
         .status(3);
-    let asked = story.asked();
+    let asked = story.requests();
     assert_eq!(asked[1].body["tool_choice"], "auto");
     assert_eq!(asked[2].body["tool_choice"], "none");
-    assert!(asked[2].last().contains("2 requests"));
+    assert!(asked[2].last_content().contains("2 requests"));
     let session = story.session("cli_direct.jsonl");
     assert!(!session.iter().any(|line| {
         line["content"]
@@ -224,7 +228,7 @@ fn a_call_that_keeps_failing_ends_the_turn() {
 }
 
 #[test]
-fn an_answer_cut_by_the_output_limit_says_so() {
+fn an_answer_truncated_by_the_output_limit_is_reported() {
     let story = Story::new().script([replies(json!({ "content": "Once upon a" }), "length")]);
     story
         .run(["agent", "-m", "tell"])
@@ -234,7 +238,7 @@ fn an_answer_cut_by_the_output_limit_says_so() {
 }
 
 #[test]
-fn a_call_cut_by_the_output_limit_is_not_run() {
+fn a_call_truncated_by_the_output_limit_is_not_run() {
     let cut = json!({ "tool_calls": [{ "id": "c", "type": "function",
         "function": { "name": "write_file", "arguments": "{\"path\": \"a\", \"content\": \"half" } }] });
     let story = Story::new().script([replies(cut, "length"), says("Then not.")]);
@@ -242,15 +246,15 @@ fn a_call_cut_by_the_output_limit_is_not_run() {
         .run(["agent", "-m", "x", "--write"])
         .stdout("Then not.\n");
     assert!(
-        story.asked()[1]
-            .last()
+        story.requests()[1]
+            .last_content()
             .contains("output limit cut this call")
     );
     assert!(!story.dir().join("a").exists());
 }
 
 #[test]
-fn an_empty_answer_is_asked_for_again_and_then_is_a_failure() {
+fn an_empty_answer_is_retried_and_then_fails() {
     let empty = || replies(json!({ "content": "" }), "stop");
     let story = Story::new().script([empty(), says("Sorry, here.")]);
     story.run(["agent", "-m", "x"]).stdout("Sorry, here.\n");
@@ -268,7 +272,7 @@ fn an_empty_answer_is_asked_for_again_and_then_is_a_failure() {
 }
 
 #[test]
-fn mistakes_of_the_model_are_told_to_it() {
+fn errors_of_the_model_are_reported_to_it() {
     let check = |name: &str, arguments: &str, words: &str| {
         let message = json!({ "tool_calls": [{ "id": "c", "type": "function", "function": { "name": name, "arguments": arguments } }] });
         let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
@@ -276,9 +280,9 @@ fn mistakes_of_the_model_are_told_to_it() {
         // Denials are printed for the user, too.
         assert_eq!(ran.error_text().contains("refused"), words == "--write");
         assert!(
-            story.asked()[1].last().contains(words),
+            story.requests()[1].last_content().contains(words),
             "{}",
-            story.asked()[1].last()
+            story.requests()[1].last_content()
         );
     };
     check(
@@ -297,7 +301,7 @@ fn mistakes_of_the_model_are_told_to_it() {
 }
 
 #[test]
-fn a_failing_provider_is_no_answer_and_is_not_stored() {
+fn a_provider_error_is_not_stored_as_an_answer() {
     let story = Story::new().script([fails(400, "no such parameter")]);
     story
         .run(["agent", "-m", "x"])
@@ -309,8 +313,8 @@ fn a_failing_provider_is_no_answer_and_is_not_stored() {
 }
 
 #[test]
-fn statuses_of_the_provider() {
-    let check = |answer: Answer, times: usize, status: i32, words: &str| {
+fn provider_errors_map_to_exit_statuses() {
+    let check = |answer: Response, times: usize, status: i32, words: &str| {
         let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
         story
             .run(["agent", "-m", "x"])
@@ -318,7 +322,7 @@ fn statuses_of_the_provider() {
             .status(status);
     };
     let error =
-        |status, message: &str| Answer::json(status, &json!({ "error": { "message": message } }));
+        |status, message: &str| Response::json(status, &json!({ "error": { "message": message } }));
     check(error(401, "bad key key-of-the-story"), 1, 77, "***");
     check(error(404, "no model"), 1, 78, "no model");
     check(error(500, "broken"), 4, 69, "broken");
@@ -343,7 +347,7 @@ fn statuses_of_the_provider() {
         "context length",
     );
     check(
-        Answer::text(502, "text/html", "<html><title>Bad gateway</title></html>"),
+        Response::text(502, "text/html", "<html><title>Bad gateway</title></html>"),
         4,
         69,
         "Bad gateway",
@@ -351,7 +355,7 @@ fn statuses_of_the_provider() {
 }
 
 #[test]
-fn a_retry_is_quiet_and_works() {
+fn a_retry_succeeds_quietly() {
     let story = Story::new().script([fails(503, "overloaded"), fails(429, "later"), says("Here.")]);
     story.run(["agent", "-m", "x"]).stdout("Here.\n");
     let story = Story::new().script([fails(503, "overloaded"), says("Here.")]);
@@ -391,13 +395,13 @@ fn json_is_one_object() {
 }
 
 #[test]
-fn stream_json_is_one_event_a_line() {
+fn stream_json_is_one_event_per_line() {
     let story = Story::new()
         .file("a", "x")
         .script([calls("read_file", json!({ "path": "a" })), says("one two")]);
     let lines = story
         .run(["agent", "-m", "x", "--output-format", "stream-json"])
-        .lines();
+        .json_lines();
     let kinds: Vec<&str> = lines
         .iter()
         .map(|line| line["type"].as_str().unwrap())

@@ -1,7 +1,7 @@
 //! `undo`: restores what a turn changed with its file tools, byte for byte.
 
 use crate::crash::Random;
-use crate::server::{Answer, Asked, Ending, Turn, calls, calls_all, says, sends};
+use crate::server::{Ending, Request, Responder, Response, calls, calls_all, says, sends};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// The entry at each path: its kind with its mode, and its content or link target.
-type Tree = BTreeMap<PathBuf, (String, Vec<u8>)>;
+type TreeSnapshot = BTreeMap<PathBuf, (String, Vec<u8>)>;
 
 /// Everything beneath a directory.
-pub(crate) fn tree(dir: &Path) -> Tree {
-    let mut tree = Tree::new();
+pub(crate) fn snapshot_tree(dir: &Path) -> TreeSnapshot {
+    let mut tree = TreeSnapshot::new();
     let mut left = vec![dir.to_owned()];
     while let Some(path) = left.pop() {
         let about = std::fs::symlink_metadata(&path).unwrap();
@@ -43,7 +43,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// A directory with files of many kinds.
-fn garden() -> Story {
+fn story_with_files() -> Story {
     let mut story = Story::new();
     for number in 0..20 {
         let text = format!("number {number}\nkeep\r\n\u{fffd}\ttabs  \n");
@@ -64,7 +64,7 @@ fn garden() -> Story {
 }
 
 /// Fifty edits, new files and deletions, some of which fail.
-fn fifty() -> [Turn; 5] {
+fn fifty_changes() -> [Responder; 5] {
     let edit = |number: usize, old: &str, new: &str| {
         let path = format!("f/{number}.txt");
         (
@@ -129,12 +129,12 @@ fn fifty() -> [Turn; 5] {
 }
 
 #[test]
-fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
-    let story = garden().script(fifty());
-    let before = tree(&story.dir());
+fn a_turn_of_fifty_changes_is_undone_and_redone() {
+    let story = story_with_files().script(fifty_changes());
+    let before = snapshot_tree(&story.dir());
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert!(ran.error_text().contains("refused"));
-    let after = tree(&story.dir());
+    let after = snapshot_tree(&story.dir());
     assert_ne!(before, after);
     let told = story
         .run(["undo", "--dry-run"])
@@ -143,30 +143,30 @@ fn a_turn_of_fifty_changes_is_taken_back_and_done_again() {
     assert!(
         told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
     );
-    assert_eq!(tree(&story.dir()), after);
+    assert_eq!(snapshot_tree(&story.dir()), after);
     let told = story
         .run(["undo"])
         .stderr_has("changes by commands are not included")
         .text();
     assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
-    assert_eq!(tree(&story.dir()), before);
+    assert_eq!(snapshot_tree(&story.dir()), before);
     story
         .run(["undo", "--redo"])
         .stderr_has("changes by commands are not included")
         .stdout_has("restored f/0.txt\n");
-    let mut again = tree(&story.dir());
+    let mut again = snapshot_tree(&story.dir());
     // Recreated files have the mode of new files, which is the same here.
     assert_eq!(again, after);
     story
         .run(["undo"])
         .stderr_has("changes by commands are not included")
         .stdout_has("restored");
-    again = tree(&story.dir());
+    again = snapshot_tree(&story.dir());
     assert_eq!(again, before);
 }
 
 #[test]
-fn turns_are_taken_back_one_after_the_other() {
+fn turns_are_undone_one_after_the_other() {
     let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
     let story = Story::new().file("a", "one").script([
         put("two"),
@@ -230,7 +230,7 @@ fn turns_are_taken_back_one_after_the_other() {
 }
 
 #[test]
-fn the_directory_decides_which_turn() {
+fn undo_selects_the_last_turn_of_the_directory() {
     let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
     let story = Story::new().file("a", "one").file("sub/x", "").script([
         put("two"),
@@ -258,7 +258,7 @@ fn the_directory_decides_which_turn() {
 }
 
 #[test]
-fn what_was_worked_on_counts_and_what_lies_in_it() {
+fn turns_match_by_the_changed_directory_and_its_contents() {
     let put = |path: &str| calls("write_file", json!({ "path": path, "content": "two" }));
     let story = Story::new().file("a", "one").file("sub/x", "x").script([
         put("a"),
@@ -291,7 +291,7 @@ fn what_was_worked_on_counts_and_what_lies_in_it() {
 }
 
 #[test]
-fn what_somebody_else_changed_since_is_left_alone() {
+fn files_changed_by_others_since_are_left_alone() {
     let script = || {
         let put = |path: &str| ("write_file", json!({ "path": path, "content": "ours" }));
         [calls_all([put("a"), put("b"), put("new/c")]), says("ok")]
@@ -303,12 +303,12 @@ fn what_somebody_else_changed_since_is_left_alone() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     write(&story.dir().join("a"), b"theirs");
     write(&story.dir().join("new/other"), b"theirs");
-    let now = tree(&story.dir());
+    let now = snapshot_tree(&story.dir());
     story.run(["undo"]).status(1).stderr(
         "nanobot: nothing was done, because files have changed since turn 1: `a`: it was changed\n  try: `--force` to replace \
          that too\n",
     );
-    assert_eq!(tree(&story.dir()), now);
+    assert_eq!(snapshot_tree(&story.dir()), now);
     story
         .run(["undo", "--force"])
         .stderr_has("changes by commands are not included")
@@ -321,7 +321,7 @@ fn what_somebody_else_changed_since_is_left_alone() {
         .run(["undo", "--redo"])
         .stderr_has("changes by commands are not included")
         .stdout_has("restored a\n");
-    assert_eq!(tree(&story.dir()), now);
+    assert_eq!(snapshot_tree(&story.dir()), now);
 
     // Changes by a command of the same turn count as changes by others.
     let story = Story::new().file("a", "one").script([
@@ -336,12 +336,12 @@ fn what_somebody_else_changed_since_is_left_alone() {
         .stderr_has("`a`: it was changed");
 }
 
-fn text_of(story: &Story, name: &str) -> String {
+fn file_text(story: &Story, name: &str) -> String {
     std::fs::read_to_string(story.dir().join(name)).unwrap()
 }
 
 #[test]
-fn no_link_leads_the_undo_elsewhere() {
+fn undo_follows_no_links() {
     let story = Story::new().file("sub/a", "one").script([
         calls("write_file", json!({ "path": "sub/a", "content": "ours" })),
         says("ok"),
@@ -368,13 +368,13 @@ fn no_link_leads_the_undo_elsewhere() {
         .stderr_has("changes by commands are not included")
         .stdout("restored sub/a\n");
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
-    assert_eq!(text_of(&story, "sub/a"), "one");
+    assert_eq!(file_text(&story, "sub/a"), "one");
 }
 
 #[test]
-fn what_is_kept_is_its_owners_alone() {
+fn the_journal_is_private() {
     for umask in ["000", "077"] {
-        let story = garden().script(fifty());
+        let story = story_with_files().script(fifty_changes());
         let mut command = story.program("sh");
         let script = format!("umask {umask}; exec \"$0\" agent -m x --write");
         command.args(["-c", &script, crate::story::NANOBOT]);
@@ -384,7 +384,7 @@ fn what_is_kept_is_its_owners_alone() {
         let script = format!("umask {umask}; exec \"$0\" undo -q");
         command.args(["-c", &script, crate::story::NANOBOT]);
         story.wait(command.spawn().unwrap()).stdout_has("restored");
-        let kept = tree(&story.home().join(".nanobot/undo"));
+        let kept = snapshot_tree(&story.home().join(".nanobot/undo"));
         assert!(kept.len() > 20, "{}", kept.len());
         for (path, (kind, _)) in kept {
             assert!(
@@ -396,10 +396,10 @@ fn what_is_kept_is_its_owners_alone() {
 }
 
 #[test]
-fn a_turn_under_way_is_left_alone() {
-    let stall = Answer {
+fn a_running_turn_is_not_undone() {
+    let stall = Response {
         ending: Ending::Stall,
-        ..Answer::text(200, "text/event-stream", "")
+        ..Response::text(200, "text/event-stream", "")
     };
     let story = Story::new().script([
         calls("write_file", json!({ "path": "a", "content": "x" })),
@@ -431,18 +431,18 @@ fn a_turn_under_way_is_left_alone() {
 }
 
 /// A model that edits, writes and deletes as long as it gets requests.
-fn busy() -> Turn {
-    Box::new(|asked: &Asked| {
+fn changing_model() -> Responder {
+    Box::new(|asked: &Request| {
         let round = asked.messages().len();
         let mut random = Random(round as u64);
         let mut list = Vec::new();
         for number in 0..8 {
-            let path = format!("f/{}.txt", random.below(22));
-            list.push(match random.below(4) {
+            let path = format!("f/{}.txt", random.next_below(22));
+            list.push(match random.next_below(4) {
                 0 => ("delete_file", json!({ "path": path })),
                 1 => (
                     "write_file",
-                    json!({ "path": format!("n/{}/{}", random.below(3), random.below(9)), "content": "new" }),
+                    json!({ "path": format!("n/{}/{}", random.next_below(3), random.next_below(9)), "content": "new" }),
                 ),
                 _ => (
                     "write_file",
@@ -456,10 +456,10 @@ fn busy() -> Turn {
 
 /// Kills a turn at a random point and undoes it, `rounds` times.
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
-fn kills(rounds: usize, seed: u64) {
-    let story = garden();
-    story.server().always(busy());
-    let before = tree(&story.dir());
+fn check_kills(rounds: usize, seed: u64) {
+    let story = story_with_files();
+    story.server().always(changing_model());
+    let before = snapshot_tree(&story.dir());
     let mut random = Random(seed);
     let mut changed = 0;
     for round in 0..rounds {
@@ -474,19 +474,19 @@ fn kills(rounds: usize, seed: u64) {
         ]);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let wanted = 12 + random.below(60);
+        let wanted = 12 + random.next_below(60);
         let mut ours = 0;
         for line in lines.by_ref().take(wanted) {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
             ours += usize::from(line["type"] == "tool_result" && line["outcome"] == "ok");
         }
         // A short delay, to be anywhere within a change.
-        for _ in 0..random.below(400_000) {
+        for _ in 0..random.next_below(400_000) {
             std::hint::spin_loop();
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        changed += usize::from(tree(&story.dir()) != before);
+        changed += usize::from(snapshot_tree(&story.dir()) != before);
         let ran = story
             .run(["undo"])
             .stderr_has("changes by commands are not included");
@@ -495,7 +495,11 @@ fn kills(rounds: usize, seed: u64) {
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
             _ => drop(ran.status(0).text()),
         }
-        assert_eq!(tree(&story.dir()), before, "seed {seed}, round {round}");
+        assert_eq!(
+            snapshot_tree(&story.dir()),
+            before,
+            "seed {seed}, round {round}"
+        );
     }
     assert!(
         changed * 2 > rounds,
@@ -505,19 +509,19 @@ fn kills(rounds: usize, seed: u64) {
 }
 
 #[test]
-fn a_killed_turn_is_taken_back() {
-    kills(12, 1);
+fn a_killed_turn_is_undone() {
+    check_kills(12, 1);
 }
 
 /// `cargo test --features test-hooks --test cli many_killed_turns -- --ignored --nocapture`: takes about two minutes.
 #[test]
 #[ignore = "takes minutes"]
-fn many_killed_turns_are_taken_back() {
-    kills(1_000, 2);
+fn many_killed_turns_are_undone() {
+    check_kills(1_000, 2);
 }
 
 #[test]
-fn a_journal_that_breaks_off_is_understood() {
+fn a_truncated_journal_is_readable() {
     let story = Story::new().file("a", "one").script([
         calls_all([
             (
@@ -545,7 +549,7 @@ fn a_journal_that_breaks_off_is_understood() {
         .run(["undo"])
         .stderr_has("changes by commands are not included")
         .stdout("restored a\n");
-    assert_eq!(text_of(&story, "a"), "one");
+    assert_eq!(file_text(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
     // An unreadable journal is reported, and others can still be undone.
     std::fs::write(&journal, "no journal\n").unwrap();
@@ -556,17 +560,17 @@ fn a_journal_that_breaks_off_is_understood() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_not_changed() {
+fn a_file_that_cannot_be_backed_up_is_not_changed() {
     let put = || calls("write_file", json!({ "path": "a", "content": "x" }));
     let story = Story::new().file("a", "one").script([put(), says("ok")]);
     write(&story.home().join(".nanobot/undo"), b"in the way");
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    let told = story.asked()[1].last();
+    let told = story.requests()[1].last_content();
     assert!(
         told.contains("nothing was done, because the old content could not be saved"),
         "{told}"
     );
-    assert_eq!(text_of(&story, "a"), "one");
+    assert_eq!(file_text(&story, "a"), "one");
 
     let story = Story::new().file("a", "").script([
         put(),
@@ -579,11 +583,13 @@ fn what_cannot_be_kept_is_not_changed() {
         .unwrap();
     large.set_len(65 << 20).unwrap();
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    for asked in &story.asked()[1..] {
+    for asked in &story.requests()[1..] {
         assert!(
-            asked.last().contains("too large to be saved for undo"),
+            asked
+                .last_content()
+                .contains("too large to be saved for undo"),
             "{}",
-            asked.last()
+            asked.last_content()
         );
     }
     assert_eq!(
@@ -594,7 +600,7 @@ fn what_cannot_be_kept_is_not_changed() {
 }
 
 #[test]
-fn the_copies_are_closed_to_the_tools() {
+fn the_backups_are_denied_to_the_tools() {
     let story = Story::new().file("a", "CANARY of the copy").script([
         calls("write_file", json!({ "path": "a", "content": "x" })),
         calls_all([
@@ -619,7 +625,7 @@ fn the_copies_are_closed_to_the_tools() {
     let ran = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
     assert!(ran.error_text().contains("refused"));
     ran.stdout("ok\n");
-    let messages = story.asked()[2].messages();
+    let messages = story.requests()[2].messages();
     let results: Vec<&str> = messages[5..]
         .iter()
         .map(|message| message["content"].as_str().unwrap())
@@ -635,7 +641,7 @@ fn the_copies_are_closed_to_the_tools() {
 }
 
 #[test]
-fn old_turns_go() {
+fn old_turns_are_pruned() {
     let story = Story::new();
     story.server().always(Box::new(|asked| {
         match asked.messages().last().unwrap()["role"] == "tool" {

@@ -5,7 +5,7 @@ use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
 /// A ledger line of a call with this cost, modified by `changes`.
-fn entry(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
+fn ledger_line(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
     let mut entry = json!({
         "v": 1, "time": time, "day": &time[..10], "session": "cli:direct", "turn": turn, "job": null, "cause": "turn",
         "provider": "openai", "model": "gpt-5", "input": 1000, "cached": 400, "cache_write": 0, "output": 50,
@@ -17,27 +17,27 @@ fn entry(time: &str, turn: &str, usd: Option<f64>, changes: &Value) -> String {
     format!("{entry}\n")
 }
 
-fn ledger(story: Story, text: &str) -> Story {
+fn with_ledger(story: Story, text: &str) -> Story {
     write(&story.home().join(".nanobot/usage.jsonl"), text.as_bytes());
     story
 }
 
 /// Three turns on two days; the fixed time of stories is the second of January.
-fn story() -> Story {
+fn story_with_usage() -> Story {
     let local = json!({ "provider": "ollama", "model": "qwen3", "session": "b", "job": "digest" });
     let odd =
         json!({ "estimated": true, "outcome": "failed", "provider": "custom", "model": "mine" });
     let text = [
-        entry("2025-11-01T10:00:00Z", "t0", Some(7.0), &json!({})),
-        entry("2026-01-01T10:00:00Z", "t1", Some(0.5), &json!({})),
-        entry("2026-01-01T10:00:01Z", "t1", Some(0.25), &json!({})),
-        entry("2026-01-01T20:00:00Z", "t2", Some(0.0), &local),
-        entry("2026-01-02T03:00:00Z", "t3", None, &odd),
+        ledger_line("2025-11-01T10:00:00Z", "t0", Some(7.0), &json!({})),
+        ledger_line("2026-01-01T10:00:00Z", "t1", Some(0.5), &json!({})),
+        ledger_line("2026-01-01T10:00:01Z", "t1", Some(0.25), &json!({})),
+        ledger_line("2026-01-01T20:00:00Z", "t2", Some(0.0), &local),
+        ledger_line("2026-01-02T03:00:00Z", "t3", None, &odd),
     ];
-    ledger(Story::bare(), &text.concat())
+    with_ledger(Story::bare(), &text.concat())
 }
 
-const BY_DAY: &str = "\
+const DAY_TABLE: &str = "\
 DAY         RUNS  CALLS  INPUT  CACHED  OUTPUT       USD
 2026-01-01     2      3   3000    1200     150  0.7500
 2026-01-02     1      1   1000     400      50       -?~
@@ -47,16 +47,16 @@ TOTAL          3      4   4000    1600     200  0.7500?~
 ";
 
 #[test]
-fn a_month_by_day() {
-    let story = story();
-    story.run(["usage"]).stdout(BY_DAY);
+fn a_month_is_listed_by_day() {
+    let story = story_with_usage();
+    story.run(["usage"]).stdout(DAY_TABLE);
     // Colour is only used on terminals.
-    story.run(["usage", "--color", "always"]).stdout(BY_DAY);
+    story.run(["usage", "--color", "always"]).stdout(DAY_TABLE);
 }
 
 #[test]
-fn rows_of_other_kinds() {
-    let story = story();
+fn usage_grouped_by_other_columns() {
+    let story = story_with_usage();
     let names = |by: &str| -> Vec<String> {
         let text = story.run(["usage", "--by", by]).text();
         let name = |line: &str| line.split("  ").next().unwrap().to_owned();
@@ -76,9 +76,9 @@ fn rows_of_other_kinds() {
 }
 
 #[test]
-fn exact_numbers_for_programs() {
-    let story = story();
-    let lines = story.run(["usage", "--json"]).lines();
+fn json_has_exact_numbers() {
+    let story = story_with_usage();
+    let lines = story.run(["usage", "--json"]).json_lines();
     let expect = [
         json!({ "day": "2026-01-01", "runs": 2, "calls": 3, "failed_calls": 0, "unpriced_calls": 0, "estimated_calls": 0,
                 "input": 3000, "cached": 1200, "cache_write": 0, "output": 150, "reasoning": 30, "usd": 0.75 }),
@@ -87,7 +87,7 @@ fn exact_numbers_for_programs() {
     ];
     assert_eq!(lines, expect);
     let first = |by: &str, key: &str| {
-        let lines = story.run(["usage", "--json", "--by", by]).lines();
+        let lines = story.run(["usage", "--json", "--by", by]).json_lines();
         lines[0][key].clone()
     };
     assert_eq!(first("model", "model"), "gpt-5");
@@ -97,10 +97,12 @@ fn exact_numbers_for_programs() {
 }
 
 #[test]
-fn since_when() {
-    let story = story();
+fn since_selects_the_start() {
+    let story = story_with_usage();
     let count = |since: &str| -> u64 {
-        let lines = story.run(["usage", "--json", "--since", since]).lines();
+        let lines = story
+            .run(["usage", "--json", "--since", since])
+            .json_lines();
         lines.iter().filter_map(|line| line["calls"].as_u64()).sum()
     };
     for (since, expect) in [
@@ -135,24 +137,24 @@ fn an_empty_ledger_is_no_failure() {
     story.run(["usage", "--json"]).stderr(told);
     story.run(["-q", "usage"]).stdout("");
     assert!(!story.home().join(".nanobot").exists());
-    ledger(Story::bare(), "").run(["usage"]).stderr(told);
+    with_ledger(Story::bare(), "").run(["usage"]).stderr(told);
 }
 
 #[test]
-fn what_is_no_entry_is_passed_over_and_counted() {
-    let good = entry("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({}));
+fn invalid_ledger_lines_are_skipped_and_counted() {
+    let good = ledger_line("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({}));
     let torn = good.trim_end().split_at(40).0.to_owned();
-    let newer = entry("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({ "v": 2 }));
+    let newer = ledger_line("2026-01-02T03:00:00Z", "t", Some(1.0), &json!({ "v": 2 }));
     let long = "x".repeat(200_000);
     let text = format!("{good}{{\"odd\": 1}}\n{long}\n\n{newer}\u{0}\n{good}{torn}");
-    let story = ledger(Story::bare(), &text);
+    let story = with_ledger(Story::bare(), &text);
     let ran = story.run(["usage", "--json"]);
-    assert_eq!(ran.lines()[0]["calls"], 2);
+    assert_eq!(ran.json_lines()[0]["calls"], 2);
     ran.stderr("nanobot: skipped invalid lines of the ledger: 5\n");
 }
 
 #[test]
-fn what_a_turn_costs_is_told_with_the_budgets() {
+fn the_cost_of_a_turn_is_shown_with_the_budgets() {
     let price = json!({ "scripted": { "price": { "input": 0, "output": 100_000 } } });
     let story = Story::new()
         .set("models", price)
@@ -172,7 +174,7 @@ fn what_a_turn_costs_is_told_with_the_budgets() {
 }
 
 /// The output on a terminal with this many columns.
-fn on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &str)]) -> String {
+fn run_on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &str)]) -> String {
     let mut command = story.program("script");
     let shell = format!("stty cols {columns}; {NANOBOT} {arguments}");
     command.args(["-qec", &shell, "/dev/null"]);
@@ -182,11 +184,11 @@ fn on_terminal(story: &Story, columns: usize, arguments: &str, env: &[(&str, &st
 }
 
 #[test]
-fn a_terminal_has_bars_as_wide_as_it_is() {
-    let story = story();
+fn bars_fit_the_terminal_width() {
+    let story = story_with_usage();
     let no_color = [("NO_COLOR", "1")];
     let bar = |columns: usize| {
-        let text = on_terminal(&story, columns, "usage", &no_color);
+        let text = run_on_terminal(&story, columns, "usage", &no_color);
         assert!(!text.contains('\u{1b}'), "{text:?}");
         for line in text.lines().take(4) {
             assert!(line.chars().count() <= columns, "{columns}: {line:?}");
@@ -197,20 +199,20 @@ fn a_terminal_has_bars_as_wide_as_it_is() {
     let narrow = bar(80);
     assert!((8..40).contains(&narrow), "{narrow}");
     assert_eq!(bar(60), 0);
-    let text = on_terminal(&story, 80, "usage", &[]);
+    let text = run_on_terminal(&story, 80, "usage", &[]);
     assert!(text.contains("\u{1b}[36m█"), "{text:?}");
-    let text = on_terminal(&story, 80, "usage --color never", &[]);
+    let text = run_on_terminal(&story, 80, "usage --color never", &[]);
     assert!(text.contains('█') && !text.contains('\u{1b}'), "{text:?}");
 }
 
 #[test]
-fn bars_are_of_tokens_where_no_price_is_known() {
+fn bars_show_tokens_if_no_price_is_known() {
     let few = json!({ "input": 10, "model": "few", "output": 0 });
     let many = json!({ "input": 1000, "model": "many", "output": 0 });
     let time = "2026-01-02T03:00:00Z";
-    let text = entry(time, "a", None, &few) + &entry(time, "b", None, &many);
-    let story = ledger(Story::bare(), &text);
-    let text = on_terminal(&story, 120, "usage --by model", &[("NO_COLOR", "1")]);
+    let text = ledger_line(time, "a", None, &few) + &ledger_line(time, "b", None, &many);
+    let story = with_ledger(Story::bare(), &text);
+    let text = run_on_terminal(&story, 120, "usage --by model", &[("NO_COLOR", "1")]);
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[1].contains("openai/many") && lines[1].contains('█'));
     assert!(
@@ -220,19 +222,19 @@ fn bars_are_of_tokens_where_no_price_is_known() {
 }
 
 #[test]
-fn names_do_no_harm() {
+fn names_are_sanitized() {
     let name = "a\u{1b}[2J\nb\u{202e}".repeat(5);
-    let text = entry(
+    let text = ledger_line(
         "2026-01-02T03:00:00Z",
         "t",
         Some(1.0),
         &json!({ "session": name }),
     );
-    let story = ledger(Story::bare(), &text);
+    let story = with_ledger(Story::bare(), &text);
     let text = story.run(["usage", "--by", "session"]).text();
     assert_eq!(text.lines().count(), 3);
     assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
-    let text = on_terminal(&story, 70, "usage --by session", &[("NO_COLOR", "1")]);
+    let text = run_on_terminal(&story, 70, "usage --by session", &[("NO_COLOR", "1")]);
     assert!(
         text.lines().all(|line| line.chars().count() <= 70),
         "{text}"
@@ -240,8 +242,8 @@ fn names_do_no_harm() {
 }
 
 #[test]
-fn a_reader_that_left_is_no_failure() {
-    let story = story();
+fn a_closed_pipe_is_not_a_failure() {
+    let story = story_with_usage();
     for arguments in ["usage", "usage --json", "model list", "provider list"] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -253,7 +255,7 @@ fn a_reader_that_left_is_no_failure() {
 }
 
 #[test]
-fn what_turns_used_of_what_they_were_offered() {
+fn usage_of_the_offered_tools_is_counted() {
     let story = Story::new()
         .workspace_file(
             "skills/tea/SKILL.md",
@@ -271,7 +273,7 @@ fn what_turns_used_of_what_they_were_offered() {
         .run(["agent", "-m", "tea"])
         .stdout("Done.\n")
         .stderr_has("`--write`");
-    let lines = story.run(["usage", "--by", "tool", "--json"]).lines();
+    let lines = story.run(["usage", "--by", "tool", "--json"]).json_lines();
     let expect = [
         json!({ "tool": "read_file", "runs": 1, "calls": 1, "failed_calls": 0, "denied_calls": 0 }),
         json!({ "tool": "write_file", "runs": 1, "calls": 1, "failed_calls": 1, "denied_calls": 1 }),
@@ -288,7 +290,7 @@ fn what_turns_used_of_what_they_were_offered() {
 }
 
 #[test]
-fn what_is_never_used_is_told() {
+fn unused_tools_are_reported() {
     let line = |number: u32, tools: &Value| {
         let line = json!({
             "v": 1, "time": "2026-01-01T10:00:00Z", "day": "2026-01-01", "session": "s", "turn": format!("t{number}"),
@@ -318,7 +320,9 @@ fn what_is_never_used_is_told() {
         "{text}"
     );
     assert!(!text.contains("the server clock"), "{text}");
-    let servers = story.run(["usage", "--by", "server", "--json"]).lines();
+    let servers = story
+        .run(["usage", "--by", "server", "--json"])
+        .json_lines();
     let expect = [
         json!({ "server": "clock", "runs": 1, "offered_runs": 12, "calls": 3, "failed_calls": 1, "denied_calls": 0, "told_tokens": 960 }),
         json!({ "server": "hub", "runs": 0, "offered_runs": 12, "calls": 0, "failed_calls": 0, "denied_calls": 0, "told_tokens": 4800 }),

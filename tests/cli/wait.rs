@@ -14,12 +14,12 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Waits until `path` exists.
 #[track_caller]
 pub(crate) fn until_exists(path: &Path) {
-    until_changed(path.parent().unwrap(), || path.exists());
+    until_change_in(path.parent().unwrap(), || path.exists());
 }
 
 /// Waits until `condition` is true. It may only depend on files in `dir`, or in its first existing parent.
 #[track_caller]
-pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until_change_in(dir: &Path, mut condition: impl FnMut() -> bool) {
     let changes = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).unwrap();
     let kinds = WatchFlags::CREATE
         | WatchFlags::MOVED_TO
@@ -35,7 +35,7 @@ pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
         if watched != nearest() {
             continue;
         }
-        if holds() {
+        if condition() {
             return;
         }
         let left = end.saturating_duration_since(Instant::now());
@@ -48,10 +48,10 @@ pub(crate) fn until_changed(dir: &Path, mut holds: impl FnMut() -> bool) {
 
 /// Waits until `condition` is true, for conditions without an event: processes, terminal settings.
 #[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(event: &str, mut condition: impl FnMut() -> bool) {
     let end = Instant::now() + DEADLINE;
-    while !holds() {
-        assert!(Instant::now() < end, "{what}");
+    while !condition() {
+        assert!(Instant::now() < end, "{event}");
         std::thread::sleep(POLL_INTERVAL);
     }
 }

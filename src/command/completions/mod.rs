@@ -5,72 +5,77 @@
 //! followed by a tab and a description, or `files` or `dirs`, which the shell completes better itself. Any error gives
 //! an empty answer without a message, which would appear in the middle of the typed line.
 
-use crate::cli::completions::{Completions, Shell};
+use crate::cli::completions::{CompletionShell, CompletionsArgs};
 use crate::error::Exit;
 use crate::ops::context::{Context, GlobalOptions};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
-use crate::sys::terminal::{Terminal, harmless};
+use crate::sys::terminal::{Terminal, sanitize};
 use anyhow::Result;
+use candidates::{NameSource, WordType};
 use clap_complete::engine::{CompletionCandidate, complete};
-use line::Line;
-use names::{Names, Wanted};
 use std::ffi::OsString;
 use std::sync::Arc;
+use typed_line::TypedLine;
 
-mod line;
-mod names;
+mod candidates;
+mod typed_line;
 
 /// Maximum number of values in an answer.
-const MOST: usize = 400;
+const MAX_VALUES: usize = 400;
 
 /// Runs `nanobot completions`: prints a script, or answers one.
-pub fn run(env: Env, terminal: Terminal, arguments: &Completions) -> Result<Exit> {
-    let Completions { shell, words } = arguments;
+pub fn run(env: Env, terminal: Terminal, arguments: &CompletionsArgs) -> Result<Exit> {
+    let CompletionsArgs { shell, words } = arguments;
     let text = match words[..] {
         [] => script(*shell).to_owned(),
-        _ => answer(env, terminal, *shell, words).unwrap_or_default(),
+        _ => complete_line(env, terminal, *shell, words).unwrap_or_default(),
     };
     terminal.print(&text)?;
     Ok(Exit::Answered)
 }
 
 /// The script for a shell; packages contain it too.
-fn script(shell: Shell) -> &'static str {
+fn script(shell: CompletionShell) -> &'static str {
     match shell {
-        Shell::Bash => include_str!("../../../completions/nanobot.bash"),
-        Shell::Zsh => include_str!("../../../completions/_nanobot"),
-        Shell::Fish => include_str!("../../../completions/nanobot.fish"),
-        Shell::Elvish => include_str!("../../../completions/nanobot.elv"),
-        Shell::Powershell => include_str!("../../../completions/nanobot.ps1"),
+        CompletionShell::Bash => include_str!("../../../completions/nanobot.bash"),
+        CompletionShell::Zsh => include_str!("../../../completions/_nanobot"),
+        CompletionShell::Fish => include_str!("../../../completions/nanobot.fish"),
+        CompletionShell::Elvish => include_str!("../../../completions/nanobot.elv"),
+        CompletionShell::Powershell => include_str!("../../../completions/nanobot.ps1"),
     }
 }
 
 /// The answer for the typed line. `None` on any error.
-fn answer(env: Env, terminal: Terminal, shell: Shell, words: &[OsString]) -> Option<String> {
-    let line = Line::read(shell, words)?;
-    let typed = line.words.clone();
-    let ctx = ctx(env, terminal, &typed)?;
-    let names = Arc::new(Names::new(ctx, typed));
-    let mut command = names::attached(crate::command::tree::bare(), &names);
-    let words: Vec<OsString> = line.words.iter().map(OsString::from).collect();
+fn complete_line(
+    env: Env,
+    terminal: Terminal,
+    shell: CompletionShell,
+    words: &[OsString],
+) -> Option<String> {
+    let line = TypedLine::from_script(shell, words)?;
+    let typed = line.arguments.clone();
+    let ctx = context_of_line(env, terminal, &typed)?;
+    let names = Arc::new(NameSource::new(ctx, typed));
+    let mut command = candidates::attach_candidates(crate::command::tree::command_tree(), &names);
+    let words: Vec<OsString> = line.arguments.iter().map(OsString::from).collect();
     let at = words.len() - 1;
     let found = complete(&mut command, words, at, None).ok()?;
-    let found = chosen(found, line.current());
-    let kind = match names.wanted() {
-        Wanted::Values => "values",
-        Wanted::Files => "files",
-        Wanted::Directories => "dirs",
+    let found = drop_flags(found, line.current());
+    let kind = match names.word_type() {
+        WordType::Values => "values",
+        WordType::Files => "files",
+        WordType::Directories => "dirs",
     };
     let rows = found
         .iter()
-        .filter_map(|candidate| row(shell, &line, candidate));
-    let rows: String = rows.take(MOST).collect();
+        .filter_map(|candidate| format_candidate(shell, &line, candidate));
+    let rows: String = rows.take(MAX_VALUES).collect();
     Some(format!("{kind}\n{rows}"))
 }
 
 /// Keeps flags only if nothing else fits, or if the user has begun to type one.
-fn chosen(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionCandidate> {
+fn drop_flags(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionCandidate> {
     let is_flag = |candidate: &CompletionCandidate| {
         candidate.get_value().as_encoded_bytes().starts_with(b"-")
     };
@@ -82,23 +87,27 @@ fn chosen(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionC
 
 /// Formats a candidate for the shell. `None` if it contains characters that a terminal cannot display, since they
 /// cannot be typed either.
-fn row(shell: Shell, line: &Line, candidate: &CompletionCandidate) -> Option<String> {
+fn format_candidate(
+    shell: CompletionShell,
+    line: &TypedLine,
+    candidate: &CompletionCandidate,
+) -> Option<String> {
     let value = candidate.get_value().to_str()?;
-    if value.chars().any(char::is_control) || harmless(value) != value {
+    if value.chars().any(char::is_control) || sanitize(value) != value {
         return None;
     }
     let help = candidate.get_help().map(ToString::to_string);
     let help = help.as_deref().and_then(|help| help.lines().next());
-    let help = harmless(help.unwrap_or_default()).replace('\t', " ");
-    let value = line.written(shell, value)?;
-    Some(match help.is_empty() || shell == Shell::Bash {
+    let help = sanitize(help.unwrap_or_default()).replace('\t', " ");
+    let value = line.format_value(shell, value)?;
+    Some(match help.is_empty() || shell == CompletionShell::Bash {
         true => format!("{value}\n"),
         false => format!("{value}\t{help}\n"),
     })
 }
 
 /// The context for the typed line, with the config and the workspace that its flags name.
-fn ctx(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
+fn context_of_line(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
     let flag = |short: &str, long: &str| {
         typed.windows(2).rev().find_map(|pair| {
             let joined = pair[0]

@@ -1,18 +1,18 @@
 //! `nanobot cron export`: prints the jobs in the format of another scheduler, or writes them to a directory.
 
-use crate::cli::cron::Export;
+use crate::cli::cron::CronExportArgs;
 use crate::command::arguments::export_format;
-use crate::cron::export::File;
+use crate::cron::export::ExportFile;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::export::{self, ExportFormat};
-use crate::shell_quote::quoted;
+use crate::shell_quote::quote;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// Runs `cron export`.
-pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
-    let Export {
+pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
+    let CronExportArgs {
         jobs,
         format,
         output,
@@ -21,17 +21,20 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
     let format = export_format(*format);
     let mut exported = export::export(ctx, jobs, format, image)?;
     match output {
-        None => ctx.terminal.print(&together(format, &exported.files))?,
+        None => ctx.terminal.print(&join_files(format, &exported.files))?,
         Some(directory) => {
-            let written = export::write(ctx, directory, &mut exported)?;
+            let written = export::write_files(ctx, directory, &mut exported)?;
             let mut text: String = written
                 .iter()
-                .map(|path| format!("wrote {}\n", quoted(&path.display().to_string())))
+                .map(|path| format!("wrote {}\n", quote(&path.display().to_string())))
                 .collect();
-            text.extend(next(format, directory, &written).map(|next| format!("then: {next}\n")));
+            text.extend(
+                activation_command(format, directory, &written)
+                    .map(|next| format!("then: {next}\n")),
+            );
             ctx.terminal.print(&text)?;
             if jobs.is_empty() {
-                let names = export::left_over(format, directory, &exported.files)?;
+                let names = export::leftover_files(format, directory, &exported.files)?;
                 if !names.is_empty() {
                     ctx.notice(&format!(
                         "files of jobs that no longer exist: {}; disable and remove them",
@@ -48,7 +51,7 @@ pub(super) fn run(ctx: &Context, arguments: &Export) -> Result<Exit> {
 }
 
 /// Joins all files into one text.
-fn together(format: ExportFormat, made: &[File]) -> String {
+fn join_files(format: ExportFormat, made: &[ExportFile]) -> String {
     match format {
         ExportFormat::Crontab => made.iter().map(|file| file.text.as_str()).collect(),
         ExportFormat::Kubernetes | ExportFormat::Systemd => {
@@ -58,7 +61,7 @@ fn together(format: ExportFormat, made: &[File]) -> String {
                 ""
             };
             let texts = made.iter().map(|file| {
-                let File { name, text } = file;
+                let ExportFile { name, text } = file;
                 format!("{between}# {name}\n{text}")
             });
             texts.collect::<Vec<_>>().join("\n")
@@ -67,8 +70,12 @@ fn together(format: ExportFormat, made: &[File]) -> String {
 }
 
 /// The commands that activate the exported files.
-fn next(format: ExportFormat, directory: &Path, written: &[PathBuf]) -> Option<String> {
-    let shown = |path: &Path| quoted(&path.display().to_string());
+fn activation_command(
+    format: ExportFormat,
+    directory: &Path,
+    written: &[PathBuf],
+) -> Option<String> {
+    let shown = |path: &Path| quote(&path.display().to_string());
     let first = written.first()?;
     Some(match format {
         ExportFormat::Systemd => {

@@ -1,30 +1,30 @@
 //! `cron list`: lists the jobs with their next and last run.
 
-use crate::cli::cron::List;
-use crate::cron::record::{Outcome, Record, Spent};
+use crate::cli::cron::CronListArgs;
+use crate::cron::run_record::{RunOutcome, RunRecord, RunUsage};
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
-use crate::format::dollars;
+use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
-use crate::ops::jobs::job_notices::unsupported_channel;
+use crate::ops::jobs::job_notices::unsupported_channel_notice;
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
-use crate::report::columns::{Side, aligned, clipped};
+use crate::report::columns::{Side, align_columns, truncate};
 use crate::sys::secret;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use jiff::{Timestamp, Zoned};
 use serde_json::{Value, json};
 
 /// Maximum columns of names and schedules.
-const WIDEST: usize = 40;
+const MAX_CELL_COLUMNS: usize = 40;
 
 /// Runs `cron list`.
-pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
-    let List { all, json } = arguments;
+pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
+    let CronListArgs { all, json } = arguments;
     let JobList {
         jobs: mut known,
         problems,
@@ -32,18 +32,19 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     let hidden = match all {
         true => 0,
         false => {
-            let is_hidden = |known: &mut JobStatus| !known.job.enabled && !known.is_lost();
+            let is_hidden =
+                |known: &mut JobStatus| !known.job.enabled && !known.has_failed_for_good();
             known.extract_if(.., is_hidden).count()
         }
     };
     // Jobs that never run come last.
     known.sort_by_key(|known| {
-        let next = known.due.or(known.next.first().copied());
+        let next = known.due_slot.or(known.next_runs.first().copied());
         next.unwrap_or(Timestamp::MAX)
     });
     if *json {
         for known in &known {
-            ctx.terminal.print_json(&line(ctx, known))?;
+            ctx.terminal.print_json(&job_json(ctx, known))?;
         }
         return Ok(Exit::Answered);
     }
@@ -64,7 +65,7 @@ pub(super) fn run(ctx: &Context, arguments: &List) -> Result<Exit> {
     for known in &known {
         let notices = [
             job_status::tampered_notice(&known.job),
-            unsupported_channel(&known.job),
+            unsupported_channel_notice(&known.job),
         ];
         for words in notices.into_iter().flatten() {
             ctx.notice(&words);
@@ -83,71 +84,81 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
         ("COST", Side::Right),
     ];
     let row = |known: &JobStatus| {
-        let cost = known.last.as_ref().and_then(|last| last.spent.cost_usd);
-        let cost = cost.map(|cost| format!("${}", dollars(cost)));
+        let cost = known
+            .last_record
+            .as_ref()
+            .and_then(|last| last.usage.cost_usd);
+        let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
         vec![
             cell(&known.job.id),
-            clipped(&cell(&known.job.name), Some(WIDEST)),
-            clipped(
+            truncate(&cell(&known.job.name), Some(MAX_CELL_COLUMNS)),
+            truncate(
                 &cell(&timing::describe_schedule(ctx, &known.job)),
-                Some(WIDEST),
+                Some(MAX_CELL_COLUMNS),
             ),
-            cell(&next(known, now)),
-            cell(&last(known, now)),
+            cell(&describe_next_run(known, now)),
+            cell(&describe_last_run(known, now)),
             cost.unwrap_or_default(),
         ]
     };
     let rows: Vec<Vec<String>> = known.iter().map(row).collect();
-    aligned(&columns, &rows)
+    align_columns(&columns, &rows)
         .iter()
-        .map(|line| format!("{}\n", clipped(line, ctx.terminal.width())))
+        .map(|line| format!("{}\n", truncate(line, ctx.terminal.stdout_width())))
         .collect()
 }
 
 /// Formats text as one line without control characters.
 pub(super) fn cell(text: &str) -> String {
-    harmless(&time_format::one_line(text))
+    sanitize(&time_format::to_one_line(text))
 }
 
 /// The next run, for people.
-pub(super) fn next(known: &JobStatus, now: &Zoned) -> String {
+pub(super) fn describe_next_run(known: &JobStatus, now: &Zoned) -> String {
     let JobStatus {
         job,
         line_state,
-        due,
-        next,
+        due_slot: due,
+        next_runs: next,
         ..
     } = known;
     match (due.or(next.first().copied()), &job.schedule) {
-        _ if known.is_lost() => "never: failed".into(),
+        _ if known.has_failed_for_good() => "never: failed".into(),
         _ if !job.enabled => "disabled".into(),
-        _ if *line_state == LineState::Foreign => "not in the crontab".into(),
+        _ if *line_state == LineState::NotTakenOver => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
-        (Some(time), _) => time_format::moment(time, now),
+        (Some(time), _) => time_format::format_time(time, now),
         (None, Ok(Schedule::At(_))) => "past".into(),
         (None, _) => "never".into(),
     }
 }
 
 /// The last run and its outcome, for people.
-pub(super) fn last(known: &JobStatus, now: &Zoned) -> String {
+pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
     let at = |text: &str| match text.parse::<Timestamp>() {
-        Ok(time) => time_format::moment(time, now),
+        Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(time) = known.stamps.started.and_then(|started| started.at()) {
+    if let Some(time) = known
+        .stamps
+        .started
+        .and_then(|started| started.started_at())
+    {
         return format!(
             "{}, {}",
-            begun(known.is_running),
-            time_format::moment(time, now)
+            describe_unfinished(known.is_running),
+            time_format::format_time(time, now)
         );
     }
     let state = &known.job.state;
-    match &known.last {
-        Some(record) => format!("{}, {}", outcome(record), at(&record.start)),
+    match &known.last_record {
+        Some(record) => format!("{}, {}", describe_outcome(record), at(&record.start)),
         None => match (&state.last_status, state.last_run) {
             (Some(status), Some(time)) => {
-                format!("{status} elsewhere, {}", time_format::moment(time, now))
+                format!(
+                    "{status} elsewhere, {}",
+                    time_format::format_time(time, now)
+                )
             }
             _ => String::new(),
         },
@@ -155,17 +166,17 @@ pub(super) fn last(known: &JobStatus, now: &Zoned) -> String {
 }
 
 /// The outcome of a run, in a word or two.
-pub(super) fn outcome(record: &Record) -> String {
+pub(super) fn describe_outcome(record: &RunRecord) -> String {
     match record.outcome {
-        Outcome::Failed | Outcome::Busy => {
-            format!("{} ({})", record.outcome.words(), record.status)
+        RunOutcome::Failed | RunOutcome::Busy => {
+            format!("{} ({})", record.outcome.describe(), record.status)
         }
-        outcome => outcome.words().to_owned(),
+        outcome => outcome.describe().to_owned(),
     }
 }
 
 /// The state of a run that has begun and left no record.
-pub(super) fn begun(is_running: bool) -> &'static str {
+pub(super) fn describe_unfinished(is_running: bool) -> &'static str {
     match is_running {
         true => "running",
         false => "interrupted",
@@ -173,8 +184,8 @@ pub(super) fn begun(is_running: bool) -> &'static str {
 }
 
 /// A run as a JSON object.
-pub(super) fn run_line(record: &Record) -> Value {
-    let Record {
+pub(super) fn run_json(record: &RunRecord) -> Value {
+    let RunRecord {
         version: _,
         job,
         name,
@@ -186,11 +197,11 @@ pub(super) fn run_line(record: &Record) -> Value {
         status,
         cause,
         error,
-        spent,
+        usage: spent,
         output,
         delivered,
     } = record;
-    let Spent {
+    let RunUsage {
         session,
         turn,
         model,
@@ -201,8 +212,8 @@ pub(super) fn run_line(record: &Record) -> Value {
         denied,
     } = spent;
     json!({
-        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(to_the_second),
-        "start": to_the_second(start), "end": to_the_second(end), "outcome": outcome, "status": status, "cause": cause,
+        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds),
+        "start": truncate_to_seconds(start), "end": truncate_to_seconds(end), "outcome": outcome, "status": status, "cause": cause,
         "error": error, "session": session, "turn": turn, "model": model, "iterations": iterations,
         "input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd, "denied": denied,
         "output": output, "delivered": delivered,
@@ -210,56 +221,56 @@ pub(super) fn run_line(record: &Record) -> Value {
 }
 
 /// A recorded time without fractions of a second.
-fn to_the_second(text: &str) -> String {
+fn truncate_to_seconds(text: &str) -> String {
     let time = text.parse::<Timestamp>();
-    time.map_or_else(|_| text.to_owned(), second)
+    time.map_or_else(|_| text.to_owned(), format_utc)
 }
 
-fn second(time: Timestamp) -> String {
+fn format_utc(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 /// A job as a JSON object.
-pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
+pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
     let JobStatus {
         job,
         line_state,
-        last,
+        last_record: last,
         stamps,
         is_running,
-        due,
-        next,
+        due_slot: due,
+        next_runs: next,
     } = known;
-    let (session, is_own) = job.conversation();
+    let (session, is_own) = job.session_key();
     let schedule = match &job.schedule {
         Ok(Schedule::Cron { expression, zone }) => {
             json!({ "kind": "cron", "expr": expression.text(), "tz": zone })
         }
         Ok(Schedule::Every(period)) => json!({ "kind": "every", "seconds": period.as_secs() }),
-        Ok(Schedule::At(time)) => json!({ "kind": "at", "time": second(*time) }),
+        Ok(Schedule::At(time)) => json!({ "kind": "at", "time": format_utc(*time) }),
         Err(words) => json!({ "kind": null, "error": words }),
     };
-    let times: Vec<String> = next.iter().copied().map(second).collect();
+    let times: Vec<String> = next.iter().copied().map(format_utc).collect();
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": timing::describe_schedule(ctx, job), "due": due.map(second), "next": times.first(), "coming": times, "message": job.message,
-        "session": session, "own_session": is_own, "created": second(job.created),
+        "words": timing::describe_schedule(ctx, job), "due": due.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
+        "session": session, "own_session": is_own, "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": unsupported_channel(job).is_none(),
+            "supported": unsupported_channel_notice(job).is_none(),
         },
-        "foreign": job.terms.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
-        "last": last.as_ref().map(run_line),
-        "cost_usd": last.as_ref().and_then(|last| last.spent.cost_usd),
+        "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
+        "last": last.as_ref().map(run_json),
+        "cost_usd": last.as_ref().and_then(|last| last.usage.cost_usd),
         "elsewhere": {
-            "last_run": state.last_run.map(second), "last_status": state.last_status,
+            "last_run": state.last_run.map(format_utc), "last_status": state.last_status,
             "last_error": state.last_error,
         },
-        "begun": stamps.started.and_then(|started| started.at()).map(second), "running": is_running,
+        "begun": stamps.started.and_then(|started| started.started_at()).map(format_utc), "running": is_running,
     });
-    line["terms"] = match &job.terms {
+    line["terms"] = match &job.options {
         Some(terms) => json!({
             "grants": terms.grants, "by_model": terms.by_model, "model": terms.model, "when": terms.when,
             "timeout_s": terms.timeout, "max_cost_usd": terms.max_cost, "catch_up": job.catch_up(),
@@ -269,6 +280,6 @@ pub(super) fn line(ctx: &Context, known: &JobStatus) -> Value {
         None => Value::Null,
     };
     // Commands may contain keys, and the output may be passed on.
-    line["terms"] = secret::hide_json(&line["terms"]).into_owned();
+    line["terms"] = secret::redact_all_json(&line["terms"]).into_owned();
     line
 }

@@ -1,27 +1,27 @@
 //! `nanobot cron logs`: prints the outcomes of runs.
 
-use super::list::{self, outcome, run_line};
-use crate::cron::record::{Folder, Outcome, Record};
-use crate::cron::store::Store;
-use crate::error::{Exit, fail_hint};
+use super::list::{self, describe_outcome, run_json};
+use crate::cron::job_store::JobStore;
+use crate::cron::run_record::{JobDir, RunOutcome, RunRecord};
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
-use crate::report::columns::{Side, aligned};
+use crate::ops::jobs::workspace_jobs;
+use crate::report::columns::{Side, align_columns};
 use crate::settings::Settings;
 use crate::sys::signal;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::time::Duration;
 
 /// Interval between checks for new records.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The filters on what is printed.
-pub(super) struct Wanted<'a> {
+pub(super) struct RunLogFilter<'a> {
     pub(super) job: Option<&'a str>,
     pub(super) follow: bool,
     pub(super) lines: usize,
@@ -30,14 +30,14 @@ pub(super) struct Wanted<'a> {
 }
 
 /// Runs `cron logs`.
-pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Result<Exit> {
-    let store = job_store::open(ctx, settings);
+pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>) -> Result<Exit> {
+    let store = workspace_jobs::open(ctx, settings);
     let ids = match wanted.job {
         Some(word) => vec![run_log::find_id(&store, word)?],
         None => run_log::all_ids(&store)?,
     };
     if wanted.output {
-        return output(ctx, &store, &ids[0]);
+        return print_last_output(ctx, &store, &ids[0]);
     }
     let mut records = run_log::records(&store, &ids, usize::MAX)?;
     let mut last = records.last().map(|record| record.end.clone());
@@ -45,26 +45,26 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Re
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
     if wanted.json {
         for record in &shown {
-            ctx.terminal.print_json(&run_line(record))?;
+            ctx.terminal.print_json(&run_json(record))?;
         }
     } else {
-        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| row(ctx, record)).collect();
+        let mut rows: Vec<Vec<String>> = shown.iter().map(|record| run_row(ctx, record)).collect();
         if wanted.lines > 0 {
-            rows.extend(begun(ctx, &store, &ids)?);
+            rows.extend(unfinished_rows(ctx, &store, &ids)?);
         }
         if rows.is_empty() && !had_any && !wanted.follow {
             ctx.terminal.print("No runs yet.\n")?;
         }
-        for line in aligned(COLUMNS, &rows) {
+        for line in align_columns(COLUMNS, &rows) {
             ctx.terminal.print(&format!("{line}\n"))?;
         }
     }
     if !wanted.follow {
         return Ok(Exit::Answered);
     }
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     loop {
-        signal::pause(LOOK)?;
+        signal::sleep(POLL_INTERVAL)?;
         let ids = match wanted.job {
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
@@ -75,10 +75,10 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &Wanted<'_>) -> Re
             .filter(|record| is_after(record, last.as_deref()))
         {
             match wanted.json {
-                true => ctx.terminal.print_json(&run_line(record))?,
+                true => ctx.terminal.print_json(&run_json(record))?,
                 false => ctx
                     .terminal
-                    .print(&format!("{}\n", row(ctx, record).join("  ")))?,
+                    .print(&format!("{}\n", run_row(ctx, record).join("  ")))?,
             }
         }
         last = new.last().map(|record| record.end.clone()).or(last);
@@ -96,20 +96,20 @@ const COLUMNS: &[(&str, Side)] = &[
 ];
 
 /// The runs that have begun and left no record yet, as rows.
-fn begun(ctx: &Context, store: &Store, ids: &[String]) -> Result<Vec<Vec<String>>> {
-    let runs = run_log::unfinished(store, ids)?.into_iter();
+fn unfinished_rows(ctx: &Context, store: &JobStore, ids: &[String]) -> Result<Vec<Vec<String>>> {
+    let runs = run_log::unfinished_runs(store, ids)?.into_iter();
     let rows = runs.map(|run| {
         let mut row = vec![String::new(); COLUMNS.len()];
-        row[0] = time_format::moment(run.start, &time_zone::now(ctx));
-        row[1] = called(&run.job_name, &run.job_id);
-        row[2] = list::begun(run.is_running).into();
+        row[0] = time_format::format_time(run.start, &time_zone::now(ctx));
+        row[1] = name_and_id(&run.job_name, &run.job_id);
+        row[2] = list::describe_unfinished(run.is_running).into();
         row
     });
     Ok(rows.collect())
 }
 
 /// A job's name and id.
-fn called(name: &str, id: &str) -> String {
+fn name_and_id(name: &str, id: &str) -> String {
     match name == id {
         true => list::cell(id),
         false => format!("{} ({})", list::cell(name), list::cell(id)),
@@ -117,17 +117,20 @@ fn called(name: &str, id: &str) -> String {
 }
 
 /// A run as a row.
-fn row(ctx: &Context, record: &Record) -> Vec<String> {
-    let Record {
-        spent, name, job, ..
+fn run_row(ctx: &Context, record: &RunRecord) -> Vec<String> {
+    let RunRecord {
+        usage: spent,
+        name,
+        job,
+        ..
     } = record;
-    let plain = |text: &str| harmless(text).replace(['\n', '\t'], " ");
+    let plain = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
     let tokens = spent.input_tokens + spent.output_tokens;
-    let took = match (time(&record.start), time(&record.end)) {
+    let took = match (parse_time(&record.start), parse_time(&record.end)) {
         (Some(start), Some(end))
-            if record.outcome.is_run() && record.outcome != Outcome::Unknown =>
+            if record.outcome.is_run() && record.outcome != RunOutcome::Unknown =>
         {
-            duration(end.duration_since(start).unsigned_abs())
+            format_duration(end.duration_since(start).unsigned_abs())
         }
         _ => String::new(),
     };
@@ -136,12 +139,12 @@ fn row(ctx: &Context, record: &Record) -> Vec<String> {
         about = plain(place);
     }
     vec![
-        time(&record.start).map_or_else(
+        parse_time(&record.start).map_or_else(
             || plain(&record.start),
-            |time| time_format::moment(time, &time_zone::now(ctx)),
+            |time| time_format::format_time(time, &time_zone::now(ctx)),
         ),
-        called(name, job),
-        outcome(record),
+        name_and_id(name, job),
+        describe_outcome(record),
         took,
         match tokens {
             0 => String::new(),
@@ -156,7 +159,7 @@ fn row(ctx: &Context, record: &Record) -> Vec<String> {
 }
 
 /// Formats a duration in its shortest form.
-fn duration(took: Duration) -> String {
+fn format_duration(took: Duration) -> String {
     match took.as_secs() {
         0..60 => format!("{:.1}s", took.as_secs_f64()),
         seconds @ 60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
@@ -164,23 +167,26 @@ fn duration(took: Duration) -> String {
     }
 }
 
-fn time(text: &str) -> Option<Timestamp> {
+fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-fn is_after(record: &Record, last: Option<&str>) -> bool {
-    last.is_none_or(|last| time(&record.end) > time(last))
+fn is_after(record: &RunRecord, last: Option<&str>) -> bool {
+    last.is_none_or(|last| parse_time(&record.end) > parse_time(last))
 }
 
 /// Prints the output of the last run.
-fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
-    let records = Folder::new(store.folder(id)?).records(usize::MAX)?;
+fn print_last_output(ctx: &Context, store: &JobStore, id: &str) -> Result<Exit> {
+    let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());
     let no_output = last.filter(|record| record.output.is_none()).map(|record| {
-        let start = time(&record.start);
-        let start = start.map(|time| time_format::moment(time, &time_zone::now(ctx)));
+        let start = parse_time(&record.start);
+        let start = start.map(|time| time_format::format_time(time, &time_zone::now(ctx)));
         let when = start.unwrap_or_else(|| record.start.clone());
-        format!("the last run ({}, {when}) had no output", outcome(record))
+        format!(
+            "the last run ({}, {when}) had no output",
+            describe_outcome(record)
+        )
     });
     let path = records
         .iter()
@@ -193,13 +199,13 @@ fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
             Some(_) => format!("`nanobot cron logs {id}`"),
             None => format!("`nanobot cron run {id}`"),
         };
-        fail_hint(Exit::NoInput, cause, hint)
+        fail_with_hint(Exit::NoInput, cause, hint)
     })?;
     if let Some(words) = no_output {
         ctx.notice(&format!("{words}; this is from an earlier run"));
     }
     let text = std::fs::read(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => fail_hint(
+        std::io::ErrorKind::NotFound => fail_with_hint(
             Exit::NoInput,
             format!(
                 "`{}` no longer exists: only the last 50 answers are kept",
@@ -216,13 +222,13 @@ fn output(ctx: &Context, store: &Store, id: &str) -> Result<Exit> {
 
 #[cfg(test)]
 mod tests {
-    use super::duration;
+    use super::format_duration;
     use std::time::Duration;
 
     #[test]
     fn durations_are_short() {
         let check = |millis: u64, expect: &str| {
-            assert_eq!(duration(Duration::from_millis(millis)), expect);
+            assert_eq!(format_duration(Duration::from_millis(millis)), expect);
         };
         check(0, "0.0s");
         check(1250, "1.2s");

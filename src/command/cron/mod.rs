@@ -1,13 +1,13 @@
 //! `nanobot cron`: manages jobs that the system's cron starts.
 
-use crate::cli::cron::{Add, Cron, Edit};
+use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
 use crate::command::arguments::job_settings;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::job_edit::{self, SavedJob};
 use crate::ops::jobs::lifecycle;
-use crate::ops::jobs::time_format::{moments, one_line};
+use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use anyhow::Result;
@@ -24,18 +24,18 @@ mod sync;
 const UPCOMING_RUNS: usize = 3;
 
 /// Runs `nanobot cron`.
-pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
     match command {
-        Cron::Add(arguments) => add(ctx, arguments),
-        Cron::List(arguments) => list::run(ctx, arguments),
-        Cron::Show { job, json } => show::run(ctx, job, *json),
-        Cron::Edit(arguments) => edit(ctx, arguments),
-        Cron::Run(arguments) => run::run(ctx, arguments),
-        Cron::Enable { jobs, disable } => set_enabled(ctx, jobs, !disable),
-        Cron::Disable { jobs } => set_enabled(ctx, jobs, false),
-        Cron::Remove { jobs } => remove(ctx, jobs),
-        Cron::Sync { dry_run } => sync::run(ctx, *dry_run),
-        Cron::Logs {
+        CronCommand::Add(arguments) => add(ctx, arguments),
+        CronCommand::List(arguments) => list::run(ctx, arguments),
+        CronCommand::Show { job, json } => show::run(ctx, job, *json),
+        CronCommand::Edit(arguments) => edit(ctx, arguments),
+        CronCommand::Run(arguments) => run::run(ctx, arguments),
+        CronCommand::Enable { jobs, disable } => set_enabled(ctx, jobs, !disable),
+        CronCommand::Disable { jobs } => set_enabled(ctx, jobs, false),
+        CronCommand::Remove { jobs } => remove(ctx, jobs),
+        CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
+        CronCommand::Logs {
             job,
             follow,
             lines,
@@ -44,7 +44,7 @@ pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
         } => logs::run(
             ctx,
             &ctx.settings()?,
-            &logs::Wanted {
+            &logs::RunLogFilter {
                 job: job.as_deref(),
                 follow: *follow,
                 lines: *lines,
@@ -52,12 +52,12 @@ pub fn run(ctx: &Context, command: &Cron) -> Result<Exit> {
                 json: *json,
             },
         ),
-        Cron::Export(arguments) => export::run(ctx, arguments),
+        CronCommand::Export(arguments) => export::run(ctx, arguments),
     }
 }
 
-fn add(ctx: &Context, add: &Add) -> Result<Exit> {
-    let Add {
+fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
+    let CronAddArgs {
         name,
         message,
         flags,
@@ -68,8 +68,8 @@ fn add(ctx: &Context, add: &Add) -> Result<Exit> {
     print_saved(ctx, saved, &done)
 }
 
-fn edit(ctx: &Context, edit: &Edit) -> Result<Exit> {
-    let Edit {
+fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
+    let CronEditArgs {
         job,
         name,
         message,
@@ -92,12 +92,12 @@ pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<
     let now = time_zone::now(ctx);
     let mut text = format!(
         "{}\n{}\n",
-        one_line(done),
+        to_one_line(done),
         timing::describe_schedule(ctx, &job)
     );
     let times = timing::upcoming_runs(ctx, &job, now.timestamp(), UPCOMING_RUNS);
     if job.enabled && !times.is_empty() {
-        text.push_str(&format!("next: {}\n", moments(&times, &now)));
+        text.push_str(&format!("next: {}\n", format_times(&times, &now)));
     }
     ctx.terminal.print(&text)?;
     for notice in notices {
@@ -113,14 +113,14 @@ pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<
 fn set_enabled(ctx: &Context, jobs: &[String], enabled: bool) -> Result<Exit> {
     let word = if enabled { "enabled" } else { "disabled" };
     lifecycle::set_enabled(ctx, jobs, enabled, &mut |job| {
-        let name = one_line(&job.name);
+        let name = to_one_line(&job.name);
         ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
     })
 }
 
 fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
     lifecycle::remove(ctx, jobs, &mut |job| {
-        let (id, name) = (one_line(&job.id), one_line(&job.name));
+        let (id, name) = (to_one_line(&job.id), to_one_line(&job.name));
         let suffix = match name == id {
             true => String::new(),
             false => format!(" ('{name}')"),

@@ -1,6 +1,6 @@
 //! `cron run`: runs a job now, or all jobs that are due.
 
-use crate::cli::cron::Run;
+use crate::cli::cron::CronRunArgs;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::probe;
@@ -8,8 +8,8 @@ use crate::ops::jobs::trigger::{self, StartMode};
 use anyhow::Result;
 
 /// Runs `cron run`.
-pub(super) fn run(ctx: &Context, arguments: &Run) -> Result<Exit> {
-    let Run {
+pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
+    let CronRunArgs {
         job,
         as_cron,
         scheduled,

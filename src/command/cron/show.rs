@@ -1,28 +1,28 @@
 //! `cron show`: prints everything known about a job.
 
-use super::list::{last, line};
-use crate::cron::job::{Job, Sink, Terms};
-use crate::cron::record::Record;
-use crate::cron::schedule::CatchUp;
+use super::list::{describe_last_run, job_json};
+use crate::cron::job::{AnswerSink, Job, JobOptions};
+use crate::cron::run_record::RunRecord;
+use crate::cron::schedule::CatchUpPolicy;
 use crate::error::Exit;
-use crate::format::dollars;
+use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
 use crate::ops::jobs::job_grants;
-use crate::ops::jobs::job_notices::unsupported_channel;
+use crate::ops::jobs::job_notices::unsupported_channel_notice;
 use crate::ops::jobs::job_status::{self, JobDetails, JobStatus};
 use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::sys::secret;
-use crate::sys::terminal::harmless;
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 /// The rows of a policy that describe a job's permissions; the other rows are the same for all jobs.
-const TOLD: &[&str] = &[
+const PERMISSION_ROWS: &[&str] = &[
     "profile",
     "directory",
     "change",
@@ -35,7 +35,7 @@ const TOLD: &[&str] = &[
     "deny",
 ];
 /// Default timeout of a run, in seconds.
-const TIMEOUT: i64 = 3600;
+const DEFAULT_TIMEOUT_SECS: i64 = 3600;
 
 /// Runs `cron show` for the job that `word` names.
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
@@ -45,9 +45,9 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         lines,
         ..
     } = &details;
-    let may = may(ctx, &known.job);
+    let may = permission_rows(ctx, &known.job);
     if as_json {
-        let mut line = line(ctx, known);
+        let mut line = job_json(ctx, known);
         line["lines"] = json!(lines);
         line["may"] = json!(
             may.iter()
@@ -57,16 +57,16 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
         ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = about(ctx, known);
+    let mut rows = job_rows(ctx, known);
     rows.extend(may);
     match lines.as_slice() {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
     if let Some(records) = details.records()? {
-        rows.extend(runs(ctx, known, &records));
+        rows.extend(run_rows(ctx, known, &records));
     }
-    let shown = |text: &str| harmless(text).replace('\n', &format!("\n{:13}", ""));
+    let shown = |text: &str| sanitize(text).replace('\n', &format!("\n{:13}", ""));
     let text: String = rows
         .iter()
         .map(|(name, value)| format!("{name:<11}  {}\n", shown(value)))
@@ -74,7 +74,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     ctx.terminal.print(&text)?;
     let notices = [
         job_status::tampered_notice(&known.job),
-        unsupported_channel(&known.job),
+        unsupported_channel_notice(&known.job),
     ];
     for words in notices.into_iter().flatten() {
         ctx.notice(&words);
@@ -83,34 +83,34 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
 }
 
 /// The rows about the job and how it runs.
-fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
+fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     let job = &known.job;
     let now = time_zone::now(ctx);
     let mut rows = vec![
         (
             "job",
-            format!("{} ({})", time_format::one_line(&job.name), job.id),
+            format!("{} ({})", time_format::to_one_line(&job.name), job.id),
         ),
-        ("state", state(known)),
+        ("state", describe_state(known)),
         ("schedule", timing::describe_schedule(ctx, job)),
     ];
-    if known.due.is_some() {
+    if known.due_slot.is_some() {
         rows.push(("due", "now".into()));
     }
-    if !known.next.is_empty() {
-        rows.push(("next", time_format::moments(&known.next, &now)));
+    if !known.next_runs.is_empty() {
+        rows.push(("next", time_format::format_times(&known.next_runs, &now)));
     }
     rows.push((
         "missed",
         match job.catch_up() {
-            CatchUp::Once => "run once, later".into(),
-            CatchUp::None => "skipped".into(),
+            CatchUpPolicy::Once => "run once, later".into(),
+            CatchUpPolicy::None => "skipped".into(),
         },
     ));
     if !job.message.is_empty() {
         rows.push(("message", job.message.clone()));
     }
-    let (session, is_own) = job.conversation();
+    let (session, is_own) = job.session_key();
     rows.push((
         "session",
         match is_own {
@@ -118,27 +118,29 @@ fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
             false => session,
         },
     ));
-    rows.push(("answer", delivery(ctx, job)));
-    let standard = Terms::default();
-    let terms = job.terms.as_ref().unwrap_or(&standard);
+    rows.push(("answer", describe_delivery(ctx, job)));
+    let standard = JobOptions::default();
+    let terms = job.options.as_ref().unwrap_or(&standard);
     let mut add =
         |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
     add("model", terms.model.clone());
-    let shown = |command: &String| secret::hide(command).into_owned();
+    let shown = |command: &String| secret::redact_all(command).into_owned();
     add("only if", terms.when.as_ref().map(shown));
-    let seconds = terms.timeout.map_or(TIMEOUT, |seconds| {
+    let seconds = terms.timeout.map_or(DEFAULT_TIMEOUT_SECS, |seconds| {
         i64::try_from(seconds).unwrap_or(i64::MAX)
     });
     add(
         "timeout",
         Some(match seconds {
             0 => "none".into(),
-            seconds => time_format::length(SignedDuration::from_secs(seconds)),
+            seconds => time_format::format_duration(SignedDuration::from_secs(seconds)),
         }),
     );
     add(
         "max cost",
-        terms.max_cost.map(|cost| format!("${}", dollars(cost))),
+        terms
+            .max_cost
+            .map(|cost| format!("${}", format_dollars(cost))),
     );
     add("on failure", terms.on_failure.as_ref().map(shown));
     add(
@@ -148,20 +150,20 @@ fn about(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn state(known: &JobStatus) -> String {
+fn describe_state(known: &JobStatus) -> String {
     let job = &known.job;
     let mut words = vec![match job.enabled {
         true => "enabled",
         false => "disabled",
     }];
     words.extend(match known.line_state {
-        LineState::Foreign => Some("from another program, and not in the crontab"),
-        _ if job.terms.is_none() => Some("from another program"),
+        LineState::NotTakenOver => Some("from another program, and not in the crontab"),
+        _ if job.options.is_none() => Some("from another program"),
         LineState::Missing => Some("not in the crontab"),
         LineState::Stale => Some("outdated in the crontab"),
         _ => None,
     });
-    if job.terms.as_ref().is_some_and(|terms| terms.by_model) {
+    if job.options.as_ref().is_some_and(|terms| terms.by_model) {
         words.push("created by a model");
     }
     if job.delete_after_run {
@@ -171,11 +173,13 @@ fn state(known: &JobStatus) -> String {
 }
 
 /// The destination of the job's answer.
-fn delivery(ctx: &Context, job: &Job) -> String {
-    let terms = job.terms.as_ref();
+fn describe_delivery(ctx: &Context, job: &Job) -> String {
+    let terms = job.options.as_ref();
     match terms.and_then(|terms| terms.sink.as_ref()) {
-        Some(Sink::File(path)) => format!("appended to `{}`", ctx.paths.display(path)),
-        Some(Sink::Command(command)) => format!("piped into `{}`", secret::hide(command)),
+        Some(AnswerSink::File(path)) => format!("appended to `{}`", ctx.paths.display(path)),
+        Some(AnswerSink::Command(command)) => {
+            format!("piped into `{}`", secret::redact_all(command))
+        }
         None if terms.is_some_and(|terms| terms.quiet) => "saved, not printed".into(),
         None => match (&job.delivery.channel, &job.delivery.to) {
             (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),
@@ -185,8 +189,8 @@ fn delivery(ctx: &Context, job: &Job) -> String {
 }
 
 /// The rows about the job's permissions.
-fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
-    let terms = job.terms.clone().unwrap_or_default();
+fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
+    let terms = job.options.clone().unwrap_or_default();
     let resolved = match resolved_job::resolve(ctx, &terms) {
         Ok(resolved) => resolved,
         Err(error) => return vec![("may", format!("nothing: {error:#}"))],
@@ -197,18 +201,24 @@ fn may(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
         rows.push(("flags", flags));
     }
     let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
-    let relevant = lines.into_iter().filter(|(name, _)| TOLD.contains(name));
+    let relevant = lines
+        .into_iter()
+        .filter(|(name, _)| PERMISSION_ROWS.contains(name));
     rows.extend(relevant.map(|(name, words)| match name {
-        "profile" => (name, format!("{words}: {}", resolved.profile.about)),
+        "profile" => (name, format!("{words}: {}", resolved.profile.description)),
         _ => (name, words),
     }));
     rows
 }
 
 /// The rows about past runs.
-fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static str, String)> {
+fn run_rows(
+    ctx: &Context,
+    known: &JobStatus,
+    records: &[RunRecord],
+) -> Vec<(&'static str, String)> {
     let now = time_zone::now(ctx);
-    let last_run = last(known, &now);
+    let last_run = describe_last_run(known, &now);
     if last_run.is_empty() {
         return vec![("last", "never run".into())];
     }
@@ -224,13 +234,15 @@ fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static s
     }
     let time = |text: &str| text.parse::<Timestamp>().ok();
     if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
-        let spent = &record.spent;
-        let cost = spent.cost_usd.map(|cost| format!(", ${}", dollars(cost)));
+        let spent = &record.usage;
+        let cost = spent
+            .cost_usd
+            .map(|cost| format!(", ${}", format_dollars(cost)));
         rows.push((
             "took",
             format!(
                 "{}, {} tokens{}",
-                time_format::length(end.duration_since(start)),
+                time_format::format_duration(end.duration_since(start)),
                 spent.input_tokens + spent.output_tokens,
                 cost.unwrap_or_default()
             ),
@@ -246,9 +258,9 @@ fn runs(ctx: &Context, known: &JobStatus, records: &[Record]) -> Vec<(&'static s
         .iter()
         .filter(|record| record.outcome.is_run())
         .count();
-    let costs = records.iter().filter_map(|record| record.spent.cost_usd);
+    let costs = records.iter().filter_map(|record| record.usage.cost_usd);
     let cost = costs.reduce(|sum, cost| sum + cost);
-    let cost = cost.map(|cost| format!(", ${} in total", dollars(cost)));
+    let cost = cost.map(|cost| format!(", ${} in total", format_dollars(cost)));
     rows.push(("runs", format!("{ran}{}", cost.unwrap_or_default())));
     rows
 }

@@ -3,110 +3,112 @@
 
 use super::show;
 use crate::diff::Diff;
-use crate::error::{Exit, fail, fail_hint};
-use crate::mcp::offer::Offered;
-use crate::mcp::pin::{self, Change};
-use crate::mcp::words;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::mcp::pin::{self, ToolChange};
+use crate::mcp::protocol::ToolInfo;
+use crate::mcp::sanitize;
 use crate::ops::mcp_servers::McpContext;
-use crate::sys::invisible::strip;
-use crate::sys::terminal::{Page, Terminal};
+use crate::sys::hidden_chars::strip;
+use crate::sys::terminal::{StdoutWriter, Terminal};
 use anyhow::Result;
 use console::Style;
 
 /// Context lines around a difference.
-const AROUND: u32 = 3;
+const CONTEXT_LINES: u32 = 3;
 /// Context lines if the rest of the tool was never accepted either: all of it is shown.
-const ALL: u32 = 1 << 24;
+const ALL_LINES: u32 = 1 << 24;
 
 /// Runs `mcp accept`.
-pub(super) fn run(
-    desk: &McpContext<'_>,
-    server: &str,
-    tools: &[String],
-    yes: bool,
-) -> Result<Exit> {
-    let server = desk.server(server)?;
-    let look = desk.reach(server)?;
-    desk.roster.end();
-    let offer = &*look.offer;
-    let wanted: Vec<&Offered> = match tools.is_empty() {
+pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
+    let server = mcp.server(server)?;
+    let look = mcp.query(server)?;
+    mcp.catalog.shut_down();
+    let offer = &*look.features;
+    let wanted: Vec<&ToolInfo> = match tools.is_empty() {
         true => offer.tools.iter().collect(),
         false => tools
             .iter()
-            .map(|tool| show::find(server, offer, tool))
+            .map(|tool| show::find_tool(server, offer, tool))
             .collect::<Result<_>>()?,
     };
-    let is_new = |tool: &&Offered| {
-        let is_changed = look.changed.iter().any(|change| change.tool == tool.name);
+    let is_new = |tool: &&ToolInfo| {
+        let is_changed = look.changed.iter().any(|change| change.name == tool.name);
         look.unaccepted.contains(&tool.name) && !is_changed
     };
-    let news = offer.tools.iter().filter(is_new).map(|tool| Change {
-        tool: tool.name.clone(),
+    let news = offer.tools.iter().filter(is_new).map(|tool| ToolChange {
+        name: tool.name.clone(),
         old: None,
         new: tool.clone(),
     });
     let changes = look.changed.iter().cloned().chain(news);
-    let changed: Vec<Change> = changes
-        .filter(|change| wanted.iter().any(|tool| tool.name == change.tool))
+    let changed: Vec<ToolChange> = changes
+        .filter(|change| wanted.iter().any(|tool| tool.name == change.name))
         .collect();
     if changed.is_empty() {
-        desk.ctx.notice("nothing has changed");
+        mcp.ctx.notice("nothing has changed");
         return Ok(Exit::Answered);
     }
     for change in &changed {
-        let around = match look.unaccepted.contains(&change.tool) {
-            true => ALL,
-            false => AROUND,
+        let around = match look.unaccepted.contains(&change.name) {
+            true => ALL_LINES,
+            false => CONTEXT_LINES,
         };
-        show_change(desk, change, around)?;
+        show_change(mcp, change, around)?;
     }
     let count = match changed.len() {
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
-    if !yes && !Terminal::is_attended() {
+    if !yes && !Terminal::can_prompt() {
         let cause = format!(
             "{count} of `{}` changed or new, and nothing was accepted",
             server.name
         );
         let hint = format!("nanobot mcp accept {} --yes", server.name);
-        return Err(fail_hint(Exit::Refused, cause, hint));
+        return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
     if !yes {
         let question = format!("Accept {count} of `{}` as shown? [y/N] ", server.name);
-        let answer = desk.ctx.terminal.ask(&question)?.unwrap_or_default();
+        let answer = mcp.ctx.terminal.prompt(&question)?.unwrap_or_default();
         if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
             let cause = format!("{count} of `{}` not accepted", server.name);
             return Err(fail(Exit::Refused, cause));
         }
     }
-    let names: Vec<String> = changed.iter().map(|change| change.tool.clone()).collect();
-    desk.roster.accept(&server.name, Some(&names))?;
-    desk.ctx
+    let names: Vec<String> = changed.iter().map(|change| change.name.clone()).collect();
+    mcp.catalog.accept(&server.name, Some(&names))?;
+    mcp.ctx
         .notice(&format!("{count} of `{}` accepted", server.name));
     Ok(Exit::Answered)
 }
 
-fn show_change(desk: &McpContext<'_>, change: &Change, around: u32) -> Result<()> {
-    let old = change.old.as_ref().map(pin::text).unwrap_or_default();
-    let new = pin::text(&change.new);
-    let mut page = Page::on(desk.ctx.terminal);
-    page.paint(&words::line(&change.tool, 200), &Style::new().bold())?;
-    page.put("\n")?;
-    for line in Diff::between(&old, &new).unified(around).lines() {
+fn show_change(mcp: &McpContext<'_>, change: &ToolChange, around: u32) -> Result<()> {
+    let old = change
+        .old
+        .as_ref()
+        .map(pin::format_tool)
+        .unwrap_or_default();
+    let new = pin::format_tool(&change.new);
+    let mut page = StdoutWriter::new(mcp.ctx.terminal);
+    page.write_styled(
+        &sanitize::single_line(&change.name, 200),
+        &Style::new().bold(),
+    )?;
+    page.write("\n")?;
+    for line in Diff::new(&old, &new).unified(around).lines() {
         let style = match line.as_bytes().first() {
             Some(b'+') => Style::new().green(),
             Some(b'-') => Style::new().red(),
             _ => Style::new(),
         };
-        page.paint(&marked(line), &style)?;
-        page.put("\n")?;
+        page.write_styled(&escape_invisible(line), &style)?;
+        page.write("\n")?;
     }
-    page.end()
+    page.finish()
 }
 
 /// Replaces invisible characters in `line` by their numbers, since they may be the only change.
-fn marked(line: &str) -> String {
+fn escape_invisible(line: &str) -> String {
     let one = |letter: char| {
         let text = letter.to_string();
         let is_seen = letter == '\t' || (!letter.is_control() && strip(&text).1 == 0);

@@ -1,15 +1,15 @@
 //! `mcp add` and `mcp remove`: add servers to the config and remove them.
 
-use crate::cli::mcp::{Add, Transport};
-use crate::error::{Exit, fail, fail_hint};
-use crate::mcp::name::beginning;
+use crate::cli::mcp::{McpAddArgs, TransportArg};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::mcp::tool_name::server_prefix;
 use crate::ops::context::Context;
-use crate::ops::tool_usage::server_of;
-use crate::policy::rule::{Effect, Rule};
+use crate::ops::tool_usage::find_server;
+use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::settings::Config;
-use crate::settings::expand::refers;
+use crate::settings::expand::has_reference;
 use crate::settings::secrets;
-use crate::settings::servers::Server;
+use crate::settings::servers::McpServer;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -18,27 +18,31 @@ use std::path::Path;
 const MAX_NAME_CHARS: usize = 32;
 
 /// Adds the server to the config. Returns the rule that was added for it, if any.
-pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
+pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option<String>> {
     let name = arguments.name.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     if name.is_empty() || name.len() > MAX_NAME_CHARS || !name.bytes().all(is_plain) {
         let cause = format!("`{name}` is not a valid server name");
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
-        return Err(fail_hint(Exit::Usage, cause, hint));
+        return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
     let mut config = Config::load(&ctx.paths.config)?;
     let path = ["tools", "mcpServers", name];
     if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
             let cause = format!("the config already has a server `{name}`");
-            return Err(fail_hint(Exit::Usage, cause, "`--force` to replace it"));
+            return Err(fail_with_hint(
+                Exit::Usage,
+                cause,
+                "`--force` to replace it",
+            ));
         }
         config.unset(&path)?;
     }
-    config.set(&path, &Value::Object(entry(ctx, arguments)?))?;
-    let rule = arguments.allow.then(|| rule_of(name));
+    config.set(&path, &Value::Object(server_entry(ctx, arguments)?))?;
+    let rule = arguments.allow.then(|| allow_rule(name));
     if let Some(rule) = &rule {
-        Rule::parse(rule, Effect::Allow, "tools.allow")
+        PolicyRule::parse(rule, RuleEffect::Allow, "tools.allow")
             .map_err(|words| fail(Exit::Usage, format!("`{rule}` {words}")))?;
         let listed = config.get_path("tools.allow").and_then(Value::as_array);
         let mut rules: Vec<Value> = listed.cloned().unwrap_or_default();
@@ -52,8 +56,8 @@ pub(super) fn write(ctx: &Context, arguments: &Add) -> Result<Option<String>> {
 }
 
 /// Builds the server's entry for the config.
-fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
-    let Add {
+fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Value>> {
+    let McpAddArgs {
         name: _,
         url: _,
         command,
@@ -75,7 +79,7 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
     let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
     if let Some((program, rest)) = command.split_first() {
         let program = match program.contains('/') && !program.starts_with('~') {
-            true => absolute(Path::new(program))?,
+            true => absolute_path(Path::new(program))?,
             false => program.clone(),
         };
         put("command", json!(program));
@@ -83,7 +87,7 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
             put("args", json!(rest));
         }
     }
-    if let Some(url) = address(arguments)? {
+    if let Some(url) = remote_url(arguments)? {
         put("url", json!(url));
     }
     if let Some(kind) = kind {
@@ -95,26 +99,26 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
         ("headers", header, ':', "--header"),
     ] {
         if !given.is_empty() {
-            let pairs = pairs(given, separator, flag)?;
+            let pairs = parse_pairs(given, separator, flag)?;
             let is_secret = |(name, value): (&String, &Value)| {
                 let value = value.as_str().unwrap_or_default();
-                !refers(value) && secrets::tells(name, value)
+                !has_reference(value) && secrets::looks_secret(name, value)
             };
             shows_secrets |= pairs.iter().any(is_secret);
             put(key, Value::Object(pairs));
         }
     }
     if shows_secrets {
-        ctx.terminal.complain(
+        ctx.terminal.eprint(
             "nanobot: every process can see the command line; for a secret, write `${VARIABLE}` instead",
         );
     }
     if let Some(cwd) = cwd {
-        put("cwd", json!(absolute(cwd)?));
+        put("cwd", json!(absolute_path(cwd)?));
     }
     for (key, places) in [("read", read), ("write", write)] {
         if !places.is_empty() {
-            let places: Result<Vec<String>> = places.iter().map(|it| absolute(it)).collect();
+            let places: Result<Vec<String>> = places.iter().map(|it| absolute_path(it)).collect();
             put(key, json!(places?));
         }
     }
@@ -131,31 +135,31 @@ fn entry(ctx: &Context, arguments: &Add) -> Result<Map<String, Value>> {
 }
 
 /// The `type` of the entry, for a remote server with an explicit transport.
-fn transport_type(arguments: &Add) -> Result<Option<&'static str>> {
+fn transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> {
     match (arguments.transport, arguments.command.is_empty()) {
-        (Some(Transport::Stdio), true) => Err(fail_hint(
+        (Some(TransportArg::Stdio), true) => Err(fail_with_hint(
             Exit::Usage,
             "`--transport stdio` needs a command, not a URL",
             "`--transport http` or `--transport sse`",
         )),
-        (Some(Transport::Http | Transport::Sse), false) => Err(fail_hint(
+        (Some(TransportArg::Http | TransportArg::Sse), false) => Err(fail_with_hint(
             Exit::Usage,
             "`--transport http` and `--transport sse` need a URL, not a command",
             "without `--transport`",
         )),
-        (Some(Transport::Http), true) => Ok(Some("streamableHttp")),
-        (Some(Transport::Sse), true) => Ok(Some("sse")),
-        (Some(Transport::Stdio) | None, _) => Ok(None),
+        (Some(TransportArg::Http), true) => Ok(Some("streamableHttp")),
+        (Some(TransportArg::Sse), true) => Ok(Some("sse")),
+        (Some(TransportArg::Stdio) | None, _) => Ok(None),
     }
 }
 
 /// The address of a remote server; `None` for a local one.
-fn address(arguments: &Add) -> Result<Option<&str>> {
-    let Add {
+fn remote_url(arguments: &McpAddArgs) -> Result<Option<&str>> {
+    let McpAddArgs {
         name, url, command, ..
     } = arguments;
     match url.as_slice() {
-        [] if command.is_empty() => Err(fail_hint(
+        [] if command.is_empty() => Err(fail_with_hint(
             Exit::Usage,
             "no URL and no command is given",
             format!("nanobot mcp add {name} -- COMMAND, or its URL"),
@@ -166,11 +170,11 @@ fn address(arguments: &Add) -> Result<Option<&str>> {
             if !is_web || url::Url::parse(url).is_err() {
                 let cause = format!("`{url}` is not the URL of a server");
                 let hint = "a URL such as `https://example.org/mcp`, or `--` and a command";
-                return Err(fail_hint(Exit::Usage, cause, hint));
+                return Err(fail_with_hint(Exit::Usage, cause, hint));
             }
             Ok(Some(url))
         }
-        words => Err(fail_hint(
+        words => Err(fail_with_hint(
             Exit::Usage,
             "a command needs `--` before it, and a URL is one word",
             format!("nanobot mcp add {name} -- {}", words.join(" ")),
@@ -180,7 +184,7 @@ fn address(arguments: &Add) -> Result<Option<&str>> {
 
 /// Parses the names and values of a repeated flag. A variable without a value becomes a reference to the environment
 /// variable of that name.
-fn pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
+fn parse_pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
     let pair = |text: &String| {
         let (name, value) = match text.split_once(separator) {
             Some((name, value)) => (name.trim(), value.trim_start().to_owned()),
@@ -197,7 +201,11 @@ fn pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Va
 
 /// Removes the server from the config, and the rules that allow its tools, since another server may later have the same
 /// name. Returns the rules; `None` if there was no such server.
-pub(super) fn remove(ctx: &Context, name: &str, servers: &[Server]) -> Result<Option<Vec<String>>> {
+pub(super) fn remove_server(
+    ctx: &Context,
+    name: &str,
+    servers: &[McpServer],
+) -> Result<Option<Vec<String>>> {
     let mut config = Config::load(&ctx.paths.config)?;
     let path = ["tools", "mcpServers", name];
     if config.get_path(&path.join(".")).is_none() {
@@ -207,7 +215,7 @@ pub(super) fn remove(ctx: &Context, name: &str, servers: &[Server]) -> Result<Op
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let is_its = |rule: &Value| {
         let rule = rule.as_str().unwrap_or_default();
-        server_of(rule, &names) == Some(name)
+        find_server(rule, &names) == Some(name)
     };
     let listed = config.get_path("tools.allow").and_then(Value::as_array);
     let (its, others): (Vec<Value>, Vec<Value>) = listed
@@ -224,11 +232,11 @@ pub(super) fn remove(ctx: &Context, name: &str, servers: &[Server]) -> Result<Op
 }
 
 /// The rule that allows all tools of the server.
-fn rule_of(name: &str) -> String {
-    format!("{}*", beginning(name))
+fn allow_rule(name: &str) -> String {
+    format!("{}*", server_prefix(name))
 }
 
-fn absolute(path: &Path) -> Result<String> {
+fn absolute_path(path: &Path) -> Result<String> {
     let whole = std::path::absolute(path).with_context(|| format!("`{}`", path.display()))?;
     whole.into_os_string().into_string().map_err(|path| {
         let cause = format!("`{}` is not UTF-8", path.display());

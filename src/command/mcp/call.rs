@@ -2,13 +2,13 @@
 
 use super::show;
 use crate::command::config;
-use crate::error::{Exit, Stop, fail, fail_hint};
-use crate::mcp::offer::{Answer, Piece};
-use crate::mcp::roster::{Missed, Roster};
-use crate::mcp::words;
-use crate::ops::mcp_servers::{self, McpContext, failure};
-use crate::settings::servers::Server;
-use crate::sys::secret::{hide, hide_json};
+use crate::error::{Exit, Stop, fail, fail_with_hint};
+use crate::mcp::catalog::{CallError, ToolCatalog};
+use crate::mcp::protocol::{ContentPart, ServerAnswer};
+use crate::mcp::sanitize;
+use crate::ops::mcp_servers::{self, McpContext};
+use crate::settings::servers::McpServer;
+use crate::sys::secret::{redact_all, redact_all_json};
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The call, as it was typed.
-pub(super) struct Call<'a> {
+pub(super) struct McpCall<'a> {
     pub(super) server: &'a str,
     pub(super) tool: &'a str,
     pub(super) arguments: &'a str,
@@ -25,17 +25,17 @@ pub(super) struct Call<'a> {
 }
 
 /// Runs `mcp call`.
-pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
-    let server = desk.server(call.server)?;
+pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
+    let server = mcp.server(call.server)?;
     let arguments = match call.arguments {
-        "-" => config::piped()?,
+        "-" => config::read_stdin_value()?,
         text => text.to_owned(),
     };
     let arguments: Value = serde_json::from_str(&arguments)
         .ok()
         .filter(Value::is_object)
         .ok_or_else(|| {
-            fail_hint(
+            fail_with_hint(
                 Exit::Usage,
                 "the arguments are not a JSON object",
                 format!("nanobot mcp show {} {}", call.server, call.tool),
@@ -45,14 +45,18 @@ pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     if let Some(timeout) = call.timeout {
         server.call_timeout = timeout;
     }
-    let clock = &desk.ctx.clock;
-    let roster = Roster::new(std::slice::from_ref(&server), clock, desk.ground.clone());
-    let done = ask(desk, &roster, &server, call.tool, &arguments);
-    roster.end();
+    let clock = &mcp.ctx.clock;
+    let roster = ToolCatalog::new(
+        std::slice::from_ref(&server),
+        clock,
+        mcp.client_config.clone(),
+    );
+    let done = call_server(mcp, &roster, &server, call.tool, &arguments);
+    roster.shut_down();
     let answer = done?;
     match call.json {
-        true => desk.ctx.terminal.print_json(&object(&answer))?,
-        false => print(desk, &answer)?,
+        true => mcp.ctx.terminal.print_json(&result_json(&answer))?,
+        false => print_result(mcp, &answer)?,
     }
     match answer.is_error {
         false => Ok(Exit::Answered),
@@ -61,109 +65,127 @@ pub(super) fn run(desk: &McpContext<'_>, call: &Call<'_>) -> Result<Exit> {
     }
 }
 
-fn ask(
-    desk: &McpContext<'_>,
-    roster: &Roster,
-    server: &Server,
+fn call_server(
+    mcp: &McpContext<'_>,
+    roster: &ToolCatalog,
+    server: &McpServer,
     tool: &str,
     arguments: &Value,
-) -> Result<Answer> {
-    if let Some(words) = &server.unusable {
-        return Err(mcp_servers::cannot(server, words));
+) -> Result<ServerAnswer> {
+    if let Some(words) = &server.unusable_reason {
+        return Err(mcp_servers::unusable_error(server, words));
     }
     let done = match tool.contains("://") {
-        true => roster.read(&server.name, tool),
+        true => roster.read_resource(&server.name, tool),
         false => {
             // Accept our own name of the tool too.
-            let look = roster.look(&server.name);
-            let look = look.map_err(|failed| failure(server, &failed))?;
-            let tool = &show::find(server, &look.offer, tool)?.name;
-            let mut say = |text: &str| desk.ctx.notice(text);
+            let look = roster.query(&server.name);
+            let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
+            let tool = &show::find_tool(server, &look.features, tool)?.name;
+            let mut say = |text: &str| mcp.ctx.notice(text);
             roster.call(&server.name, tool, arguments, &mut say)
         }
     };
-    done.map_err(|missed| told(server, tool, missed))
+    done.map_err(|missed| call_error(server, tool, missed))
 }
 
-fn told(server: &Server, tool: &str, missed: Missed) -> anyhow::Error {
+fn call_error(server: &McpServer, tool: &str, missed: CallError) -> anyhow::Error {
     let name = &server.name;
     match missed {
-        Missed::Changed => fail_hint(
+        CallError::Changed => fail_with_hint(
             Exit::Refused,
             format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
             format!("nanobot mcp accept {name}"),
         ),
-        Missed::Gone => fail(
+        CallError::NotOffered => fail(
             Exit::NoInput,
             format!("MCP server `{name}` no longer has the tool `{tool}`"),
         ),
-        Missed::Failed(failed) => failure(server, &failed),
+        CallError::Failed(failed) => mcp_servers::to_error(server, &failed),
     }
 }
 
 /// Prints the answer. A single piece of binary data is written unchanged, unless standard output is a terminal.
-fn print(desk: &McpContext<'_>, answer: &Answer) -> Result<()> {
-    let terminal = desk.ctx.terminal;
-    if let [Piece::Image { bytes, .. } | Piece::Blob { bytes, .. }] = answer.pieces.as_slice()
-        && !terminal.out
+fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
+    let terminal = mcp.ctx.terminal;
+    if let [ContentPart::Image { bytes, .. } | ContentPart::Blob { bytes, .. }] =
+        answer.parts.as_slice()
+        && !terminal.stdout_is_tty
     {
         return terminal.print_bytes(bytes);
     }
     let mut text = String::new();
-    for piece in &answer.pieces {
+    for piece in &answer.parts {
         text.push_str(&match piece {
-            Piece::Text(text) | Piece::Resource { text, .. } => text.clone(),
-            Piece::Said { role, text } => format!("{role}: {text}"),
-            Piece::Image { kind, bytes } => {
-                format!("[image: {}, {} bytes]", words::line(kind, 80), bytes.len())
+            ContentPart::Text(text) | ContentPart::Resource { text, .. } => text.clone(),
+            ContentPart::PromptMessage { role, text } => format!("{role}: {text}"),
+            ContentPart::Image { kind, bytes } => {
+                format!(
+                    "[image: {}, {} bytes]",
+                    sanitize::single_line(kind, 80),
+                    bytes.len()
+                )
             }
-            Piece::Audio { kind, bytes } => {
-                format!("[audio: {}, {bytes} bytes]", words::line(kind, 80))
+            ContentPart::Audio { kind, bytes } => {
+                format!(
+                    "[audio: {}, {bytes} bytes]",
+                    sanitize::single_line(kind, 80)
+                )
             }
-            Piece::Blob { uri, bytes, .. } => {
-                format!("[{}: {} bytes]", words::line(uri, 300), bytes.len())
+            ContentPart::Blob { uri, bytes, .. } => {
+                format!(
+                    "[{}: {} bytes]",
+                    sanitize::single_line(uri, 300),
+                    bytes.len()
+                )
             }
-            Piece::Link { uri, name, .. } => {
-                format!("[{}: {}]", words::line(name, 200), words::line(uri, 300))
+            ContentPart::Link { uri, name, .. } => {
+                format!(
+                    "[{}: {}]",
+                    sanitize::single_line(name, 200),
+                    sanitize::single_line(uri, 300)
+                )
             }
         });
         if !text.ends_with('\n') {
             text.push('\n');
         }
     }
-    if answer.pieces.is_empty()
+    if answer.parts.is_empty()
         && let Some(value) = &answer.structured
     {
         text = format!("{value:#}\n");
     }
-    terminal.print(&hide(&text))
+    terminal.print(&redact_all(&text))
 }
 
-fn object(answer: &Answer) -> Value {
-    let piece = |piece: &Piece| match piece {
-        Piece::Text(text) => json!({ "type": "text", "text": hide(text) }),
-        Piece::Said { role, text } => {
-            json!({ "type": "message", "role": role, "text": hide(text) })
+fn result_json(answer: &ServerAnswer) -> Value {
+    let piece = |piece: &ContentPart| match piece {
+        ContentPart::Text(text) => json!({ "type": "text", "text": redact_all(text) }),
+        ContentPart::PromptMessage { role, text } => {
+            json!({ "type": "message", "role": role, "text": redact_all(text) })
         }
-        Piece::Image { kind, bytes } => {
+        ContentPart::Image { kind, bytes } => {
             json!({ "type": "image", "kind": kind, "base64": STANDARD.encode(bytes) })
         }
-        Piece::Audio { kind, bytes } => json!({ "type": "audio", "kind": kind, "bytes": bytes }),
-        Piece::Resource { uri, kind, text } => {
-            json!({ "type": "resource", "uri": uri, "kind": kind, "text": hide(text) })
+        ContentPart::Audio { kind, bytes } => {
+            json!({ "type": "audio", "kind": kind, "bytes": bytes })
         }
-        Piece::Blob { uri, kind, bytes } => {
+        ContentPart::Resource { uri, kind, text } => {
+            json!({ "type": "resource", "uri": uri, "kind": kind, "text": redact_all(text) })
+        }
+        ContentPart::Blob { uri, kind, bytes } => {
             json!({ "type": "blob", "uri": uri, "kind": kind, "base64": STANDARD.encode(bytes) })
         }
-        Piece::Link {
+        ContentPart::Link {
             uri,
             name,
             description,
         } => {
-            json!({ "type": "link", "uri": hide(uri), "name": hide(name), "description": hide(description) })
+            json!({ "type": "link", "uri": redact_all(uri), "name": redact_all(name), "description": redact_all(description) })
         }
     };
-    let pieces: Vec<Value> = answer.pieces.iter().map(piece).collect();
-    let structured = answer.structured.as_ref().map(hide_json);
+    let pieces: Vec<Value> = answer.parts.iter().map(piece).collect();
+    let structured = answer.structured.as_ref().map(redact_all_json);
     json!({ "is_error": answer.is_error, "content": pieces, "structured": structured })
 }

@@ -1,22 +1,22 @@
 //! `mcp list`: lists the servers and what is stored about each. No server is started.
 
 use crate::error::Exit;
-use crate::mcp::cache::Known;
-use crate::mcp::offer::Offer;
-use crate::mcp::{name, schema, words};
+use crate::mcp::cache::CachedResult;
+use crate::mcp::protocol::ServerFeatures;
+use crate::mcp::{sanitize, schema, tool_name};
 use crate::message::token_estimate;
 use crate::ops::mcp_servers::McpContext;
-use crate::report::columns::{Side, aligned, clipped};
-use crate::settings::servers::{Reached, Server};
-use crate::sys::terminal::{Page, harmless};
+use crate::report::columns::{Side, align_columns, truncate};
+use crate::settings::servers::{McpServer, ServerTransport};
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Value, json};
 
 /// The stored facts about one server.
-struct Row<'s> {
-    server: &'s Server,
-    offer: Option<Offer>,
+struct ServerRow<'s> {
+    server: &'s McpServer,
+    offer: Option<ServerFeatures>,
     /// Tools that have changed since they were accepted.
     changed: Vec<String>,
     /// Tools that no person has accepted.
@@ -26,22 +26,22 @@ struct Row<'s> {
 }
 
 /// Runs `mcp list`.
-pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
-    let rows: Vec<Row<'_>> = desk
+pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
+    let rows: Vec<ServerRow<'_>> = mcp
         .servers
         .iter()
-        .map(|server| look(desk, server))
+        .map(|server| inspect(mcp, server))
         .collect::<Result<_>>()?;
     if as_json {
         for row in &rows {
-            desk.ctx
+            mcp.ctx
                 .terminal
-                .print_json_text(&format!("{}\n", object(row)))?;
+                .print_json_text(&format!("{}\n", server_json(row)))?;
         }
         return Ok(Exit::Answered);
     }
     if rows.is_empty() {
-        desk.ctx
+        mcp.ctx
             .notice("there are no MCP servers; see `nanobot mcp add --help`");
     }
     let columns = [
@@ -53,82 +53,88 @@ pub(super) fn run(desk: &McpContext<'_>, as_json: bool) -> Result<Exit> {
         ("IS", Side::Left),
     ];
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut page = Page::on(desk.ctx.terminal);
-    for line in aligned(&columns, &cells) {
-        page.put(&format!("{}\n", clipped(&line, desk.ctx.terminal.width())))?;
+    let mut page = StdoutWriter::new(mcp.ctx.terminal);
+    for line in align_columns(&columns, &cells) {
+        page.write(&format!(
+            "{}\n",
+            truncate(&line, mcp.ctx.terminal.stdout_width())
+        ))?;
     }
-    page.end()?;
+    page.finish()?;
     Ok(Exit::Answered)
 }
 
-fn look<'s>(desk: &McpContext<'_>, server: &'s Server) -> Result<Row<'s>> {
-    let (offer, failed) = match desk.cache.get(server) {
-        Some(Known::Offers(offer)) => (Some(offer), None),
-        Some(Known::Failed { words, .. }) => (None, Some(words)),
+fn inspect<'s>(mcp: &McpContext<'_>, server: &'s McpServer) -> Result<ServerRow<'s>> {
+    let (offer, failed) = match mcp.cache.get(server) {
+        Some(CachedResult::Features(offer)) => (Some(offer), None),
+        Some(CachedResult::Failed { message: words, .. }) => (None, Some(words)),
         None => (None, None),
     };
     let checks = match &offer {
-        Some(offer) => desk.pins.changed(&[(server, offer)])?,
+        Some(offer) => mcp.pins.check(&[(server, offer)])?,
         None => Vec::new(),
     };
     let pin_check = checks.into_iter().next().unwrap_or_default();
     let changed = pin_check.changed.into_iter();
-    Ok(Row {
+    Ok(ServerRow {
         server,
-        changed: changed.map(|change| change.tool).collect(),
+        changed: changed.map(|change| change.name).collect(),
         unaccepted: pin_check.unaccepted.into_iter().collect(),
-        error: server.unusable.clone().or(failed),
+        error: server.unusable_reason.clone().or(failed),
         offer,
     })
 }
 
 /// The transport of a server.
-pub(super) fn way(server: &Server) -> &'static str {
-    match &server.reached {
-        Reached::Program { .. } => "stdio",
-        Reached::Http(_) => "http",
-        Reached::Sse(_) => "sse",
+pub(super) fn transport_name(server: &McpServer) -> &'static str {
+    match &server.transport {
+        ServerTransport::Program { .. } => "stdio",
+        ServerTransport::Http(_) => "http",
+        ServerTransport::Sse(_) => "sse",
     }
 }
 
 /// The number of its tools that are offered to the model, and the tokens they take in each request.
-fn told(server: &Server, offer: &Offer) -> (usize, u64) {
+fn count_tools_and_tokens(server: &McpServer, offer: &ServerFeatures) -> (usize, u64) {
     let mut count = 0;
     let mut tokens = 0;
     for tool in &offer.tools {
-        let ours = name::wrapped(&server.name, &tool.name);
-        if server.enables([&tool.name, &ours]) {
-            let words = words::description(&server.name, tool.title.as_deref(), &tool.description);
+        let ours = tool_name::for_tool(&server.name, &tool.name);
+        if server.is_tool_enabled([&tool.name, &ours]) {
+            let words =
+                sanitize::tool_description(&server.name, tool.title.as_deref(), &tool.description);
             count += 1;
-            tokens += token_estimate::of_text(&ours)
-                + token_estimate::of_text(&words)
-                + token_estimate::of_value(&schema::fit(&tool.schema));
+            tokens += token_estimate::for_text(&ours)
+                + token_estimate::for_text(&words)
+                + token_estimate::for_value(&schema::convert(&tool.schema));
         }
     }
     (count, tokens)
 }
 
 /// The server's program or address, without arguments and parameters, which may be secret.
-fn place(server: &Server) -> String {
-    match &server.reached {
-        Reached::Program { command, .. } => command.clone(),
-        Reached::Http(remote) | Reached::Sse(remote) => web_url::redacted(&remote.url),
+fn command_or_url(server: &McpServer) -> String {
+    match &server.transport {
+        ServerTransport::Program { command, .. } => command.clone(),
+        ServerTransport::Http(remote) | ServerTransport::Sse(remote) => {
+            web_url::redact_url(&remote.url)
+        }
     }
 }
 
-fn state(row: &Row<'_>) -> String {
-    let Row {
+fn describe_state(row: &ServerRow<'_>) -> String {
+    let ServerRow {
         server,
         offer,
         changed,
         unaccepted,
         error,
     } = row;
-    if server.disabled {
+    if server.is_disabled {
         return "disabled".into();
     }
     match (error, offer, changed.len()) {
-        (Some(words), ..) => words::line(words, 200),
+        (Some(words), ..) => sanitize::single_line(words, 200),
         (None, None, _) => "not contacted yet".into(),
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
         (None, Some(_), 0) => {
@@ -142,42 +148,44 @@ fn state(row: &Row<'_>) -> String {
     }
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
+fn cells(row: &ServerRow<'_>) -> Vec<String> {
     let (count, tokens) = match &row.offer {
         Some(offer) => {
-            let (count, tokens) = told(row.server, offer);
+            let (count, tokens) = count_tools_and_tokens(row.server, offer);
             (count.to_string(), tokens.to_string())
         }
         None => ("-".into(), "-".into()),
     };
-    let name = harmless(&row.server.name).replace(['\n', '\t'], " ");
-    let place = harmless(&place(row.server)).replace(['\n', '\t'], " ");
+    let name = sanitize(&row.server.name).replace(['\n', '\t'], " ");
+    let place = sanitize(&command_or_url(row.server)).replace(['\n', '\t'], " ");
     vec![
         name,
-        way(row.server).into(),
+        transport_name(row.server).into(),
         count,
         tokens,
-        state(row),
+        describe_state(row),
         place,
     ]
 }
 
-fn object(row: &Row<'_>) -> Value {
-    let Row {
+fn server_json(row: &ServerRow<'_>) -> Value {
+    let ServerRow {
         server,
         offer,
         changed,
         unaccepted,
         error,
     } = row;
-    let counts = offer.as_ref().map(|offer| told(server, offer));
+    let counts = offer
+        .as_ref()
+        .map(|offer| count_tools_and_tokens(server, offer));
     json!({
-        "name": server.name, "by": way(server), "place": place(server), "disabled": server.disabled, "required": server.required,
+        "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
         "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
         "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),
         "changed": changed, "unaccepted": unaccepted,
-        "error": error.clone().or_else(|| (!changed.is_empty()).then(|| state(row))),
+        "error": error.clone().or_else(|| (!changed.is_empty()).then(|| describe_state(row))),
     })
 }

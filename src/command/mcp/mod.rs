@@ -1,7 +1,7 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
-use crate::cli::mcp::Mcp as Arguments;
-use crate::error::{Exit, Stop, fail_hint};
+use crate::cli::mcp::McpCommand as Arguments;
+use crate::error::{Exit, Stop, fail_with_hint};
 use crate::mcp::client;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::McpContext;
@@ -21,12 +21,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Call { timeout, .. } => *timeout,
         _ => None,
     };
-    signal::arm(timeout).context("wait for signals")?;
-    within(ctx, arguments).map_err(|error| {
+    signal::install(timeout).context("wait for signals")?;
+    dispatch(ctx, arguments).map_err(|error| {
         // The run is ending. Let waits work again for a moment, so that the error can be printed.
-        signal::last_words();
+        signal::begin_shutdown();
         match error.downcast_ref::<Stop>() {
-            Some(Stop(Exit::Timeout)) => fail_hint(
+            Some(Stop(Exit::Timeout)) => fail_with_hint(
                 Exit::Timeout,
                 "timed out before the server answered",
                 "a longer `--timeout`",
@@ -37,7 +37,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Runs the command if signals are handled already, as in a conversation.
-pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::List { json } => list::run(&McpContext::open(ctx)?, *json),
         Arguments::Show { server, tool, json } => {
@@ -45,27 +45,27 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         }
         Arguments::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
         Arguments::Add(arguments) => {
-            let rule = add::write(ctx, arguments)?;
+            let rule = add::add_server(ctx, arguments)?;
             if let Some(rule) = rule {
                 ctx.notice(&format!("added `{rule}` to `tools.allow`"));
             }
             match arguments.untested {
                 true => Ok(Exit::Answered),
-                false => test::added(&McpContext::open(ctx)?, &arguments.name),
+                false => test::test_added_server(&McpContext::open(ctx)?, &arguments.name),
             }
         }
         Arguments::Remove { server } => {
             let mcp = McpContext::open(ctx)?;
-            let rules = add::remove(ctx, server, &mcp.servers)?;
-            let was_known = mcp.roster.forget(server)?;
-            client::forget(&ctx.paths, server)
+            let rules = add::remove_server(ctx, server, &mcp.servers)?;
+            let was_known = mcp.catalog.remove(server)?;
+            client::remove_server_files(&ctx.paths, server)
                 .with_context(|| format!("remove the stored data of `{server}`"))?;
             for rule in rules.iter().flatten() {
                 ctx.notice(&format!("removed the rule `{rule}` too"));
             }
             match rules.is_some() || was_known {
                 true => Ok(Exit::Answered),
-                false => Err(mcp.unknown(server)),
+                false => Err(mcp.unknown_server_error(server)),
             }
         }
         Arguments::Accept { server, tools, yes } => {
@@ -78,7 +78,7 @@ pub(super) fn within(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             json,
             timeout,
         } => {
-            let call = call::Call {
+            let call = call::McpCall {
                 server,
                 tool,
                 arguments,

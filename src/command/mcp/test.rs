@@ -1,58 +1,58 @@
 //! `mcp test`: contacts servers, all at once.
 
-use super::list::way;
+use super::list::transport_name;
 
-use crate::error::{Exit, exit_of, hint_of};
-use crate::mcp::roster::Look;
-use crate::mcp::words;
-use crate::ops::mcp_servers::{McpContext, ServerTest, ask};
-use crate::settings::servers::Server;
+use crate::error::{Exit, exit_for, hint_for};
+use crate::mcp::catalog::ServerView;
+use crate::mcp::sanitize;
+use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers};
+use crate::settings::servers::McpServer;
 use crate::sys::signal;
 use anyhow::Result;
 use serde_json::{Value, json};
 
 /// Runs `mcp test`.
-pub(super) fn run(desk: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
-    let servers: Vec<&Server> = match names.is_empty() {
-        true => desk
+pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Result<Exit> {
+    let servers: Vec<&McpServer> = match names.is_empty() {
+        true => mcp
             .servers
             .iter()
-            .filter(|server| !server.disabled)
+            .filter(|server| !server.is_disabled)
             .collect(),
         false => names
             .iter()
-            .map(|name| desk.server(name))
+            .map(|name| mcp.server(name))
             .collect::<Result<_>>()?,
     };
     if servers.is_empty() {
-        desk.ctx.notice("there are no MCP servers to test");
+        mcp.ctx.notice("there are no MCP servers to test");
     }
-    waiting(desk, &servers);
+    announce(mcp, &servers);
     let mut worst = Exit::Answered;
     let mut printed = Ok(());
-    ask(desk, &servers, &mut |asked| {
-        worst = graver(worst, status(&asked));
+    query_servers(mcp, &servers, &mut |asked| {
+        worst = more_severe(worst, exit_status(&asked));
         if printed.is_ok() {
-            printed = tell(desk, &asked, as_json);
+            printed = print_test(mcp, &asked, as_json);
         }
     });
-    desk.roster.end();
+    mcp.catalog.shut_down();
     printed?;
     signal::check()?;
     Ok(worst)
 }
 
 /// Contacts a server that was just added. It stays in the config even if it does not answer.
-pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
-    let server = desk.server(name)?;
-    waiting(desk, &[server]);
+pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit> {
+    let server = mcp.server(name)?;
+    announce(mcp, &[server]);
     let mut all = Vec::new();
-    ask(desk, &[server], &mut |asked| all.push(asked));
-    desk.roster.end();
+    query_servers(mcp, &[server], &mut |asked| all.push(asked));
+    mcp.catalog.shut_down();
     let mut status = Exit::Answered;
     for mut asked in all {
-        if let Err(error) = asked.look {
-            desk.ctx.notice(&format!(
+        if let Err(error) = asked.result {
+            mcp.ctx.notice(&format!(
                     "`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`"
                 ),
             );
@@ -60,38 +60,38 @@ pub(super) fn added(desk: &McpContext<'_>, name: &str) -> Result<Exit> {
         }
         // Adding a server accepts its tools, except those that have changed since an earlier version of them was
         // stored.
-        if let Ok(look) = &mut asked.look {
-            let is_same = |name: &String| !look.changed.iter().any(|change| change.tool == *name);
+        if let Ok(look) = &mut asked.result {
+            let is_same = |name: &String| !look.changed.iter().any(|change| change.name == *name);
             let taken: Vec<String> = look
                 .unaccepted
                 .iter()
                 .filter(|it| is_same(it))
                 .cloned()
                 .collect();
-            desk.roster.accept(name, Some(&taken))?;
+            mcp.catalog.accept(name, Some(&taken))?;
             look.unaccepted.retain(|name| !taken.contains(name));
         }
-        tell(desk, &asked, false)?;
-        status = self::status(&asked);
+        print_test(mcp, &asked, false)?;
+        status = self::exit_status(&asked);
     }
     Ok(status)
 }
 
 /// Prints on a terminal that the servers are being contacted, since that takes time.
-fn waiting(desk: &McpContext<'_>, servers: &[&Server]) {
+fn announce(mcp: &McpContext<'_>, servers: &[&McpServer]) {
     let words = match servers {
         [] => return,
         [one] => format!("contacting `{}` …", one.name),
         many => format!("contacting {} servers …", many.len()),
     };
-    if desk.ctx.terminal.err {
-        desk.ctx.notice(&words);
+    if mcp.ctx.terminal.stderr_is_tty {
+        mcp.ctx.notice(&words);
     }
 }
 
-fn status(asked: &ServerTest<'_>) -> Exit {
-    match &asked.look {
-        Err(error) => exit_of(error),
+fn exit_status(asked: &ServerTest<'_>) -> Exit {
+    match &asked.result {
+        Err(error) => exit_for(error),
         Ok(look) if !look.changed.is_empty() => Exit::Refused,
         Ok(_) => Exit::Answered,
     }
@@ -99,7 +99,7 @@ fn status(asked: &ServerTest<'_>) -> Exit {
 
 /// The more severe of two exit statuses: a server that was not contacted at all counts before a failure, and a failure
 /// before tools that have changed.
-fn graver(one: Exit, other: Exit) -> Exit {
+fn more_severe(one: Exit, other: Exit) -> Exit {
     let weight = |exit: Exit| match exit {
         Exit::Answered => 0,
         Exit::Refused => 1,
@@ -113,15 +113,17 @@ fn graver(one: Exit, other: Exit) -> Exit {
     }
 }
 
-fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<()> {
-    let terminal = desk.ctx.terminal;
+fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<()> {
+    let terminal = mcp.ctx.terminal;
     if as_json {
-        return terminal.print_json_text(&format!("{}\n", object(asked)));
+        return terminal.print_json_text(&format!("{}\n", test_json(asked)));
     }
     let name = &asked.server.name;
-    let took = asked.took.as_millis();
-    let mut line = match &asked.look {
-        Ok(Look { offer, .. }) => {
+    let took = asked.duration.as_millis();
+    let mut line = match &asked.result {
+        Ok(ServerView {
+            features: offer, ..
+        }) => {
             let head = if asked.changed().is_empty() {
                 "ok    "
             } else {
@@ -133,9 +135,9 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
             };
             format!(
                 "{head}{name}: {took} ms, {}, MCP {} by {}, {}, {}, {}",
-                words::line(&offer.server, 80),
-                words::line(&offer.protocol, 20),
-                way(asked.server),
+                sanitize::single_line(&offer.server, 80),
+                sanitize::single_line(&offer.protocol, 20),
+                transport_name(asked.server),
                 count(offer.tools.len(), "tool"),
                 count(offer.resources.len() + offer.templates.len(), "resource"),
                 count(offer.prompts.len(), "prompt"),
@@ -143,7 +145,7 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
         }
         Err(error) => {
             let hint =
-                hint_of(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
+                hint_for(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
             let words = format!("{error:#}");
             // The row begins with the server's name already.
             let own = format!("MCP server `{name}`");
@@ -154,7 +156,10 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
     };
     let changed = asked.changed();
     if !changed.is_empty() {
-        let changed: Vec<String> = changed.iter().map(|it| words::line(it, 80)).collect();
+        let changed: Vec<String> = changed
+            .iter()
+            .map(|it| sanitize::single_line(it, 80))
+            .collect();
         line.push_str(&format!(
             "\n      changed: {}\n      try: nanobot mcp accept {name}",
             changed.join(", ")
@@ -170,16 +175,18 @@ fn tell(desk: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<
     terminal.print(&format!("{line}\n"))
 }
 
-fn object(asked: &ServerTest<'_>) -> Value {
-    let ms = u64::try_from(asked.took.as_millis()).unwrap_or(u64::MAX);
+fn test_json(asked: &ServerTest<'_>) -> Value {
+    let ms = u64::try_from(asked.duration.as_millis()).unwrap_or(u64::MAX);
     let changed = asked.changed();
     let mut line = json!({
-        "name": asked.server.name, "ok": asked.look.is_ok() && changed.is_empty(), "ms": ms,
-        "by": way(asked.server), "changed": changed, "unaccepted": asked.unaccepted(), "error": null,
+        "name": asked.server.name, "ok": asked.result.is_ok() && changed.is_empty(), "ms": ms,
+        "by": transport_name(asked.server), "changed": changed, "unaccepted": asked.unaccepted(), "error": null,
     });
-    match &asked.look {
+    match &asked.result {
         Err(error) => line["error"] = json!(format!("{error:#}")),
-        Ok(Look { offer, .. }) => {
+        Ok(ServerView {
+            features: offer, ..
+        }) => {
             line["protocol"] = json!(offer.protocol);
             line["server"] = json!(offer.server);
             let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();

@@ -1,21 +1,21 @@
 //! Changes to the config made by onboarding.
 
-use crate::cli::onboard::Directory;
-use crate::error::{Exit, fail_hint};
-use crate::provider::registry::{Entry, TABLE};
+use crate::cli::onboard::DirectoryArg;
+use crate::error::{Exit, fail_with_hint};
+use crate::provider::registry::{PROVIDERS, ProviderInfo};
 use crate::settings::Config;
-use crate::settings::keys::{KEYS, Stage, camel_case, snake_case};
+use crate::settings::keys::{KEYS, KeySupport, camel_case, snake_case};
 use anyhow::Result;
 use serde_json::Value;
 
 /// A change to the config: a key, its value, and whether it replaces an existing value.
-pub(super) struct Edit {
+pub(super) struct ConfigEdit {
     pub(super) path: String,
     pub(super) value: Value,
     pub(super) replaces: bool,
 }
 
-impl Edit {
+impl ConfigEdit {
     /// Creates a change that replaces an existing value.
     pub(super) fn new(path: impl Into<String>, value: impl Into<Value>) -> Self {
         Self {
@@ -27,9 +27,12 @@ impl Edit {
 }
 
 /// Applies the edits to a copy of `config`.
-pub(super) fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Result<Config> {
+pub(super) fn apply_edits(
+    config: &Config,
+    edits: impl Iterator<Item = ConfigEdit>,
+) -> Result<Config> {
     let mut config = config.clone();
-    for Edit {
+    for ConfigEdit {
         path,
         value,
         replaces,
@@ -45,15 +48,15 @@ pub(super) fn merged(config: &Config, edits: impl Iterator<Item = Edit>) -> Resu
 }
 
 /// The section of a provider in the config.
-pub(super) struct Block {
+pub(super) struct ProviderSection {
     /// The provider's name as config values refer to it.
     pub(super) name: String,
-    pub(super) entry: Option<&'static Entry>,
+    pub(super) entry: Option<&'static ProviderInfo>,
 }
 
-impl Block {
+impl ProviderSection {
     /// The section of a provider in the built-in table.
-    pub(super) fn from_entry(entry: &'static Entry) -> Self {
+    pub(super) fn from_entry(entry: &'static ProviderInfo) -> Self {
         Self {
             name: snake_case(entry.name),
             entry: Some(entry),
@@ -62,18 +65,21 @@ impl Block {
 
     /// The section of the provider called `name`. A provider that is not in the table needs an address, given now or
     /// present in the config.
-    pub(super) fn named(name: &str, has_base: bool, config: &Config) -> Result<Self> {
+    pub(super) fn find(name: &str, has_base: bool, config: &Config) -> Result<Self> {
         let block = Self {
             name: snake_case(name),
-            entry: entry(name),
+            entry: find_entry(name),
         };
         let known = block.entry.is_some()
             || name == "auto"
             || has_base
             || config.get_path(&block.key("apiBase")).is_some();
         if !known {
-            let names: Vec<String> = TABLE.iter().map(|entry| snake_case(entry.name)).collect();
-            return Err(fail_hint(
+            let names: Vec<String> = PROVIDERS
+                .iter()
+                .map(|entry| snake_case(entry.name))
+                .collect();
+            return Err(fail_with_hint(
                 Exit::Usage,
                 format!("there is no provider `{name}`"),
                 format!(
@@ -92,26 +98,26 @@ impl Block {
 }
 
 /// The setting of the working directory.
-pub(super) fn where_to_work(directory: Directory) -> Edit {
+pub(super) fn directory_edit(directory: DirectoryArg) -> ConfigEdit {
     let word = match directory {
-        Directory::Cwd => "cwd",
-        Directory::Workspace => "workspace",
+        DirectoryArg::Cwd => "cwd",
+        DirectoryArg::Workspace => "workspace",
     };
-    Edit::new("agents.defaults.directory", word)
+    ConfigEdit::new("agents.defaults.directory", word)
 }
 
-fn entry(name: &str) -> Option<&'static Entry> {
-    TABLE
+fn find_entry(name: &str) -> Option<&'static ProviderInfo> {
+    PROVIDERS
         .iter()
         .find(|entry| snake_case(entry.name) == snake_case(name))
 }
 
 /// The defaults that a config should spell out, added where it has no value.
-pub(super) fn defaults() -> impl Iterator<Item = Edit> {
+pub(super) fn default_edits() -> impl Iterator<Item = ConfigEdit> {
     let rows = KEYS
         .iter()
-        .filter(|key| key.stage == Stage::Written && !key.path.contains('*'));
-    rows.map(|key| Edit {
+        .filter(|key| key.support == KeySupport::UsedAndWritten && !key.path.contains('*'));
+    rows.map(|key| ConfigEdit {
         path: key.path.into(),
         value: key.default_value(),
         replaces: false,

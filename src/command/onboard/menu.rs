@@ -1,57 +1,59 @@
 //! A list to choose from, by number, by name or by part of a name. Pure.
 
-use crate::ops::jobs::time_format::one_line;
-use crate::report::columns::clipped;
+use crate::ops::jobs::time_format::to_one_line;
+use crate::report::columns::truncate;
 use console::{Alignment, measure_text_width, pad_str};
 
 /// Blanks between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
 /// An item of the list.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct MenuItem {
     pub(super) name: String,
     /// Another name of the item, for people.
     pub(super) label: String,
     /// A description. An item that has one is printed on a line of its own.
-    pub(super) about: String,
+    pub(super) description: String,
 }
 
 /// The meaning of an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum MenuMatch {
     One(usize),
     Several(Vec<usize>),
     Nothing,
 }
 
 /// Finds the item that `answer` selects. Items are numbered from 1.
-pub(super) fn find(rows: &[Row], answer: &str) -> Found {
+pub(super) fn find(rows: &[MenuItem], answer: &str) -> MenuMatch {
     let lower = |text: &str| text.to_lowercase();
     let wanted = lower(answer.trim());
-    let is = |row: &Row| lower(&row.name) == wanted || plain(&row.name) == plain(&wanted);
+    let is =
+        |row: &MenuItem| lower(&row.name) == wanted || normalize(&row.name) == normalize(&wanted);
     if let Some(place) = rows.iter().position(is) {
-        return Found::One(place);
+        return MenuMatch::One(place);
     }
     let number = wanted.parse::<usize>().ok();
     if let Some(place) = number.and_then(|number| number.checked_sub(1)) {
         return match place < rows.len() {
-            true => Found::One(place),
-            false => Found::Nothing,
+            true => MenuMatch::One(place),
+            false => MenuMatch::Nothing,
         };
     }
-    let has = |row: &Row| lower(&row.name).contains(&wanted) || lower(&row.label).contains(&wanted);
+    let has =
+        |row: &MenuItem| lower(&row.name).contains(&wanted) || lower(&row.label).contains(&wanted);
     let among: Vec<usize> = (0..rows.len()).filter(|place| has(&rows[*place])).collect();
     match among[..] {
-        [] => Found::Nothing,
-        [place] => Found::One(place),
-        _ => Found::Several(among),
+        [] => MenuMatch::Nothing,
+        [place] => MenuMatch::One(place),
+        _ => MenuMatch::Several(among),
     }
 }
 
 /// Normalizes a name for comparison: only ASCII letters and digits, in lower case. A name without any is returned as it
 /// is, since an empty result would equal that of other such names.
-fn plain(name: &str) -> String {
+fn normalize(name: &str) -> String {
     let kept: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     match kept.is_empty() {
         true => name.to_owned(),
@@ -61,13 +63,13 @@ fn plain(name: &str) -> String {
 
 /// Formats those of `rows` at `places`, for a terminal of `width` columns: first the items with a description, one per
 /// line, then the others in columns.
-pub(super) fn lines(rows: &[Row], places: &[usize], width: usize) -> Vec<String> {
+pub(super) fn format_items(rows: &[MenuItem], places: &[usize], width: usize) -> Vec<String> {
     let (spoken, plain): (Vec<usize>, Vec<usize>) = places
         .iter()
-        .partition(|place| !rows[**place].about.is_empty());
+        .partition(|place| !rows[**place].description.is_empty());
     let digits = rows.len().to_string().len();
     let cell = |place: usize| {
-        let name = one_line(&rows[place].name);
+        let name = to_one_line(&rows[place].name);
         format!(" {:>digits$}  {name}", place + 1)
     };
     let widest = |places: &[usize]| {
@@ -80,10 +82,10 @@ pub(super) fn lines(rows: &[Row], places: &[usize], width: usize) -> Vec<String>
     let column = widest(&spoken);
     let mut lines: Vec<String> = spoken
         .iter()
-        .map(|place| format!("{}  {}", padded(*place, column), rows[*place].about))
+        .map(|place| format!("{}  {}", padded(*place, column), rows[*place].description))
         .collect();
     let column = widest(&plain);
-    let across = ((width + GAP) / (column + GAP)).max(1);
+    let across = ((width + COLUMN_GAP) / (column + COLUMN_GAP)).max(1);
     let down = plain.len().div_ceil(across);
     lines.extend((0..down).map(|line| {
         let cells = plain.iter().skip(line).step_by(down.max(1));
@@ -92,19 +94,19 @@ pub(super) fn lines(rows: &[Row], places: &[usize], width: usize) -> Vec<String>
     }));
     lines
         .iter()
-        .map(|line| clipped(line, Some(width)))
+        .map(|line| truncate(line, Some(width)))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Row, find, lines};
+    use super::{MenuItem, MenuMatch, find, format_items};
 
-    fn rows() -> Vec<Row> {
-        let row = |name: &str, label: &str, about: &str| Row {
+    fn rows() -> Vec<MenuItem> {
+        let row = |name: &str, label: &str, about: &str| MenuItem {
             name: name.into(),
             label: label.into(),
-            about: about.into(),
+            description: about.into(),
         };
         vec![
             row("anthropic", "Anthropic", "the key is in $ANTHROPIC_API_KEY"),
@@ -116,26 +118,26 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_number_a_name_or_a_part_of_one() {
-        let check = |answer: &str, expect: Found| assert_eq!(find(&rows(), answer), expect);
-        check("1", Found::One(0));
-        check("4", Found::One(3));
-        check("0", Found::Nothing);
-        check("5", Found::Nothing);
-        check("OpenAI", Found::One(3));
-        check("lm-studio", Found::One(2));
-        check("lm studio", Found::One(2));
-        check(" anth ", Found::One(0));
-        check("open", Found::Several(vec![1, 3]));
-        check("(local", Found::One(2));
-        check("nobody", Found::Nothing);
-        check("…", Found::Nothing);
+        let check = |answer: &str, expect: MenuMatch| assert_eq!(find(&rows(), answer), expect);
+        check("1", MenuMatch::One(0));
+        check("4", MenuMatch::One(3));
+        check("0", MenuMatch::Nothing);
+        check("5", MenuMatch::Nothing);
+        check("OpenAI", MenuMatch::One(3));
+        check("lm-studio", MenuMatch::One(2));
+        check("lm studio", MenuMatch::One(2));
+        check(" anth ", MenuMatch::One(0));
+        check("open", MenuMatch::Several(vec![1, 3]));
+        check("(local", MenuMatch::One(2));
+        check("nobody", MenuMatch::Nothing);
+        check("…", MenuMatch::Nothing);
     }
 
     #[test]
     fn a_list_fits_its_terminal() {
         let places = [0, 1, 2, 3];
         assert_eq!(
-            lines(&rows(), &places, 48),
+            format_items(&rows(), &places, 48),
             [
                 " 1  anthropic  the key is in $ANTHROPIC_API_KEY",
                 " 2  azureOpenai   4  openai",
@@ -143,7 +145,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            lines(&rows(), &places, 24),
+            format_items(&rows(), &places, 24),
             [
                 " 1  anthropic  the key …",
                 " 2  azureOpenai",
@@ -151,6 +153,6 @@ mod tests {
                 " 4  openai",
             ]
         );
-        assert!(lines(&rows(), &[], 24).is_empty());
+        assert!(format_items(&rows(), &[], 24).is_empty());
     }
 }

@@ -1,39 +1,39 @@
 //! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
 //! cron, and one thing to try. A failure here never ends the command.
 
-use super::question::{Left, confirm};
+use super::question::{Cancelled, confirm};
 use crate::command::cron::print_saved;
-use crate::cron::job::HEARTBEAT;
-use crate::error::{Exit, Stop, fail, fail_hint};
+use crate::cron::job::HEARTBEAT_ID;
+use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::job_options::JobFlags;
-use crate::ops::jobs::job_store;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions::Grants;
 use crate::settings::Settings;
 use crate::skill;
-use crate::sys::process::{self, Spec};
-use crate::sys::shell::Shell;
-use crate::sys::store;
+use crate::sys::durable_file;
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::shell::UserShell;
 use crate::trust;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
 
 /// Timeout for our own program, which is run to print a script.
-const LIMIT: Duration = Duration::from_secs(10);
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Text in one of the first lines of every completion script.
-const MARK: &str = "Completion of nanobot for ";
+const SCRIPT_MARK: &str = "Completion of nanobot for ";
 /// Number of first lines that are searched for it.
-const HEAD: usize = 3;
+const MARK_LINES: usize = 3;
 /// Maximum bytes of a script.
-const KEEP: usize = 4 << 20;
+const MAX_SCRIPT_BYTES: usize = 4 << 20;
 
 /// Reports a failure and goes on, unless the run is to end. The end of input counts as a no.
 pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
     match done {
-        Err(error) if error.is::<Left>() => Ok(()),
+        Err(error) if error.is::<Cancelled>() => Ok(()),
         Err(error) if !error.is::<Stop>() => {
             crate::ops::context::report_error(&error, ctx.terminal);
             Ok(())
@@ -43,13 +43,13 @@ pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
 }
 
 /// Offers completions for the user's shell.
-pub(super) fn completions(ctx: &Context) -> Result<()> {
-    let Some(shell) = Shell::of(&ctx.env) else {
+pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
+    let Some(shell) = UserShell::from_env(&ctx.env) else {
         return Ok(());
     };
-    let path = shell.place(&ctx.env, &ctx.paths);
-    let script = script(ctx, shell)?;
-    if has(ctx, shell, &path, &script)? {
+    let path = shell.completion_path(&ctx.env, &ctx.paths);
+    let script = generate_script(ctx, shell)?;
+    if is_installed(ctx, shell, &path, &script)? {
         return Ok(());
     }
     let (name, place) = (shell.name(), ctx.paths.display(&path));
@@ -57,7 +57,7 @@ pub(super) fn completions(ctx: &Context) -> Result<()> {
     if !confirm(ctx, &words, true)? {
         return Ok(());
     }
-    write(ctx, shell, &path, &script)
+    write_script(ctx, shell, &path, &script)
 }
 
 /// Writes the completions for the user's shell without asking.
@@ -65,19 +65,19 @@ pub(super) fn completions(ctx: &Context) -> Result<()> {
 /// # Errors
 /// Status 2 for a shell without a known location for completions.
 pub(super) fn write_completions(ctx: &Context) -> Result<()> {
-    let shell = Shell::of(&ctx.env).ok_or_else(|| {
+    let shell = UserShell::from_env(&ctx.env).ok_or_else(|| {
         let shell = ctx.env.get("SHELL").unwrap_or("not set");
-        fail_hint(
+        fail_with_hint(
             Exit::Usage,
             format!("completions can be installed for bash, zsh and fish, and `SHELL` is {shell}"),
             "`nanobot completions SHELL`, which prints them",
         )
     })?;
-    let path = shell.place(&ctx.env, &ctx.paths);
-    let script = script(ctx, shell)?;
-    match has(ctx, shell, &path, &script)? {
+    let path = shell.completion_path(&ctx.env, &ctx.paths);
+    let script = generate_script(ctx, shell)?;
+    match is_installed(ctx, shell, &path, &script)? {
         true => Ok(()),
-        false => write(ctx, shell, &path, &script),
+        false => write_script(ctx, shell, &path, &script),
     }
 }
 
@@ -85,63 +85,67 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
 ///
 /// # Errors
 /// The file is not ours, or it is a link: neither is replaced.
-fn has(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<bool> {
+fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> Result<bool> {
     let Ok(about) = path.symlink_metadata() else {
         return Ok(false);
     };
     let found = match path.is_file() {
-        true => store::read(path)?.unwrap_or_default(),
+        true => durable_file::read(path)?.unwrap_or_default(),
         false => Vec::new(),
     };
     if found == script {
         return Ok(true);
     }
     let head = String::from_utf8_lossy(&found);
-    let cause = match head.lines().take(HEAD).any(|line| line.contains(MARK)) {
+    let cause = match head
+        .lines()
+        .take(MARK_LINES)
+        .any(|line| line.contains(SCRIPT_MARK))
+    {
         _ if about.is_symlink() => "it is a symbolic link",
         true => return Ok(false),
         false => "it exists and is not nanobot's",
     };
     let (name, place) = (shell.name(), ctx.paths.display(path));
-    Err(fail_hint(
+    Err(fail_with_hint(
         Exit::Io,
         format!("completions are not written to {place}: {cause}"),
         format!("`nanobot completions {name} > {place}`, which replaces it"),
     ))
 }
 
-fn write(ctx: &Context, shell: Shell, path: &Path, script: &[u8]) -> Result<()> {
+fn write_script(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> Result<()> {
     if let Some(folder) = path.parent() {
-        store::create_dir(folder)?;
+        durable_file::create_dir(folder)?;
     }
-    store::replace(path, script)?;
+    durable_file::replace(path, script)?;
     if !ctx.quiet {
         let place = ctx.paths.display(path);
-        ctx.terminal.complain(&format!("wrote {place}"));
-        if let Some(words) = shell.needs() {
-            ctx.terminal.complain(&format!("  {words}"));
+        ctx.terminal.eprint(&format!("wrote {place}"));
+        if let Some(words) = shell.loading_note() {
+            ctx.terminal.eprint(&format!("  {words}"));
         }
     }
     Ok(())
 }
 
 /// The output of `nanobot completions SHELL`.
-fn script(ctx: &Context, shell: Shell) -> Result<Vec<u8>> {
+fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
     let finished = process::run(
-        &Spec {
-            program: process::program(ctx.env.get("PATH"))?,
+        &CommandSpec {
+            program: process::program_path(ctx.env.get("PATH"))?,
             arguments: vec!["completions".into(), shell.name().into()],
             directory: "/".into(),
             env: Vec::new(),
-            timeout: LIMIT,
-            keep: KEEP,
-            fence: None,
+            timeout: SCRIPT_TIMEOUT,
+            capture_bytes: MAX_SCRIPT_BYTES,
+            sandbox: None,
             input: None,
         },
         &mut |_| {},
     )
     .context("print the completions")?;
-    if let Some(stop) = finished.stopped {
+    if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
     match finished.status.is_some_and(|status| status.success()) {
@@ -151,9 +155,11 @@ fn script(ctx: &Context, shell: Shell) -> Result<Vec<u8>> {
 }
 
 /// Offers to let cron check HEARTBEAT.md, if cron is available.
-pub(super) fn crontab(ctx: &Context, settings: &Settings) -> Result<()> {
-    let has_one = job_store::open(ctx, settings).job(HEARTBEAT)?.is_some();
-    if has_one || crontab_sync::lines(ctx, settings).is_err() {
+pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> {
+    let has_one = workspace_jobs::open(ctx, settings)
+        .job(HEARTBEAT_ID)?
+        .is_some();
+    if has_one || crontab_sync::read_lines(ctx, settings).is_err() {
         return Ok(());
     }
     let words = "Check HEARTBEAT.md every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
@@ -170,10 +176,10 @@ pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
 }
 
 /// One thing to try next, which works in the current directory.
-pub(super) fn next(ctx: &Context) -> &'static str {
+pub(super) fn suggest_command(ctx: &Context) -> &'static str {
     let here = std::env::current_dir().unwrap_or_default();
     let has_git = skill::is_on_path("git", ctx.env.get("PATH").unwrap_or_default());
-    if has_git && trust::repository(&here).is_some() {
+    if has_git && trust::repository_root(&here).is_some() {
         return "git log -5 | nanobot agent -m \"what happened here?\"";
     }
     let has_files = std::fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_some());

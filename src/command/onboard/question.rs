@@ -1,19 +1,19 @@
 //! Questions to the user.
 
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::sys::terminal::{Terminal, folded};
+use crate::sys::terminal::{Terminal, wrap_words};
 use anyhow::Result;
 
 /// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]
 #[error("cancelled by the user")]
-pub(super) struct Left;
+pub(super) struct Cancelled;
 
 /// Converts [`Left`] to the error of the command.
 pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
-    match error.is::<Left>() {
-        true => fail_hint(
+    match error.is::<Cancelled>() {
+        true => fail_with_hint(
             Exit::NoInput,
             "nothing was written",
             "`nanobot onboard` again, or with flags, which ask nothing",
@@ -23,17 +23,17 @@ pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Asks a question and returns the typed answer; `default` if it is empty.
-pub(super) fn question(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
+pub(super) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
     let prompt = match default {
         "" => format!("{prompt}: "),
         default => format!("{prompt} [{default}]: "),
     };
     loop {
-        let answer = terminal.ask(&prompt)?.ok_or(Left)?;
+        let answer = terminal.prompt(&prompt)?.ok_or(Cancelled)?;
         match answer.trim() {
             "" => return Ok(default.to_owned()),
             text if text.chars().any(char::is_control) => {
-                terminal.complain("The answer contains control characters.");
+                terminal.eprint("The answer contains control characters.");
             }
             text => return Ok(text.to_owned()),
         }
@@ -46,9 +46,13 @@ pub(super) fn question(terminal: Terminal, prompt: &str, default: &str) -> Resul
 /// [`Left`], or a signal.
 pub(super) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
-    let prompt = folded(&format!("{prompt} [{choice}] "), ctx.terminal.breadth(), 0);
+    let prompt = wrap_words(
+        &format!("{prompt} [{choice}] "),
+        ctx.terminal.stderr_width(),
+        0,
+    );
     loop {
-        let answer = ctx.terminal.ask(&prompt)?.ok_or(Left)?;
+        let answer = ctx.terminal.prompt(&prompt)?.ok_or(Cancelled)?;
         match answer.trim().to_lowercase().as_str() {
             "" => return Ok(default),
             "y" | "yes" => return Ok(true),

@@ -1,54 +1,54 @@
 //! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so leaving
 //! at any question changes nothing. If the test fails, the questions can be answered again.
 
-use super::edits::{Block, Edit, defaults, merged, where_to_work};
-use super::menu::{self, Found, Row};
-use super::question::{Left, confirm, question, to_error};
-use crate::cli::onboard::Directory;
+use super::edits::{ConfigEdit, ProviderSection, apply_edits, default_edits, directory_edit};
+use super::menu::{self, MenuItem, MenuMatch};
+use super::question::{Cancelled, ask_text, confirm, to_error};
+use crate::cli::onboard::DirectoryArg;
 use crate::command::provider;
-use crate::error::{Exit, Stop, exit_of, hint_of};
+use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::login::{self, Vendor};
-use crate::provider::registry::facts::{self, MODELS};
-use crate::provider::registry::{self, Entry, Kind, TABLE, plain};
-use crate::settings::{Config, Overrides, Settings};
+use crate::provider::registry::model_info::{self, MODELS};
+use crate::provider::registry::{self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name};
+use crate::settings::{Config, FlagOverrides, Settings};
 use crate::sys::http;
-use crate::sys::terminal::folded;
+use crate::sys::terminal::wrap_words;
 use anyhow::Result;
 use serde_json::Value;
 use std::time::Duration;
 
 /// Timeouts for listing a provider's models, and for the test request; a local server may have to load its model first.
-const LIST: Duration = Duration::from_secs(15);
-const HELLO: Duration = Duration::from_secs(90);
+const LIST_TIMEOUT: Duration = Duration::from_secs(15);
+const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of models shown at once.
-const SHOWN: usize = 16;
+const MAX_SHOWN_MODELS: usize = 16;
 
 /// The result of the questions.
-pub(super) struct Answers {
+pub(super) struct WizardAnswers {
     /// The changes to write.
-    pub(super) edits: Vec<Edit>,
+    pub(super) edits: Vec<ConfigEdit>,
     /// The error of the last test, if the user wants the config written anyway.
-    pub(super) trouble: Option<anyhow::Error>,
+    pub(super) test_error: Option<anyhow::Error>,
 }
 
 /// The questions. Each determines the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum WizardStep {
     Provider,
     Address,
     Key,
     Model,
-    Trial,
+    Test,
 }
 
 /// The source of the API key.
 #[derive(Clone, Debug)]
-enum Key {
+enum ApiKeyChoice {
     /// The key in the config, or none if the provider needs none.
-    AsItIs,
+    Unchanged,
     Variable(&'static str),
     Typed(String),
 }
@@ -58,11 +58,11 @@ struct Wizard<'a> {
     ctx: &'a Context,
     /// The config as it is on disk.
     config: &'a Config,
-    entry: &'static Entry,
+    entry: &'static ProviderInfo,
     /// True if the user chose the provider; false for our initial guess.
     is_chosen: bool,
     base: Option<String>,
-    key: Key,
+    key: ApiKeyChoice,
     model: Option<String>,
 }
 
@@ -70,37 +70,39 @@ struct Wizard<'a> {
 ///
 /// # Errors
 /// The user leaves with Ctrl-C or Ctrl-D, or the existing config is invalid.
-pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
+pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     let mut wizard = Wizard {
         ctx,
         config,
-        entry: registry::entry("openrouter").expect("the table has it"),
+        entry: registry::find_provider("openrouter").expect("the table has it"),
         is_chosen: false,
         base: None,
-        key: Key::AsItIs,
+        key: ApiKeyChoice::Unchanged,
         model: None,
     };
     // Fail on an invalid config before the first question.
     wizard.settings()?;
-    wizard.say(
+    wizard.print(
         "Press Enter to accept the default in [brackets]. Ctrl-C cancels; nothing is written until the end.\n",
     );
-    let mut step = Step::Provider;
+    let mut step = WizardStep::Provider;
     let trouble = loop {
         let next = match step {
-            Step::Provider => wizard.choose_provider(),
-            Step::Address => wizard.choose_address(),
-            Step::Key => wizard.choose_key(),
-            Step::Model => wizard.choose_model(),
-            Step::Trial => match wizard.try_out() {
+            WizardStep::Provider => wizard.choose_provider(),
+            WizardStep::Address => wizard.choose_address(),
+            WizardStep::Key => wizard.choose_key(),
+            WizardStep::Model => wizard.choose_model(),
+            WizardStep::Test => match wizard.test_connection() {
                 Ok(()) => break None,
                 Err(error) => Err(error),
             },
         };
         step = match next {
             Ok(step) => step,
-            Err(error) if error.is::<Stop>() || error.is::<Left>() => return Err(to_error(error)),
-            Err(error) => match wizard.what_now(&error).map_err(to_error)? {
+            Err(error) if error.is::<Stop>() || error.is::<Cancelled>() => {
+                return Err(to_error(error));
+            }
+            Err(error) => match wizard.ask_next_step(&error).map_err(to_error)? {
                 Some(step) => step,
                 None => break Some(error),
             },
@@ -108,40 +110,48 @@ pub(super) fn ask(ctx: &Context, config: &Config) -> Result<Answers> {
     };
     let mut edits = wizard.edits();
     edits.extend(wizard.choose_directory().map_err(to_error)?);
-    Ok(Answers { edits, trouble })
+    Ok(WizardAnswers {
+        edits,
+        test_error: trouble,
+    })
 }
 
 impl Wizard<'_> {
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         let terminal = self.ctx.terminal;
-        terminal.complain(&folded(text, terminal.breadth(), 0));
+        terminal.eprint(&wrap_words(text, terminal.stderr_width(), 0));
     }
 
-    fn there(&self, path: &str) -> Option<&str> {
+    fn configured(&self, path: &str) -> Option<&str> {
         let text = self.config.get_path(path).and_then(Value::as_str);
         text.filter(|text| !text.is_empty())
     }
 
-    fn block(&self) -> Block {
-        Block::from_entry(self.entry)
+    fn section(&self) -> ProviderSection {
+        ProviderSection::from_entry(self.entry)
     }
 
     /// The changes that follow from the answers so far.
-    fn edits(&self) -> Vec<Edit> {
-        let block = self.block();
-        let mut edits = vec![Edit::new("agents.defaults.provider", block.name.as_str())];
+    fn edits(&self) -> Vec<ConfigEdit> {
+        let block = self.section();
+        let mut edits = vec![ConfigEdit::new(
+            "agents.defaults.provider",
+            block.name.as_str(),
+        )];
         if let Some(base) = &self.base {
-            edits.push(Edit::new(block.key("apiBase"), base.as_str()));
+            edits.push(ConfigEdit::new(block.key("apiBase"), base.as_str()));
         }
         match &self.key {
-            Key::AsItIs => {}
-            Key::Variable(name) => {
-                edits.push(Edit::new(block.key("apiKey"), format!("${{{name}}}")));
+            ApiKeyChoice::Unchanged => {}
+            ApiKeyChoice::Variable(name) => {
+                edits.push(ConfigEdit::new(block.key("apiKey"), format!("${{{name}}}")));
             }
-            Key::Typed(key) => edits.push(Edit::new(block.key("apiKey"), key.as_str())),
+            ApiKeyChoice::Typed(key) => {
+                edits.push(ConfigEdit::new(block.key("apiKey"), key.as_str()))
+            }
         }
         if let Some(model) = &self.model {
-            edits.push(Edit::new("agents.defaults.model", model.as_str()));
+            edits.push(ConfigEdit::new("agents.defaults.model", model.as_str()));
         }
         edits
     }
@@ -149,28 +159,28 @@ impl Wizard<'_> {
     /// The settings after these changes.
     fn settings(&self) -> Result<Settings> {
         let Context { env, paths, .. } = self.ctx;
-        let config = merged(self.config, self.edits().into_iter().chain(defaults()))?;
-        let flags = Overrides {
+        let config = apply_edits(self.config, self.edits().into_iter().chain(default_edits()))?;
+        let flags = FlagOverrides {
             workspace: self.ctx.workspace.clone(),
-            ..Overrides::default()
+            ..FlagOverrides::default()
         };
         Settings::resolve(&config, env, &flags, paths)
     }
 
     /// Resolves the endpoint that would be used, with timeouts of at most `limit`.
-    fn way(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
+    fn resolve_endpoint(&self, limit: Duration) -> Result<(Settings, Endpoint)> {
         let settings = connection_test::with_short_timeouts(&self.settings()?, limit);
         let endpoint =
-            model::resolve_endpoint(self.ctx, &settings, &settings.asked[0], false, true)?;
+            model::resolve_endpoint(self.ctx, &settings, &settings.models[0], false, true)?;
         Ok((settings, endpoint))
     }
 
-    fn choose_provider(&mut self) -> Result<Step> {
-        let (entries, rows, ready) = providers(self.ctx, &self.settings()?);
-        self.say("Which provider? Part of the name is enough.");
+    fn choose_provider(&mut self) -> Result<WizardStep> {
+        let (entries, rows, ready) = provider_items(self.ctx, &self.settings()?);
+        self.print("Which provider? Part of the name is enough.");
         let known = self
-            .there("agents.defaults.provider")
-            .and_then(registry::entry);
+            .configured("agents.defaults.provider")
+            .and_then(registry::find_provider);
         // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
         let first = entries[..ready]
             .iter()
@@ -180,39 +190,43 @@ impl Wizard<'_> {
             false => known.or(first.copied()).unwrap_or(self.entry),
         };
         let places: Vec<usize> = (0..rows.len()).collect();
-        self.list(&rows, &places);
+        self.print_items(&rows, &places);
         let place = loop {
-            let answer = question(self.ctx.terminal, "Number or name", default.name)?;
+            let answer = ask_text(self.ctx.terminal, "Number or name", default.name)?;
             match menu::find(&rows, &answer) {
-                Found::One(place) => break place,
-                Found::Several(places) => self.list(&rows, &places),
-                Found::Nothing => self.say("No match."),
+                MenuMatch::One(place) => break place,
+                MenuMatch::Several(places) => self.print_items(&rows, &places),
+                MenuMatch::Nothing => self.print("No match."),
             }
         };
         let entry = entries[place];
-        self.say(&format!("-> {}\n", entry.label));
+        self.print(&format!("-> {}\n", entry.label));
         if entry.name != self.entry.name {
-            (self.base, self.key, self.model) = (None, Key::AsItIs, None);
+            (self.base, self.key, self.model) = (None, ApiKeyChoice::Unchanged, None);
         }
         (self.entry, self.is_chosen) = (entry, true);
-        Ok(Step::Address)
+        Ok(WizardStep::Address)
     }
 
-    fn list(&self, rows: &[Row], places: &[usize]) {
+    fn print_items(&self, rows: &[MenuItem], places: &[usize]) {
         let terminal = self.ctx.terminal;
-        for line in menu::lines(rows, places, terminal.breadth()) {
-            terminal.complain(&line);
+        for line in menu::format_items(rows, places, terminal.stderr_width()) {
+            terminal.eprint(&line);
         }
     }
 
     /// Asks for the address if there is no default, or if no server listens there.
-    fn choose_address(&mut self) -> Result<Step> {
-        let Entry { base, kind, .. } = *self.entry;
-        let old = self.there(&self.block().key("apiBase"));
-        let answers = || port(base).is_some_and(http::is_listening);
+    fn choose_address(&mut self) -> Result<WizardStep> {
+        let ProviderInfo {
+            base_url: base,
+            kind,
+            ..
+        } = *self.entry;
+        let old = self.configured(&self.section().key("apiBase"));
+        let answers = || local_port(base).is_some_and(http::is_listening);
         let is_usual = match kind {
-            Kind::Local => old.is_none() && answers(),
-            Kind::Direct => false,
+            ProviderKind::Local => old.is_none() && answers(),
+            ProviderKind::Direct => false,
             _ => old.is_none() && !base.is_empty(),
         };
         let address = match is_usual {
@@ -220,11 +234,11 @@ impl Wizard<'_> {
             false => {
                 let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
                 loop {
-                    let answer = question(self.ctx.terminal, "Address", &default)?;
+                    let answer = ask_text(self.ctx.terminal, "Address", &default)?;
                     if answer.starts_with("https://") || answer.starts_with("http://") {
                         break answer;
                     }
-                    self.say("An address begins with https:// or http://.");
+                    self.print("An address begins with https:// or http://.");
                 }
             }
         };
@@ -232,71 +246,73 @@ impl Wizard<'_> {
         if address != base || self.entry.is_local() || old.is_some() {
             self.base = Some(address);
         }
-        Ok(Step::Key)
+        Ok(WizardStep::Key)
     }
 
-    fn choose_key(&mut self) -> Result<Step> {
-        let block = self.block();
-        if self.entry.kind == Kind::Login {
+    fn choose_key(&mut self) -> Result<WizardStep> {
+        let block = self.section();
+        if self.entry.kind == ProviderKind::Login {
             self.log_in()?;
-            return Ok(Step::Model);
+            return Ok(WizardStep::Model);
         }
         // Do not ask for a key that a command or a file provides.
         let is_elsewhere = ["apiKeyCommand", "apiKeyFile"]
             .iter()
-            .any(|name| self.there(&block.key(name)).is_some());
+            .any(|name| self.configured(&block.key(name)).is_some());
         if is_elsewhere {
-            return Ok(Step::Model);
+            return Ok(WizardStep::Model);
         }
-        let has_key = self.there(&block.key("apiKey")).is_some();
+        let has_key = self.configured(&block.key("apiKey")).is_some();
         let mut variables = self.entry.key_variables.iter();
         let variable = variables
             .find(|name| self.ctx.env.get(name).is_some())
             .copied();
         let default = match (has_key, variable, self.entry.is_keyless()) {
-            (true, ..) => Some((Key::AsItIs, "the one in the config".to_owned())),
-            (_, Some(name), _) => Some((Key::Variable(name), format!("the one in ${name}"))),
-            (_, _, true) => Some((Key::AsItIs, "none".to_owned())),
+            (true, ..) => Some((ApiKeyChoice::Unchanged, "the one in the config".to_owned())),
+            (_, Some(name), _) => {
+                Some((ApiKeyChoice::Variable(name), format!("the one in ${name}")))
+            }
+            (_, _, true) => Some((ApiKeyChoice::Unchanged, "none".to_owned())),
             _ => None,
         };
         // Do not ask for the key of a local server, which usually needs none.
         if self.entry.is_local() && !has_key {
-            self.key = Key::AsItIs;
-            return Ok(Step::Model);
+            self.key = ApiKeyChoice::Unchanged;
+            return Ok(WizardStep::Model);
         }
         let words = match &default {
             Some((_, words)) => format!("API key, not shown [{words}]: "),
             None => "API key, not shown: ".into(),
         };
         self.key = loop {
-            let typed = self.ctx.terminal.ask_hidden(&words)?.ok_or(Left)?;
+            let typed = self.ctx.terminal.prompt_hidden(&words)?.ok_or(Cancelled)?;
             match (typed.trim(), &default) {
                 ("", Some((key, _))) => break key.clone(),
-                ("", None) => self.say("An API key is required."),
+                ("", None) => self.print("An API key is required."),
                 (text, _) if text.chars().any(|c| c.is_control() || c.is_whitespace()) => {
-                    self.say("An API key cannot contain blanks or control characters.");
+                    self.print("An API key cannot contain blanks or control characters.");
                 }
-                (text, _) => break Key::Typed(text.to_owned()),
+                (text, _) => break ApiKeyChoice::Typed(text.to_owned()),
             }
         };
-        Ok(Step::Model)
+        Ok(WizardStep::Model)
     }
 
     fn log_in(&self) -> Result<()> {
-        let vendor = Vendor::named(self.entry.name)?;
+        let vendor = Vendor::from_name(self.entry.name)?;
         match login::expiry(vendor, &self.ctx.paths.auth())? {
             Some(_) => Ok(()),
             None => provider::log_in(self.ctx, vendor),
         }
     }
 
-    fn choose_model(&mut self) -> Result<Step> {
-        let names = self.models()?;
+    fn choose_model(&mut self) -> Result<WizardStep> {
+        let names = self.list_models()?;
         let same = self
-            .there("agents.defaults.provider")
-            .is_some_and(|name| plain(name) == plain(self.entry.name));
-        let old = self.there("agents.defaults.model").filter(|_| same);
-        let own = self.entry.model;
+            .configured("agents.defaults.provider")
+            .is_some_and(|name| normalize_name(name) == normalize_name(self.entry.name));
+        let old = self.configured("agents.defaults.model").filter(|_| same);
+        let own = self.entry.default_model;
         let is_there = |name: &str| names.iter().any(|other| other == name);
         let first = names.iter().find(|name| !name.contains("embed"));
         let default = match (&self.model, old) {
@@ -308,32 +324,32 @@ impl Wizard<'_> {
             }
             (None, None) => own.to_owned(),
         };
-        let rows = models(self.entry, &names, &default);
-        let places: Vec<usize> = (0..rows.len().min(SHOWN)).collect();
-        self.say("Which model?");
-        self.list(&rows, &places);
+        let rows = model_items(self.entry, &names, &default);
+        let places: Vec<usize> = (0..rows.len().min(MAX_SHOWN_MODELS)).collect();
+        self.print("Which model?");
+        self.print_items(&rows, &places);
         match rows.len() - places.len() {
             0 => {}
-            more => self.say(&format!(
+            more => self.print(&format!(
                 "  and {more} more; type part of a name to find them"
             )),
         }
         let model = loop {
-            let answer = question(self.ctx.terminal, "Number or name", &default)?;
+            let answer = ask_text(self.ctx.terminal, "Number or name", &default)?;
             if answer == default {
                 break answer;
             }
             match menu::find(&rows, &answer) {
-                Found::One(place) => break rows[place].name.clone(),
-                Found::Several(places) => {
-                    self.list(&rows, &places[..places.len().min(SHOWN)]);
-                    match places.len().saturating_sub(SHOWN) {
+                MenuMatch::One(place) => break rows[place].name.clone(),
+                MenuMatch::Several(places) => {
+                    self.print_items(&rows, &places[..places.len().min(MAX_SHOWN_MODELS)]);
+                    match places.len().saturating_sub(MAX_SHOWN_MODELS) {
                         0 => {}
-                        more => self.say(&format!("  and {more} more")),
+                        more => self.print(&format!("  and {more} more")),
                     }
                 }
-                Found::Nothing if names.is_empty() => break answer,
-                Found::Nothing => {
+                MenuMatch::Nothing if names.is_empty() => break answer,
+                MenuMatch::Nothing => {
                     let words = format!("`{answer}` is not in the list. Use it anyway?");
                     if confirm(self.ctx, &words, false)? {
                         break answer;
@@ -341,63 +357,67 @@ impl Wizard<'_> {
                 }
             }
         };
-        self.say(&format!("-> {model}\n"));
+        self.print(&format!("-> {model}\n"));
         self.model = Some(model);
-        Ok(Step::Trial)
+        Ok(WizardStep::Test)
     }
 
     /// Lists the provider's models; empty if it does not support that.
-    fn models(&self) -> Result<Vec<String>> {
-        let (_, endpoint) = self.way(LIST)?;
-        match endpoint.wire.models().map_err(connection_test::failure) {
+    fn list_models(&self) -> Result<Vec<String>> {
+        let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
+        match endpoint
+            .http_provider
+            .list_models()
+            .map_err(connection_test::to_error)
+        {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
             // requests either.
-            Err(error) if matches!(exit_of(&error), Exit::Refused | Exit::Unavailable) => {
+            Err(error) if matches!(exit_for(&error), Exit::Refused | Exit::Unavailable) => {
                 Err(error)
             }
             Err(_) => Ok(Vec::new()),
         }
     }
 
-    fn try_out(&self) -> Result<()> {
-        let (settings, endpoint) = self.way(HELLO)?;
+    fn test_connection(&self) -> Result<()> {
+        let (settings, endpoint) = self.resolve_endpoint(TEST_TIMEOUT)?;
         let (provider, model) = (&endpoint.choice.provider, &endpoint.choice.model);
-        self.say(&format!("Testing {model} of {provider} …"));
-        let reply = connection_test::ask(self.ctx, &settings, endpoint)?;
-        self.say(&format!(
+        self.print(&format!("Testing {model} of {provider} …"));
+        let reply = connection_test::send_test_request(self.ctx, &settings, endpoint)?;
+        self.print(&format!(
             "It works: \"{}\"\n  {}, {}\n",
             reply.text(),
-            reply.seconds(),
-            reply.cost()
+            reply.describe_duration(),
+            reply.describe_cost()
         ));
         Ok(())
     }
 
     /// Reports the error and asks which question to repeat; `None` to accept the config as it is.
-    fn what_now(&self, error: &anyhow::Error) -> Result<Option<Step>> {
-        self.say(&format!("That did not work: {error:#}"));
-        if let Some(hint) = hint_of(error) {
-            self.say(&format!("  try: {hint}"));
+    fn ask_next_step(&self, error: &anyhow::Error) -> Result<Option<WizardStep>> {
+        self.print(&format!("That did not work: {error:#}"));
+        if let Some(hint) = hint_for(error) {
+            self.print(&format!("  try: {hint}"));
         }
-        let is_login = self.entry.kind == Kind::Login;
-        let default = match exit_of(error) {
+        let is_login = self.entry.kind == ProviderKind::Login;
+        let default = match exit_for(error) {
             Exit::Refused if !is_login => "k",
             Exit::Config => "m",
             _ => "a",
         };
-        self.say(
+        self.print(
             "  k  another key\n  m  another model\n  p  another provider or address\n  a  try again\n  s  save anyway",
         );
         loop {
-            let answer = question(self.ctx.terminal, "What now?", default)?;
+            let answer = ask_text(self.ctx.terminal, "What now?", default)?;
             let step = match answer.to_lowercase().as_str() {
-                "k" => Step::Key,
-                "m" => Step::Model,
-                "p" => Step::Provider,
-                "a" if self.model.is_some() => Step::Trial,
-                "a" => Step::Model,
+                "k" => WizardStep::Key,
+                "m" => WizardStep::Model,
+                "p" => WizardStep::Provider,
+                "a" if self.model.is_some() => WizardStep::Test,
+                "a" => WizardStep::Model,
                 "s" => return Ok(None),
                 _ => continue,
             };
@@ -407,21 +427,21 @@ impl Wizard<'_> {
 
     /// Asks for the working directory if the config is from the Python program, which writes these sections into every
     /// config and always works in its workspace.
-    fn choose_directory(&self) -> Result<Option<Edit>> {
+    fn choose_directory(&self) -> Result<Option<ConfigEdit>> {
         let is_python = ["channels", "gateway"]
             .iter()
             .any(|part| self.config.get_path(part).is_some());
-        if !is_python || self.there("agents.defaults.directory").is_some() {
+        if !is_python || self.configured("agents.defaults.directory").is_some() {
             return Ok(None);
         }
-        self.say(
+        self.print(
             "This config is from the Python program, which always works in its workspace.\n  c  work in the current directory, like other command-line tools\n  w  work in the workspace, as before",
         );
         loop {
-            let answer = question(self.ctx.terminal, "Working directory?", "c")?;
+            let answer = ask_text(self.ctx.terminal, "Working directory?", "c")?;
             match answer.to_lowercase().as_str() {
-                "c" => return Ok(Some(where_to_work(Directory::Cwd))),
-                "w" => return Ok(Some(where_to_work(Directory::Workspace))),
+                "c" => return Ok(Some(directory_edit(DirectoryArg::Cwd))),
+                "w" => return Ok(Some(directory_edit(DirectoryArg::Workspace))),
                 _ => {}
             }
         }
@@ -429,28 +449,34 @@ impl Wizard<'_> {
 }
 
 /// The port of an address on localhost.
-fn port(base: &str) -> Option<u16> {
+fn local_port(base: &str) -> Option<u16> {
     let (_, rest) = base.split_once("://localhost:")?;
     rest.split('/').next()?.parse().ok()
 }
 
 /// The providers, those that are ready first (by a key, a login, or a running local server), and the number of these.
-fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Row>, usize) {
-    let blocks = model::blocks(ctx, settings);
-    let ready = |entry: &Entry| -> Option<String> {
-        if let Ok(vendor) = Vendor::named(entry.name) {
+fn provider_items(
+    ctx: &Context,
+    settings: &Settings,
+) -> (Vec<&'static ProviderInfo>, Vec<MenuItem>, usize) {
+    let blocks = model::provider_configs(ctx, settings);
+    let ready = |entry: &ProviderInfo| -> Option<String> {
+        if let Ok(vendor) = Vendor::from_name(entry.name) {
             let until = login::expiry(vendor, &ctx.paths.auth()).ok().flatten();
             return until.map(|_| "you are logged in".into());
         }
-        let standing = registry::standing(entry.name, &blocks, &ctx.env);
+        let standing = registry::provider_status(entry.name, &blocks, &ctx.env);
         if let Some((_, place)) = standing.key {
             return Some(format!("key from {}", place.replace('`', "")));
         }
-        let port = port(entry.base).filter(|port| entry.is_local() && http::is_listening(*port));
+        let port =
+            local_port(entry.base_url).filter(|port| entry.is_local() && http::is_listening(*port));
         port.map(|port| format!("listening on port {port}"))
     };
-    let built = TABLE.iter().filter(|entry| entry.kind != Kind::Unbuilt);
-    let mut all: Vec<(Option<String>, &'static Entry)> =
+    let built = PROVIDERS
+        .iter()
+        .filter(|entry| entry.kind != ProviderKind::Unsupported);
+    let mut all: Vec<(Option<String>, &'static ProviderInfo)> =
         built.map(|entry| (ready(entry), entry)).collect();
     all.sort_by_key(|(about, entry)| match about {
         // Ready providers stay in the order of the table, which is that of preference.
@@ -458,10 +484,10 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
         None => (true, entry.name.to_lowercase()),
     });
     let count = all.iter().take_while(|(about, _)| about.is_some()).count();
-    let rows = all.iter().map(|(about, entry)| Row {
+    let rows = all.iter().map(|(about, entry)| MenuItem {
         name: entry.name.into(),
         label: entry.label.into(),
-        about: about.clone().unwrap_or_default(),
+        description: about.clone().unwrap_or_default(),
     });
     let rows = rows.collect();
     let entries = all.into_iter().map(|(_, entry)| entry).collect();
@@ -470,34 +496,34 @@ fn providers(ctx: &Context, settings: &Settings) -> (Vec<&'static Entry>, Vec<Ro
 
 /// The models to choose from: the default first, then those with known prices, then the others by name. If the provider
 /// does not list its models, those in the table are used.
-fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
+fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<MenuItem> {
     let mut names = names.to_vec();
     if names.is_empty() && !entry.is_keyless() {
         let known = MODELS
             .iter()
-            .filter(|facts| plain(facts.vendor) == plain(entry.name));
+            .filter(|facts| normalize_name(facts.vendor) == normalize_name(entry.name));
         names.extend(known.map(|facts| facts.name.to_owned()));
     }
     if !names.iter().any(|name| name == default) {
         names.push(default.to_owned());
     }
     let price = |name: &str| {
-        let prices = facts::prices(Some(entry), name)?;
-        let price = prices.at(0);
+        let prices = model_info::find_prices(Some(entry), name)?;
+        let price = prices.for_input_tokens(0);
         Some(format!(
             "${} in, ${} out per million tokens",
             price.input, price.output
         ))
     };
-    let about = |name: &str| match (name == entry.model, price(name)) {
+    let about = |name: &str| match (name == entry.default_model, price(name)) {
         (true, Some(price)) => format!("default; {price}"),
         (true, None) => "default".into(),
         (false, price) => price.unwrap_or_default(),
     };
-    let mut rows: Vec<Row> = names
+    let mut rows: Vec<MenuItem> = names
         .into_iter()
-        .map(|name| Row {
-            about: about(&name),
+        .map(|name| MenuItem {
+            description: about(&name),
             label: String::new(),
             name,
         })
@@ -505,7 +531,7 @@ fn models(entry: &Entry, names: &[String], default: &str) -> Vec<Row> {
     rows.sort_by_key(|row| {
         (
             row.name != default,
-            row.about.is_empty(),
+            row.description.is_empty(),
             row.name.to_lowercase(),
         )
     });

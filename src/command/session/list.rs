@@ -1,13 +1,13 @@
 //! `session list`: lists the sessions with their age, length and cost.
 
-use super::keys::{Keys, single_line};
-use crate::cli::session::{List as Arguments, Sort};
+use super::key_pattern::{SessionPattern, single_line};
+use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
 use crate::command::arguments::since_filter;
-use crate::error::{Exit, exit_of};
-use crate::format::dollars;
+use crate::error::{Exit, exit_for};
+use crate::format::format_dollars;
 use crate::ops::context::Context;
-use crate::report::columns::{Side, aligned, clipped};
-use crate::session::{self, Listing, Place, Stats, Summary};
+use crate::report::columns::{Side, align_columns, truncate};
+use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
 use anyhow::Result;
 use console::measure_text_width;
 use jiff::Timestamp;
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 
 /// Maximum columns of the first words if the output is not a terminal, and the minimum on a terminal.
-const WORDS: usize = 60;
-const FEWEST: usize = 10;
+const MAX_SUMMARY_COLUMNS: usize = 60;
+const MIN_SUMMARY_COLUMNS: usize = 10;
 /// The heading of that column.
-const HEAD: &str = "FIRST WORDS";
+const SUMMARY_HEADING: &str = "FIRST WORDS";
 
 /// Runs `session list`.
-pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<Exit> {
     let Arguments {
         pattern,
         sort,
@@ -29,68 +29,70 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
         since,
         json,
     } = arguments;
-    let Listing {
+    let SessionListing {
         mut sessions,
         failures,
     } = session::list(place)?;
     let now = ctx.clock.now();
     let start = since.map(|since| since_filter(since, &now));
-    let keys = Keys(pattern.as_deref());
-    let is_wanted = |session: &Summary| {
-        let day = || session.used.to_zoned(now.time_zone().clone()).date();
-        keys.have(&session.key) && start.is_none_or(|start| start.includes(session.used, day()))
+    let keys = SessionPattern(pattern.as_deref());
+    let is_wanted = |session: &SessionSummary| {
+        let day = || session.last_used.to_zoned(now.time_zone().clone()).date();
+        keys.matches(&session.key)
+            && start.is_none_or(|start| start.includes(session.last_used, day()))
     };
     sessions.retain(is_wanted);
     sort_by(*sort, &mut sessions);
     sessions.truncate(limit.unwrap_or(usize::MAX));
-    let width = ctx.terminal.width();
+    let width = ctx.terminal.stdout_width();
     match json {
         true => {
-            let lines: String = sessions.iter().map(line).collect();
+            let lines: String = sessions.iter().map(session_json).collect();
             ctx.terminal.print_json_text(&lines)?;
         }
         false => ctx
             .terminal
             .print(&table(&sessions, now.timestamp(), width))?,
     }
-    Ok(tell(ctx, &failures))
+    Ok(report_failures(ctx, &failures))
 }
 
 /// Reports the files that could not be read; the others are listed anyway.
-pub(super) fn tell(ctx: &Context, failures: &[anyhow::Error]) -> Exit {
+pub(super) fn report_failures(ctx: &Context, failures: &[anyhow::Error]) -> Exit {
     for failure in failures {
-        ctx.terminal.complain(&format!("nanobot: {failure:#}"));
+        ctx.terminal.eprint(&format!("nanobot: {failure:#}"));
     }
-    failures.first().map_or(Exit::Answered, exit_of)
+    failures.first().map_or(Exit::Answered, exit_for)
 }
 
 /// Sorts the sessions, which arrive newest first. Unknown values come last.
-fn sort_by(sort: Sort, sessions: &mut [Summary]) {
-    let tokens = |session: &Summary| Reverse(session.stats.as_ref().map(tokens));
+fn sort_by(sort: SessionSort, sessions: &mut [SessionSummary]) {
+    let tokens = |session: &SessionSummary| Reverse(session.stats.as_ref().map(tokens));
     let most = |one: f64, other: f64| -> Ordering { other.total_cmp(&one) };
-    let cost = |session: &Summary| session.stats.and_then(|stats| stats.cost).unwrap_or(-1.0);
+    let cost =
+        |session: &SessionSummary| session.stats.and_then(|stats| stats.cost).unwrap_or(-1.0);
     match sort {
-        Sort::Newest => {}
-        Sort::Oldest => sessions.reverse(),
-        Sort::Messages => sessions.sort_by_key(|session| Reverse(session.messages)),
-        Sort::Tokens => sessions.sort_by_key(tokens),
-        Sort::Cost => sessions.sort_by(|one, other| most(cost(one), cost(other))),
-        Sort::Key => sessions.sort_by(|one, other| one.key.cmp(&other.key)),
+        SessionSort::Newest => {}
+        SessionSort::Oldest => sessions.reverse(),
+        SessionSort::Messages => sessions.sort_by_key(|session| Reverse(session.messages)),
+        SessionSort::Tokens => sessions.sort_by_key(tokens),
+        SessionSort::Cost => sessions.sort_by(|one, other| most(cost(one), cost(other))),
+        SessionSort::Key => sessions.sort_by(|one, other| one.key.cmp(&other.key)),
     }
 }
 
-fn tokens(stats: &Stats) -> u64 {
+fn tokens(stats: &SessionStats) -> u64 {
     stats.input.saturating_add(stats.output)
 }
 
-fn line(session: &Summary) -> String {
-    let Summary {
+fn session_json(session: &SessionSummary) -> String {
+    let SessionSummary {
         key,
         path,
         messages,
         created,
         updated,
-        used,
+        last_used: used,
         bytes,
         stats,
         first_words,
@@ -100,24 +102,24 @@ fn line(session: &Summary) -> String {
         "key": key, "messages": messages, "created": created, "updated": updated, "used": used.to_string(),
         "first_words": first_words, "bytes": bytes, "path": path, "read_only": is_newer,
     });
-    line["statistics"] = statistics(stats.as_ref());
+    line["statistics"] = statistics_json(stats.as_ref());
     format!("{line}\n")
 }
 
 /// The totals of a session's turns as JSON; `null` if there are no statistics.
-pub(super) fn statistics(stats: Option<&Stats>) -> Value {
+pub(super) fn statistics_json(stats: Option<&SessionStats>) -> Value {
     let Some(stats) = stats else {
         return Value::Null;
     };
-    let Stats {
+    let SessionStats {
         turns,
         steps,
         input,
         output,
-        agreed,
+        allowed: agreed,
         succeeded,
         failed,
-        rejected,
+        denied: rejected,
         context,
         speed,
         cost,
@@ -130,52 +132,52 @@ pub(super) fn statistics(stats: Option<&Stats>) -> Value {
 }
 
 /// Formats the sessions as columns for a terminal of `width`.
-pub(super) fn table(sessions: &[Summary], now: Timestamp, width: Option<usize>) -> String {
+pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<usize>) -> String {
     let columns = [
         ("SESSION", Side::Left),
         ("AGE", Side::Right),
         ("MESSAGES", Side::Right),
         ("TOKENS", Side::Right),
         ("COST", Side::Right),
-        (HEAD, Side::Left),
+        (SUMMARY_HEADING, Side::Left),
     ];
-    let row = |session: &Summary, room: usize| {
+    let row = |session: &SessionSummary, room: usize| {
         let messages = session
             .messages
             .map_or_else(|| "?".into(), |count| count.to_string());
-        let of_stats = |part: fn(&Stats) -> String| session.stats.as_ref().map(part);
+        let of_stats = |part: fn(&SessionStats) -> String| session.stats.as_ref().map(part);
         let tokens = of_stats(|stats| tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);
-        let cost = cost.map(|cost| format!("${}", dollars(cost)));
+        let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
         vec![
             single_line(&session.key),
-            age(session.used, now),
+            format_age(session.last_used, now),
             messages,
             tokens.unwrap_or_default(),
             cost.unwrap_or_default(),
-            clipped(&single_line(&session.first_words), Some(room)),
+            truncate(&single_line(&session.first_words), Some(room)),
         ]
     };
     let lines = |room: usize| {
         let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, room)).collect();
-        aligned(&columns, &rows)
+        align_columns(&columns, &rows)
     };
     let room = match width {
-        None => WORDS,
+        None => MAX_SUMMARY_COLUMNS,
         // The first words take the columns that the others leave. Keys are never cut, since the user needs to type
         // them.
         Some(width) => {
             let bare = lines(0);
             let used = bare.iter().map(|line| measure_text_width(line)).max();
-            let others = used.unwrap_or(0).saturating_sub(HEAD.len());
-            width.saturating_sub(others).max(FEWEST)
+            let others = used.unwrap_or(0).saturating_sub(SUMMARY_HEADING.len());
+            width.saturating_sub(others).max(MIN_SUMMARY_COLUMNS)
         }
     };
     lines(room).iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// An age as a single number with its unit.
-fn age(used: Timestamp, now: Timestamp) -> String {
+fn format_age(used: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(used).as_secs();
     match (seconds / 60, seconds / 3600, seconds / 86_400) {
         (..=0, _, _) => "now".into(),
@@ -188,13 +190,13 @@ fn age(used: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::age;
+    use super::format_age;
 
     #[test]
     fn ages_are_one_number() {
         let check = |used: &str, expect: &str| {
             let now = "2026-03-01T12:00:00Z".parse().unwrap();
-            assert_eq!(age(used.parse().unwrap(), now), expect, "{used}");
+            assert_eq!(format_age(used.parse().unwrap(), now), expect, "{used}");
         };
         check("2026-03-01T12:00:10Z", "now");
         check("2026-03-01T11:59:01Z", "now");

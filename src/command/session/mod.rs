@@ -1,17 +1,17 @@
 //! `nanobot session`: manages the stored sessions.
 
-use crate::cli::session::Session as Arguments;
+use crate::cli::session::SessionCommand as Arguments;
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
-use crate::report::Form;
-use crate::session::{self, Place};
+use crate::report::ReportFormat;
+use crate::session::{self, SessionStore};
 use anyhow::Result;
 use std::time::Duration;
 
 mod export;
-mod keys;
+mod key_pattern;
 mod list;
 mod remove;
 mod repair;
@@ -25,7 +25,7 @@ const COMPACT_WAIT: Duration = Duration::from_secs(600);
 /// Runs `nanobot session`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let place = ctx.session_place(&settings)?;
+    let place = ctx.session_store(&settings)?;
     match arguments {
         Arguments::List(arguments) => return list::run(ctx, &place, arguments),
         Arguments::Show(arguments) => show::run(ctx, &place, arguments)?,
@@ -49,7 +49,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 no_stdin: true,
                 ..TurnOptions::default()
             };
-            return Ok(agent_turn::run(ctx, &options, Form::Text));
+            return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
         Arguments::Compact { key, instructions } => {
             require_session(&place, key)?;
@@ -57,10 +57,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 session: Some(key.clone()),
                 message: Some(format!("/compact {}", instructions.join(" "))),
                 no_stdin: true,
-                wait: COMPACT_WAIT,
+                lock_timeout: COMPACT_WAIT,
                 ..TurnOptions::default()
             };
-            return Ok(agent_turn::run(ctx, &options, Form::Text));
+            return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
         Arguments::Rename { key, new } => {
             for older in session::rename(&place, key, new)? {
@@ -70,7 +70,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 ));
             }
         }
-        Arguments::Rm { keys, for_good } => remove::rm(ctx, &place, keys, *for_good)?,
+        Arguments::Rm { keys, for_good } => remove::remove_sessions(ctx, &place, keys, *for_good)?,
         Arguments::Restore { key } => remove::restore(ctx, &place, key.as_deref())?,
         Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
         Arguments::Repair {
@@ -86,6 +86,6 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 ///
 /// # Errors
 /// Status 66 when there is no session `key`.
-fn require_session(place: &Place, key: &str) -> Result<()> {
-    session::entries(place, key).map(drop)
+fn require_session(place: &SessionStore, key: &str) -> Result<()> {
+    session::read_entries(place, key).map(drop)
 }

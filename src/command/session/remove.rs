@@ -1,12 +1,12 @@
 //! `session rm`, `restore` and `prune`: move sessions to the trash, and back.
 
-use super::keys::{Keys, single_line};
-use super::list::{table, tell};
-use crate::cli::session::Prune;
-use crate::error::{Exit, exit_of, fail_hint};
+use super::key_pattern::{SessionPattern, single_line};
+use super::list::{report_failures, table};
+use crate::cli::session::PruneArgs;
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::report::Bar;
-use crate::session::{self, Listing, Place, Summary};
+use crate::session::{self, SessionListing, SessionStore, SessionSummary};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use console::Term;
@@ -14,16 +14,21 @@ use jiff::{SignedDuration, Timestamp};
 use std::io::IsTerminal;
 
 /// Days for which the trash keeps a session.
-const KEPT: i64 = 30;
+const TRASH_DAYS: i64 = 30;
 
 /// Moves `keys` to the trash, or removes them permanently.
-pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) -> Result<()> {
+pub(super) fn remove_sessions(
+    ctx: &Context,
+    place: &SessionStore,
+    keys: &[String],
+    for_good: bool,
+) -> Result<()> {
     for key in keys {
         if for_good {
             session::remove(place, key)?;
             continue;
         }
-        session::discard(place, key, &|_| true)?;
+        session::move_to_trash(place, key, &|_| true)?;
         ctx.notice(&format!(
             "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
         ));
@@ -32,24 +37,24 @@ pub(super) fn rm(ctx: &Context, place: &Place, keys: &[String], for_good: bool) 
 }
 
 /// Restores `key`, or lists the sessions that can be restored.
-pub(super) fn restore(ctx: &Context, place: &Place, key: Option<&str>) -> Result<()> {
+pub(super) fn restore(ctx: &Context, place: &SessionStore, key: Option<&str>) -> Result<()> {
     if let Some(key) = key {
         return session::restore(place, key);
     }
-    let line = |discarded: &session::Discarded| {
-        let stamp = discarded.stamp.as_str();
+    let line = |discarded: &session::TrashedSession| {
+        let stamp = discarded.deleted_at.as_str();
         let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
         let key = single_line(&discarded.key);
         format!("{day} {}:{}  {key}\n", part(8..10), part(10..12))
     };
-    let text: String = session::trash(place)?.iter().map(line).collect();
+    let text: String = session::list_trash(place)?.iter().map(line).collect();
     ctx.terminal.print(&text)
 }
 
 /// Moves sessions that were not used for a long time to the trash.
-pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<Exit> {
-    let Prune {
+pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) -> Result<Exit> {
+    let PruneArgs {
         pattern,
         older_than,
         empty,
@@ -61,41 +66,42 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
         let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         now.checked_sub(time).unwrap_or(Timestamp::MIN)
     });
-    let is_old = |session: &Summary| {
-        limit.is_none_or(|limit| session.used < limit) && (!empty || session.messages == Some(0))
+    let is_old = |session: &SessionSummary| {
+        limit.is_none_or(|limit| session.last_used < limit)
+            && (!empty || session.messages == Some(0))
     };
-    let Listing {
+    let SessionListing {
         mut sessions,
         failures,
     } = session::list(place)?;
-    let keys = Keys(pattern.as_deref());
-    sessions.retain(|session| keys.have(&session.key) && is_old(session));
+    let keys = SessionPattern(pattern.as_deref());
+    sessions.retain(|session| keys.matches(&session.key) && is_old(session));
     let newer = sessions.extract_if(.., |session| session.is_newer);
     for session in newer {
         let key = session.key;
         ctx.notice(&format!("kept `{key}`: written by a newer nanobot"));
     }
-    let table = table(&sessions, now, ctx.terminal.width());
+    let table = table(&sessions, now, ctx.terminal.stdout_width());
     ctx.terminal.print(&table)?;
-    if *dry_run || !(sessions.is_empty() || *yes || agreed(sessions.len())?) {
-        return Ok(tell(ctx, &failures));
+    if *dry_run || !(sessions.is_empty() || *yes || confirm(sessions.len())?) {
+        return Ok(report_failures(ctx, &failures));
     }
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, sessions.len());
     let mut count = 0;
     for session in &sessions {
         signal::check()?;
         let key = &session.key;
-        bar.at(key);
-        match session::discard(place, key, &is_old) {
+        bar.set_item(key);
+        match session::move_to_trash(place, key, &is_old) {
             Ok(true) => count += 1,
             Ok(false) => ctx.notice(&format!("kept `{key}`: it was just used")),
-            Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_of(&error)) => {
+            Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {
                 ctx.notice(&format!("kept `{key}`: {error:#}"));
             }
             Err(error) => return Err(error),
         }
-        bar.add(1);
+        bar.advance(1);
     }
     drop(bar);
     if count > 0 {
@@ -103,21 +109,23 @@ pub(super) fn prune(ctx: &Context, place: &Place, arguments: &Prune) -> Result<E
             "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
-    let gone = session::empty_trash(place, KEPT)?;
+    let gone = session::empty_trash(place, TRASH_DAYS)?;
     if gone > 0 {
-        ctx.notice(&format!("removed from the trash after {KEPT} days: {gone}"));
+        ctx.notice(&format!(
+            "removed from the trash after {TRASH_DAYS} days: {gone}"
+        ));
     }
-    Ok(tell(ctx, &failures))
+    Ok(report_failures(ctx, &failures))
 }
 
 /// Asks the user to confirm the removal of `count` sessions.
 ///
 /// # Errors
 /// Status 2 if there is no terminal to ask at.
-fn agreed(count: usize) -> Result<bool> {
+fn confirm(count: usize) -> Result<bool> {
     let term = Term::stderr();
     if !(std::io::stdin().is_terminal() && term.features().is_attended()) {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             "cannot ask for confirmation without a terminal",
             "`--yes`, or `--dry-run` to list them only",

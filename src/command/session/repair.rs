@@ -1,65 +1,68 @@
 //! `session repair`: reports problems in session files, and repairs them.
 
-use super::keys::single_line;
-use super::list::tell;
+use super::key_pattern::single_line;
+use super::list::report_failures;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::report::Bar;
-use crate::session::{self, Finding, Place};
+use crate::session::{self, RepairFinding, SessionStore};
 use crate::sys::signal;
-use crate::sys::terminal::Page;
+use crate::sys::terminal::StdoutWriter;
 use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 
 /// Checks `keys`, or every file, and repairs what it can, unless it is a dry run.
 pub(super) fn run(
     ctx: &Context,
-    place: &Place,
+    place: &SessionStore,
     keys: &[String],
-    is_dry_run_or_replay: bool,
+    is_dry_run: bool,
 ) -> Result<Exit> {
     let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
-        Ok((key.clone(), session::look(place, key)?.path))
+        Ok((key.clone(), session::summarize(place, key)?.path))
     });
     let files = match keys.is_empty() {
-        true => session::every(place)?,
+        true => session::list_files(place)?,
         false => named.collect::<Result<Vec<_>>>()?,
     };
-    let mut page = Page::on(ctx.terminal);
+    let mut page = StdoutWriter::new(ctx.terminal);
     let mut failures = Vec::new();
     let mut odd = 0;
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, files.len());
     for (key, path) in &files {
         signal::check()?;
-        bar.at(key);
-        match session::repair(place, key, path, !is_dry_run_or_replay) {
+        bar.set_item(key);
+        match session::repair(place, key, path, !is_dry_run) {
             Ok(findings) => {
                 odd += usize::from(!findings.is_empty());
                 for finding in findings {
-                    let line = line(&finding, is_dry_run_or_replay);
-                    page.put(&format!("{}: ", single_line(key)))?;
-                    page.put(&format!("{line}\n"))?;
+                    let line = describe_finding(&finding, is_dry_run);
+                    page.write(&format!("{}: ", single_line(key)))?;
+                    page.write(&format!("{line}\n"))?;
                 }
             }
             Err(error) if keys.len() == 1 => return Err(error),
             Err(error) => failures.push(error),
         }
-        bar.add(1);
+        bar.advance(1);
     }
     drop(bar);
-    page.end()?;
+    page.finish()?;
     let (all, left) = (files.len(), failures.len());
     let fine = all - odd - left;
     ctx.notice(&format!("sessions checked: {}, ok: {fine}", all - left));
-    Ok(tell(ctx, &failures))
+    Ok(report_failures(ctx, &failures))
 }
 
-fn line(finding: &Finding, is_dry_run_or_replay: bool) -> String {
-    let Finding { what, cure } = finding;
+fn describe_finding(finding: &RepairFinding, is_dry_run: bool) -> String {
+    let RepairFinding {
+        problem: what,
+        repair: cure,
+    } = finding;
     match cure {
         None => what.clone(),
-        Some(cure) if is_dry_run_or_replay => format!("{what}; would be {cure}"),
+        Some(cure) if is_dry_run => format!("{what}; would be {cure}"),
         Some(cure) => format!("{what}; {cure}"),
     }
 }

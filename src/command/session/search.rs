@@ -1,14 +1,14 @@
 //! `session search`: finds text in all sessions, and in the memory's record of older ones.
 
-use super::keys::single_line;
-use super::list::tell;
+use super::key_pattern::single_line;
+use super::list::report_failures;
 use super::transcript::day_and_time;
-use crate::cli::session::Search as Arguments;
+use crate::cli::session::SessionSearchArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::session::{self, Found, FoundLine, Listing, Needle, Place};
-use crate::sys::store;
-use crate::sys::terminal::{Page, harmless};
+use crate::session::{self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore};
+use crate::sys::durable_file;
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::Path;
 
 /// The memory files in the workspace. The last is that of newer releases, with one JSON entry per line.
-const MEMORY: [&str; 3] = [
+const MEMORY_FILES: [&str; 3] = [
     "memory/MEMORY.md",
     "memory/HISTORY.md",
     "memory/history.jsonl",
@@ -25,7 +25,7 @@ const MEMORY: [&str; 3] = [
 /// Runs `session search`.
 pub(super) fn run(
     ctx: &Context,
-    place: &Place,
+    place: &SessionStore,
     workspace: &Path,
     arguments: &Arguments,
 ) -> Result<Exit> {
@@ -38,80 +38,80 @@ pub(super) fn run(
         list,
         json,
     } = arguments;
-    let needle = Needle::new(pattern, *fixed_strings, *ignore_case)?;
-    let Listing {
+    let needle = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
+    let SessionListing {
         sessions,
         mut failures,
     } = match session {
         None => session::list(place)?,
-        Some(key) => Listing {
-            sessions: vec![session::look(place, key)?],
+        Some(key) => SessionListing {
+            sessions: vec![session::summarize(place, key)?],
             failures: Vec::new(),
         },
     };
     let form = match (list, json) {
-        (true, _) => Form::Names,
-        (_, true) => Form::Json,
-        _ => Form::Lines,
+        (true, _) => SearchFormat::Names,
+        (_, true) => SearchFormat::Json,
+        _ => SearchFormat::Lines,
     };
-    let mut out = Output {
-        page: Page::on(ctx.terminal),
-        width: ctx.terminal.width(),
-        form,
+    let mut out = SearchOutput {
+        page: StdoutWriter::new(ctx.terminal),
+        width: ctx.terminal.stdout_width(),
+        format: form,
         is_empty: true,
         context: *context,
     };
-    let unread = session::find(&sessions, &needle, *context, &mut |summary, found| {
-        let Found {
-            number,
+    let unread = session::search(&sessions, &needle, *context, &mut |summary, found| {
+        let MessageMatch {
+            index: number,
             time,
             role,
             lines,
         } = found;
-        out.put(&Spot {
+        out.write(&SearchHit {
             name: &summary.key,
             number: number + 1,
             time: &time,
             role,
             lines: &lines,
         })?;
-        Ok(!matches!(form, Form::Names))
+        Ok(!matches!(form, SearchFormat::Names))
     })?;
     failures.extend(unread);
     if session.is_none() {
-        for name in MEMORY {
-            let text = store::read(&workspace.join(name))?.unwrap_or_default();
+        for name in MEMORY_FILES {
+            let text = durable_file::read(&workspace.join(name))?.unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            in_memory(name, &text, &needle, *context, &mut out)?;
+            search_memory(name, &text, &needle, *context, &mut out)?;
         }
     }
     let is_empty = out.is_empty;
-    out.page.end()?;
-    Ok(match tell(ctx, &failures) {
+    out.page.finish()?;
+    Ok(match report_failures(ctx, &failures) {
         Exit::Answered if is_empty => Exit::Failed,
         other => other,
     })
 }
 
 /// Searches one file of the memory.
-fn in_memory(
+fn search_memory(
     name: &str,
     text: &str,
-    needle: &Needle,
+    needle: &SearchPattern,
     context: usize,
-    out: &mut Output,
+    out: &mut SearchOutput,
 ) -> Result<()> {
     if !name.ends_with(".jsonl") {
         // Each line is an entry.
-        let lines = needle.lines(text, context);
-        let is_one = matches!(out.form, Form::Names);
+        let lines = needle.matching_lines(text, context);
+        let is_one = matches!(out.format, SearchFormat::Names);
         return lines
             .chunks(1)
             .take(if is_one { 1 } else { usize::MAX })
             .try_for_each(|line| {
-                out.put(&Spot {
+                out.write(&SearchHit {
                     name,
-                    number: line[0].place + 1,
+                    number: line[0].index + 1,
                     time: "",
                     role: "",
                     lines: line,
@@ -120,18 +120,18 @@ fn in_memory(
     }
     for (number, line) in text.lines().enumerate() {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
-        let lines = needle.lines(entry["content"].as_str().unwrap_or_default(), context);
+        let lines = needle.matching_lines(entry["content"].as_str().unwrap_or_default(), context);
         if lines.is_empty() {
             continue;
         }
-        out.put(&Spot {
+        out.write(&SearchHit {
             name,
             number: number + 1,
             time: entry["timestamp"].as_str().unwrap_or_default(),
             role: "",
             lines: &lines,
         })?;
-        if matches!(out.form, Form::Names) {
+        if matches!(out.format, SearchFormat::Names) {
             break;
         }
     }
@@ -139,42 +139,42 @@ fn in_memory(
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum SearchFormat {
     Lines,
     Json,
     Names,
 }
 
 /// Matching lines in one place: a message of a session, or an entry of the memory.
-struct Spot<'a> {
+struct SearchHit<'a> {
     /// A session's key, or the name of a memory file.
     name: &'a str,
     /// The number of the message or line, from 1.
     number: usize,
     time: &'a str,
     role: &'static str,
-    lines: &'a [FoundLine],
+    lines: &'a [MatchLine],
 }
 
 /// The output of matches.
-struct Output {
-    page: Page,
+struct SearchOutput {
+    page: StdoutWriter,
     /// The columns of the terminal.
     width: Option<usize>,
-    form: Form,
+    format: SearchFormat,
     is_empty: bool,
     context: usize,
 }
 
-impl Output {
-    fn put(&mut self, spot: &Spot<'_>) -> Result<()> {
+impl SearchOutput {
+    fn write(&mut self, spot: &SearchHit<'_>) -> Result<()> {
         let is_first = std::mem::replace(&mut self.is_empty, false);
-        match self.form {
-            Form::Names => self.page.put(&format!("{}\n", single_line(spot.name))),
-            Form::Json => self.put_json(spot),
-            Form::Lines => {
+        match self.format {
+            SearchFormat::Names => self.page.write(&format!("{}\n", single_line(spot.name))),
+            SearchFormat::Json => self.put_json(spot),
+            SearchFormat::Lines => {
                 if self.context > 0 && !is_first {
-                    self.page.put("--\n")?;
+                    self.page.write("--\n")?;
                 }
                 spot.lines
                     .iter()
@@ -183,8 +183,8 @@ impl Output {
         }
     }
 
-    fn put_json(&mut self, spot: &Spot<'_>) -> Result<()> {
-        let Spot {
+    fn put_json(&mut self, spot: &SearchHit<'_>) -> Result<()> {
+        let SearchHit {
             name,
             number,
             time,
@@ -196,8 +196,8 @@ impl Output {
             let Some(matched) = &line.matched else {
                 continue;
             };
-            let near = |lines: &[FoundLine]| -> Vec<String> {
-                let is_near = |near: &&FoundLine| near.place.abs_diff(line.place) <= self.context;
+            let near = |lines: &[MatchLine]| -> Vec<String> {
+                let is_near = |near: &&MatchLine| near.index.abs_diff(line.index) <= self.context;
                 let near = lines.iter().filter(is_near);
                 near.map(|near| near.text.clone()).collect()
             };
@@ -209,13 +209,13 @@ impl Output {
                 found["before"] = json!(near(&lines[..at]));
                 found["after"] = json!(near(&lines[at + 1..]));
             }
-            self.page.put_json(&found)?;
+            self.page.write_json(&found)?;
         }
         Ok(())
     }
 
-    fn put_line(&mut self, spot: &Spot<'_>, line: &FoundLine) -> Result<()> {
-        let Spot {
+    fn put_line(&mut self, spot: &SearchHit<'_>, line: &MatchLine) -> Result<()> {
+        let SearchHit {
             name,
             number,
             time,
@@ -233,25 +233,25 @@ impl Output {
         head.push(mark);
         let room = self.width.map(|width| {
             let room = width.saturating_sub(measure_text_width(&head) + 1);
-            room.max(LEAST)
+            room.max(MIN_LINE_CHARS)
         });
         let (before, matched, after) = window(&line.text, line.matched.clone(), room);
         let safe = |text: &str| match room {
-            Some(_) => harmless(text).replace('\t', " "),
+            Some(_) => sanitize(text).replace('\t', " "),
             None => text.to_owned(),
         };
-        self.page.paint(&head, &Style::new().cyan())?;
-        self.page.put(&format!(" {}", safe(before)))?;
+        self.page.write_styled(&head, &Style::new().cyan())?;
+        self.page.write(&format!(" {}", safe(before)))?;
         if !matched.is_empty() {
             self.page
-                .paint(&safe(matched), &Style::new().red().bold())?;
+                .write_styled(&safe(matched), &Style::new().red().bold())?;
         }
-        self.page.put(&format!("{}\n", safe(after)))
+        self.page.write(&format!("{}\n", safe(after)))
     }
 }
 
 /// Minimum characters of a line that are shown.
-const LEAST: usize = 20;
+const MIN_LINE_CHARS: usize = 20;
 
 /// Cuts a line to `room` characters around the match. Returns the text before it, the match, and the text after it.
 fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&str, &str, &str) {
@@ -262,20 +262,20 @@ fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&s
         return (before, matched, after);
     };
     // Some characters are two columns wide, but a line slightly wider than the terminal does no harm.
-    let matched = first(matched, room);
+    let matched = first_chars(matched, room);
     let room = room - matched.chars().count();
     let tail = after.chars().take(room).count();
-    let before = last(before, (room - tail).max(room / 3));
-    let after = first(after, room - before.chars().count());
+    let before = last_chars(before, (room - tail).max(room / 3));
+    let after = first_chars(after, room - before.chars().count());
     (before, matched, after)
 }
 
-fn first(text: &str, count: usize) -> &str {
+fn first_chars(text: &str, count: usize) -> &str {
     let end = text.char_indices().nth(count);
     &text[..end.map_or(text.len(), |(at, _)| at)]
 }
 
-fn last(text: &str, count: usize) -> &str {
+fn last_chars(text: &str, count: usize) -> &str {
     let start = match count {
         0 => text.len(),
         _ => text

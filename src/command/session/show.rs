@@ -1,18 +1,18 @@
 //! `session show`: prints a session's messages and totals.
 
-use super::transcript::{Transcript, day_and_time, line};
-use crate::cli::session::Show as Arguments;
-use crate::format::dollars;
+use super::transcript::{Transcript, day_and_time, message_json};
+use crate::cli::session::SessionShowArgs as Arguments;
+use crate::format::format_dollars;
 use crate::ops::context::Context;
-use crate::session::{self, Entry, Place, Stats, Summary};
-use crate::sys::store::size_in_words;
-use crate::sys::terminal::Page;
+use crate::session::{self, SessionEntry, SessionStats, SessionStore, SessionSummary};
+use crate::sys::durable_file::format_size;
+use crate::sys::terminal::StdoutWriter;
 use anyhow::{Context as _, Result};
 use console::Style;
 use std::io::{BufRead, BufReader, Read};
 
 /// Runs `session show`.
-pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result<()> {
+pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<()> {
     let Arguments {
         key,
         last,
@@ -21,35 +21,35 @@ pub(super) fn run(ctx: &Context, place: &Place, arguments: &Arguments) -> Result
         raw,
     } = arguments;
     if *raw {
-        return as_it_is(ctx, place, key);
+        return print_raw(ctx, place, key);
     }
-    let mut page = Page::on(ctx.terminal);
+    let mut page = StdoutWriter::new(ctx.terminal);
     let mut transcript = Transcript::new(*full);
     if !json {
-        let summary = session::look(place, key)?;
+        let summary = session::summarize(place, key)?;
         let path = ctx.paths.display(&summary.path);
-        page.paint(&head(&summary, &path), &Style::new().dim())?;
+        page.write_styled(&header(&summary, &path), &Style::new().dim())?;
     }
-    let entries: Box<dyn Iterator<Item = Result<Entry>>> = match last {
-        None => Box::new(session::entries(place, key)?),
-        Some(count) => Box::new(session::last_entries(place, key, *count)?),
+    let entries: Box<dyn Iterator<Item = Result<SessionEntry>>> = match last {
+        None => Box::new(session::read_entries(place, key)?),
+        Some(count) => Box::new(session::read_last_entries(place, key, *count)?),
     };
     for entry in entries {
         match entry? {
-            Entry::Message(logged) if *json => page.put_json(&line(&logged))?,
-            Entry::Message(logged) => transcript.take(*logged, &mut page)?,
-            Entry::Bad(at) => ctx
+            SessionEntry::Message(logged) if *json => page.write_json(&message_json(&logged))?,
+            SessionEntry::Message(logged) => transcript.push(*logged, &mut page)?,
+            SessionEntry::Invalid(at) => ctx
                 .terminal
-                .complain(&format!("nanobot: the line at byte {at} cannot be read")),
+                .eprint(&format!("nanobot: the line at byte {at} cannot be read")),
         }
     }
     transcript.end(&mut page)?;
-    page.end()
+    page.finish()
 }
 
 /// The header before the messages, in lines that begin with `#`.
-fn head(summary: &Summary, path: &str) -> String {
-    let Summary {
+fn header(summary: &SessionSummary, path: &str) -> String {
+    let SessionSummary {
         key,
         messages,
         created,
@@ -65,13 +65,13 @@ fn head(summary: &Summary, path: &str) -> String {
         .filter(|(_, time)| !time.is_empty())
         .map(|(word, time)| format!("{word} {}", day_and_time(time)))
         .collect();
-    let size = size_in_words(*bytes);
+    let size = format_size(*bytes);
     let whole = format!("messages {messages}, {size}, {}", times.join(" "));
     let mut lines = vec![
         key.replace('\n', " "),
         whole.trim_end_matches([' ', ',']).to_owned(),
     ];
-    lines.extend(stats.iter().flat_map(sums));
+    lines.extend(stats.iter().flat_map(totals));
     lines.push(path.to_owned());
     if *is_newer {
         lines.push("written by a newer nanobot: read-only".into());
@@ -80,9 +80,9 @@ fn head(summary: &Summary, path: &str) -> String {
 }
 
 /// The totals over all turns of a session, in two lines.
-fn sums(stats: &Stats) -> [String; 2] {
+fn totals(stats: &SessionStats) -> [String; 2] {
     let speed = stats.speed.map(|speed| format!(" at {speed:.0} a second"));
-    let cost = stats.cost.map(|cost| format!("${}", dollars(cost)));
+    let cost = stats.cost.map(|cost| format!("${}", format_dollars(cost)));
     [
         format!(
             "turns {}, steps {}, tokens in {}, out {}{}, context {}, cost {}",
@@ -96,20 +96,20 @@ fn sums(stats: &Stats) -> [String; 2] {
         ),
         format!(
             "tool calls agreed {}, succeeded {}, failed {}, rejected {}",
-            stats.agreed, stats.succeeded, stats.failed, stats.rejected
+            stats.allowed, stats.succeeded, stats.failed, stats.denied
         ),
     ]
 }
 
 /// Prints the file unchanged; on a terminal, line by line and without control characters.
-fn as_it_is(ctx: &Context, place: &Place, key: &str) -> Result<()> {
-    let file = session::raw(place, key)?;
+fn print_raw(ctx: &Context, place: &SessionStore, key: &str) -> Result<()> {
+    let file = session::open_raw(place, key)?;
     let reading = || format!("read session `{key}`");
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        if ctx.terminal.out {
+        if ctx.terminal.stdout_is_tty {
             // Limit the length, so that a line without an end is printed in pieces.
             let mut some = (&mut reader).take(1 << 20);
             some.read_until(b'\n', &mut bytes).with_context(reading)?;

@@ -1,14 +1,14 @@
 //! Formats messages for people, with each tool call beside its result, and as JSON.
 
 use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
-use crate::session::Logged;
-use crate::sys::terminal::Page;
+use crate::session::LoggedMessage;
+use crate::sys::terminal::StdoutWriter;
 use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
 
 /// Maximum characters shown of a call's arguments, and of its result.
-const SHORT: usize = 100;
+const MAX_SHORT_CHARS: usize = 100;
 
 /// A transcript being written. Calls are held back until their results arrive, so that both are on one line.
 #[derive(Debug)]
@@ -18,11 +18,11 @@ pub(super) struct Transcript {
     /// True once anything but results was written. A result before that may belong to a call before the first message
     /// shown.
     has_begun: bool,
-    waiting: Vec<(ToolCall, Option<Answer>)>,
+    pending_calls: Vec<(ToolCall, Option<NumberedResult>)>,
 }
 
 /// A result, and the number of its message.
-type Answer = (usize, ToolResult);
+type NumberedResult = (usize, ToolResult);
 
 impl Transcript {
     /// Creates an empty transcript.
@@ -30,93 +30,102 @@ impl Transcript {
         Self {
             is_full,
             has_begun: false,
-            waiting: Vec::new(),
+            pending_calls: Vec::new(),
         }
     }
 
     /// Writes one more message.
-    pub(super) fn take(&mut self, logged: Logged, page: &mut Page) -> Result<()> {
-        let Logged {
-            number,
+    pub(super) fn push(&mut self, logged: LoggedMessage, page: &mut StdoutWriter) -> Result<()> {
+        let LoggedMessage {
+            index: number,
             time,
             turn: _,
             message,
         } = logged;
         let number = number + 1;
-        let heading = |who: &str, page: &mut Page| {
+        let heading = |who: &str, page: &mut StdoutWriter| {
             let words = format!("> {number} {who}, {}", day_and_time(&time));
             let words = words.trim_end_matches([' ', ',']);
-            page.put("\n")?;
-            page.paint(words, &Style::new().bold())?;
-            page.put("\n")
+            page.write("\n")?;
+            page.write_styled(words, &Style::new().bold())?;
+            page.write("\n")
         };
         self.has_begun |= !matches!(message, Message::Tool(_));
         match message {
             Message::User(user) => {
-                self.answer(page)?;
+                self.write_pending(page)?;
                 heading("user", page)?;
                 put_block(page, &plain_text(&user.parts))
             }
             Message::Assistant(reply) => {
-                self.answer(page)?;
+                self.write_pending(page)?;
                 heading("nanobot", page)?;
                 self.put_reply(&reply, page)?;
-                self.waiting = reply.calls.into_iter().map(|call| (call, None)).collect();
+                self.pending_calls = reply
+                    .tool_calls
+                    .into_iter()
+                    .map(|call| (call, None))
+                    .collect();
                 Ok(())
             }
             Message::Tool(result) => self.take_result(number, result, page),
         }
     }
 
-    fn put_reply(&self, reply: &Reply, page: &mut Page) -> Result<()> {
+    fn put_reply(&self, reply: &Reply, page: &mut StdoutWriter) -> Result<()> {
         if self.is_full && !reply.reasoning.is_empty() {
             put_indented(page, "  ~ ", &reply.reasoning)?;
         }
-        if !reply.text.is_empty() || reply.calls.is_empty() {
+        if !reply.text.is_empty() || reply.tool_calls.is_empty() {
             put_block(page, &reply.text)?;
         }
         Ok(())
     }
 
-    fn take_result(&mut self, number: usize, result: ToolResult, page: &mut Page) -> Result<()> {
-        let asked = |(call, answer): &&mut (ToolCall, Option<Answer>)| {
-            answer.is_none() && call.id == result.call
+    fn take_result(
+        &mut self,
+        number: usize,
+        result: ToolResult,
+        page: &mut StdoutWriter,
+    ) -> Result<()> {
+        let asked = |(call, answer): &&mut (ToolCall, Option<NumberedResult>)| {
+            answer.is_none() && call.id == result.call_id
         };
-        if let Some((_, answer)) = self.waiting.iter_mut().find(asked) {
+        if let Some((_, answer)) = self.pending_calls.iter_mut().find(asked) {
             *answer = Some((number, result));
             return Ok(());
         }
-        self.answer(page)?;
+        self.write_pending(page)?;
         let note = match self.has_begun || number == 1 {
             true => " (no matching call)",
             false => "",
         };
-        page.put(&format!("  ↳ {}{note}", result.name))?;
+        page.write(&format!("  ↳ {}{note}", result.name))?;
         self.put_result(&(number, result), page)
     }
 
     /// Writes the pending calls with their results.
-    fn answer(&mut self, page: &mut Page) -> Result<()> {
-        for (call, answer) in std::mem::take(&mut self.waiting) {
+    fn write_pending(&mut self, page: &mut StdoutWriter) -> Result<()> {
+        for (call, answer) in std::mem::take(&mut self.pending_calls) {
             let arguments = call.arguments.to_string();
             let arguments = match self.is_full {
                 true => arguments,
-                false => short(&arguments),
+                false => shorten(&arguments),
             };
-            page.put(&format!("  ↳ {} {arguments}", call.name))?;
+            page.write(&format!("  ↳ {} {arguments}", call.name))?;
             match &answer {
                 Some(answer) => self.put_result(answer, page)?,
-                None => page.put(" (no result)\n")?,
+                None => page.write(" (no result)\n")?,
             }
         }
         Ok(())
     }
 
-    fn put_result(&self, (number, result): &Answer, page: &mut Page) -> Result<()> {
+    fn put_result(&self, (number, result): &NumberedResult, page: &mut StdoutWriter) -> Result<()> {
         let text = plain_text(&result.parts);
         let mark = if result.failed { "✗" } else { "=" };
         if self.is_full {
-            page.put(&format!("\n  {mark} {number} {}\n", result.name))?;
+            page.write(&format!("\n  {mark} {number} {}\n", result.name))?;
             return put_indented(page, "    ", &text);
         }
         let lines = text.lines().count();
@@ -126,28 +135,28 @@ impl Transcript {
             String::new()
         };
         let first = text.lines().find(|line| !line.trim().is_empty());
-        let first = short(first.unwrap_or("(nothing)").trim());
-        page.put(&format!(" {mark} {first}{more}\n"))
+        let first = shorten(first.unwrap_or("(nothing)").trim());
+        page.write(&format!(" {mark} {first}{more}\n"))
     }
 
     /// Writes what is pending after the last message.
-    pub(super) fn end(mut self, page: &mut Page) -> Result<()> {
-        self.answer(page)
+    pub(super) fn end(mut self, page: &mut StdoutWriter) -> Result<()> {
+        self.write_pending(page)
     }
 }
 
-fn put_block(page: &mut Page, text: &str) -> Result<()> {
-    page.put(text.trim_end())?;
-    page.put("\n")
+fn put_block(page: &mut StdoutWriter, text: &str) -> Result<()> {
+    page.write(text.trim_end())?;
+    page.write("\n")
 }
 
-fn put_indented(page: &mut Page, by: &str, text: &str) -> Result<()> {
+fn put_indented(page: &mut StdoutWriter, by: &str, text: &str) -> Result<()> {
     text.lines()
-        .try_for_each(|line| page.put(&format!("{by}{line}\n")))
+        .try_for_each(|line| page.write(&format!("{by}{line}\n")))
 }
 
-fn short(text: &str) -> String {
-    match text.char_indices().nth(SHORT) {
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_SHORT_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
@@ -159,9 +168,9 @@ pub(super) fn day_and_time(time: &str) -> String {
 }
 
 /// A message as a JSON object.
-pub(super) fn line(logged: &Logged) -> Value {
-    let Logged {
-        number,
+pub(super) fn message_json(logged: &LoggedMessage) -> Value {
+    let LoggedMessage {
+        index: number,
         time,
         turn,
         message,
@@ -170,11 +179,11 @@ pub(super) fn line(logged: &Logged) -> Value {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {
             let call = |call: &ToolCall| json!({ "id": call.id, "name": call.name, "arguments": call.arguments });
-            let calls: Vec<Value> = reply.calls.iter().map(call).collect();
+            let calls: Vec<Value> = reply.tool_calls.iter().map(call).collect();
             json!({ "role": "assistant", "text": reply.text, "tool_calls": calls, "model": reply.model })
         }
         Message::Tool(result) => {
-            json!({ "role": "tool", "call": result.call, "name": result.name, "text": plain_text(&result.parts), "failed": result.failed })
+            json!({ "role": "tool", "call": result.call_id, "name": result.name, "text": plain_text(&result.parts), "failed": result.failed })
         }
     };
     (line["number"], line["time"], line["turn"]) = (json!(number + 1), json!(time), json!(turn));

@@ -1,43 +1,43 @@
 //! `nanobot skill check`: reports problems of skills and missing requirements.
 
-use super::lookup::{here, named};
+use super::lookup::{current_skills, find_skill};
 use super::package::SkillPackage;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::skill::{Skill, Source};
-use crate::sys::terminal::harmless;
+use crate::skill::{Skill, SkillSource};
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use serde_json::json;
 use std::path::Path;
 
 /// The result for one skill.
-struct Verdict {
+struct SkillCheck {
     name: String,
     /// Problems.
-    wrong: Vec<String>,
+    problems: Vec<String>,
     missing: Vec<String>,
     install: Vec<String>,
     /// True if a missing requirement counts as a problem too.
     is_needed: bool,
 }
 
-impl Verdict {
-    fn of(skill: &Skill, is_needed: bool) -> Self {
+impl SkillCheck {
+    fn new(skill: &Skill, is_needed: bool) -> Self {
         Self {
             name: skill.name.clone(),
-            wrong: skill.warnings.clone(),
-            missing: skill.missing.clone(),
-            install: skill.needs.install.clone(),
+            problems: skill.warnings.clone(),
+            missing: skill.unmet_requirements.clone(),
+            install: skill.requirements.install.clone(),
             is_needed,
         }
     }
 
     fn is_fine(&self) -> bool {
-        self.wrong.is_empty() && (self.missing.is_empty() || !self.is_needed)
+        self.problems.is_empty() && (self.missing.is_empty() || !self.is_needed)
     }
 
-    fn line(&self) -> String {
-        let name = harmless(&self.name);
+    fn to_row(&self) -> String {
+        let name = sanitize(&self.name);
         let missing = match (self.missing.is_empty(), self.is_needed) {
             (true, _) => String::new(),
             (false, true) => format!("  missing: {}\n", self.missing.join(", ")),
@@ -52,20 +52,20 @@ impl Verdict {
             .map(|how| format!("  try: {how}\n"))
             .collect();
         let wrong: String = self
-            .wrong
+            .problems
             .iter()
             .map(|words| format!("  {words}\n"))
             .collect();
         let word = if self.is_fine() { "ok" } else { "warn" };
         format!(
             "{word:4}  {name}\n{}",
-            harmless(&(wrong + &missing + &install))
+            sanitize(&(wrong + &missing + &install))
         )
     }
 
-    fn object(&self) -> String {
+    fn to_json(&self) -> String {
         let line = json!({
-            "name": self.name, "ok": self.is_fine(), "warnings": self.wrong, "missing": self.missing, "install": self.install,
+            "name": self.name, "ok": self.is_fine(), "warnings": self.problems, "missing": self.missing, "install": self.install,
         });
         format!("{line}\n")
     }
@@ -74,46 +74,46 @@ impl Verdict {
 /// Runs `nanobot skill check`.
 pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Exit> {
     let verdicts = match name {
-        Some(path) if is_place(path) => vec![of_folder(ctx, Path::new(path))?],
+        Some(path) if is_path(path) => vec![check_directory(ctx, Path::new(path))?],
         Some(name) => {
-            let (_, found) = here(ctx)?;
-            vec![Verdict::of(named(&found, name)?, true)]
+            let (_, found) = current_skills(ctx)?;
+            vec![SkillCheck::new(find_skill(&found, name)?, true)]
         }
-        None => all(ctx)?,
+        None => check_all(ctx)?,
     };
     let text: String = match as_json {
-        true => verdicts.iter().map(Verdict::object).collect(),
-        false => verdicts.iter().map(Verdict::line).collect(),
+        true => verdicts.iter().map(SkillCheck::to_json).collect(),
+        false => verdicts.iter().map(SkillCheck::to_row).collect(),
     };
     match as_json {
         true => ctx.terminal.print_json_text(&text)?,
         false => ctx.terminal.print(&text)?,
     }
-    Ok(match verdicts.iter().all(Verdict::is_fine) {
+    Ok(match verdicts.iter().all(SkillCheck::is_fine) {
         true => Exit::Answered,
         false => Exit::Failed,
     })
 }
 
 /// True if the argument is a path, not a name.
-fn is_place(name: &str) -> bool {
+fn is_path(name: &str) -> bool {
     name.contains('/') || name == "." || name == ".." || Path::new(name).join("SKILL.md").exists()
 }
 
 /// Checks all active skills, and those that would be active if they could be read.
-fn all(ctx: &Context) -> Result<Vec<Verdict>> {
-    let (_, found) = here(ctx)?;
+fn check_all(ctx: &Context) -> Result<Vec<SkillCheck>> {
+    let (_, found) = current_skills(ctx)?;
     let skills = found.skills.iter();
-    let mut verdicts: Vec<Verdict> = skills
-        .map(|skill| Verdict::of(skill, skill.source != Source::BuiltIn))
+    let mut verdicts: Vec<SkillCheck> = skills
+        .map(|skill| SkillCheck::new(skill, skill.source != SkillSource::BuiltIn))
         .collect();
     verdicts.extend(found.unreadable.iter().map(|unreadable| {
-        Verdict {
+        SkillCheck {
             name: unreadable
                 .name
                 .clone()
                 .unwrap_or_else(|| unreadable.path.display().to_string()),
-            wrong: vec![unreadable.why.clone()],
+            problems: vec![unreadable.reason.clone()],
             missing: Vec::new(),
             install: Vec::new(),
             is_needed: true,
@@ -123,16 +123,16 @@ fn all(ctx: &Context) -> Result<Vec<Verdict>> {
 }
 
 /// Checks a skill that is not installed, including anything that would prevent its installation.
-fn of_folder(ctx: &Context, path: &Path) -> Result<Verdict> {
+fn check_directory(ctx: &Context, path: &Path) -> Result<SkillCheck> {
     let package = SkillPackage::read(ctx, path)?;
-    let mut verdict = Verdict::of(&package.skill, true);
-    if package.folder != package.skill.name {
-        let (name, folder) = (&package.skill.name, &package.folder);
-        verdict.wrong.push(format!(
+    let mut verdict = SkillCheck::new(&package.skill, true);
+    if package.directory_name != package.skill.name {
+        let (name, folder) = (&package.skill.name, &package.directory_name);
+        verdict.problems.push(format!(
             "its front matter has `name: {name}`, but its directory is named `{folder}`"
         ));
     }
-    verdict.wrong.extend(package.odd);
-    verdict.wrong.extend(package.troubles);
+    verdict.problems.extend(package.warnings);
+    verdict.problems.extend(package.problems);
     Ok(verdict)
 }

@@ -3,41 +3,41 @@
 use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::report::columns::hanging_indent;
-use crate::skill::folder::{Entry, Kind};
-use crate::skill::{Skill, Source};
-use crate::sys::store::size_in_words;
-use crate::sys::terminal::harmless;
+use crate::skill::folder::{EntryType, FolderEntry};
+use crate::skill::{Skill, SkillSource};
+use crate::sys::durable_file::format_size;
+use crate::sys::terminal::sanitize;
 
 /// The origin of a skill, for people.
-pub(super) fn origin(ctx: &Context, source: &Source) -> String {
+pub(super) fn describe_origin(ctx: &Context, source: &SkillSource) -> String {
     match source {
-        Source::Workspace => "workspace".into(),
-        Source::BuiltIn => "built-in".into(),
-        Source::Directory(dir) => ctx.paths.display(dir),
+        SkillSource::Workspace => "workspace".into(),
+        SkillSource::BuiltIn => "built-in".into(),
+        SkillSource::Directory(dir) => ctx.paths.display(dir),
     }
 }
 
 /// The origin of a skill for JSON: a word or a path.
-pub(super) fn origin_json(source: &Source) -> String {
+pub(super) fn origin_json(source: &SkillSource) -> String {
     match source {
-        Source::Workspace => "workspace".into(),
-        Source::BuiltIn => "built-in".into(),
-        Source::Directory(dir) => dir.display().to_string(),
+        SkillSource::Workspace => "workspace".into(),
+        SkillSource::BuiltIn => "built-in".into(),
+        SkillSource::Directory(dir) => dir.display().to_string(),
     }
 }
 
 /// Tokens of a skill's text: the cost once a model has read it, or in every turn if it is always on.
-pub(super) fn tokens(skill: &Skill) -> u64 {
-    token_estimate::of_text(&skill.body)
+pub(super) fn body_tokens(skill: &Skill) -> u64 {
+    token_estimate::for_text(&skill.body)
 }
 
 /// The state of an active skill, for people.
-pub(super) fn state(skill: &Skill) -> String {
+pub(super) fn describe_state(skill: &Skill) -> String {
     let odd = match skill.warnings.len() {
         0 => String::new(),
         _ => "; warnings (skill check)".to_owned(),
     };
-    let state = match (&skill.missing[..], skill.is_offered) {
+    let state = match (&skill.unmet_requirements[..], skill.is_offered) {
         ([], true) if skill.always => "always on".to_owned(),
         ([], true) => "available".into(),
         ([], false) => "not offered to the model, by its own setting".into(),
@@ -47,12 +47,12 @@ pub(super) fn state(skill: &Skill) -> String {
 }
 
 /// Formats a labelled row for each text that is not empty.
-pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
+pub(super) fn format_rows(rows: &[(&str, String)], width: Option<usize>) -> String {
     let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
     let row = |(name, words): &(&str, String)| {
         let lines = words.lines().enumerate().map(|(number, line)| {
             let name = if number == 0 { name } else { "" };
-            hanging_indent(&format!("{name:9} "), &harmless(line), width) + "\n"
+            hanging_indent(&format!("{name:9} "), &sanitize(line), width) + "\n"
         });
         lines.collect::<String>()
     };
@@ -60,18 +60,21 @@ pub(super) fn rows_of(rows: &[(&str, String)], width: Option<usize>) -> String {
 }
 
 /// A file, directory or link on a line.
-pub(super) fn entry_line(entry: &Entry) -> String {
+pub(super) fn entry_line(entry: &FolderEntry) -> String {
     let path = entry.path.display();
-    match &entry.kind {
-        Kind::Folder => format!("{path}/"),
-        Kind::File {
+    match &entry.entry_type {
+        EntryType::Folder => format!("{path}/"),
+        EntryType::File {
             size,
             is_executable,
         } => {
             let mark = if *is_executable { ", executable" } else { "" };
-            format!("{path} ({}{mark})", size_in_words(*size))
+            format!("{path} ({}{mark})", format_size(*size))
         }
-        Kind::Link { target, trouble } => {
+        EntryType::Link {
+            target,
+            problem: trouble,
+        } => {
             let trouble = trouble.map(|trouble| format!(", which {trouble}"));
             format!(
                 "{path} -> {}{}",
@@ -79,6 +82,6 @@ pub(super) fn entry_line(entry: &Entry) -> String {
                 trouble.unwrap_or_default()
             )
         }
-        Kind::Other(what) => format!("{path} ({what})"),
+        EntryType::Other(what) => format!("{path} ({what})"),
     }
 }

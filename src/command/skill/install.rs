@@ -1,19 +1,19 @@
 //! `nanobot skill install` and `remove`: the contents of a skill are shown before it is installed.
 
-use super::describe::origin;
+use super::describe::describe_origin;
 use super::package::SkillPackage;
-use crate::cli::skill::Install;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cli::skill::SkillInstallArgs;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::skills;
-use crate::skill::{BuiltIn, install, is_fit};
-use crate::sys::terminal::{Terminal, harmless};
+use crate::skill::{BuiltInSkill, install, is_displayable_name};
+use crate::sys::terminal::{Terminal, sanitize};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// Runs `nanobot skill install`.
-pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
-    let Install {
+pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
+    let SkillInstallArgs {
         path,
         yes,
         force,
@@ -23,7 +23,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let built_in = path
         .to_str()
         .filter(|_| !path.exists())
-        .and_then(BuiltIn::named);
+        .and_then(BuiltInSkill::by_name);
     let package = match built_in {
         Some(built_in) => SkillPackage::from_built_in(ctx, built_in)?,
         None => SkillPackage::read(ctx, path)?,
@@ -33,22 +33,22 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
     let place = dir.join(name);
     let found = skills::find(ctx, &settings, Path::new("."))?;
     let is_taken = place.symlink_metadata().is_ok();
-    let hides = match found.named(name) {
+    let hides = match found.by_name(name) {
         _ if is_taken => "the installed one, which it replaces".to_owned(),
         Some(other) => format!(
             "the skill of that name from: {}",
-            origin(ctx, &other.source)
+            describe_origin(ctx, &other.source)
         ),
         None => String::new(),
     };
     let description = package.describe(ctx, &ctx.paths.display(&place), &hides);
     ctx.terminal.print(&description)?;
-    if !package.troubles.is_empty() {
-        let cause = format!("`{name}` is not installed: {}", package.troubles.join("; "));
+    if !package.problems.is_empty() {
+        let cause = format!("`{name}` is not installed: {}", package.problems.join("; "));
         return Err(fail(Exit::BadInput, cause));
     }
     if is_taken && !force {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Failed,
             format!("the workspace already has a skill `{name}`"),
             "`--force` to replace it",
@@ -58,7 +58,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     if !(*yes
-        || agreed(
+        || confirm(
             ctx,
             &format!("Install {name}?"),
             "`--yes`, or `--dry-run` for the review only",
@@ -67,7 +67,7 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
         ctx.notice("nothing was installed");
         return Ok(Exit::Failed);
     }
-    let place: PathBuf = install::put(&dir, name, &package.pieces, *force)?;
+    let place: PathBuf = install::install(&dir, name, &package.files, *force)?;
     ctx.notice(&format!("installed in `{}`", ctx.paths.display(&place)));
     Ok(Exit::Answered)
 }
@@ -76,20 +76,20 @@ pub(super) fn run(ctx: &Context, arguments: &Install) -> Result<Exit> {
 pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let dir = settings.workspace.join("skills");
-    let is_there = is_fit(name) && dir.join(name).symlink_metadata().is_ok();
+    let is_there = is_displayable_name(name) && dir.join(name).symlink_metadata().is_ok();
     if !is_there {
         let found = skills::find(ctx, &settings, Path::new("."))?;
-        let name = harmless(name);
-        return Err(match found.named(&name) {
-            Some(other) => fail_hint(
+        let name = sanitize(name);
+        return Err(match found.by_name(&name) {
+            Some(other) => fail_with_hint(
                 Exit::Usage,
                 format!(
                     "`{name}` is not in the workspace; it is from: {}",
-                    origin(ctx, &other.source)
+                    describe_origin(ctx, &other.source)
                 ),
                 format!("nanobot config set agents.defaults.disabledSkills '[\"{name}\"]'"),
             ),
-            None => fail_hint(
+            None => fail_with_hint(
                 Exit::NoInput,
                 format!("there is no skill `{name}` in the workspace"),
                 "nanobot skill list",
@@ -97,7 +97,7 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
         });
     }
     let shown = ctx.paths.display(&dir.join(name));
-    if !(yes || agreed(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
+    if !(yes || confirm(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
         ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
@@ -110,9 +110,9 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
 ///
 /// # Errors
 /// Status 2 if there is no terminal to ask at.
-fn agreed(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
-    if !Terminal::is_attended() {
-        return Err(fail_hint(
+fn confirm(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
+    if !Terminal::can_prompt() {
+        return Err(fail_with_hint(
             Exit::Usage,
             "cannot ask for confirmation without a terminal",
             hint,
@@ -120,7 +120,7 @@ fn agreed(ctx: &Context, question: &str, hint: &str) -> Result<bool> {
     }
     let answer = ctx
         .terminal
-        .ask(&format!("{} [y/N] ", harmless(question)))?;
+        .prompt(&format!("{} [y/N] ", sanitize(question)))?;
     let answer = answer.unwrap_or_default();
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))
 }

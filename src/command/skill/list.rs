@@ -1,26 +1,26 @@
 //! `nanobot skill list`: lists every skill, active or not.
 
-use super::describe::{origin, origin_json, state, tokens};
-use super::lookup::here;
+use super::describe::{body_tokens, describe_origin, describe_state, origin_json};
+use super::lookup::current_skills;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::report::columns::{Side, aligned, clipped};
-use crate::skill::{Found, Hidden, Skill, summary};
-use crate::sys::terminal::harmless;
+use crate::report::columns::{Side, align_columns, truncate};
+use crate::skill::{FoundSkills, InactiveSkill, Skill, render_list};
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use serde_json::json;
 
 /// Runs `nanobot skill list`.
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
-    let (settings, found) = here(ctx)?;
+    let (settings, found) = current_skills(ctx)?;
     if as_json {
-        ctx.terminal.print_json_text(&lines_of_json(&found))?;
+        ctx.terminal.print_json_text(&json_lines(&found))?;
         return Ok(Exit::Answered);
     }
     ctx.terminal
-        .print(&table(ctx, &found, ctx.terminal.width()))?;
-    let budget = settings.skills.budget;
-    let list = summary(&found.skills, budget);
+        .print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
+    let budget = settings.skills.budget_tokens;
+    let list = render_list(&found.skills, budget);
     if list.is_cut() {
         ctx.notice(&format!(
                 "the skill list in each request is truncated to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
@@ -31,30 +31,35 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
 }
 
 /// Formats all skills as a table: active ones, inactive ones, and those that cannot be read.
-pub(super) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> String {
+pub(super) fn table(ctx: &Context, found: &FoundSkills, width: Option<usize>) -> String {
     let row = |skill: &Skill, state: String| {
         let description: Vec<&str> = skill.description.split_whitespace().collect();
         vec![
             skill.name.clone(),
-            harmless(&origin(ctx, &skill.source)),
-            tokens(skill).to_string(),
-            harmless(&state),
-            harmless(&description.join(" ")),
+            sanitize(&describe_origin(ctx, &skill.source)),
+            body_tokens(skill).to_string(),
+            sanitize(&state),
+            sanitize(&description.join(" ")),
         ]
     };
     let mut rows: Vec<Vec<String>> = Vec::new();
-    rows.extend(found.skills.iter().map(|skill| row(skill, state(skill))));
     rows.extend(
         found
-            .hidden
+            .skills
             .iter()
-            .map(|hidden| row(&hidden.skill, why(ctx, hidden))),
+            .map(|skill| row(skill, describe_state(skill))),
+    );
+    rows.extend(
+        found
+            .inactive
+            .iter()
+            .map(|hidden| row(&hidden.skill, hidden_reason(ctx, hidden))),
     );
     rows.extend(found.unreadable.iter().map(|unreadable| {
         let name = unreadable.name.as_deref().unwrap_or("-");
         let place = ctx.paths.display(&unreadable.path);
-        let why = format!("unreadable: {}", unreadable.why);
-        [name, &place, "-", &why, ""].map(harmless).to_vec()
+        let why = format!("unreadable: {}", unreadable.reason);
+        [name, &place, "-", &why, ""].map(sanitize).to_vec()
     }));
     let columns = [
         ("NAME", Side::Left),
@@ -63,23 +68,23 @@ pub(super) fn table(ctx: &Context, found: &Found, width: Option<usize>) -> Strin
         ("STATE", Side::Left),
         ("DESCRIPTION", Side::Left),
     ];
-    let lines = aligned(&columns, &rows).into_iter();
-    lines.map(|line| clipped(&line, width) + "\n").collect()
+    let lines = align_columns(&columns, &rows).into_iter();
+    lines.map(|line| truncate(&line, width) + "\n").collect()
 }
 
-fn why(ctx: &Context, hidden: &Hidden) -> String {
-    match &hidden.by {
-        Some(by) => format!("hidden by the one from {}", origin(ctx, by)),
+fn hidden_reason(ctx: &Context, hidden: &InactiveSkill) -> String {
+    match &hidden.superseded_by {
+        Some(by) => format!("hidden by the one from {}", describe_origin(ctx, by)),
         None => "disabled in the config".into(),
     }
 }
 
-fn lines_of_json(found: &Found) -> String {
+fn json_lines(found: &FoundSkills) -> String {
     let line = |skill: &Skill, state: &str, by: Option<String>| {
         let line = json!({
             "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-            "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.missing,
-            "tokens": tokens(skill), "warnings": skill.warnings,
+            "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.unmet_requirements,
+            "tokens": body_tokens(skill), "warnings": skill.warnings,
         });
         format!("{line}\n")
     };
@@ -91,13 +96,16 @@ fn lines_of_json(found: &Found) -> String {
         };
         line(skill, state, None)
     });
-    let hidden = found.hidden.iter().map(|hidden| match &hidden.by {
-        Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
-        None => line(&hidden.skill, "disabled", None),
-    });
+    let hidden = found
+        .inactive
+        .iter()
+        .map(|hidden| match &hidden.superseded_by {
+            Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
+            None => line(&hidden.skill, "disabled", None),
+        });
     let unreadable = found.unreadable.iter().map(|unreadable| {
         let line = json!({
-            "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.why,
+            "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.reason,
         });
         format!("{line}\n")
     });

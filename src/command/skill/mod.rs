@@ -1,20 +1,20 @@
 //! `nanobot skill`: lists, shows, checks, creates, installs and removes skills.
 
-use crate::cli::skill::{Show, Skill as Command};
+use crate::cli::skill::{SkillCommand as Command, SkillShowArgs};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skills;
 use crate::ops::turn_options::TurnOptions;
-use crate::skill::BuiltIn;
+use crate::skill::BuiltInSkill;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
 
 mod check;
+mod create;
 mod describe;
 mod install;
 mod list;
 mod lookup;
-mod make;
 mod package;
 mod show;
 
@@ -24,7 +24,7 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
         Command::List { json } => list::run(ctx, *json),
         Command::Show(arguments) => show::run(ctx, arguments),
         Command::Check { name, json } => check::run(ctx, name.as_deref(), *json),
-        Command::New { name, description } => make::run(ctx, name, description.as_deref()),
+        Command::New { name, description } => create::run(ctx, name, description.as_deref()),
         Command::Install(arguments) => install::run(ctx, arguments),
         Command::Remove { name, yes } => install::remove(ctx, name, *yes),
     }
@@ -32,8 +32,8 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 
 /// Runs the part of this command that is available inside an agent's sandbox: printing a file of a built-in skill,
 /// which is not secret and needs neither network nor files. `None` for everything else.
-pub fn inside(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
-    let Command::Show(Show {
+pub fn run_in_sandbox(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
+    let Command::Show(SkillShowArgs {
         name,
         file: Some(file),
         ..
@@ -41,16 +41,16 @@ pub fn inside(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
     else {
         return None;
     };
-    let text = BuiltIn::named(name)?.file(file)?;
+    let text = BuiltInSkill::by_name(name)?.file(file)?;
     Some(terminal.print(text).map(|()| Exit::Answered))
 }
 
 /// Prints all skills of the REPL's directory, or the one called `name`.
 pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
-    let found = skills::of_turn(ctx, options)?;
-    let width = ctx.terminal.width();
+    let found = skills::for_turn(ctx, options)?;
+    let width = ctx.terminal.stdout_width();
     ctx.terminal.print(&match name {
         "" => list::table(ctx, &found, width),
-        name => show::text(ctx, lookup::named(&found, name)?, width),
+        name => show::describe(ctx, lookup::find_skill(&found, name)?, width),
     })
 }

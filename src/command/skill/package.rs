@@ -1,33 +1,36 @@
 //! A skill to be installed: read in full, checked, and described.
 
-use super::describe::{entry_line, rows_of, tokens};
+use super::describe::{body_tokens, entry_line, format_rows};
 use super::lookup::built_in_entries;
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::policy::seen::addresses::linked_hosts;
-use crate::skill::folder::{Entry, Folder, Kind};
-use crate::skill::install::Piece;
-use crate::skill::{BuiltIn, Requirements, Skill, TEXT_LIMIT, hidden_in, is_fit, is_name, parse};
-use crate::sys::store::{read_at_most, size_in_words};
-use crate::sys::terminal::harmless;
+use crate::policy::provenance::addresses::find_linked_hosts;
+use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
+use crate::skill::install::PackageEntry;
+use crate::skill::{
+    BuiltInSkill, MAX_TEXT_BYTES, RequirementChecker, Skill, count_hidden_chars,
+    is_displayable_name, is_valid_name, parse,
+};
+use crate::sys::durable_file::{format_size, read_limited};
+use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Maximum number of addresses shown.
-const MAX_ADDRESSES: usize = 20;
+const MAX_URLS: usize = 20;
 
 /// A skill with all its files, before it is installed.
 pub(super) struct SkillPackage {
     pub(super) skill: Skill,
     /// The name of the folder that contains it.
-    pub(super) folder: String,
-    pub(super) pieces: Vec<Piece>,
-    left_out: Vec<String>,
+    pub(super) directory_name: String,
+    pub(super) files: Vec<PackageEntry>,
+    skipped: Vec<String>,
     /// Warnings, in addition to those about its SKILL.md.
-    pub(super) odd: Vec<String>,
+    pub(super) warnings: Vec<String>,
     /// Reasons why it cannot be installed.
-    pub(super) troubles: Vec<String>,
+    pub(super) problems: Vec<String>,
 }
 
 impl SkillPackage {
@@ -38,7 +41,7 @@ impl SkillPackage {
     pub(super) fn read(ctx: &Context, path: &Path) -> Result<Self> {
         let shown = path.display();
         let about = std::fs::metadata(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => fail_hint(
+            std::io::ErrorKind::NotFound => fail_with_hint(
                 Exit::NoInput,
                 format!("there is no `{shown}`"),
                 "a directory with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is downloaded",
@@ -51,10 +54,10 @@ impl SkillPackage {
             name.to_string_lossy().into_owned()
         };
         if about.is_file() {
-            let bytes = read_at_most(path, TEXT_LIMIT)?.unwrap_or_default();
-            let entry = Entry {
+            let bytes = read_limited(path, MAX_TEXT_BYTES)?.unwrap_or_default();
+            let entry = FolderEntry {
                 path: "SKILL.md".into(),
-                kind: Kind::File {
+                entry_type: EntryType::File {
                     size: bytes.len() as u64,
                     is_executable: false,
                 },
@@ -68,28 +71,28 @@ impl SkillPackage {
                 format!("`{shown}` is not a regular file or directory"),
             ));
         }
-        let folder = Folder::look(path)?;
-        let mut troubles = folder.troubles();
+        let folder = SkillFolder::scan(path)?;
+        let mut troubles = folder.problems();
         let bytes = match troubles.is_empty() {
-            true => folder.read()?,
+            true => folder.read_files()?,
             // Of a folder that is refused anyway, read only the text that is shown.
             false => folder
                 .entries
                 .iter()
-                .map(|entry| text_of(path, entry))
+                .map(|entry| read_skill_text(path, entry))
                 .collect(),
         };
-        let Folder {
+        let SkillFolder {
             entries, left_out, ..
         } = folder;
         let text = entries
             .iter()
             .find(|entry| entry.path == Path::new("SKILL.md"));
-        match text.map(|entry| &entry.kind) {
-            Some(Kind::File { size, .. }) if *size > TEXT_LIMIT => {
+        match text.map(|entry| &entry.entry_type) {
+            Some(EntryType::File { size, .. }) if *size > MAX_TEXT_BYTES => {
                 troubles.push("its SKILL.md is larger than 1 MiB".into());
             }
-            Some(Kind::File { .. }) => {}
+            Some(EntryType::File { .. }) => {}
             _ => {
                 return Err(fail(
                     Exit::BadInput,
@@ -102,7 +105,7 @@ impl SkillPackage {
     }
 
     /// A built-in skill, as its files.
-    pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltIn) -> Result<Self> {
+    pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltInSkill) -> Result<Self> {
         let bytes = built_in
             .files
             .iter()
@@ -114,7 +117,7 @@ impl SkillPackage {
     fn new(
         ctx: &Context,
         folder: &str,
-        pieces: Vec<Piece>,
+        pieces: Vec<PackageEntry>,
         left_out: Vec<String>,
         troubles: Vec<String>,
     ) -> Result<Self> {
@@ -122,15 +125,15 @@ impl SkillPackage {
             .iter()
             .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
         let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
-        let requirements = Requirements::new(&ctx.env);
+        let requirements = RequirementChecker::new(&ctx.env);
         // Use the author's name from the front matter: a download may have changed the folder's name.
-        let said = parse(folder, &text, &requirements).says.name;
+        let said = parse(folder, &text, &requirements).inert_fields.name;
         let name = said
-            .filter(|name| is_name(name))
+            .filter(|name| is_valid_name(name))
             .unwrap_or_else(|| folder.to_owned());
-        if !is_fit(&name) {
-            let cause = format!("`{}` is not a valid skill name", harmless(&name));
-            return Err(fail_hint(
+        if !is_displayable_name(&name) {
+            let cause = format!("`{}` is not a valid skill name", sanitize(&name));
+            return Err(fail_with_hint(
                 Exit::BadInput,
                 cause,
                 "`name: …` in its front matter, in lower-case letters, digits and hyphens",
@@ -138,8 +141,8 @@ impl SkillPackage {
         }
         let mut odd = Vec::new();
         for (entry, bytes) in &pieces {
-            let hidden = std::str::from_utf8(bytes).map_or(0, hidden_in)
-                + hidden_in(&entry.path.display().to_string());
+            let hidden = std::str::from_utf8(bytes).map_or(0, count_hidden_chars)
+                + count_hidden_chars(&entry.path.display().to_string());
             if hidden > 0 && entry.path != Path::new("SKILL.md") {
                 odd.push(format!(
                     "`{}` has hidden characters: {hidden}",
@@ -149,70 +152,83 @@ impl SkillPackage {
         }
         Ok(Self {
             skill: parse(&name, &text, &requirements),
-            folder: folder.to_owned(),
-            pieces,
-            left_out,
-            odd,
-            troubles,
+            directory_name: folder.to_owned(),
+            files: pieces,
+            skipped: left_out,
+            warnings: odd,
+            problems: troubles,
         })
     }
 
     /// Describes the contents in rows.
     pub(super) fn describe(&self, ctx: &Context, place: &str, hides: &str) -> String {
         let skill = &self.skill;
-        let files: Vec<&Entry> = self.pieces.iter().map(|(entry, _)| entry).collect();
-        let is_file = |entry: &&Entry| matches!(entry.kind, Kind::File { .. });
+        let files: Vec<&FolderEntry> = self.files.iter().map(|(entry, _)| entry).collect();
+        let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
         let (count, size) = (
             files.iter().copied().filter(|entry| is_file(entry)).count(),
-            self.pieces
+            self.files
                 .iter()
                 .map(|(_, bytes)| bytes.len() as u64)
                 .sum::<u64>(),
         );
-        let shown = files.iter().filter(|entry| entry.kind != Kind::Folder);
+        let shown = files
+            .iter()
+            .filter(|entry| entry.entry_type != EntryType::Folder);
         let lines = shown.map(|entry| entry_line(entry)).chain(
-            self.left_out
+            self.skipped
                 .iter()
                 .map(|what| format!("not copied: {what}")),
         );
-        let lines: Vec<String> = std::iter::once(format!("{count}, {}", size_in_words(size)))
+        let lines: Vec<String> = std::iter::once(format!("{count}, {}", format_size(size)))
             .chain(lines)
             .collect();
         let always = match skill.always {
             true => "its text is part of every request",
             false => "",
         };
-        let mut tools = skill.says.allowed_tools.join(" ");
+        let mut tools = skill.inert_fields.allowed_tools.join(" ");
         if !tools.is_empty() {
             tools.push_str(" (grants nothing)");
         }
-        let odd: Vec<String> = skill.warnings.iter().chain(&self.odd).cloned().collect();
+        let odd: Vec<String> = skill
+            .warnings
+            .iter()
+            .chain(&self.warnings)
+            .cloned()
+            .collect();
         let rows = [
             ("name", skill.name.clone()),
             ("about", skill.description.clone()),
             ("into", place.to_owned()),
             ("hides", hides.to_owned()),
-            ("tokens", tokens(skill).to_string()),
+            ("tokens", body_tokens(skill).to_string()),
             ("always", always.to_owned()),
             (
                 "needs",
-                skill.needs.words(&Requirements::new(&ctx.env)).join(", "),
+                skill
+                    .requirements
+                    .describe(&RequirementChecker::new(&ctx.env))
+                    .join(", "),
             ),
-            ("license", skill.says.license.clone().unwrap_or_default()),
+            (
+                "license",
+                skill.inert_fields.license.clone().unwrap_or_default(),
+            ),
             ("tools", tools),
             ("files", lines.join("\n")),
             ("scripts", self.scripts().join("\n")),
-            ("addresses", self.addresses().join("\n")),
-            ("hosts", reached(skill)),
+            ("addresses", self.urls().join("\n")),
+            ("hosts", allowed_hosts(skill)),
             ("warnings", odd.join("\n")),
         ];
-        rows_of(&rows, ctx.terminal.width())
+        format_rows(&rows, ctx.terminal.stdout_width())
     }
 
     /// The files that are executable, or look like scripts.
     fn scripts(&self) -> Vec<String> {
-        let script = |(entry, bytes): &Piece| {
-            let Kind::File { is_executable, .. } = entry.kind else {
+        let script = |(entry, bytes): &PackageEntry| {
+            let EntryType::File { is_executable, .. } = entry.entry_type else {
                 return None;
             };
             let first = bytes
@@ -238,31 +254,31 @@ impl SkillPackage {
                 None => (is_script || is_executable).then(|| path.to_string()),
             }
         };
-        self.pieces.iter().filter_map(script).collect()
+        self.files.iter().filter_map(script).collect()
     }
 
     /// The addresses in its texts.
-    fn addresses(&self) -> Vec<String> {
+    fn urls(&self) -> Vec<String> {
         let texts = self
-            .pieces
+            .files
             .iter()
             .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        let all: BTreeSet<&str> = texts.flat_map(addresses).collect();
+        let all: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
         let mut shown: Vec<String> = all
             .iter()
-            .take(MAX_ADDRESSES)
+            .take(MAX_URLS)
             .map(|&address| address.to_owned())
             .collect();
-        if all.len() > MAX_ADDRESSES {
-            shown.push(format!("and {} more", all.len() - MAX_ADDRESSES));
+        if all.len() > MAX_URLS {
+            shown.push(format!("and {} more", all.len() - MAX_URLS));
         }
         shown
     }
 }
 
 /// All hosts that `skill` opens for the web tools despite untrusted content, for the user to check before installing.
-pub(super) fn reached(skill: &Skill) -> String {
-    let hosts: BTreeSet<String> = linked_hosts(&skill.body).collect();
+pub(super) fn allowed_hosts(skill: &Skill) -> String {
+    let hosts: BTreeSet<String> = find_linked_hosts(&skill.body).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
     match hosts.is_empty() {
         true => String::new(),
@@ -274,15 +290,16 @@ pub(super) fn reached(skill: &Skill) -> String {
 }
 
 /// The text of a SKILL.md in a folder that is refused.
-fn text_of(root: &Path, entry: &Entry) -> Vec<u8> {
-    let is_text = entry.path == Path::new("SKILL.md") && matches!(entry.kind, Kind::File { .. });
-    let read = is_text.then(|| read_at_most(&root.join(&entry.path), TEXT_LIMIT));
+fn read_skill_text(root: &Path, entry: &FolderEntry) -> Vec<u8> {
+    let is_text =
+        entry.path == Path::new("SKILL.md") && matches!(entry.entry_type, EntryType::File { .. });
+    let read = is_text.then(|| read_limited(&root.join(&entry.path), MAX_TEXT_BYTES));
     // The refusal is reported already, so a read error here adds nothing.
     read.and_then(Result::ok).flatten().unwrap_or_default()
 }
 
 /// The addresses in `text`, each up to its obvious end.
-fn addresses(text: &str) -> impl Iterator<Item = &str> {
+fn extract_urls(text: &str) -> impl Iterator<Item = &str> {
     let starts = text.match_indices("://").filter_map(|(at, _)| {
         let schemes = ["https", "http"].iter();
         let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
@@ -303,12 +320,12 @@ fn addresses(text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::addresses;
+    use super::extract_urls;
 
     #[test]
     fn addresses_end_where_they_plainly_end() {
         let check = |text: &str, expect: &[&str]| {
-            assert_eq!(addresses(text).collect::<Vec<_>>(), expect, "{text:?}");
+            assert_eq!(extract_urls(text).collect::<Vec<_>>(), expect, "{text:?}");
         };
         check("no httpd here", &[]);
         check(

@@ -1,52 +1,54 @@
 //! `nanobot skill show`: prints one skill in full.
 
-use super::describe::{entry_line, origin, origin_json, rows_of, state, tokens};
-use super::lookup::{entries, here, named};
-use crate::cli::skill::Show;
-use crate::error::{Exit, fail, fail_hint};
+use super::describe::{
+    body_tokens, describe_origin, describe_state, entry_line, format_rows, origin_json,
+};
+use super::lookup::{current_skills, find_skill, skill_entries};
+use crate::cli::skill::SkillShowArgs;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::skill::folder::Kind;
-use crate::skill::{BuiltIn, Requirements, Skill, Source};
-use crate::sys::beneath::{self, Root};
-use crate::sys::terminal::harmless;
+use crate::skill::folder::EntryType;
+use crate::skill::{BuiltInSkill, RequirementChecker, Skill, SkillSource};
+use crate::sys::rooted_fs::{self, RootDir};
+use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
 
 /// Maximum bytes of a file that is printed.
-const FILE: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Runs `nanobot skill show`.
-pub(super) fn run(ctx: &Context, arguments: &Show) -> Result<Exit> {
-    let Show { name, file, json } = arguments;
-    let (_, found) = here(ctx)?;
-    let skill = named(&found, name)?;
+pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
+    let SkillShowArgs { name, file, json } = arguments;
+    let (_, found) = current_skills(ctx)?;
+    let skill = find_skill(&found, name)?;
     if let Some(file) = file {
-        ctx.terminal.print_bytes(&content(skill, file)?)?;
+        ctx.terminal.print_bytes(&read_file(skill, file)?)?;
     } else if *json {
-        ctx.terminal.print_json(&object(ctx, skill))?;
+        ctx.terminal.print_json(&skill_json(ctx, skill))?;
     } else {
         ctx.terminal
-            .print(&text(ctx, skill, ctx.terminal.width()))?;
+            .print(&describe(ctx, skill, ctx.terminal.stdout_width()))?;
     }
     Ok(Exit::Answered)
 }
 
 /// Formats the rows about a skill, and its text.
-pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
-    let requirements = Requirements::new(&ctx.env);
-    let says = &skill.says;
+pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
+    let requirements = RequirementChecker::new(&ctx.env);
+    let says = &skill.inert_fields;
     let some = |text: &Option<String>| text.clone().unwrap_or_default();
     let place = match skill.source {
-        Source::BuiltIn => "built-in".to_owned(),
+        SkillSource::BuiltIn => "built-in".to_owned(),
         _ => format!(
             "{}: {}",
-            origin(ctx, &skill.source),
+            describe_origin(ctx, &skill.source),
             ctx.paths.display(&skill.location)
         ),
     };
-    let (files, trouble) = match entries(skill) {
+    let (files, trouble) = match skill_entries(skill) {
         Ok(files) => (files, None),
         Err(error) => (Vec::new(), Some(format!("{error:#}"))),
     };
@@ -62,10 +64,13 @@ pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
         ("name", skill.name.clone()),
         ("about", skill.description.clone()),
         ("from", place),
-        ("state", state(skill)),
-        ("tokens", tokens(skill).to_string()),
-        ("needs", skill.needs.words(&requirements).join(", ")),
-        ("install", skill.needs.install.join("; ")),
+        ("state", describe_state(skill)),
+        ("tokens", body_tokens(skill).to_string()),
+        (
+            "needs",
+            skill.requirements.describe(&requirements).join(", "),
+        ),
+        ("install", skill.requirements.install.join("; ")),
         ("license", some(&says.license)),
         ("for", some(&says.compatibility)),
         ("tools", tools),
@@ -85,58 +90,60 @@ pub(super) fn text(ctx: &Context, skill: &Skill, width: Option<usize>) -> String
                 .join("\n"),
         ),
     ];
-    format!("{}\n{}\n", rows_of(&rows, width), harmless(&skill.body))
+    format!("{}\n{}\n", format_rows(&rows, width), sanitize(&skill.body))
 }
 
-fn object(ctx: &Context, skill: &Skill) -> Value {
-    let files = entries(skill).unwrap_or_default();
+fn skill_json(ctx: &Context, skill: &Skill) -> Value {
+    let files = skill_entries(skill).unwrap_or_default();
     let files: Vec<Value> = files
         .iter()
-        .map(|entry| match &entry.kind {
-            Kind::Folder => json!({ "path": entry.path, "kind": "folder" }),
-            Kind::File { size, is_executable } => {
+        .map(|entry| match &entry.entry_type {
+            EntryType::Folder => json!({ "path": entry.path, "kind": "folder" }),
+            EntryType::File { size, is_executable } => {
                 json!({ "path": entry.path, "kind": "file", "bytes": size, "executable": is_executable })
             }
-            Kind::Link { target, .. } => json!({ "path": entry.path, "kind": "link", "target": target }),
-            Kind::Other(_) => json!({ "path": entry.path, "kind": "other" }),
+            EntryType::Link { target, .. } => json!({ "path": entry.path, "kind": "link", "target": target }),
+            EntryType::Other(_) => json!({ "path": entry.path, "kind": "other" }),
         })
         .collect();
     json!({
         "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
         "location": skill.location, "available": skill.is_available(), "offered": skill.is_offered,
-        "always": skill.always, "missing": skill.missing,
-        "needs": skill.needs.words(&Requirements::new(&ctx.env)), "install": skill.needs.install,
-        "license": skill.says.license, "compatibility": skill.says.compatibility,
-        "allowed_tools": skill.says.allowed_tools, "metadata": skill.says.metadata,
-        "user_invocable": skill.says.is_for_people, "tokens": tokens(skill), "files": files,
+        "always": skill.always, "missing": skill.unmet_requirements,
+        "needs": skill.requirements.describe(&RequirementChecker::new(&ctx.env)), "install": skill.requirements.install,
+        "license": skill.inert_fields.license, "compatibility": skill.inert_fields.compatibility,
+        "allowed_tools": skill.inert_fields.allowed_tools, "metadata": skill.inert_fields.metadata,
+        "user_invocable": skill.inert_fields.is_user_invocable, "tokens": body_tokens(skill), "files": files,
         "warnings": skill.warnings, "body": skill.body,
     })
 }
 
 /// Reads one of the skill's files. Links and paths cannot lead out of its folder.
-fn content(skill: &Skill, file: &str) -> Result<Vec<u8>> {
+fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     let none = || {
-        let cause = format!("skill `{}` has no file `{}`", skill.name, harmless(file));
-        fail_hint(
+        let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
+        fail_with_hint(
             Exit::NoInput,
             cause,
             format!("nanobot skill show {}", skill.name),
         )
     };
-    if let (Source::BuiltIn, Some(built_in)) = (&skill.source, BuiltIn::named(&skill.name)) {
+    if let (SkillSource::BuiltIn, Some(built_in)) =
+        (&skill.source, BuiltInSkill::by_name(&skill.name))
+    {
         return Ok(built_in.file(file).ok_or_else(none)?.as_bytes().to_vec());
     }
     let folder = skill.location.parent().unwrap_or(Path::new(""));
     let what = || format!("read `{}`", folder.join(file).display());
-    let root = Root::open(folder).with_context(what)?;
-    let opened = match root.read(Path::new(file)) {
+    let root = RootDir::open(folder).with_context(what)?;
+    let opened = match root.open_for_reading(Path::new(file)) {
         Ok(opened) => opened,
-        Err(error) if beneath::is_link(&error) => {
+        Err(error) if rooted_fs::is_link(&error) => {
             return Err(fail(
                 Exit::Failed,
                 format!(
                     "`{}` is a symbolic link, which is not followed",
-                    harmless(file)
+                    sanitize(file)
                 ),
             ));
         }
@@ -148,7 +155,7 @@ fn content(skill: &Skill, file: &str) -> Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     opened
-        .take(FILE)
+        .take(MAX_FILE_BYTES)
         .read_to_end(&mut bytes)
         .with_context(what)?;
     Ok(bytes)

@@ -1,18 +1,18 @@
 //! `status --check`: prints the result of each check as a row or a JSON object.
 
-use crate::cli::status::Status as Arguments;
+use crate::cli::status::StatusArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::doctor::check::{CheckResult, Level};
+use crate::ops::doctor::check::{CheckResult, Severity};
 use crate::ops::doctor::checks;
 use crate::report::columns::hanging_indent;
-use crate::sys::terminal::{Page, harmless};
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
 
 /// Columns before the result.
-const INDENT: usize = 19;
+const RESULT_INDENT: usize = 19;
 
 /// Runs `status --check`.
 pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
@@ -22,7 +22,7 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         no_crontab,
         json,
     } = *arguments;
-    let mut printer = Printer {
+    let mut printer = CheckPrinter {
         ctx,
         json,
         exit: Exit::Answered,
@@ -35,7 +35,7 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// Prints results, and determines the exit status.
-struct Printer<'a> {
+struct CheckPrinter<'a> {
     ctx: &'a Context,
     json: bool,
     /// The exit status of the first failure.
@@ -43,14 +43,14 @@ struct Printer<'a> {
     rows: Vec<Value>,
 }
 
-impl Printer<'_> {
+impl CheckPrinter<'_> {
     fn add(&mut self, name: &str, results: Vec<CheckResult>) -> Result<()> {
         for result in results {
-            if result.level == Level::Failed && self.exit == Exit::Answered {
+            if result.severity == Severity::Failed && self.exit == Exit::Answered {
                 self.exit = result.exit;
             }
             match self.json {
-                true => self.rows.push(row(name, &result)),
+                true => self.rows.push(result_json(name, &result)),
                 false => self.print(name, &result)?,
             }
         }
@@ -59,23 +59,23 @@ impl Printer<'_> {
 
     fn print(&self, name: &str, result: &CheckResult) -> Result<()> {
         let one_line =
-            |text: &str| harmless(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-        let mut page = Page::on(self.ctx.terminal);
-        let level = level_word(result.level);
-        page.paint(level, &level_style(result.level))?;
+            |text: &str| sanitize(&text.split_whitespace().collect::<Vec<_>>().join(" "));
+        let mut page = StdoutWriter::new(self.ctx.terminal);
+        let level = level_word(result.severity);
+        page.write_styled(level, &level_style(result.severity))?;
         let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
         // The level is printed already, but takes room in the first line too.
-        let room = self.ctx.terminal.width();
-        let row = hanging_indent(&format!("{level}{name}"), &one_line(&result.words), room);
-        page.put(&format!("{}\n", &row[level.len()..]))?;
+        let room = self.ctx.terminal.stdout_width();
+        let row = hanging_indent(&format!("{level}{name}"), &one_line(&result.message), room);
+        page.write(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &result.hint {
-            let head = format!("{:INDENT$}try: ", "");
-            page.put(&format!(
+            let head = format!("{:RESULT_INDENT$}try: ", "");
+            page.write(&format!(
                 "{}\n",
                 hanging_indent(&head, &one_line(hint), room)
             ))?;
         }
-        page.end()
+        page.finish()
     }
 
     fn end(self) -> Result<Exit> {
@@ -86,33 +86,33 @@ impl Printer<'_> {
     }
 }
 
-fn row(name: &str, result: &CheckResult) -> Value {
+fn result_json(name: &str, result: &CheckResult) -> Value {
     let CheckResult {
-        level,
-        words,
+        severity: level,
+        message: words,
         hint,
         jobs,
         exit,
     } = result;
-    let is_failed = *level == Level::Failed;
+    let is_failed = *level == Severity::Failed;
     json!({
         "name": name, "ok": !is_failed, "level": level_word(*level), "detail": words, "try": hint, "jobs": jobs,
         "status": is_failed.then_some(exit.code()),
     })
 }
 
-fn level_word(level: Level) -> &'static str {
+fn level_word(level: Severity) -> &'static str {
     match level {
-        Level::Ok => "ok",
-        Level::Warn => "warn",
-        Level::Failed => "no",
+        Severity::Ok => "ok",
+        Severity::Warn => "warn",
+        Severity::Failed => "no",
     }
 }
 
-fn level_style(level: Level) -> Style {
+fn level_style(level: Severity) -> Style {
     match level {
-        Level::Ok => Style::new().green(),
-        Level::Warn => Style::new().yellow(),
-        Level::Failed => Style::new().red().bold(),
+        Severity::Ok => Style::new().green(),
+        Severity::Warn => Style::new().yellow(),
+        Severity::Failed => Style::new().red().bold(),
     }
 }

@@ -2,39 +2,39 @@
 
 use crate::cron::job::Job;
 use crate::cron::schedule::Schedule;
-use crate::ledger::rounded;
+use crate::ledger::round_usd;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{MemoryState, Overview, Scope};
-use crate::ops::doctor::unused_tools::{DAYS, UnusedTools};
-use crate::ops::toolset::may_write;
+use crate::ops::doctor::overview::{MemoryState, Overview, RunScope};
+use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
+use crate::ops::toolset::can_write;
 use crate::policy::Sandbox;
 use crate::sys::sandbox;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Converts the overview to JSON.
-pub(super) fn object(ctx: &Context, overview: &Overview) -> Value {
+pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
     let Overview {
         settings,
         endpoint,
-        sessions,
+        session_count: sessions,
         memory,
         jobs,
         scope,
         tools,
-        spent,
+        usage: spent,
         next_step,
     } = overview;
     let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
     json!({
         "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
-        "key": choice.map(|choice| choice.key_place.replace('`', "")),
+        "key": choice.map(|choice| choice.key_label.replace('`', "")),
         "error": endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions,
         "memory": memory_object(memory), "cron": jobs_object(jobs),
         "scope": scope.as_ref().ok().map(scope_object), "offered": tools_object(tools),
-        "spent": { "day_usd": rounded(spent.daily), "month_usd": rounded(spent.monthly) }, "next": next_step,
+        "spent": { "day_usd": round_usd(spent.daily), "month_usd": round_usd(spent.monthly) }, "next": next_step,
     })
 }
 
@@ -45,7 +45,7 @@ fn memory_object(memory: &MemoryState) -> Value {
         budget_tokens,
         is_over_budget,
         last_consolidation,
-        trouble,
+        last_error: trouble,
     } = memory;
     json!({
         "bytes": bytes, "tokens": tokens, "budget_tokens": budget_tokens, "over_budget": is_over_budget,
@@ -53,19 +53,19 @@ fn memory_object(memory: &MemoryState) -> Value {
     })
 }
 
-fn scope_object(scope: &Scope) -> Value {
+fn scope_object(scope: &RunScope) -> Value {
     json!({
-        "directory": scope.policy.reach.directory, "may_write": may_write(&scope.policy), "profile": scope.profile,
+        "directory": scope.policy.file_scope.directory, "may_write": can_write(&scope.policy), "profile": scope.profile,
         "sandbox": match scope.policy.sandbox {
             Sandbox::Off => "off",
-            _ if sandbox::available().is_ok() => "on",
+            _ if sandbox::check_available().is_ok() => "on",
             _ => "none",
         },
     })
 }
 
 fn jobs_object(jobs: &JobsSummary) -> Value {
-    let failure = jobs.failed.as_ref().map(|job| {
+    let failure = jobs.last_failed.as_ref().map(|job| {
         json!({
             "id": job.id, "name": job.name, "time": job.state.last_run.map(|time| time.to_string()),
             "error": job.state.last_error,
@@ -74,7 +74,7 @@ fn jobs_object(jobs: &JobsSummary) -> Value {
     json!({
         "jobs": jobs.jobs.as_ref().ok().map(Vec::len), "enabled": jobs.enabled(),
         "error": jobs.jobs.as_ref().err().map(|error| format!("{error:#}")),
-        "next": jobs.next.as_ref().map(|(job, time)| json!({
+        "next": jobs.next_run.as_ref().map(|(job, time)| json!({
             "id": job.id, "name": job.name, "time": time.to_string(),
         })),
         "last_failure": failure,
@@ -95,6 +95,6 @@ fn tools_object(tools: &UnusedTools) -> Value {
     let (servers, skills) = tools.unused();
     json!({
         "servers": tools.servers, "skills": tools.skills, "skills_list": tools.summary.json(),
-        "unused": { "days": DAYS, "runs": tools.runs, "servers": servers, "skills": skills },
+        "unused": { "days": USAGE_DAYS, "runs": tools.run_count, "servers": servers, "skills": skills },
     })
 }

@@ -1,6 +1,6 @@
 //! `nanobot status`: prints an overview on one screen; with `--check`, tests if the configuration works.
 
-use crate::cli::status::Status as Arguments;
+use crate::cli::status::StatusArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
@@ -17,7 +17,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     }
     let overview = Overview::collect(ctx)?;
     match arguments.json {
-        true => ctx.terminal.print_json(&json::object(ctx, &overview))?,
+        true => ctx
+            .terminal
+            .print_json(&json::overview_json(ctx, &overview))?,
         false => rows::print(ctx, &overview)?,
     }
     Ok(Exit::Answered)

@@ -1,46 +1,46 @@
 //! The overview as rows for people.
 
-use crate::cron::job::State;
-use crate::ledger::Totals;
-use crate::memory::last::Outcome;
+use crate::cron::job::JobState;
+use crate::ledger::CostTotals;
+use crate::memory::last_run::ConsolidationOutcome;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{MemoryState, Overview, Scope};
-use crate::ops::doctor::unused_tools::{DAYS, UnusedTools};
-use crate::ops::jobs::time_format::{count_jobs, moment, one_line, until};
+use crate::ops::doctor::overview::{MemoryState, Overview, RunScope};
+use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
+use crate::ops::jobs::time_format::{count_jobs, format_time, format_time_until, to_one_line};
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::model::Endpoint;
-use crate::ops::toolset::may_write;
+use crate::ops::toolset::can_write;
 use crate::policy::Sandbox;
 use crate::report::columns::hanging_indent;
 use crate::settings::Settings;
+use crate::sys::durable_file::format_size;
 use crate::sys::sandbox;
-use crate::sys::store::size_in_words;
-use crate::sys::terminal::{Page, harmless};
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
 
 /// A label and its text.
-type Row = (&'static str, String);
+type StatusRow = (&'static str, String);
 
 /// Columns before the text.
-const INDENT: usize = 11;
+const LABEL_COLUMNS: usize = 11;
 /// Labels of rows that are highlighted: problems, and things to do.
-const LOUD: [&str; 3] = ["problem", "failed", "next"];
+const HIGHLIGHTED_LABELS: [&str; 3] = ["problem", "failed", "next"];
 
 /// Prints the overview.
 pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     let Overview {
         settings,
         endpoint,
-        sessions,
+        session_count: sessions,
         memory,
         jobs,
         scope,
         tools,
-        spent,
+        usage: spent,
         next_step,
     } = overview;
     let or_missing = |shown: String, exists: bool| match exists {
@@ -62,20 +62,23 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     rows.push(("sessions", sessions.to_string()));
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, jobs));
-    rows.push(("spent", spent_in_words(settings, spent)));
+    rows.push(("spent", format_spent(settings, spent)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)
 }
 
-fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<Row> {
+fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
     match endpoint {
-        Ok(Endpoint { choice, wire }) => vec![
+        Ok(Endpoint {
+            choice,
+            http_provider: wire,
+        }) => vec![
             ("model", choice.model.clone()),
             ("provider", choice.provider.clone()),
             (
                 "key",
-                match wire.key.is_some() {
-                    true => choice.key_place.replace('`', ""),
+                match wire.key.is_configured() {
+                    true => choice.key_label.replace('`', ""),
                     false => "none".into(),
                 },
             ),
@@ -84,28 +87,28 @@ fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<Row> {
     }
 }
 
-fn memory_rows(memory: &MemoryState) -> Vec<Row> {
+fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
     let MemoryState {
         bytes,
         tokens,
         budget_tokens,
         is_over_budget,
         last_consolidation,
-        trouble,
+        last_error: trouble,
     } = memory;
     let over = match is_over_budget {
         true => "; over its budget, so the next consolidation is asked to shorten it",
         false => "",
     };
-    let size = size_in_words(*bytes as u64);
+    let size = format_size(*bytes as u64);
     let made = match last_consolidation {
         None => "never".into(),
         Some(last) => {
             let outcome = match last.outcome {
-                Outcome::New => "",
-                Outcome::Same => "; the memory is unchanged",
-                Outcome::Aside => "; the new text was rejected",
-                Outcome::Raw => "; the history has its messages unchanged",
+                ConsolidationOutcome::New => "",
+                ConsolidationOutcome::Same => "; the memory is unchanged",
+                ConsolidationOutcome::Aside => "; the new text was rejected",
+                ConsolidationOutcome::Raw => "; the history has its messages unchanged",
             };
             format!("{}, from {}{outcome}", last.time, last.session)
         }
@@ -124,13 +127,13 @@ fn memory_rows(memory: &MemoryState) -> Vec<Row> {
     rows
 }
 
-fn scope_rows(ctx: &Context, scope: &Scope) -> [Row; 2] {
-    let place = ctx.paths.display(&scope.policy.reach.directory);
-    let directory = match may_write(&scope.policy) {
+fn scope_rows(ctx: &Context, scope: &RunScope) -> [StatusRow; 2] {
+    let place = ctx.paths.display(&scope.policy.file_scope.directory);
+    let directory = match can_write(&scope.policy) {
         true => format!("{place}, writable"),
         false => format!("{place}, read-only without `--write`"),
     };
-    let commands = match (scope.policy.sandbox, sandbox::available()) {
+    let commands = match (scope.policy.sandbox, sandbox::check_available()) {
         (Sandbox::Off, _) => "commands run without a sandbox".into(),
         (_, Ok(())) => "commands run in the sandbox".into(),
         (_, Err(lack)) => format!("commands are denied: {lack}"),
@@ -139,19 +142,19 @@ fn scope_rows(ctx: &Context, scope: &Scope) -> [Row; 2] {
     [("directory", directory), ("profile", profile)]
 }
 
-fn tool_rows(tools: &UnusedTools) -> Vec<Row> {
+fn tool_rows(tools: &UnusedTools) -> Vec<StatusRow> {
     let mut rows = Vec::new();
     if !tools.servers.is_empty() {
         rows.push(("servers", tools.servers.join(", ")));
     }
     // Built-in skills are not worth a row.
-    if tools.summary.own > 0 {
+    if tools.summary.own_count > 0 {
         rows.push(("skills", tools.summary.describe()));
     }
     let (servers, skills) = tools.unused();
     let servers = servers
         .into_iter()
-        .map(|name| match tools.tokens.get(name) {
+        .map(|name| match tools.server_tokens.get(name) {
             Some(tokens) => format!("the server {name} ({tokens} tokens of each request)"),
             None => format!("the server {name}"),
         });
@@ -159,8 +162,8 @@ fn tool_rows(tools: &UnusedTools) -> Vec<Row> {
     let unused: Vec<String> = servers.chain(skills).collect();
     if !unused.is_empty() {
         let words = format!(
-            "in {DAYS} days and {} runs: {}",
-            tools.runs,
+            "in {USAGE_DAYS} days and {} runs: {}",
+            tools.run_count,
             unused.join(", ")
         );
         rows.push(("unused", words));
@@ -168,18 +171,18 @@ fn tool_rows(tools: &UnusedTools) -> Vec<Row> {
     rows
 }
 
-fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
+fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
     let now = time_zone::now(ctx);
     let when = |time: Timestamp| {
-        let away = until(time, now.timestamp());
-        format!("{} ({away})", moment(time, &now))
+        let away = format_time_until(time, now.timestamp());
+        format!("{} ({away})", format_time(time, &now))
     };
     let jobs = match &summary.jobs {
         Err(error) => format!("{error:#}"),
         Ok(jobs) if jobs.is_empty() => "no jobs".into(),
         Ok(jobs) => {
-            let next = match &summary.next {
-                Some((job, time)) => format!("next `{}` {}", one_line(&job.name), when(*time)),
+            let next = match &summary.next_run {
+                Some((job, time)) => format!("next `{}` {}", to_one_line(&job.name), when(*time)),
                 None => "none is scheduled".into(),
             };
             match jobs.len() - summary.enabled() {
@@ -189,16 +192,17 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
         }
     };
     let mut rows = vec![("cron", jobs)];
-    rows.extend(summary.failed.as_ref().map(|job| {
-        let State {
+    rows.extend(summary.last_failed.as_ref().map(|job| {
+        let JobState {
             last_run,
             last_error,
             ..
         } = &job.state;
-        let time = last_run.map_or_else(String::new, |time| format!(", {}", moment(time, &now)));
+        let time =
+            last_run.map_or_else(String::new, |time| format!(", {}", format_time(time, &now)));
         let error = last_error.as_deref().unwrap_or("unknown cause");
-        let name = one_line(&job.name);
-        ("failed", format!("`{name}`{time}: {}", one_line(error)))
+        let name = to_one_line(&job.name);
+        ("failed", format!("`{name}`{time}: {}", to_one_line(error)))
     }));
     let heartbeat = match &summary.heartbeat {
         None => "off".into(),
@@ -212,7 +216,7 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<Row> {
 }
 
 /// The cost of this day and this month.
-fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
+fn format_spent(settings: &Settings, spent: &CostTotals) -> String {
     let part = |spent: f64, limit: Option<f64>| match limit {
         Some(limit) => format!("${spent:.2} of ${limit:.2}"),
         None => format!("${spent:.2}"),
@@ -227,19 +231,19 @@ fn spent_in_words(settings: &Settings, spent: &Totals) -> String {
 
 /// Prints the rows, wrapped to the width of a terminal.
 fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
-    let mut page = Page::on(ctx.terminal);
+    let mut page = StdoutWriter::new(ctx.terminal);
     for (name, words) in rows {
-        let is_loud = LOUD.contains(name);
+        let is_loud = HIGHLIGHTED_LABELS.contains(name);
         let style = if is_loud {
             Style::new().yellow()
         } else {
             Style::new().bold()
         };
-        let words = harmless(words);
-        page.paint(name, &style)?;
-        let head = format!("{name:INDENT$}");
-        let row = hanging_indent(&head, &words, ctx.terminal.width());
-        page.put(&format!("{}\n", &row[name.len()..]))?;
+        let words = sanitize(words);
+        page.write_styled(name, &style)?;
+        let head = format!("{name:LABEL_COLUMNS$}");
+        let row = hanging_indent(&head, &words, ctx.terminal.stdout_width());
+        page.write(&format!("{}\n", &row[name.len()..]))?;
     }
-    page.end()
+    page.finish()
 }

@@ -1,13 +1,13 @@
 //! `nanobot usage --by tool|server|skill`: prints how often turns used what they were offered, and the tokens that the
 //! offer took.
 
-use crate::cli::usage::By;
-use crate::ledger::tools::{Line, Tools, Used};
+use crate::cli::usage::UsageGroup;
+use crate::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::tool_usage;
-use crate::report::columns::{Side, aligned, clipped};
-use crate::sys::terminal::{Page, harmless};
+use crate::report::columns::{Side, align_columns, truncate};
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The totals of a group of turns.
 #[derive(Clone, Debug, Default)]
-struct Sum {
+struct ToolTotals {
     /// The turns in which it was offered, and those in which it was used, as hashes.
     offered: HashSet<u64>,
     used: HashSet<u64>,
@@ -23,16 +23,16 @@ struct Sum {
     failed: u64,
     denied: u64,
     /// Tokens of its description, in all requests.
-    told: u64,
+    description_tokens: u64,
 }
 
 /// Prints a row for each tool, server or skill.
-pub(super) fn run(ctx: &Context, by: By, start: &SinceFilter, as_json: bool) -> Result<()> {
-    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    let file = Tools::new(&ctx.paths.root, &ctx.clock);
-    let any = file.lines(&mut |line| {
+pub(super) fn run(ctx: &Context, by: UsageGroup, start: &SinceFilter, as_json: bool) -> Result<()> {
+    let mut sums: BTreeMap<String, ToolTotals> = BTreeMap::new();
+    let file = ToolUsageLog::new(&ctx.paths.root, &ctx.clock);
+    let any = file.for_each_entry(&mut |line| {
         if start.includes(line.time, line.day) {
-            add(by, &mut sums, &line);
+            add_line(by, &mut sums, &line);
         }
     })?;
     if !ctx.quiet && (!any || sums.is_empty()) {
@@ -40,38 +40,41 @@ pub(super) fn run(ctx: &Context, by: By, start: &SinceFilter, as_json: bool) -> 
             false => "no usage yet: no turn has called a tool".to_owned(),
             true => format!("nothing was offered or used since {start}"),
         };
-        ctx.terminal.complain(&format!("nanobot: {words}"));
+        ctx.terminal.eprint(&format!("nanobot: {words}"));
     }
-    let mut rows: Vec<(String, Sum)> = sums.into_iter().collect();
+    let mut rows: Vec<(String, ToolTotals)> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.used.len(), sum.calls)));
-    let mut page = Page::on(ctx.terminal);
+    let mut page = StdoutWriter::new(ctx.terminal);
     match as_json {
         true => {
             for (name, sum) in &rows {
-                page.put_json_text(&format!("{}\n", object(by, name, sum)))?;
+                page.write_json_text(&format!("{}\n", totals_json(by, name, sum)))?;
             }
         }
         false => {
-            for line in table(by, &rows) {
-                page.put(&format!("{}\n", clipped(&line, ctx.terminal.width())))?;
+            for line in format_table(by, &rows) {
+                page.write(&format!(
+                    "{}\n",
+                    truncate(&line, ctx.terminal.stdout_width())
+                ))?;
             }
         }
     }
-    page.end()
+    page.finish()
 }
 
-fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
+fn add_line(by: UsageGroup, sums: &mut BTreeMap<String, ToolTotals>, line: &ToolUsageEntry) {
     let mut hash = DefaultHasher::new();
     (&line.session, &line.turn).hash(&mut hash);
     let turn = hash.finish();
-    let Used {
+    let ToolUsage {
         requests,
         tools,
         skills,
-        told,
-        told_of_skills: _,
-    } = &line.used;
-    if by == By::Skill {
+        definition_tokens: told,
+        skill_list_tokens: _,
+    } = &line.usage;
+    if by == UsageGroup::Skill {
         for name in skills {
             let sum = sums.entry(name.clone()).or_default();
             sum.used.insert(turn);
@@ -80,18 +83,18 @@ fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
         return;
     }
     let servers: Vec<&str> = told.keys().map(String::as_str).collect();
-    if by == By::Server {
+    if by == UsageGroup::Server {
         for (server, tokens) in told.iter().filter(|(server, _)| !server.is_empty()) {
             let sum = sums.entry(server.clone()).or_default();
             sum.offered.insert(turn);
-            sum.told = sum
-                .told
+            sum.description_tokens = sum
+                .description_tokens
                 .saturating_add(tokens.saturating_mul((*requests).into()));
         }
     }
     for (tool, calls) in tools {
         let name = match by {
-            By::Server => tool_usage::server_of(tool, &servers),
+            UsageGroup::Server => tool_usage::find_server(tool, &servers),
             _ => Some(tool.as_str()),
         };
         let Some(name) = name else { continue };
@@ -103,19 +106,19 @@ fn add(by: By, sums: &mut BTreeMap<String, Sum>, line: &Line) {
     }
 }
 
-fn object(by: By, name: &str, sum: &Sum) -> serde_json::Value {
-    let Sum {
+fn totals_json(by: UsageGroup, name: &str, sum: &ToolTotals) -> serde_json::Value {
+    let ToolTotals {
         offered,
         used,
         calls,
         failed,
         denied,
-        told,
+        description_tokens: told,
     } = sum;
     let runs = used.len();
     match by {
-        By::Skill => json!({ "skill": name, "runs": runs }),
-        By::Server => {
+        UsageGroup::Skill => json!({ "skill": name, "runs": runs }),
+        UsageGroup::Server => {
             json!({ "server": name, "runs": runs, "offered_runs": offered.len(), "calls": calls,
             "failed_calls": failed, "denied_calls": denied, "told_tokens": told })
         }
@@ -125,17 +128,17 @@ fn object(by: By, name: &str, sum: &Sum) -> serde_json::Value {
     }
 }
 
-fn table(by: By, rows: &[(String, Sum)]) -> Vec<String> {
-    let name = |name: &str| harmless(name).replace(['\n', '\t'], " ");
+fn format_table(by: UsageGroup, rows: &[(String, ToolTotals)]) -> Vec<String> {
+    let name = |name: &str| sanitize(name).replace(['\n', '\t'], " ");
     let right = |head: &'static str| (head, Side::Right);
     let (columns, rows): (Vec<_>, Vec<Vec<String>>) = match by {
-        By::Skill => (
+        UsageGroup::Skill => (
             vec![("SKILL", Side::Left), right("RUNS")],
             rows.iter()
                 .map(|(skill, sum)| vec![name(skill), sum.used.len().to_string()])
                 .collect(),
         ),
-        By::Server => (
+        UsageGroup::Server => (
             vec![
                 ("SERVER", Side::Left),
                 right("RUNS"),
@@ -153,7 +156,7 @@ fn table(by: By, rows: &[(String, Sum)]) -> Vec<String> {
                         sum.calls,
                         sum.failed,
                         sum.denied,
-                        sum.told,
+                        sum.description_tokens,
                     ];
                     let cells = counts.map(|count| count.to_string());
                     std::iter::once(name(server)).chain(cells).collect()
@@ -177,5 +180,5 @@ fn table(by: By, rows: &[(String, Sum)]) -> Vec<String> {
                 .collect(),
         ),
     };
-    aligned(&columns, &rows)
+    align_columns(&columns, &rows)
 }

@@ -6,8 +6,9 @@
 //! the job's lock and run state.
 
 use super::{
-    File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, list, once, shown,
-    text, yaml,
+    ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, format_field,
+    is_hourly_in_utc, path_text, period_times, quote_short, single_slot, times_around_changes,
+    yaml,
 };
 use crate::cron::expression::Expression;
 use crate::cron::schedule::Schedule;
@@ -21,42 +22,50 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Mount point of the volume, which takes the place of `~/.nanobot`.
-const DATA: &str = "/data";
+const DATA_DIR: &str = "/data";
 /// Directory of the API keys. The agent's commands cannot read it.
-const KEYS: &str = "/run/credentials/nanobot";
+const KEYS_DIR: &str = "/run/credentials/nanobot";
 /// Names of the shared resources.
-const VOLUME: &str = "nanobot";
-const SECRET: &str = "nanobot-keys";
+const VOLUME_NAME: &str = "nanobot";
+const SECRET_NAME: &str = "nanobot-keys";
 /// User ID of a run in the container.
-const USER: u32 = 1000;
+const USER_ID: u32 = 1000;
 /// Maximum length of a CronJob name that leaves room for a number.
-const LONGEST: usize = 48;
+const MAX_NAME_CHARS: usize = 48;
 const UTC: &str = "Etc/UTC";
-const DAY: u64 = 86_400;
+const DAY_SECS: u64 = 86_400;
 
 /// A cron expression and its time zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct CronJobSchedule {
     fields: String,
     zone: String,
     /// Maximum number of slots per day.
-    daily: u64,
+    max_daily_slots: u64,
 }
 
 /// Returns a job's manifests in one file. `image` is the image of its containers.
 ///
 /// # Errors
 /// A message that says why the job cannot be exported.
-pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String> {
-    let job = planned.job;
-    let name = name(&job.id);
-    let lines = lines(site, planned)?;
-    let mut out = format!("{MARK}# {}: {}\n", shown(&job.name), planned.words());
-    for (path, _) in planned.places() {
-        if !path.starts_with(site.workspace) && !path.starts_with(site.root) {
+pub fn manifest_file(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
+    image: &str,
+) -> Result<ExportFile, String> {
+    let job = scheduled_job.job;
+    let name = manifest_name(&job.id);
+    let lines = cron_job_schedules(settings, scheduled_job)?;
+    let mut out = format!(
+        "{HEADER}# {}: {}\n",
+        quote_short(&job.name),
+        scheduled_job.describe()
+    );
+    for (path, _) in scheduled_job.granted_paths() {
+        if !path.starts_with(settings.workspace) && !path.starts_with(settings.root) {
             out.push_str(&format!(
                 "# The job is granted {}, which the container has only if you mount it.\n",
-                shown(text(&path)?)
+                quote_short(path_text(&path)?)
             ));
         }
     }
@@ -66,63 +75,67 @@ pub fn file(site: &Site, planned: &Planned, image: &str) -> Result<File, String>
             at => format!("{name}-{}", at + 1),
         };
         out.push_str("---\n");
-        out.push_str(&yaml::document(&manifest(
-            site, planned, image, &name, line,
+        out.push_str(&yaml::to_document(&manifest(
+            settings,
+            scheduled_job,
+            image,
+            &name,
+            line,
         )?));
     }
-    Ok(File {
+    Ok(ExportFile {
         name: format!("{name}.yaml"),
         text: out,
     })
 }
 
 /// Returns the shared resources: the volume, and instructions for storing the keys in a secret.
-pub fn shared(site: &Site) -> File {
-    let first = site.keys.first().copied().unwrap_or("OPENAI_API_KEY");
-    let mut out = MARK.to_owned();
+pub fn shared_file(settings: &ExportSettings) -> ExportFile {
+    let first = settings.keys.first().copied().unwrap_or("OPENAI_API_KEY");
+    let mut out = HEADER.to_owned();
     out.push_str(&format!(
         "# The image needs nanobot on its PATH, /bin/sh, CA certificates, and time zone data (tzdata).\n\
          #\n\
-         # The volume replaces ~/.nanobot: copy config.json, workspace/ and cron/ to it, writable by user {USER}. If nodes\n\
+         # The volume replaces ~/.nanobot: copy config.json, workspace/ and cron/ to it, writable by user {USER_ID}. If nodes\n\
          # share it (ReadWriteMany), its file locks must work across nodes.\n\
          #\n\
          # API keys that are not in the config come from a secret, under the names of their environment variables:\n\
-         #   kubectl create secret generic {SECRET} --from-file={first}=/dev/stdin\n"
+         #   kubectl create secret generic {SECRET_NAME} --from-file={first}=/dev/stdin\n"
     ));
-    for key in site.keys.iter().skip(1) {
+    for key in settings.keys.iter().skip(1) {
         out.push_str(&format!("# The secret may also contain {key}.\n"));
     }
     out.push_str("---\n");
-    out.push_str(&yaml::document(&json!({
+    out.push_str(&yaml::to_document(&json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": { "name": VOLUME, "labels": labels(None) },
+        "metadata": { "name": VOLUME_NAME, "labels": labels(None) },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
             "resources": { "requests": { "storage": "1Gi" } },
         },
     })));
-    File {
+    ExportFile {
         name: "nanobot-volume.yaml".into(),
         text: out,
     }
 }
 
 fn manifest(
-    site: &Site,
-    planned: &Planned,
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
     image: &str,
     name: &str,
-    line: &Line,
+    line: &CronJobSchedule,
 ) -> Result<Value, String> {
-    let job = planned.job;
+    let job = scheduled_job.job;
     // The start deadline: a catch-up window in which the controller cannot count 100 missed starts, at
     // which it gives up.
-    let late = match planned.catches_up() {
-        true => (30 * DAY).min(90 * DAY / line.daily.max(1)),
+    let late = match scheduled_job.is_caught_up() {
+        true => (30 * DAY_SECS).min(90 * DAY_SECS / line.max_daily_slots.max(1)),
         false => 600,
     };
-    let pod = pod(image, &command(site, planned)?);
+    let pod = pod(image, &container_command(settings, scheduled_job)?);
     let mut manifest = json!({
         "apiVersion": "batch/v1",
         "kind": "CronJob",
@@ -138,7 +151,7 @@ fn manifest(
             "startingDeadlineSeconds": late,
             "successfulJobsHistoryLimit": 3,
             "failedJobsHistoryLimit": 3,
-            "jobTemplate": { "spec": job_spec(name, &pod, planned.stuck_after()) },
+            "jobTemplate": { "spec": job_spec(name, &pod, scheduled_job.stuck_after()) },
         },
     });
     if !job.enabled {
@@ -148,19 +161,25 @@ fn manifest(
 }
 
 /// Returns the command that runs the job, with the config's path in the container.
-fn command(site: &Site, planned: &Planned) -> Result<Vec<String>, String> {
+fn container_command(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
+) -> Result<Vec<String>, String> {
     let mut command = vec!["nanobot".to_owned()];
-    if let Some(config) = planned.config {
-        let inside = config.strip_prefix(site.root).map_err(|_| {
+    if let Some(config) = scheduled_job.config {
+        let inside = config.strip_prefix(settings.root).map_err(|_| {
             format!(
                 "its config `{}` is not on the volume, which has only files of `{}`",
                 config.display(),
-                site.root.display()
+                settings.root.display()
             )
         })?;
-        command.extend(["-c".into(), text(&Path::new(DATA).join(inside))?.to_owned()]);
+        command.extend([
+            "-c".into(),
+            path_text(&Path::new(DATA_DIR).join(inside))?.to_owned(),
+        ]);
     }
-    let run = ["cron", "run", planned.job.id.as_str(), "--scheduled"];
+    let run = ["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"];
     command.extend(run.map(String::from));
     Ok(command)
 }
@@ -198,15 +217,15 @@ fn pod(image: &str, command: &[String]) -> Value {
         "enableServiceLinks": false,
         "securityContext": {
             "runAsNonRoot": true,
-            "runAsUser": USER,
-            "runAsGroup": USER,
-            "fsGroup": USER,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
             "seccompProfile": { "type": "RuntimeDefault" },
         },
         "containers": [container(image, command)],
         "volumes": [
-            { "name": "data", "persistentVolumeClaim": { "claimName": VOLUME } },
-            { "name": "keys", "secret": { "secretName": SECRET, "optional": true, "defaultMode": 0o440 } },
+            { "name": "data", "persistentVolumeClaim": { "claimName": VOLUME_NAME } },
+            { "name": "keys", "secret": { "secretName": SECRET_NAME, "optional": true, "defaultMode": 0o440 } },
             { "name": "tmp", "emptyDir": {} },
         ],
     })
@@ -218,10 +237,10 @@ fn container(image: &str, command: &[String]) -> Value {
         "image": image,
         "command": command,
         "env": [
-            { "name": "HOME", "value": DATA },
-            { "name": "NANOBOT_HOME", "value": DATA },
-            { "name": "NANOBOT_AGENTS__DEFAULTS__WORKSPACE", "value": format!("{DATA}/workspace") },
-            { "name": "CREDENTIALS_DIRECTORY", "value": KEYS },
+            { "name": "HOME", "value": DATA_DIR },
+            { "name": "NANOBOT_HOME", "value": DATA_DIR },
+            { "name": "NANOBOT_AGENTS__DEFAULTS__WORKSPACE", "value": format!("{DATA_DIR}/workspace") },
+            { "name": "CREDENTIALS_DIRECTORY", "value": KEYS_DIR },
         ],
         "resources": {
             "requests": { "cpu": "50m", "memory": "64Mi" },
@@ -233,8 +252,8 @@ fn container(image: &str, command: &[String]) -> Value {
             "readOnlyRootFilesystem": true,
         },
         "volumeMounts": [
-            { "name": "data", "mountPath": DATA },
-            { "name": "keys", "mountPath": KEYS, "readOnly": true },
+            { "name": "data", "mountPath": DATA_DIR },
+            { "name": "keys", "mountPath": KEYS_DIR, "readOnly": true },
             { "name": "tmp", "mountPath": "/tmp" },
         ],
     })
@@ -249,30 +268,35 @@ fn labels(name: Option<&str>) -> Value {
 }
 
 /// Returns a job's expressions: for its slots, and for the extra times around clock changes.
-fn lines(site: &Site, planned: &Planned) -> Result<Vec<Line>, String> {
-    let job = planned.job;
-    match planned.schedule {
-        Schedule::Cron { expression, zone } => cron_lines(site, planned, expression, zone.as_ref()),
-        Schedule::Every(period) => Ok(vec![period_line(*period, job.created)?]),
+fn cron_job_schedules(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
+) -> Result<Vec<CronJobSchedule>, String> {
+    let job = scheduled_job.job;
+    match scheduled_job.schedule {
+        Schedule::Cron { expression, zone } => {
+            expression_schedules(settings, scheduled_job, expression, zone.as_ref())
+        }
+        Schedule::Every(period) => Ok(vec![period_schedule(*period, job.created)?]),
         Schedule::At(time) => {
-            let time = once(planned, *time, site.now)?;
+            let time = single_slot(scheduled_job, *time, settings.now)?;
             let time = TimeZone::UTC.to_datetime(time);
-            Ok(vec![Line {
+            Ok(vec![CronJobSchedule {
                 fields: time.strftime("%-M %-H %-d %-m *").to_string(),
                 zone: UTC.into(),
-                daily: 1,
+                max_daily_slots: 1,
             }])
         }
     }
 }
 
-fn cron_lines(
-    site: &Site,
-    planned: &Planned,
+fn expression_schedules(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
     expression: &Expression,
     zone: Option<&String>,
-) -> Result<Vec<Line>, String> {
-    let mut fields = expression.spelling().clone();
+) -> Result<Vec<CronJobSchedule>, String> {
+    let mut fields = expression.as_plain_cron().clone();
     // Kubernetes has 0 for Sunday, never 7.
     let weekdays = fields[4]
         .split(',')
@@ -280,13 +304,17 @@ fn cron_lines(
     fields[4] = weekdays.collect::<Vec<_>>().join(",");
     let zone = match zone {
         Some(zone) => zone.clone(),
-        None if is_utc(site) || is_of_each_hour(expression, site.system, site.now) => UTC.into(),
+        None if is_utc(settings)
+            || is_hourly_in_utc(expression, settings.system_zone, settings.now) =>
+        {
+            UTC.into()
+        }
         None => {
-            let name = site.system_name.unwrap_or("ZONE");
+            let name = settings.system_zone_name.unwrap_or("ZONE");
             return Err(format!(
                 "its schedule uses the system's time zone, which a container lacks; set one with `nanobot cron edit {} --cron {} --tz {name}`",
-                planned.job.id,
-                shown(expression.text())
+                scheduled_job.job.id,
+                quote_short(expression.text())
             ));
         }
     };
@@ -295,50 +323,54 @@ fn cron_lines(
         true => hourly * 24,
         false => hourly,
     };
-    let first = Line {
+    let first = CronJobSchedule {
         fields: fields.join(" "),
         zone,
-        daily,
+        max_daily_slots: daily,
     };
-    let more = around(planned, site.now, Width::Gap)
+    let more = times_around_changes(scheduled_job, settings.now, ChangeWindow::Gap)
         .into_iter()
-        .map(|around| Line {
+        .map(|around| CronJobSchedule {
             fields: format!(
                 "{} {} {}-{} {} *",
-                list(around.minutes, 60),
-                list(around.hours, 24),
+                format_field(around.minutes, 60),
+                format_field(around.hours, 24),
                 around.first_day,
                 around.last_day,
                 around.month
             ),
             zone: UTC.into(),
-            daily: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
+            max_daily_slots: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
         });
     Ok([first].into_iter().chain(more).collect())
 }
 
 /// Combines all minutes and hours of the period in one line, instead of one line per hour.
-fn period_line(period: Duration, created: Timestamp) -> Result<Line, String> {
-    let times = every(period, created);
-    let all = times.iter().copied().reduce(|one, other| Times {
+fn period_schedule(period: Duration, created: Timestamp) -> Result<CronJobSchedule, String> {
+    let times = period_times(period, created);
+    let all = times.iter().copied().reduce(|one, other| UtcTimes {
         minutes: one.minutes | other.minutes,
         hours: one.hours | other.hours,
         weekday: one.weekday,
     });
-    let Times {
+    let UtcTimes {
         minutes,
         hours,
         weekday,
     } = all.ok_or("its period has no times")?;
     let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
-    Ok(Line {
-        fields: format!("{} {} * * {weekday}", list(minutes, 60), list(hours, 24)),
+    Ok(CronJobSchedule {
+        fields: format!(
+            "{} {} * * {weekday}",
+            format_field(minutes, 60),
+            format_field(hours, 24)
+        ),
         zone: UTC.into(),
-        daily: u64::from(minutes.count_ones() * hours.count_ones()),
+        max_daily_slots: u64::from(minutes.count_ones() * hours.count_ones()),
     })
 }
 
-fn is_utc(site: &Site) -> bool {
+fn is_utc(settings: &ExportSettings) -> bool {
     let names = [
         "UTC",
         "Etc/UTC",
@@ -349,21 +381,23 @@ fn is_utc(site: &Site) -> bool {
         "Zulu",
         "UCT",
     ];
-    site.system_name.is_some_and(|name| names.contains(&name))
+    settings
+        .system_zone_name
+        .is_some_and(|name| names.contains(&name))
 }
 
 /// Returns the name of a job's manifests: its id if that is a valid name, otherwise a valid form of it with a hash.
-fn name(id: &str) -> String {
+fn manifest_name(id: &str) -> String {
     let plain =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let whole = format!("nanobot-{id}");
-    if whole.chars().all(plain) && !whole.ends_with('-') && whole.len() <= LONGEST {
+    if whole.chars().all(plain) && !whole.ends_with('-') && whole.len() <= MAX_NAME_CHARS {
         return whole;
     }
     let mut hasher = SipHasher13::new();
     hasher.write(id.as_bytes());
     let hash = format!("{:08x}", hasher.finish() as u32);
     let made: String = whole.to_ascii_lowercase().replace('_', "-");
-    let kept: String = made.chars().take(LONGEST - hash.len() - 1).collect();
+    let kept: String = made.chars().take(MAX_NAME_CHARS - hash.len() - 1).collect();
     format!("{}-{hash}", kept.trim_end_matches('-'))
 }

@@ -8,56 +8,56 @@ pub mod kubernetes;
 pub mod systemd;
 mod yaml;
 
-use super::expression::{Expression, bits, has};
-use super::job::{Job, Sink};
-use super::schedule::{CatchUp, Schedule, floor, minute_of};
-use crate::shell_quote::quoted;
+use super::expression::{Expression, has_bit, set_bits};
+use super::job::{AnswerSink, Job};
+use super::schedule::{CatchUpPolicy, Schedule, ceil_minute, floor_minute};
+use crate::shell_quote::quote;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The first line of each exported file; a file without it was not made by us.
-pub const MARK: &str =
+pub const HEADER: &str =
     "# Made by `nanobot cron export`: changes here are lost when it is made again.\n";
 
 /// Seconds that a run may take beyond its deadline, to stop its children and write its record.
-const SLACK: u64 = 120;
+const STOP_GRACE_SECS: u64 = 120;
 /// Number of clock changes to examine: twenty years of daylight saving time.
-const CHANGES: usize = 40;
-const DAY: i64 = 86_400;
+const MAX_CLOCK_CHANGES: usize = 40;
+const DAY_SECS: i64 = 86_400;
 
 /// A file to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File {
+pub struct ExportFile {
     pub name: String,
     pub text: String,
 }
 
 /// The settings shared by the files of all jobs. All paths are absolute.
 #[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
+pub struct ExportSettings<'a> {
     pub home: &'a Path,
     /// The directory of this program's own data.
     pub root: &'a Path,
     /// True if `NANOBOT_HOME` sets `root`.
-    pub root_is_named: bool,
+    pub is_root_set: bool,
     pub path: Option<&'a str>,
     pub program: &'a Path,
     pub workspace: &'a Path,
     /// The environment variables of API keys that runs may need.
     pub keys: &'a [&'a str],
     /// True if an API key comes from a command of the user's.
-    pub asks_command: bool,
+    pub has_key_command: bool,
     /// The system's time zone.
-    pub system: &'a TimeZone,
-    pub system_name: Option<&'a str>,
+    pub system_zone: &'a TimeZone,
+    pub system_zone_name: Option<&'a str>,
     pub now: Timestamp,
 }
 
 /// A job with a valid schedule.
 #[derive(Clone, Copy, Debug)]
-pub struct Planned<'a> {
+pub struct ScheduledJob<'a> {
     pub job: &'a Job,
     pub schedule: &'a Schedule,
     /// The time zone of the schedule.
@@ -68,35 +68,35 @@ pub struct Planned<'a> {
     pub workspace: Option<&'a Path>,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> ScheduledJob<'a> {
     /// Describes the schedule.
-    fn words(&self) -> String {
-        self.schedule.words(self.zone)
+    fn describe(&self) -> String {
+        self.schedule.describe(self.zone)
     }
 
-    fn catches_up(&self) -> bool {
-        self.job.catch_up() == CatchUp::Once
+    fn is_caught_up(&self) -> bool {
+        self.job.catch_up() == CatchUpPolicy::Once
     }
 
     /// Returns the seconds after which a run is considered stuck.
     fn stuck_after(&self) -> Option<u64> {
-        let seconds = self.job.deadline();
-        (seconds > 0).then(|| seconds.saturating_add(SLACK))
+        let seconds = self.job.deadline_secs();
+        (seconds > 0).then(|| seconds.saturating_add(STOP_GRACE_SECS))
     }
 
     /// True if the job runs commands of the user's, which are not sandboxed.
-    fn runs_commands(&self) -> bool {
-        self.job.terms.as_ref().is_some_and(|terms| {
+    fn has_user_commands(&self) -> bool {
+        self.job.options.as_ref().is_some_and(|terms| {
             terms.when.is_some()
                 || terms.on_failure.is_some()
-                || matches!(terms.sink, Some(Sink::Command(_)))
+                || matches!(terms.sink, Some(AnswerSink::Command(_)))
         })
     }
 
     /// Returns the granted directories, and if each may be changed. The working directory comes first, unless it is
     /// the workspace.
-    fn places(&self) -> Vec<(PathBuf, bool)> {
-        let Some(terms) = &self.job.terms else {
+    fn granted_paths(&self) -> Vec<(PathBuf, bool)> {
+        let Some(terms) = &self.job.options else {
             return Vec::new();
         };
         let paths = |key: &str| -> Vec<PathBuf> {
@@ -111,7 +111,7 @@ impl<'a> Planned<'a> {
             directory.map(|path| (path, true)).into_iter().collect();
         places.extend(paths("write").into_iter().map(|path| (path, true)));
         places.extend(paths("read").into_iter().map(|path| (path, false)));
-        if let Some(Sink::File(path)) = &terms.sink {
+        if let Some(AnswerSink::File(path)) = &terms.sink {
             let folder = path.parent().unwrap_or(path);
             places.push((folder.to_owned(), true));
         }
@@ -120,16 +120,16 @@ impl<'a> Planned<'a> {
 }
 
 /// Shortens a job's name or another text for display, on one line and without invisible characters.
-fn shown(text: &str) -> String {
+fn quote_short(text: &str) -> String {
     let short: String = text.chars().take(80).collect();
-    quoted(&short)
+    quote(&short)
 }
 
 /// Returns a path as text that fits on one line.
 ///
 /// # Errors
 /// A message that names what cannot be written.
-fn text(path: &Path) -> Result<&str, String> {
+fn path_text(path: &Path) -> Result<&str, String> {
     let cannot = |why: &str| Err(format!("`{}` cannot be exported: {why}", path.display()));
     match path.to_str() {
         None => cannot("the path is not valid UTF-8"),
@@ -143,7 +143,7 @@ fn text(path: &Path) -> Result<&str, String> {
 
 /// Times in UTC on the days of clock changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Around {
+struct ClockChangeTimes {
     month: u32,
     first_day: u32,
     last_day: u32,
@@ -153,7 +153,7 @@ struct Around {
 
 /// The range around a clock change in which slots are examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
+enum ChangeWindow {
     /// The slot at the end of a gap, which replaces the times that the clock skips.
     Gap,
     /// All slots in the skipped or repeated hours, and in the following hour.
@@ -161,18 +161,22 @@ enum Width {
 }
 
 /// Returns the slots that a wall-clock scheduler may miss.
-fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
-    let Planned {
+fn times_around_changes(
+    scheduled_job: &ScheduledJob,
+    now: Timestamp,
+    width: ChangeWindow,
+) -> Vec<ClockChangeTimes> {
+    let ScheduledJob {
         job,
         schedule: schedule @ Schedule::Cron { expression, .. },
         zone,
         ..
-    } = planned
+    } = scheduled_job
     else {
         return Vec::new();
     };
     let mut slots: Vec<Timestamp> = Vec::new();
-    for change in zone.following(now).take(CHANGES) {
+    for change in zone.following(now).take(MAX_CLOCK_CHANGES) {
         let at = change.timestamp();
         let Ok(before) = at.checked_sub(SignedDuration::from_secs(1)) else {
             continue;
@@ -182,16 +186,18 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
         let far = shift.abs() + SignedDuration::from_hours(1);
         let (from, until) = match width {
             // A change within a minute has its slot in the next minute.
-            Width::Gap if is_gap && expression.fixed() => (at, at + SignedDuration::from_mins(1)),
-            Width::Gap => continue,
-            Width::Hours if is_gap => (at, at + far),
+            ChangeWindow::Gap if is_gap && expression.is_time_of_day() => {
+                (at, at + SignedDuration::from_mins(1))
+            }
+            ChangeWindow::Gap => continue,
+            ChangeWindow::Hours if is_gap => (at, at + far),
             // Times of day run only once, and every scheduler takes the first occurrence.
-            Width::Hours if expression.fixed() => continue,
-            Width::Hours => (at - far, at + far),
+            ChangeWindow::Hours if expression.is_time_of_day() => continue,
+            ChangeWindow::Hours => (at - far, at + far),
         };
         // systemd's search for the next time can fail across a gap, and a timer without a next time never starts
         // again. This extra time, just after the gap, wakes it up.
-        slots.extend(minute_of(at).filter(|_| is_gap && width == Width::Hours));
+        slots.extend(ceil_minute(at).filter(|_| is_gap && width == ChangeWindow::Hours));
         let mut after = from - SignedDuration::from_secs(1);
         while let Some(slot) = schedule.next(after, job.created, zone) {
             if slot >= until {
@@ -201,7 +207,7 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
             after = slot;
         }
     }
-    let mut around: Vec<Around> = Vec::new();
+    let mut around: Vec<ClockChangeTimes> = Vec::new();
     for slot in slots {
         let time = TimeZone::UTC.to_datetime(slot);
         let (month, day) = (time.month() as u32, time.day() as u32);
@@ -215,7 +221,7 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
                 known.last_day = known.last_day.max(day);
                 known.minutes |= minutes;
             }
-            None => around.push(Around {
+            None => around.push(ClockChangeTimes {
                 month,
                 first_day: day,
                 last_day: day,
@@ -224,11 +230,11 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
             }),
         }
     }
-    let mut merged: Vec<Around> = Vec::new();
+    let mut merged: Vec<ClockChangeTimes> = Vec::new();
     for one in around {
-        let alike = |other: &&mut Around| {
-            Around { hours: 0, ..one }
-                == Around {
+        let alike = |other: &&mut ClockChangeTimes| {
+            ClockChangeTimes { hours: 0, ..one }
+                == ClockChangeTimes {
                     hours: 0,
                     ..**other
                 }
@@ -243,10 +249,12 @@ fn around(planned: &Planned, now: Timestamp, width: Width) -> Vec<Around> {
 
 /// True if `expression` has the same times in `zone` and in UTC: it applies to every hour, and the offsets are whole
 /// hours.
-fn is_of_each_hour(expression: &Expression, zone: &TimeZone, now: Timestamp) -> bool {
+fn is_hourly_in_utc(expression: &Expression, zone: &TimeZone, now: Timestamp) -> bool {
     let is_whole = |offset: jiff::tz::Offset| offset.seconds() % 3600 == 0;
-    let mut changes = zone.following(now).take(CHANGES);
-    expression.spelling()[1..].iter().all(|field| field == "*")
+    let mut changes = zone.following(now).take(MAX_CLOCK_CHANGES);
+    expression.as_plain_cron()[1..]
+        .iter()
+        .all(|field| field == "*")
         && is_whole(zone.to_offset(now))
         && changes.all(|change| is_whole(change.offset()))
 }
@@ -254,7 +262,7 @@ fn is_of_each_hour(expression: &Expression, zone: &TimeZone, now: Timestamp) -> 
 /// Minutes and hours of each day in UTC, or of one weekday (Sunday is 0). They cover a period's slots, and possibly
 /// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Times {
+struct UtcTimes {
     minutes: u64,
     hours: u64,
     weekday: Option<u32>,
@@ -262,30 +270,30 @@ struct Times {
 
 /// Returns the times that a period can fall on. In UTC all days have equal length, so the times of day repeat with
 /// the greatest common divisor of the period and a day.
-fn every(period: Duration, created: Timestamp) -> Vec<Times> {
+fn period_times(period: Duration, created: Timestamp) -> Vec<UtcTimes> {
     const MINUTES: u64 = (1 << 60) - 1;
     const HOURS: u64 = (1 << 24) - 1;
     let seconds = period.as_secs();
     if period.subsec_nanos() != 0 || seconds == 0 || !seconds.is_multiple_of(60) {
-        return vec![Times {
+        return vec![UtcTimes {
             minutes: MINUTES,
             hours: HOURS,
             weekday: None,
         }];
     }
-    let start = floor(created);
-    let step = gcd(DAY as u64, seconds);
-    let first = start.as_second().rem_euclid(DAY) as u64 % step;
+    let start = floor_minute(created);
+    let step = gcd(DAY_SECS as u64, seconds);
+    let first = start.as_second().rem_euclid(DAY_SECS) as u64 % step;
     let mut of_hours = [0_u64; 24];
-    for time in (first..DAY as u64).step_by(step as usize) {
+    for time in (first..DAY_SECS as u64).step_by(step as usize) {
         of_hours[(time / 3600) as usize] |= 1 << (time % 3600 / 60);
     }
-    let is_weekly = seconds.is_multiple_of(7 * DAY as u64);
+    let is_weekly = seconds.is_multiple_of(7 * DAY_SECS as u64);
     let weekday = is_weekly.then(|| {
         let weekday = TimeZone::UTC.to_datetime(start).weekday();
         weekday.to_sunday_zero_offset() as u32
     });
-    let mut times: Vec<Times> = Vec::new();
+    let mut times: Vec<UtcTimes> = Vec::new();
     for (hour, minutes) in of_hours
         .into_iter()
         .enumerate()
@@ -293,7 +301,7 @@ fn every(period: Duration, created: Timestamp) -> Vec<Times> {
     {
         match times.iter_mut().find(|times| times.minutes == minutes) {
             Some(times) => times.hours |= 1 << hour,
-            None => times.push(Times {
+            None => times.push(UtcTimes {
                 minutes,
                 hours: 1 << hour,
                 weekday,
@@ -307,24 +315,32 @@ fn every(period: Duration, created: Timestamp) -> Vec<Times> {
 ///
 /// # Errors
 /// A message, if the time is past.
-fn once(planned: &Planned, time: Timestamp, now: Timestamp) -> Result<Timestamp, String> {
-    let is_over = planned.job.state.last_run.is_some_and(|last| last >= time);
-    match minute_of(time) {
+fn single_slot(
+    scheduled_job: &ScheduledJob,
+    time: Timestamp,
+    now: Timestamp,
+) -> Result<Timestamp, String> {
+    let is_over = scheduled_job
+        .job
+        .state
+        .last_run
+        .is_some_and(|last| last >= time);
+    match ceil_minute(time) {
         Some(minute) if minute > now => Ok(minute),
         _ if is_over => Err("it has already run".into()),
         _ => Err(format!(
             "its time has passed; `nanobot cron run {}` runs it now",
-            planned.job.id
+            scheduled_job.job.id
         )),
     }
 }
 
 /// Formats the set bits as a cron field.
-fn list(set: u64, count: u32) -> String {
-    match (0..count).all(|bit| has(set, bit)) {
+fn format_field(set: u64, count: u32) -> String {
+    match (0..count).all(|bit| has_bit(set, bit)) {
         true => "*".into(),
         false => {
-            let values: Vec<String> = bits(set).map(|value| value.to_string()).collect();
+            let values: Vec<String> = set_bits(set).map(|value| value.to_string()).collect();
             values.join(",")
         }
     }

@@ -4,9 +4,10 @@
 //! If a job has slots there, extra lines in UTC are added for the days of those clock changes.
 
 use super::{
-    File, MARK, Planned, Site, Times, Width, around, every, is_of_each_hour, once, shown, text,
+    ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, is_hourly_in_utc,
+    path_text, period_times, quote_short, single_slot, times_around_changes,
 };
-use crate::cron::expression::calendar::values;
+use crate::cron::expression::systemd_calendar::format_values;
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use jiff::tz::TimeZone;
@@ -14,39 +15,42 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// The program's PATH if none is known.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns the units of a job: the service, then its timer.
 ///
 /// # Errors
 /// A message that says why the job cannot be exported.
-pub fn files(site: &Site, planned: &Planned) -> Result<[File; 2], String> {
-    let id = &planned.job.id;
+pub fn unit_files(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
+) -> Result<[ExportFile; 2], String> {
+    let id = &scheduled_job.job.id;
     Ok([
-        File {
+        ExportFile {
             name: format!("nanobot-{id}.service"),
-            text: service(site, planned)?,
+            text: service(settings, scheduled_job)?,
         },
-        File {
+        ExportFile {
             name: format!("nanobot-{id}.timer"),
-            text: timer(site, planned)?,
+            text: timer(settings, scheduled_job)?,
         },
     ])
 }
 
-fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
+fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
     let mut out = format!(
-        "{MARK}[Unit]\nDescription={}\n\n[Timer]\n",
-        description(planned)
+        "{HEADER}[Unit]\nDescription={}\n\n[Timer]\n",
+        description(scheduled_job)
     );
-    let clock = match (planned.schedule, site.system_name) {
+    let clock = match (scheduled_job.schedule, settings.system_zone_name) {
         (Schedule::Cron { zone: None, .. }, Some(name)) => {
             format!(", in the system's time zone, {name} at the time of export")
         }
         _ => String::new(),
     };
-    writeln!(out, "# {}{clock}", planned.words()).expect(INFALLIBLE);
-    let (lines, more) = calendar(planned, site)?;
+    writeln!(out, "# {}{clock}", scheduled_job.describe()).expect(INFALLIBLE);
+    let (lines, more) = calendar_lines(scheduled_job, settings)?;
     for line in lines {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
@@ -56,11 +60,11 @@ fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
     for line in more {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
-    let persistent = planned.catches_up();
+    let persistent = scheduled_job.is_caught_up();
     write!(
         out,
         "Persistent={persistent}\nAccuracySec=1s\nUnit=nanobot-{}.service\n\n[Install]\nWantedBy=timers.target\n",
-        planned.job.id
+        scheduled_job.job.id
     )
     .expect(INFALLIBLE);
     Ok(out)
@@ -69,57 +73,66 @@ fn timer(site: &Site, planned: &Planned) -> Result<String, String> {
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
 /// Returns the timer's `OnCalendar` lines: the regular slots, and the extra times around clock changes.
-pub fn calendar(planned: &Planned, site: &Site) -> Result<(Vec<String>, Vec<String>), String> {
-    let utc = |times: &Times| {
+pub fn calendar_lines(
+    scheduled_job: &ScheduledJob,
+    settings: &ExportSettings,
+) -> Result<(Vec<String>, Vec<String>), String> {
+    let utc = |times: &UtcTimes| {
         let weekday = times.weekday.map_or(String::new(), |weekday| {
             let names = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
             format!("{} ", names[weekday as usize])
         });
-        let (hours, minutes) = (values(times.hours, 0..=23), values(times.minutes, 0..=59));
+        let (hours, minutes) = (
+            format_values(times.hours, 0..=23),
+            format_values(times.minutes, 0..=59),
+        );
         format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
     };
-    let lines = match planned.schedule {
+    let lines = match scheduled_job.schedule {
         Schedule::Cron { expression, .. }
-            if is_of_each_hour(expression, planned.zone, site.now) =>
+            if is_hourly_in_utc(expression, scheduled_job.zone, settings.now) =>
         {
-            let minutes = values(expression.minutes(), 0..=59);
+            let minutes = format_values(expression.minutes(), 0..=59);
             return Ok((vec![format!("*-*-* *:{minutes}:00 UTC")], Vec::new()));
         }
         Schedule::Cron { expression, zone } => {
             let zone = zone
                 .as_ref()
                 .map_or(String::new(), |zone| format!(" {zone}"));
-            let lines = expression.calendar();
+            let lines = expression.to_systemd_calendar();
             lines
                 .into_iter()
                 .map(|line| format!("{line}{zone}"))
                 .collect()
         }
         Schedule::Every(period) => {
-            let times = every(*period, planned.job.created);
+            let times = period_times(*period, scheduled_job.job.created);
             times.iter().map(utc).collect()
         }
         Schedule::At(time) => {
-            let time = once(planned, *time, site.now)?;
+            let time = single_slot(scheduled_job, *time, settings.now)?;
             let time = TimeZone::UTC.to_datetime(time);
             vec![time.strftime("%Y-%m-%d %H:%M:00 UTC").to_string()]
         }
     };
-    let changes = around(planned, site.now, Width::Hours);
+    let changes = times_around_changes(scheduled_job, settings.now, ChangeWindow::Hours);
     let more = changes.iter().map(|around| {
         let days = match (around.first_day, around.last_day) {
             (first, last) if first == last => format!("{first:02}"),
             (first, last) => format!("{first:02}..{last:02}"),
         };
-        let (hours, minutes) = (values(around.hours, 0..=23), values(around.minutes, 0..=59));
+        let (hours, minutes) = (
+            format_values(around.hours, 0..=23),
+            format_values(around.minutes, 0..=59),
+        );
         format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", around.month)
     });
     Ok((lines, more.collect()))
 }
 
-fn service(site: &Site, planned: &Planned) -> Result<String, String> {
-    let id = &planned.job.id;
-    let mut out = MARK.to_owned();
+fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    let id = &scheduled_job.job.id;
+    let mut out = HEADER.to_owned();
     write!(
         out,
         "# As a user unit: in ~/.config/systemd/user, with `loginctl enable-linger` to run without a login session.\n\
@@ -133,23 +146,28 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
          # Not oneshot: that type may not be restarted when the job was busy.\n\
          Type=exec\n\
          #User=NAME\n",
-        description(planned)
+        description(scheduled_job)
     )
     .expect(INFALLIBLE);
-    writeln!(out, "ExecStart={}", command(site, planned)?).expect(INFALLIBLE);
-    let path = site.path.unwrap_or(PATH);
+    writeln!(out, "ExecStart={}", command_line(settings, scheduled_job)?).expect(INFALLIBLE);
+    let path = settings.path.unwrap_or(DEFAULT_PATH);
     if path.contains(char::is_control) {
         return Err("its PATH contains a control character".into());
     }
-    writeln!(out, "Environment={}", word(&format!("PATH={path}"))).expect(INFALLIBLE);
-    if site.root_is_named {
-        let root = text(site.root)?;
-        writeln!(out, "Environment={}", word(&format!("NANOBOT_HOME={root}"))).expect(INFALLIBLE);
+    writeln!(out, "Environment={}", escape_word(&format!("PATH={path}"))).expect(INFALLIBLE);
+    if settings.is_root_set {
+        let root = path_text(settings.root)?;
+        writeln!(
+            out,
+            "Environment={}",
+            escape_word(&format!("NANOBOT_HOME={root}"))
+        )
+        .expect(INFALLIBLE);
     }
     out.push_str(
         "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
     );
-    let keys: &[&str] = match site.keys {
+    let keys: &[&str] = match settings.keys {
         [] => &["OPENAI_API_KEY"],
         keys => keys,
     };
@@ -166,20 +184,20 @@ fn service(site: &Site, planned: &Planned) -> Result<String, String> {
          RestartSec=60\n"
     )
     .expect(INFALLIBLE);
-    let stuck = match planned.stuck_after() {
+    let stuck = match scheduled_job.stuck_after() {
         Some(seconds) => format!("{seconds}"),
         None => "infinity".into(),
     };
     // A run terminates its own children on SIGTERM.
     writeln!(out, "RuntimeMaxSec={stuck}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
-    out.push_str(&hardening(site, planned)?);
+    out.push_str(&hardening(settings, scheduled_job)?);
     Ok(out)
 }
 
 /// Returns the sandboxing settings of a run. The agent's commands use their own sandbox, which needs Landlock,
 /// seccomp and, if available, namespaces; none of these is disabled here.
-fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
-    if planned.runs_commands() || site.asks_command {
+fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    if scheduled_job.has_user_commands() || settings.has_key_command {
         return Ok(
             "# Not hardened: the job runs your own commands with all your permissions. The agent's commands are sandboxed.\n"
                 .into(),
@@ -197,30 +215,33 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
          CapabilityBoundingSet=\n\
          ProtectSystem=strict\n",
     );
-    let places = planned.places();
+    let places = scheduled_job.granted_paths();
     let writes = places.iter().filter(|(_, writes)| *writes);
-    let mut paths: Vec<&Path> = vec![site.root, site.workspace];
+    let mut paths: Vec<&Path> = vec![settings.root, settings.workspace];
     paths.extend(writes.map(|(path, _)| path.as_path()));
     for (at, path) in paths.iter().enumerate() {
         if paths[..at].iter().any(|other| path.starts_with(other)) {
             continue;
         }
         // The leading dash makes a missing path acceptable.
-        let path = word(&format!("-{}", text(path)?));
+        let path = escape_word(&format!("-{}", path_text(path)?));
         writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
     }
     let reads = places.iter().map(|(path, _)| path.as_path());
-    let config = planned.config.into_iter();
+    let config = scheduled_job.config.into_iter();
     let used = paths
         .iter()
         .copied()
         .chain(reads)
         .chain(config)
-        .chain([site.program, site.home]);
+        .chain([settings.program, settings.home]);
     let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
     let private = match used.next() {
         None => "PrivateTmp=yes".into(),
-        Some(path) => format!("# No PrivateTmp: the job uses {}.", shown(text(path)?)),
+        Some(path) => format!(
+            "# No PrivateTmp: the job uses {}.",
+            quote_short(path_text(path)?)
+        ),
     };
     writeln!(out, "{private}").expect(INFALLIBLE);
     out.push_str(
@@ -234,28 +255,28 @@ fn hardening(site: &Site, planned: &Planned) -> Result<String, String> {
 }
 
 /// Returns the command line. A `$` in it is literal.
-fn command(site: &Site, planned: &Planned) -> Result<String, String> {
-    let mut words = vec![text(site.program)?];
-    if let Some(config) = planned.config {
-        words.extend(["-c", text(config)?]);
+fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    let mut words = vec![path_text(settings.program)?];
+    if let Some(config) = scheduled_job.config {
+        words.extend(["-c", path_text(config)?]);
     }
-    if let Some(workspace) = planned.workspace {
-        words.extend(["-w", text(workspace)?]);
+    if let Some(workspace) = scheduled_job.workspace {
+        words.extend(["-w", path_text(workspace)?]);
     }
-    words.extend(["cron", "run", planned.job.id.as_str(), "--scheduled"]);
+    words.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
     let has_dollar = words.iter().any(|word| word.contains('$'));
-    let words: Vec<String> = words.into_iter().map(word).collect();
+    let words: Vec<String> = words.into_iter().map(escape_word).collect();
     let literally = if has_dollar { ":" } else { "" };
     Ok(format!("{literally}{}", words.join(" ")))
 }
 
-fn description(planned: &Planned) -> String {
-    let name = shown(&planned.job.name).replace('%', "%%");
-    format!("nanobot: {name} (job {})", planned.job.id)
+fn description(scheduled_job: &ScheduledJob) -> String {
+    let name = quote_short(&scheduled_job.job.name).replace('%', "%%");
+    format!("nanobot: {name} (job {})", scheduled_job.job.id)
 }
 
 /// Escapes `text`, which has no control characters, as one word of a setting.
-fn word(text: &str) -> String {
+fn escape_word(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
     let escaped = text.replace('%', "%%");
     match text.chars().all(plain) {

@@ -9,9 +9,9 @@
 //! uses. Where croniter differs from cron, cron is followed: croniter runs a repeated time of day twice, requires
 //! `*/10` or the weekday instead of both, and takes `1-1` for all days.
 
-pub(in crate::cron) mod calendar;
-mod read;
-mod words;
+mod description;
+mod parser;
+pub(in crate::cron) mod systemd_calendar;
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
@@ -22,18 +22,18 @@ use jiff::{Timestamp, ToSpan};
 pub struct Expression {
     text: String,
     /// The five fields in a form that every cron understands; they match at least the minutes of the expression.
-    spelling: Box<[String; 5]>,
+    plain_cron: Box<[String; 5]>,
     /// True if `plain_cron` matches no other minutes.
-    exact: bool,
+    is_exact: bool,
     minutes: u64,
     hours: u64,
     months: u64,
     days: Days,
     weekdays: Weekdays,
     /// True if a day must match both day fields, because one of them begins with `*`. Otherwise either suffices.
-    both: bool,
+    needs_both_days: bool,
     /// True if the expression names times of day: neither minute nor hour begins with `*`.
-    fixed: bool,
+    is_time_of_day: bool,
 }
 
 /// Days of a month: fixed days as bits, and days that depend on the month.
@@ -59,7 +59,7 @@ struct Weekdays {
 }
 
 /// Years after which the calendar repeats; a day that does not occur in them never occurs.
-const CYCLE: i16 = 400;
+const CALENDAR_CYCLE_YEARS: i16 = 400;
 
 impl Expression {
     /// The expression as written.
@@ -69,18 +69,18 @@ impl Expression {
 
     /// Returns the five fields in a form that every cron accepts, unchanged where possible. A field that begins
     /// with `*` still does, because cron gives the `*` a meaning.
-    pub fn spelling(&self) -> &[String; 5] {
-        &self.spelling
+    pub fn as_plain_cron(&self) -> &[String; 5] {
+        &self.plain_cron
     }
 
     /// True if the plain form matches exactly these minutes; otherwise it matches others too.
-    pub fn exact(&self) -> bool {
-        self.exact
+    pub fn is_exact(&self) -> bool {
+        self.is_exact
     }
 
     /// True if the expression names times of day. Cron makes up for those that the clock skips.
-    pub fn fixed(&self) -> bool {
-        self.fixed
+    pub fn is_time_of_day(&self) -> bool {
+        self.is_time_of_day
     }
 
     /// The matching minutes of an hour, one bit each.
@@ -90,35 +90,35 @@ impl Expression {
 
     /// Returns the first slot after `after`, by the clock of `zone`.
     pub fn next(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        match self.fixed {
-            true => self.next_fixed(after, zone),
-            false => self.next_wild(after, zone),
+        match self.is_time_of_day {
+            true => self.next_time_of_day(after, zone),
+            false => self.next_in_real_time(after, zone),
         }
     }
 
     /// Returns the last slot at or before `at`, by the clock of `zone`.
     pub fn latest(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        match self.fixed {
-            true => self.latest_fixed(at, zone),
-            false => self.latest_wild(at, zone),
+        match self.is_time_of_day {
+            true => self.latest_time_of_day(at, zone),
+            false => self.latest_in_real_time(at, zone),
         }
     }
 
     // Times of day run at the instant given by `to_instant`. A later time never has an earlier instant, so the first
     // one past the limit decides. Several times may share an instant, at the end of a gap.
 
-    fn next_fixed(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn next_time_of_day(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut time = zone.to_datetime(after);
         loop {
-            time = self.first_from(following(time)?)?;
-            let moment = moment(time, zone)?;
+            time = self.first_from(next_minute(time)?)?;
+            let moment = to_instant(time, zone)?;
             if moment > after {
                 return Some(moment);
             }
         }
     }
 
-    fn latest_fixed(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn latest_time_of_day(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let shown = zone.to_datetime(at);
         // In a repeated hour, times later than the clock shows may already have occurred.
         let mut time = match zone.to_ambiguous_timestamp(shown).offset() {
@@ -127,7 +127,7 @@ impl Expression {
         };
         loop {
             time = self.last_until(time)?;
-            let moment = moment(time, zone)?;
+            let moment = to_instant(time, zone)?;
             if moment <= at {
                 return Some(moment);
             }
@@ -137,24 +137,24 @@ impl Expression {
 
     // Real time: between two clock changes, local time advances uniformly.
 
-    fn next_wild(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn next_in_real_time(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut changes = zone.following(after).map(|change| change.timestamp());
         let mut offset = zone.to_offset(after);
-        let mut from = following(offset.to_datetime(after))?;
+        let mut from = next_minute(offset.to_datetime(after))?;
         loop {
             let found = self.first_from(from)?;
             let found = offset.to_timestamp(found).ok()?;
             match changes.next() {
                 Some(change) if found >= change => {
                     offset = zone.to_offset(change);
-                    from = minute_from(offset.to_datetime(change))?;
+                    from = ceil_minute(offset.to_datetime(change))?;
                 }
                 _ => return Some(found),
             }
         }
     }
 
-    fn latest_wild(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+    fn latest_in_real_time(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let second = jiff::SignedDuration::from_secs(1);
         // `preceding` excludes a change at the given time itself, so add one second.
         let mut changes = zone
@@ -175,30 +175,29 @@ impl Expression {
     /// Returns the first matching time at or after `from`, which is a whole minute.
     fn first_from(&self, from: DateTime) -> Option<DateTime> {
         let mut date = from.date();
-        if self.fits(date) {
+        if self.is_match(date) {
             let hour = from.hour() as u32;
-            let minute = (has(self.hours, hour))
-                .then(|| bit_from(self.minutes, from.minute() as u32))
+            let minute = (has_bit(self.hours, hour))
+                .then(|| first_bit_from(self.minutes, from.minute() as u32))
                 .flatten();
             let time = match minute {
                 Some(minute) => Some((hour, minute)),
-                None => {
-                    bit_from(self.hours, hour + 1).map(|hour| (hour, self.minutes.trailing_zeros()))
-                }
+                None => first_bit_from(self.hours, hour + 1)
+                    .map(|hour| (hour, self.minutes.trailing_zeros())),
             };
             if let Some((hour, minute)) = time {
-                return Some(at(date, hour, minute));
+                return Some(datetime_at(date, hour, minute));
             }
         }
-        let end = from.year().saturating_add(CYCLE);
+        let end = from.year().saturating_add(CALENDAR_CYCLE_YEARS);
         while date.year() <= end {
-            date = match has(self.months, date.month() as u32) {
+            date = match has_bit(self.months, date.month() as u32) {
                 true => date.tomorrow().ok()?,
                 false => date.last_of_month().tomorrow().ok()?,
             };
-            if self.fits(date) {
+            if self.is_match(date) {
                 let (hour, minute) = (self.hours.trailing_zeros(), self.minutes.trailing_zeros());
-                return Some(at(date, hour, minute));
+                return Some(datetime_at(date, hour, minute));
             }
         }
         None
@@ -208,40 +207,40 @@ impl Expression {
     fn last_until(&self, until: DateTime) -> Option<DateTime> {
         let last = |bits: u64| 63 - bits.leading_zeros();
         let mut date = until.date();
-        if self.fits(date) {
+        if self.is_match(date) {
             let hour = until.hour() as u32;
-            let minute = (has(self.hours, hour))
-                .then(|| bit_until(self.minutes, until.minute() as u32))
+            let minute = (has_bit(self.hours, hour))
+                .then(|| last_bit_until(self.minutes, until.minute() as u32))
                 .flatten();
             let time = match minute {
                 Some(minute) => Some((hour, minute)),
                 None => hour
                     .checked_sub(1)
-                    .and_then(|hour| bit_until(self.hours, hour))
+                    .and_then(|hour| last_bit_until(self.hours, hour))
                     .map(|hour| (hour, last(self.minutes))),
             };
             if let Some((hour, minute)) = time {
-                return Some(at(date, hour, minute));
+                return Some(datetime_at(date, hour, minute));
             }
         }
-        let end = until.year().saturating_sub(CYCLE);
+        let end = until.year().saturating_sub(CALENDAR_CYCLE_YEARS);
         while date.year() >= end {
-            date = match has(self.months, date.month() as u32) {
+            date = match has_bit(self.months, date.month() as u32) {
                 true => date.yesterday().ok()?,
                 false => date.first_of_month().yesterday().ok()?,
             };
-            if self.fits(date) {
-                return Some(at(date, last(self.hours), last(self.minutes)));
+            if self.is_match(date) {
+                return Some(datetime_at(date, last(self.hours), last(self.minutes)));
             }
         }
         None
     }
 
-    fn fits(&self, date: Date) -> bool {
-        let days = || self.days.fit(date);
-        let weekdays = || self.weekdays.fit(date);
-        has(self.months, date.month() as u32)
-            && match self.both {
+    fn is_match(&self, date: Date) -> bool {
+        let days = || self.days.is_match(date);
+        let weekdays = || self.weekdays.is_match(date);
+        has_bit(self.months, date.month() as u32)
+            && match self.needs_both_days {
                 true => days() && weekdays(),
                 false => days() || weekdays(),
             }
@@ -249,7 +248,7 @@ impl Expression {
 }
 
 impl Days {
-    fn fit(&self, date: Date) -> bool {
+    fn is_match(&self, date: Date) -> bool {
         let (day, length) = (date.day(), date.days_in_month());
         let is_nearest = |wanted: u32| {
             let wanted = date
@@ -257,26 +256,26 @@ impl Days {
                 .with()
                 .day((wanted as i8).min(length))
                 .build();
-            wanted.is_ok_and(|wanted| working(wanted) == date)
+            wanted.is_ok_and(|wanted| nearest_working_day(wanted) == date)
         };
-        has(self.plain, day as u32)
+        has_bit(self.plain, day as u32)
             || (self.last && day == length)
-            || (self.last_working && working(date.last_of_month()) == date)
-            || (self.nearest != 0 && bits(self.nearest).any(is_nearest))
+            || (self.last_working && nearest_working_day(date.last_of_month()) == date)
+            || (self.nearest != 0 && set_bits(self.nearest).any(is_nearest))
     }
 }
 
 impl Weekdays {
-    fn fit(&self, date: Date) -> bool {
+    fn is_match(&self, date: Date) -> bool {
         let weekday = date.weekday().to_sunday_zero_offset() as u32;
         let number = (date.day() as usize).div_ceil(7);
-        has(self.plain | self.numbered[number], weekday)
-            || (has(self.last, weekday) && date.day() + 7 > date.days_in_month())
+        has_bit(self.plain | self.numbered[number], weekday)
+            || (has_bit(self.last, weekday) && date.day() + 7 > date.days_in_month())
     }
 }
 
 /// Returns the working day (Monday to Friday) nearest to `date`, in the same month.
-fn working(date: Date) -> Date {
+fn nearest_working_day(date: Date) -> Date {
     let days = match date.weekday() {
         Weekday::Saturday if date.day() == 1 => 2,
         Weekday::Saturday => -1,
@@ -289,55 +288,55 @@ fn working(date: Date) -> Date {
 
 /// Returns the instant at which a clock in `zone` shows `time`: the end of the gap if it never does, the first
 /// occurrence if it does twice.
-pub(crate) fn moment(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+pub(crate) fn to_instant(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let shown = zone.to_ambiguous_timestamp(time);
     match shown.offset() {
         AmbiguousOffset::Gap { after, .. } => {
             // Interpreted with the offset after the gap, the time lies just before the gap.
             let early = after.to_timestamp(time).ok()?;
             let change = zone.following(early).next()?.timestamp();
-            minute_from(after.to_datetime(change)).and_then(|end| after.to_timestamp(end).ok())
+            ceil_minute(after.to_datetime(change)).and_then(|end| after.to_timestamp(end).ok())
         }
         AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => shown.earlier().ok(),
     }
 }
 
 /// Returns the minute after the one that contains `time`.
-fn following(time: DateTime) -> Option<DateTime> {
-    let time = at(time.date(), time.hour() as u32, time.minute() as u32);
+fn next_minute(time: DateTime) -> Option<DateTime> {
+    let time = datetime_at(time.date(), time.hour() as u32, time.minute() as u32);
     time.checked_add(1.minute()).ok()
 }
 
 /// Returns the first whole minute at or after `time`.
-fn minute_from(time: DateTime) -> Option<DateTime> {
-    let whole = at(time.date(), time.hour() as u32, time.minute() as u32);
+fn ceil_minute(time: DateTime) -> Option<DateTime> {
+    let whole = datetime_at(time.date(), time.hour() as u32, time.minute() as u32);
     match whole == time {
         true => Some(time),
-        false => following(time),
+        false => next_minute(time),
     }
 }
 
-fn at(date: Date, hour: u32, minute: u32) -> DateTime {
+fn datetime_at(date: Date, hour: u32, minute: u32) -> DateTime {
     let time = Time::new(hour as i8, minute as i8, 0, 0).expect("fields are in their ranges");
     date.to_datetime(time)
 }
 
 /// True if the bit is set.
-pub(crate) fn has(bits: u64, bit: u32) -> bool {
+pub(crate) fn has_bit(bits: u64, bit: u32) -> bool {
     bits >> bit & 1 == 1
 }
 
 /// Returns the set bits.
-pub(crate) fn bits(bits: u64) -> impl Iterator<Item = u32> {
-    (0..64).filter(move |bit| has(bits, *bit))
+pub(crate) fn set_bits(bits: u64) -> impl Iterator<Item = u32> {
+    (0..64).filter(move |bit| has_bit(bits, *bit))
 }
 
-fn bit_from(bits: u64, from: u32) -> Option<u32> {
+fn first_bit_from(bits: u64, from: u32) -> Option<u32> {
     let rest = bits >> from << from;
     (rest != 0).then(|| rest.trailing_zeros())
 }
 
-fn bit_until(bits: u64, until: u32) -> Option<u32> {
+fn last_bit_until(bits: u64, until: u32) -> Option<u32> {
     let rest = bits & (u64::MAX >> (63 - until));
     (rest != 0).then(|| 63 - rest.leading_zeros())
 }
@@ -380,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn days_that_every_month_has_elsewhere() {
+    fn days_that_depend_on_the_month() {
         slots(
             "0 0 L * *",
             "UTC",
@@ -482,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn skipped_times_come_after_the_gap() {
+    fn skipped_times_run_after_the_gap() {
         slots(
             "30 2 * * *",
             "Europe/Berlin",
@@ -522,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_times_come_once() {
+    fn repeated_times_run_once() {
         slots(
             "30 2 * * *",
             "Europe/Berlin",
@@ -582,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time() {
+    fn slots_near_the_maximum_time() {
         let expression = Expression::parse("* * * * *").unwrap();
         let zone = TimeZone::UTC;
         assert_eq!(expression.next(Timestamp::MAX, &zone), None);

@@ -1,6 +1,6 @@
 //! The configuration of the client, and the handler of elicitation requests.
 
-use super::grants::Walls;
+use super::grants::SandboxFactory;
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
 use serde_json::{Map, Value};
@@ -16,15 +16,15 @@ pub struct ClientConfig {
     /// Offline mode: only addresses of this machine are reached.
     pub offline: bool,
     /// The handler of elicitation requests; `None` if no user can be asked.
-    pub answers: Option<Arc<dyn ElicitationHandler>>,
+    pub elicitation: Option<Arc<dyn ElicitationHandler>>,
     /// The provider of sandboxes for local servers. Without one, only the servers run that the config exempts from
     /// sandboxing.
-    pub walls: Option<Arc<dyn Walls>>,
+    pub sandboxes: Option<Arc<dyn SandboxFactory>>,
 }
 
 /// Handles elicitation: requests of a server for user input during a call.
 pub trait ElicitationHandler: Send + Sync {
     /// Asks the user to fill in `schema`, the JSON Schema of an object, and shows the message `message` of `server`.
     /// Returns `None` if the user declines.
-    fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>>;
+    fn ask_user(&self, server: &str, message: &str, schema: &Value) -> Option<Map<String, Value>>;
 }

@@ -1,14 +1,14 @@
 //! The files of the user that a local server may access: those that its config entry names, and nothing else.
 
-use crate::mcp::mark::is_program;
-use crate::settings::servers::{Reached, Server};
+use crate::mcp::fingerprint::is_program;
+use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::paths::Paths;
-use crate::sys::sandbox::Fence;
+use crate::sys::sandbox::SandboxSpec;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Files and folders that mark the root directory of a program's project.
-const MARKS: &[&str] = &[
+const PROJECT_MARKERS: &[&str] = &[
     "package.json",
     "node_modules",
     "pyproject.toml",
@@ -18,9 +18,9 @@ const MARKS: &[&str] = &[
 
 /// The files that a server may access. Paths are absolute, free of links, and exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grant {
+pub struct FileGrant {
     /// The server's own persistent directory.
-    pub state: PathBuf,
+    pub state_dir: PathBuf,
     /// Paths that the server may read.
     pub reads: Vec<PathBuf>,
     /// Paths that the server may read and write.
@@ -28,44 +28,44 @@ pub struct Grant {
 }
 
 /// The sandbox of a server, and the environment that it requires.
-pub struct Walled {
+pub struct SandboxedSpec {
     /// The sandbox.
-    pub fence: Fence,
+    pub sandbox: SandboxSpec,
     /// Additional environment variables, which point the server to the directories it may use. Those of its config
     /// entry take precedence.
     pub env: Vec<(String, String)>,
 }
 
 /// Provides sandboxes for servers.
-pub trait Walls: Send + Sync {
+pub trait SandboxFactory: Send + Sync {
     /// Creates the sandbox for a server that may access `grant`.
     ///
     /// # Errors
     /// No sandbox is available. The kind is [`io::ErrorKind::InvalidInput`] if the paths of the server's entry are the
     /// reason.
-    fn around(&self, grant: &Grant) -> io::Result<Walled>;
+    fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec>;
 
     /// Warns the user about an action of a server that the sandbox could not prevent.
-    fn tell(&self, words: &str);
+    fn warn(&self, message: &str);
 }
 
 /// Returns what the config entry of `server` grants it. `program` is the path of its executable, and `directory` its
 /// working directory.
-pub(super) fn grant(
-    server: &Server,
+pub(super) fn resolve_grant(
+    server: &McpServer,
     program: &Path,
     directory: &Path,
-    state: &Path,
+    state_dir: &Path,
     paths: &Paths,
-) -> Grant {
+) -> FileGrant {
     let real = |path: PathBuf| std::fs::canonicalize(path).ok();
     let named = |list: &[String]| -> Vec<PathBuf> {
         let places = list.iter().map(|place| paths.expand(place));
         places.filter_map(real).collect()
     };
-    let arguments = match &server.reached {
-        Reached::Program { arguments, .. } => arguments.as_slice(),
-        Reached::Http(_) | Reached::Sse(_) => &[],
+    let arguments = match &server.transport {
+        ServerTransport::Program { arguments, .. } => arguments.as_slice(),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
     };
     // Paths occur as `/a/b` and as `--file=/a/b`.
     let values = arguments
@@ -76,11 +76,11 @@ pub(super) fn grant(
         });
     let absolute = values.filter(|value| value.starts_with('/'));
     let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
-    let mut reads = named(&server.read);
+    let mut reads = named(&server.read_paths);
     let files = in_arguments.iter().filter(|path| path.is_file()).cloned();
     let programs = files.chain(real(program.to_owned()));
     for file in programs {
-        reads.extend(project(&file, &paths.home));
+        reads.extend(project_dir(&file, &paths.home));
         reads.push(file);
     }
     // Python virtual environments are found from the path as called, since the executable is a link that leads out of
@@ -88,7 +88,7 @@ pub(super) fn grant(
     let folders = program.ancestors().skip(1).take(2);
     let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
     reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
-    let mut writes = named(&server.write);
+    let mut writes = named(&server.write_paths);
     // Programs are not writable: they may be run again later, possibly without a sandbox.
     let changed = in_arguments.iter().filter(|path| !is_program(path));
     writes.extend(changed.cloned());
@@ -99,20 +99,21 @@ pub(super) fn grant(
         all.sort();
         all.dedup();
     }
-    Grant {
-        state: real(state.to_owned()).unwrap_or_else(|| state.to_owned()),
+    FileGrant {
+        state_dir: real(state_dir.to_owned()).unwrap_or_else(|| state_dir.to_owned()),
         reads,
         writes,
     }
 }
 
 /// Returns the project directory of the program `file`. Never the home directory or a parent of it.
-fn project(file: &Path, home: &Path) -> Option<PathBuf> {
+fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     let mut around = file.ancestors().skip(1);
     let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
-    let found = around
-        .find(|path| is_too_wide(path) || MARKS.iter().any(|mark| path.join(mark).exists()))?;
+    let found = around.find(|path| {
+        is_too_wide(path) || PROJECT_MARKERS.iter().any(|mark| path.join(mark).exists())
+    })?;
     // An installed package uses the other packages in the same folder.
     let outermost = found
         .ancestors()
@@ -124,15 +125,15 @@ fn project(file: &Path, home: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Grant, grant};
-    use crate::settings::servers::{Reached, Server};
+    use super::{FileGrant, resolve_grant};
+    use crate::settings::servers::{McpServer, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_named_is_granted_and_a_program_its_parts() {
+    fn named_paths_and_the_programs_own_files_are_granted() {
         let temp = tempfile::tempdir().unwrap();
         let root = std::fs::canonicalize(temp.path()).unwrap();
         let home = root.join("u");
@@ -162,18 +163,18 @@ mod tests {
         let paths = Paths::resolve(&env, None).unwrap();
         let check = |arguments: &[&str], reads: &[&str], writes: &[&str]| {
             let place = |argument: &&str| argument.replace('@', home.to_str().unwrap());
-            let server = Server {
-                reached: Reached::Program {
+            let server = McpServer {
+                transport: ServerTransport::Program {
                     command: "x".into(),
                     arguments: arguments.iter().map(place).collect(),
                     env: Vec::new(),
                     directory: None,
                 },
-                read: vec!["~/read me".into(), "/nowhere".into()],
-                ..Server::default()
+                read_paths: vec!["~/read me".into(), "/nowhere".into()],
+                ..McpServer::default()
             };
             let state = home.join("state");
-            let found = grant(&server, &home.join("bin"), &state, &state, &paths);
+            let found = resolve_grant(&server, &home.join("bin"), &state, &state, &paths);
             let all = |names: &[&str], more: &[&str]| {
                 let mut all: Vec<PathBuf> = names
                     .iter()
@@ -183,8 +184,8 @@ mod tests {
                 all.sort();
                 all
             };
-            let expect = Grant {
-                state: home.join("state"),
+            let expect = FileGrant {
+                state_dir: home.join("state"),
                 reads: all(reads, &["read me", "bin"]),
                 writes: all(writes, &["state"]),
             };
@@ -195,7 +196,7 @@ mod tests {
         symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
         let state = home.join("state");
         let python = home.join("venv/bin/python");
-        let found = grant(&Server::default(), &python, &state, &state, &paths);
+        let found = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
         assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
         check(
             &["@/docs", "--file=@/alone.py", "@/proj/package.json"],

@@ -2,16 +2,16 @@
 //! its answer is no longer wanted. No redirects are followed, so the headers of the config are only sent to the
 //! configured address.
 
+use super::connection_state::{ConnectionState, one_line};
 use super::message;
-use super::thread::Held;
-use super::watch::{Watch, one_line};
-use crate::mcp::offer::Failed;
-use crate::settings::servers::Remote;
+use super::runtime::CancelOnDrop;
+use crate::mcp::protocol::McpError;
+use crate::settings::servers::RemoteEndpoint;
 use crate::sys::env::Env;
-use crate::sys::http::{ConnectError, Http, Response, Timeouts, read_failure};
+use crate::sys::http::{ConnectError, Http, HttpTimeouts, Response, body_error_message};
 use crate::sys::signal;
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
-use crate::sys::web_url::{is_remote_cleartext, redacted};
+use crate::sys::web_url::{is_remote_cleartext, redact_url};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 use http::{HeaderName, HeaderValue};
@@ -33,65 +33,65 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// The largest body of a complete answer, in bytes.
-const WHOLE: usize = 16 << 20;
+const MAX_BODY_BYTES: usize = 16 << 20;
 /// The largest body of an error response, in bytes.
-const FAILURE: usize = 64 << 10;
+const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 /// The largest event, in bytes; the same as for complete answers.
-const MAX_EVENT_BYTES: usize = WHOLE;
+const MAX_EVENT_BYTES: usize = MAX_BODY_BYTES;
 /// Bounds of the reconnection delay that a server may request.
-const MIN_RETRY: Duration = Duration::from_millis(100);
-const MAX_RETRY: Duration = Duration::from_secs(60);
+const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// Capacity of the queue of received events; each may have up to [`MAX_EVENT_BYTES`].
-const WAITING: usize = 4;
+const EVENT_QUEUE_LEN: usize = 4;
 /// Maximum of attempts to resume a broken stream. With the pauses between them, they outlast any call.
-const TRIES: usize = 5;
+const MAX_RESUME_ATTEMPTS: usize = 5;
 /// Number of retries of a cancellation notice, and the pause before each.
-const LAST_TRIES: usize = 20;
-const LAST_PAUSE: Duration = Duration::from_millis(50);
-const CONNECT: Duration = Duration::from_secs(15);
+const CANCEL_RETRIES: usize = 20;
+const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(50);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-const EVENTS: &str = "text/event-stream";
-const BOTH: &str = "application/json, text/event-stream";
+const EVENT_STREAM_TYPE: &str = "text/event-stream";
+const ACCEPT_ALL: &str = "application/json, text/event-stream";
 
-type Wrong = StreamableHttpError<Failed>;
+type TransportError = StreamableHttpError<McpError>;
 
 /// A server at an address.
 #[derive(Clone)]
-pub(super) struct Far {
+pub(super) struct HttpTransport {
     http: Arc<Http>,
     headers: Arc<[(String, String)]>,
-    watch: Arc<Watch>,
+    state: Arc<ConnectionState>,
     /// Set when the server sent an event that is too large. A resumed stream would only deliver it again.
-    is_spoilt: Arc<AtomicBool>,
+    is_oversized: Arc<AtomicBool>,
 }
 
 /// The request of an exchange.
-pub(super) enum Ask {
+pub(super) enum ExchangeMethod {
     Get,
     Delete,
     Post(Vec<u8>),
 }
 
 /// The response of an exchange.
-pub(super) struct Came {
+pub(super) struct ExchangeResponse {
     status: u16,
-    kind: String,
-    session: Option<String>,
-    pub(super) body: Body,
+    content_type: String,
+    session_id: Option<String>,
+    pub(super) body: ExchangeBody,
 }
 
-pub(super) enum Body {
-    Whole(Vec<u8>),
-    Events(Incoming),
+pub(super) enum ExchangeBody {
+    Complete(Vec<u8>),
+    Events(EventReceiver),
 }
 
 /// A stream of received events. Dropping it ends the exchange.
-pub(super) struct Incoming {
+pub(super) struct EventReceiver {
     events: mpsc::Receiver<Result<Sse, SseError>>,
-    _held: Held,
+    _cancel: CancelOnDrop,
 }
 
-impl Stream for Incoming {
+impl Stream for EventReceiver {
     type Item = Result<Sse, SseError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -99,42 +99,45 @@ impl Stream for Incoming {
     }
 }
 
-impl Incoming {
+impl EventReceiver {
     pub(super) async fn next(&mut self) -> Option<Result<Sse, SseError>> {
         self.events.recv().await
     }
 }
 
 /// Creates the transport to `remote`.
-pub(super) fn transport(far: Far, remote: &Remote) -> StreamableHttpClientTransport<Far> {
+pub(super) fn transport(
+    client: HttpTransport,
+    remote: &RemoteEndpoint,
+) -> StreamableHttpClientTransport<HttpTransport> {
     let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.as_str());
     let mut again = ExponentialBackoff::default();
-    again.max_times = Some(TRIES);
+    again.max_times = Some(MAX_RESUME_ATTEMPTS);
     again.max_delay = Some(Duration::from_secs(10));
     config.retry_config = Arc::new(again);
     config.max_sse_event_size = MAX_EVENT_BYTES;
-    StreamableHttpClientTransport::with_client(far, config)
+    StreamableHttpClientTransport::with_client(client, config)
 }
 
-impl Far {
+impl HttpTransport {
     /// Prepares access to `remote`.
     ///
     /// # Errors
     /// `remote` is not usable as configured.
     pub(super) fn new(
-        remote: &Remote,
+        remote: &RemoteEndpoint,
         env: &Env,
         offline: bool,
-        watch: &Arc<Watch>,
-    ) -> Result<Self, Failed> {
-        let url = redacted(&remote.url);
+        state: &Arc<ConnectionState>,
+    ) -> Result<Self, McpError> {
+        let url = redact_url(&remote.url);
         let valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         if !valid {
-            return Err(Failed::Unusable(format!("`{url}` is not an HTTP URL")));
+            return Err(McpError::Unusable(format!("`{url}` is not an HTTP URL")));
         }
         if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
-            return Err(Failed::Unusable(format!(
+            return Err(McpError::Unusable(format!(
                 "`{url}` would send the headers unencrypted to another machine: use `https`"
             )));
         }
@@ -143,7 +146,7 @@ impl Far {
             let fits =
                 name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(value.expose()).is_ok();
             if !fits {
-                return Err(Failed::Unusable(format!(
+                return Err(McpError::Unusable(format!(
                     "invalid header `{}`",
                     one_line(name)
                 )));
@@ -151,8 +154,8 @@ impl Far {
             headers.push((name.to_lowercase(), value.expose().to_owned()));
         }
         // The caller has the deadline: a stream may be silent for hours, and a tool may run for long.
-        let timeouts = Timeouts {
-            connect: CONNECT,
+        let timeouts = HttpTimeouts {
+            connect: CONNECT_TIMEOUT,
             first_byte: Duration::ZERO,
             idle: Duration::ZERO,
             total: Duration::ZERO,
@@ -160,8 +163,8 @@ impl Far {
         Ok(Self {
             http: Arc::new(Http::new(timeouts, offline, env)),
             headers: headers.into(),
-            watch: Arc::clone(watch),
-            is_spoilt: Arc::default(),
+            state: Arc::clone(state),
+            is_oversized: Arc::default(),
         })
     }
 
@@ -169,43 +172,47 @@ impl Far {
     pub(super) async fn exchange(
         &self,
         url: &str,
-        ask: Ask,
-        more: Vec<(String, String)>,
-    ) -> Result<Came, Failed> {
-        let is_ours =
-            |name: &str| more.iter().any(|(ours, _)| ours == name) || name == "content-type";
+        method: ExchangeMethod,
+        extra_headers: Vec<(String, String)>,
+    ) -> Result<ExchangeResponse, McpError> {
+        let is_ours = |name: &str| {
+            extra_headers.iter().any(|(ours, _)| ours == name) || name == "content-type"
+        };
         let mut headers: Vec<(String, String)> = self.headers.to_vec();
         headers.retain(|(name, _)| !is_ours(name));
-        headers.extend(more);
+        headers.extend(extra_headers);
         let (http, url) = (Arc::clone(&self.http), url.to_owned());
         let (head, coming) = oneshot::channel();
-        let (events, incoming) = mpsc::channel(WAITING);
-        let (watch, is_spoilt) = (Arc::clone(&self.watch), Arc::clone(&self.is_spoilt));
+        let (events, incoming) = mpsc::channel(EVENT_QUEUE_LEN);
+        let (watch, is_spoilt) = (Arc::clone(&self.state), Arc::clone(&self.is_oversized));
         let work = move || {
-            let answer = match &ask {
-                Ask::Get => http.send(&url, &headers, None),
-                Ask::Delete => http.delete(&url, &headers),
-                Ask::Post(body) => http.post_json(&url, &headers, body),
+            let answer = match &method {
+                ExchangeMethod::Get => http.send(&url, &headers, None),
+                ExchangeMethod::Delete => http.delete(&url, &headers),
+                ExchangeMethod::Post(body) => http.post_json(&url, &headers, body),
             };
-            match answer.map_err(|error| unanswered(&error)).and_then(begin) {
+            match answer
+                .map_err(|error| to_request_error(&error))
+                .and_then(read_head)
+            {
                 Err(failed) => drop(head.send(Err(failed))),
                 Ok((came, None)) => drop(head.send(Ok((came, false)))),
                 Ok((came, Some(body))) => {
                     drop(head.send(Ok((came, true))));
-                    pump(body, &events, &watch, &is_spoilt);
+                    forward_events(body, &events, &watch, &is_spoilt);
                 }
             }
         };
         let no_thread =
-            |error: std::io::Error| Failed::Unreachable(format!("start a thread: {error}"));
-        let held = Held::new().map_err(no_thread)?;
+            |error: std::io::Error| McpError::Unreachable(format!("start a thread: {error}"));
+        let held = CancelOnDrop::new().map_err(no_thread)?;
         held.spawn("mcp-http", work).map_err(no_thread)?;
-        let gone = || Failed::Broken("the HTTP exchange was aborted".into());
+        let gone = || McpError::Broken("the HTTP exchange was aborted".into());
         let (mut came, streams) = coming.await.map_err(|_| gone())??;
         if streams {
-            came.body = Body::Events(Incoming {
+            came.body = ExchangeBody::Events(EventReceiver {
                 events: incoming,
-                _held: held,
+                _cancel: held,
             });
         }
         Ok(came)
@@ -213,51 +220,57 @@ impl Far {
 }
 
 /// Converts the error of a request without a response.
-fn unanswered(error: &anyhow::Error) -> Failed {
+fn to_request_error(error: &anyhow::Error) -> McpError {
     let words = one_line(&error.to_string());
-    match error.is::<ConnectError>() || error.is::<crate::error::Hinted>() {
-        true => Failed::Unreachable(words),
-        false => Failed::Broken(words),
+    match error.is::<ConnectError>() || error.is::<crate::error::HintedError>() {
+        true => McpError::Unreachable(words),
+        false => McpError::Broken(words),
     }
 }
 
 /// Reads the start of a response: the status and headers, and the body unless that is a stream of events.
-fn begin(answer: Response) -> Result<(Came, Option<Box<dyn Read + Send>>), Failed> {
-    let kind = answer.header("content-type").unwrap_or_default();
+fn read_head(
+    response: Response,
+) -> Result<(ExchangeResponse, Option<Box<dyn Read + Send>>), McpError> {
+    let kind = response.header("content-type").unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
-    let mut came = Came {
-        status: answer.status,
-        kind: kind.to_lowercase(),
-        session: answer.header("mcp-session-id").map(str::to_owned),
-        body: Body::Whole(Vec::new()),
+    let mut came = ExchangeResponse {
+        status: response.status,
+        content_type: kind.to_lowercase(),
+        session_id: response.header("mcp-session-id").map(str::to_owned),
+        body: ExchangeBody::Complete(Vec::new()),
     };
     let is_success = (200..300).contains(&came.status);
-    if is_success && came.kind == EVENTS {
-        return Ok((came, Some(answer.body)));
+    if is_success && came.content_type == EVENT_STREAM_TYPE {
+        return Ok((came, Some(response.body)));
     }
-    let most = if is_success { WHOLE } else { FAILURE };
+    let most = if is_success {
+        MAX_BODY_BYTES
+    } else {
+        MAX_ERROR_BODY_BYTES
+    };
     let mut bytes = Vec::new();
-    let mut body = answer.body.take(most as u64 + 1);
+    let mut body = response.body.take(most as u64 + 1);
     let read = body.read_to_end(&mut bytes);
     // For an error response, the status matters more than the body.
     if bytes.len() > most && is_success {
         let words = format!("its response is larger than {} KiB", most >> 10);
-        return Err(Failed::Broken(words));
+        return Err(McpError::Broken(words));
     }
     match read {
-        Ok(_) => came.body = Body::Whole(bytes),
+        Ok(_) => came.body = ExchangeBody::Complete(bytes),
         Err(_) if !is_success => {}
-        Err(error) => return Err(Failed::Broken(read_failure(&error))),
+        Err(error) => return Err(McpError::Broken(body_error_message(&error))),
     }
     Ok((came, None))
 }
 
 /// Forwards the events of `body`, until it ends or the receiver is dropped.
-fn pump(
+fn forward_events(
     mut body: Box<dyn Read + Send>,
     events: &mpsc::Sender<Result<Sse, SseError>>,
-    watch: &Watch,
-    is_spoilt: &AtomicBool,
+    state: &ConnectionState,
+    is_oversized: &AtomicBool,
 ) {
     let mut parser = SseParser::new(MAX_EVENT_BYTES);
     let mut buffer = vec![0; 32 << 10];
@@ -267,30 +280,30 @@ fn pump(
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                let words = read_failure(&error);
-                let error = SseError::Body(Box::new(Failed::Broken(words)));
+                let words = body_error_message(&error);
+                let error = SseError::Body(Box::new(McpError::Broken(words)));
                 return drop(events.blocking_send(Err(error)));
             }
         };
         let fed = parser.feed(&buffer[..count], &mut |event| {
             let data = event.data.as_deref().unwrap_or_default();
-            if message::is_dense(data.as_bytes()) {
+            if message::has_too_many_values(data.as_bytes()) {
                 return Ok(());
             }
             let sent = events.blocking_send(Ok(to_sse(event)));
-            sent.map_err(|_| PumpEnd::NobodyReads)
+            sent.map_err(|_| ForwardEnd::ReceiverDropped)
         });
         match fed {
             Ok(()) => {}
-            Err(PumpEnd::NobodyReads) => return,
-            Err(PumpEnd::TooLarge) => {
+            Err(ForwardEnd::ReceiverDropped) => return,
+            Err(ForwardEnd::TooLarge) => {
                 let words = format!(
                     "it sent an event of more than {} MiB",
                     MAX_EVENT_BYTES >> 20
                 );
-                let failed = Failed::Broken(words);
-                is_spoilt.store(true, Ordering::SeqCst);
-                watch.over(failed.clone());
+                let failed = McpError::Broken(words);
+                is_oversized.store(true, Ordering::SeqCst);
+                state.set_end_reason(failed.clone());
                 return drop(events.blocking_send(Err(SseError::Body(Box::new(failed)))));
             }
         }
@@ -298,12 +311,12 @@ fn pump(
 }
 
 /// The reason why forwarding of events ended.
-enum PumpEnd {
-    NobodyReads,
+enum ForwardEnd {
+    ReceiverDropped,
     TooLarge,
 }
 
-impl From<EventTooLarge> for PumpEnd {
+impl From<EventTooLarge> for ForwardEnd {
     fn from(_: EventTooLarge) -> Self {
         Self::TooLarge
     }
@@ -311,7 +324,9 @@ impl From<EventTooLarge> for PumpEnd {
 
 /// Converts an event to the type of `rmcp`.
 fn to_sse(event: SseEvent) -> Sse {
-    let retry = event.retry.map(|wish| wish.clamp(MIN_RETRY, MAX_RETRY));
+    let retry = event
+        .retry
+        .map(|wish| wish.clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY));
     Sse {
         event: event.event,
         data: event.data,
@@ -321,10 +336,10 @@ fn to_sse(event: SseEvent) -> Sse {
 }
 
 /// Converts an unsuccessful status to an error.
-pub(super) fn refused(status: u16, body: &Body) -> Failed {
+pub(super) fn status_error(status: u16, body: &ExchangeBody) -> McpError {
     let text = match body {
-        Body::Whole(bytes) => one_line(&String::from_utf8_lossy(bytes)),
-        Body::Events(_) => String::new(),
+        ExchangeBody::Complete(bytes) => one_line(&String::from_utf8_lossy(bytes)),
+        ExchangeBody::Events(_) => String::new(),
     };
     let says = if text.is_empty() {
         String::new()
@@ -332,22 +347,22 @@ pub(super) fn refused(status: u16, body: &Body) -> Failed {
         format!(": {text}")
     };
     match status {
-        401 | 403 => Failed::Login(format!(
+        401 | 403 => McpError::Login(format!(
             "it requires a login (status {status}): OAuth is not supported; put a token in `headers`"
         )),
-        300..=399 => Failed::Broken(format!(
+        300..=399 => McpError::Broken(format!(
             "it redirects to another URL (status {status}), which is not followed: correct `url` in the config"
         )),
-        _ => Failed::Broken(format!("it responded with status {status}{says}")),
+        _ => McpError::Broken(format!("it responded with status {status}{says}")),
     }
 }
 
 /// Builds the headers: those of rmcp, and those of the session.
-fn headers_of(
+fn build_headers(
     custom: HashMap<HeaderName, HeaderValue>,
     accept: &str,
     session: Option<&str>,
-    last: Option<String>,
+    last_event_id: Option<String>,
 ) -> Vec<(String, String)> {
     let text = |(name, value): (HeaderName, HeaderValue)| {
         Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
@@ -356,19 +371,19 @@ fn headers_of(
     all.push(("accept".into(), accept.into()));
     let fits = |value: &String| HeaderValue::from_str(value).is_ok();
     all.extend(session.map(|session| ("mcp-session-id".into(), session.to_owned())));
-    let last = last.filter(fits);
+    let last = last_event_id.filter(fits);
     all.extend(last.map(|last| ("last-event-id".into(), last)));
     all
 }
 
 /// True if the message is a cancellation notice.
-fn is_last_word(message: &ClientJsonRpcMessage) -> bool {
+fn is_cancellation(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, ClientJsonRpcMessage::Notification(notification)
         if matches!(notification.notification, ClientNotification::CancelledNotification(_)))
 }
 
-impl StreamableHttpClient for Far {
-    type Error = Failed;
+impl StreamableHttpClient for HttpTransport {
+    type Error = McpError;
 
     async fn post_message(
         &self,
@@ -377,28 +392,28 @@ impl StreamableHttpClient for Far {
         session_id: Option<Arc<str>>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, Wrong> {
+    ) -> Result<StreamableHttpPostResponse, TransportError> {
         let body = serde_json::to_vec(&asked)?;
-        let headers = headers_of(custom_headers, BOTH, session_id.as_deref(), None);
+        let headers = build_headers(custom_headers, ACCEPT_ALL, session_id.as_deref(), None);
         let mut came = self
-            .exchange(&uri, Ask::Post(body.clone()), headers.clone())
+            .exchange(&uri, ExchangeMethod::Post(body.clone()), headers.clone())
             .await;
-        if is_last_word(&asked) {
+        if is_cancellation(&asked) {
             // Ctrl-C ends every exchange, but the cancellation notice must still be sent because of it. That becomes
             // possible once the run begins its shutdown, or the conversation continues.
-            for _ in 0..LAST_TRIES {
+            for _ in 0..CANCEL_RETRIES {
                 if came.is_ok() || signal::check().is_ok() {
                     break;
                 }
-                tokio::time::sleep(LAST_PAUSE).await;
-                let again = Ask::Post(body.clone());
+                tokio::time::sleep(CANCEL_RETRY_DELAY).await;
+                let again = ExchangeMethod::Post(body.clone());
                 came = self.exchange(&uri, again, headers.clone()).await;
             }
         }
-        let Came {
+        let ExchangeResponse {
             status,
-            kind,
-            session,
+            content_type: kind,
+            session_id: session,
             body,
         } = came.map_err(StreamableHttpError::Client)?;
         let is_request = matches!(asked, ClientJsonRpcMessage::Request(_));
@@ -407,33 +422,34 @@ impl StreamableHttpClient for Far {
         }
         let is_success = (200..300).contains(&status);
         match body {
-            Body::Events(events) if is_request => {
+            ExchangeBody::Events(events) if is_request => {
                 let events: BoxStream<'static, _> = Box::pin(events);
                 Ok(StreamableHttpPostResponse::Sse(events, session))
             }
             _ if is_success && (!is_request || matches!(status, 202 | 204)) => {
                 Ok(StreamableHttpPostResponse::Accepted)
             }
-            Body::Whole(bytes) if is_success && kind == "application/json" => {
-                let message = message::read(&bytes)
-                    .ok_or_else(|| no_mcp("it responded with JSON that is not an MCP message"))?;
+            ExchangeBody::Complete(bytes) if is_success && kind == "application/json" => {
+                let message = message::parse(&bytes).ok_or_else(|| {
+                    protocol_error("it responded with JSON that is not an MCP message")
+                })?;
                 Ok(StreamableHttpPostResponse::Json(message, session))
             }
-            Body::Whole(_) if is_success => Err(no_mcp(&format!(
+            ExchangeBody::Complete(_) if is_success => Err(protocol_error(&format!(
                 "it responded with `{}`, which is not an MCP message",
                 one_line(&kind)
             ))),
             body => {
                 // Some servers report an error by the status and by a protocol message.
-                if let (ClientJsonRpcMessage::Request(request), Body::Whole(bytes)) =
+                if let (ClientJsonRpcMessage::Request(request), ExchangeBody::Complete(bytes)) =
                     (&asked, &body)
                     && !matches!(status, 401 | 403)
-                    && let Some(ServerJsonRpcMessage::Error(error)) = message::read(bytes)
+                    && let Some(ServerJsonRpcMessage::Error(error)) = message::parse(bytes)
                 {
                     let error = ServerJsonRpcMessage::error(error.error, Some(request.id.clone()));
                     return Ok(StreamableHttpPostResponse::Json(error, session));
                 }
-                Err(StreamableHttpError::Client(refused(status, &body)))
+                Err(StreamableHttpError::Client(status_error(status, &body)))
             }
         }
     }
@@ -444,9 +460,9 @@ impl StreamableHttpClient for Far {
         session_id: Arc<str>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), Wrong> {
-        let headers = headers_of(custom_headers, BOTH, Some(&session_id), None);
-        let came = self.exchange(&uri, Ask::Delete, headers).await;
+    ) -> Result<(), TransportError> {
+        let headers = build_headers(custom_headers, ACCEPT_ALL, Some(&session_id), None);
+        let came = self.exchange(&uri, ExchangeMethod::Delete, headers).await;
         match came.map_err(StreamableHttpError::Client)?.status {
             405 => Err(StreamableHttpError::ServerDoesNotSupportDeleteSession),
             _ => Ok(()),
@@ -460,41 +476,51 @@ impl StreamableHttpClient for Far {
         last_event_id: Option<String>,
         _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Wrong> {
-        if self.is_spoilt.load(Ordering::SeqCst) {
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, TransportError> {
+        if self.is_oversized.load(Ordering::SeqCst) {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        let headers = headers_of(custom_headers, EVENTS, session_id.as_deref(), last_event_id);
-        let came = self.exchange(&uri, Ask::Get, headers).await;
+        let headers = build_headers(
+            custom_headers,
+            EVENT_STREAM_TYPE,
+            session_id.as_deref(),
+            last_event_id,
+        );
+        let came = self.exchange(&uri, ExchangeMethod::Get, headers).await;
         let came = came.map_err(StreamableHttpError::Client)?;
         match (came.status, came.body) {
-            (_, Body::Events(events)) => Ok(Box::pin(events)),
+            (_, ExchangeBody::Events(events)) => Ok(Box::pin(events)),
             (401 | 403, _) => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
                 String::new(),
             ))),
             (405 | 200..300, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            (status, body) => Err(StreamableHttpError::Client(refused(status, &body))),
+            (status, body) => Err(StreamableHttpError::Client(status_error(status, &body))),
         }
     }
 }
 
-fn no_mcp(words: &str) -> Wrong {
-    StreamableHttpError::Client(Failed::Broken(words.into()))
+fn protocol_error(message: &str) -> TransportError {
+    StreamableHttpError::Client(McpError::Broken(message.into()))
 }
 
 /// Opens the event stream at `url`.
 ///
 /// # Errors
 /// There is no such stream.
-pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
-    let accept = ("accept".to_owned(), EVENTS.to_owned());
-    let came = far.exchange(url, Ask::Get, vec![accept]).await?;
+pub(super) async fn open_event_stream(
+    transport: &HttpTransport,
+    url: &str,
+) -> Result<EventReceiver, McpError> {
+    let accept = ("accept".to_owned(), EVENT_STREAM_TYPE.to_owned());
+    let came = transport
+        .exchange(url, ExchangeMethod::Get, vec![accept])
+        .await?;
     match came.body {
-        Body::Events(events) => Ok(events),
-        Body::Whole(_) if (200..300).contains(&came.status) => Err(Failed::Broken(
+        ExchangeBody::Events(events) => Ok(events),
+        ExchangeBody::Complete(_) if (200..300).contains(&came.status) => Err(McpError::Broken(
             "it did not respond with an event stream".into(),
         )),
-        body => Err(refused(came.status, &body)),
+        body => Err(status_error(came.status, &body)),
     }
 }
 
@@ -502,21 +528,27 @@ pub(super) async fn listen(far: &Far, url: &str) -> Result<Incoming, Failed> {
 ///
 /// # Errors
 /// The server did not accept it.
-pub(super) async fn post(far: &Far, url: &str, body: Vec<u8>) -> Result<(), Failed> {
-    let accept = ("accept".to_owned(), BOTH.to_owned());
-    let came = far.exchange(url, Ask::Post(body), vec![accept]).await?;
+pub(super) async fn post(
+    transport: &HttpTransport,
+    url: &str,
+    body: Vec<u8>,
+) -> Result<(), McpError> {
+    let accept = ("accept".to_owned(), ACCEPT_ALL.to_owned());
+    let came = transport
+        .exchange(url, ExchangeMethod::Post(body), vec![accept])
+        .await?;
     match (200..300).contains(&came.status) {
         true => Ok(()),
-        false => Err(refused(came.status, &came.body)),
+        false => Err(status_error(came.status, &came.body)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::to_sse;
-    use crate::mcp::client::{ClientConfig, Fleet};
-    use crate::mcp::offer::{Failed, Piece};
-    use crate::settings::servers::{Reached, Remote, Server};
+    use crate::mcp::client::{ClientConfig, ClientPool};
+    use crate::mcp::protocol::{ContentPart, McpError};
+    use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use crate::sys::secret::Secret;
@@ -528,7 +560,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_wait_before_the_next_try_has_bounds() {
+    fn the_retry_delay_is_clamped() {
         let check = |retry: u64, expect: u64| {
             let event = SseEvent {
                 retry: Some(Duration::from_millis(retry)),
@@ -542,22 +574,22 @@ mod tests {
     }
 
     /// A received request, such as `POST tools/call s1`, which needs an answer.
-    struct Asked {
+    struct TestRequest {
         line: String,
         id: Value,
         key: String,
     }
 
     /// A server on this machine; the function `answers` writes all responses.
-    struct Far {
-        fleet: Fleet,
-        asked: Arc<Mutex<Vec<String>>>,
+    struct TestServer {
+        clients: ClientPool,
+        requests: Arc<Mutex<Vec<String>>>,
         _folder: tempfile::TempDir,
     }
 
-    fn one(
+    fn read_request(
         stream: TcpStream,
-        answer: &dyn Fn(&Asked, &mut TcpStream),
+        answer: &dyn Fn(&TestRequest, &mut TcpStream),
         log: &Mutex<Vec<String>>,
     ) -> Option<()> {
         let mut writer = stream.try_clone().ok()?;
@@ -588,7 +620,7 @@ mod tests {
             &header("mcp-session-id"),
         ];
         let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let asked = Asked {
+        let asked = TestRequest {
             line: words.join(" "),
             id: body["id"].clone(),
             key: header("x-key"),
@@ -599,7 +631,7 @@ mod tests {
     }
 
     fn listen(
-        answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+        answer: impl Fn(&TestRequest, &mut TcpStream) + Send + Sync + 'static,
     ) -> (u16, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -608,7 +640,7 @@ mod tests {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
-                std::thread::spawn(move || one(stream, &*answer, &log));
+                std::thread::spawn(move || read_request(stream, &*answer, &log));
             }
         });
         (port, asked)
@@ -633,41 +665,41 @@ mod tests {
     }
 
     /// Answers the requests that usually precede a call.
-    fn begin(asked: &Asked, stream: &mut TcpStream) -> bool {
-        match asked.line.split(' ').nth(1) {
+    fn answer_startup(request: &TestRequest, stream: &mut TcpStream) -> bool {
+        match request.line.split(' ').nth(1) {
             Some("initialize") => json_of(
                 stream,
-                &asked.id,
+                &request.id,
                 &json!({"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}}),
             ),
             Some("tools/list") => json_of(
                 stream,
-                &asked.id,
+                &request.id,
                 &json!({"tools": [{"name": "t", "inputSchema": {}}]}),
             ),
             Some("tools/call") => return false,
-            _ if asked.line.starts_with("GET") => send(stream, "405 No", ""),
+            _ if request.line.starts_with("GET") => send(stream, "405 No", ""),
             _ => send(stream, "202 Accepted", ""),
         }
         true
     }
 
-    impl Far {
+    impl TestServer {
         fn new(
-            reached: fn(Remote) -> Reached,
-            answer: impl Fn(&Asked, &mut TcpStream) + Send + Sync + 'static,
+            reached: fn(RemoteEndpoint) -> ServerTransport,
+            answer: impl Fn(&TestRequest, &mut TcpStream) + Send + Sync + 'static,
         ) -> Self {
-            let (port, asked) = listen(answer);
-            let remote = Remote {
+            let (port, requests) = listen(answer);
+            let remote = RemoteEndpoint {
                 url: format!("http://127.0.0.1:{port}/mcp"),
                 headers: vec![("X-Key".into(), Secret::new("k"))],
             };
-            let server = Server {
+            let server = McpServer {
                 name: "far".into(),
-                reached: reached(remote),
+                transport: reached(remote),
                 call_timeout: Duration::from_secs(60),
                 start_timeout: Duration::from_secs(60),
-                ..Server::default()
+                ..McpServer::default()
             };
             let folder = tempfile::tempdir().unwrap();
             let env: Env = [("HOME", folder.path().to_str().unwrap())]
@@ -677,47 +709,48 @@ mod tests {
                 paths: Paths::resolve(&env, None).unwrap(),
                 env,
                 offline: true,
-                answers: None,
-                walls: None,
+                elicitation: None,
+                sandboxes: None,
             };
             Self {
-                fleet: Fleet::new(&[server], ground),
-                asked,
+                clients: ClientPool::new(&[server], ground),
+                requests,
                 _folder: folder,
             }
         }
 
-        fn call(&self) -> Result<String, Failed> {
+        fn call(&self) -> Result<String, McpError> {
             let ask = || {
-                let offer = self.fleet.reach(&["far"]).remove(0).1?;
-                self.fleet.call("far", &offer, "t", &json!({}), &mut |_| {})
+                let offer = self.clients.fetch_features(&["far"]).remove(0).1?;
+                self.clients
+                    .call_tool("far", &offer, "t", &json!({}), &mut |_| {})
             };
             // A caller checks the offer again if it has changed.
             let answer = match ask() {
-                Err(Failed::Altered) => ask()?,
+                Err(McpError::FeaturesChanged) => ask()?,
                 other => other?,
             };
-            match &answer.pieces[..] {
-                [Piece::Text(text)] => Ok(text.clone()),
+            match &answer.parts[..] {
+                [ContentPart::Text(text)] => Ok(text.clone()),
                 other => panic!("{other:?}"),
             }
         }
 
-        fn asked(&self) -> Vec<String> {
-            self.asked.lock().unwrap().clone()
+        fn requests(&self) -> Vec<String> {
+            self.requests.lock().unwrap().clone()
         }
     }
 
-    fn text(words: &str) -> Value {
-        json!({"content": [{"type": "text", "text": words}]})
+    fn text(content: &str) -> Value {
+        json!({"content": [{"type": "text", "text": content}]})
     }
 
     #[test]
-    fn a_session_that_ends_is_begun_anew_and_the_headers_are_everywhere() {
+    fn an_expired_session_is_renewed_and_all_requests_have_the_headers() {
         let expired = Mutex::new(false);
-        let far = Far::new(Reached::Http, move |asked, stream| {
+        let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
             assert_eq!(asked.key, "k");
-            if begin(asked, stream) {
+            if answer_startup(asked, stream) {
                 return;
             }
             match std::mem::replace(&mut *expired.lock().unwrap(), true) {
@@ -726,8 +759,8 @@ mod tests {
             }
         });
         assert_eq!(far.call().unwrap(), "yes");
-        far.fleet.end();
-        let mut asked = far.asked();
+        far.clients.shut_down();
+        let mut asked = far.requests();
         // The separate event stream may be opened at any time.
         asked.retain(|line| !line.starts_with("GET"));
         assert_eq!(
@@ -746,10 +779,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told() {
+    fn invalid_responses_are_reported() {
         let check = |head: &'static str, body: &'static str, expect: &str| {
-            let far = Far::new(Reached::Http, move |asked, stream| {
-                if !begin(asked, stream) {
+            let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
+                if !answer_startup(asked, stream) {
                     send(stream, head, body);
                 }
             });
@@ -786,10 +819,12 @@ mod tests {
     }
 
     #[test]
-    fn no_redirect_takes_the_headers_elsewhere() {
+    fn redirects_are_not_followed() {
         let (port, elsewhere) = listen(|_, stream| send(stream, "200 Ok", ""));
         let head = format!("307 There\r\nlocation: http://127.0.0.1:{port}/mcp");
-        let far = Far::new(Reached::Http, move |_, stream| send(stream, &head, ""));
+        let far = TestServer::new(ServerTransport::Http, move |_, stream| {
+            send(stream, &head, "")
+        });
         let failed = far.call().unwrap_err();
         assert!(
             format!("{failed:?}").contains("redirects to another URL"),
@@ -799,10 +834,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_ended() {
-        let huge = Far::new(Reached::Http, |asked, stream| {
-            if !begin(asked, stream) {
-                json_of(stream, &asked.id, &text(&"x".repeat(super::WHOLE)));
+    fn oversized_and_endless_responses_are_aborted() {
+        let huge = TestServer::new(ServerTransport::Http, |asked, stream| {
+            if !answer_startup(asked, stream) {
+                json_of(stream, &asked.id, &text(&"x".repeat(super::MAX_BODY_BYTES)));
             }
         });
         let failed = huge.call().unwrap_err();
@@ -810,8 +845,8 @@ mod tests {
             format!("{failed:?}").contains("larger than 16384 KiB"),
             "{failed:?}"
         );
-        let mut endless = Far::new(Reached::Http, |asked, stream| {
-            if begin(asked, stream) {
+        let mut endless = TestServer::new(ServerTransport::Http, |asked, stream| {
+            if answer_startup(asked, stream) {
                 return;
             }
             drop(stream.write_all(
@@ -821,12 +856,12 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(10));
             }
         });
-        let mut server = endless.fleet.servers()[0].clone();
+        let mut server = endless.clients.servers()[0].clone();
         server.call_timeout = Duration::from_secs(1);
-        endless.fleet = Fleet::new(&[server], endless.fleet.0.ground.clone());
-        assert!(matches!(endless.call(), Err(Failed::Late(_))));
-        let large = Far::new(Reached::Http, |asked, stream| {
-            if begin(asked, stream) {
+        endless.clients = ClientPool::new(&[server], endless.clients.0.config.clone());
+        assert!(matches!(endless.call(), Err(McpError::TimedOut(_))));
+        let large = TestServer::new(ServerTransport::Http, |asked, stream| {
+            if answer_startup(asked, stream) {
                 return;
             }
             drop(stream.write_all(
@@ -839,9 +874,9 @@ mod tests {
     }
 
     #[test]
-    fn the_older_way_posts_to_where_it_is_told() {
+    fn the_sse_transport_posts_to_the_endpoint() {
         let stream_of = Mutex::new(None::<TcpStream>);
-        let far = Far::new(Reached::Sse, move |asked, stream| {
+        let far = TestServer::new(ServerTransport::Sse, move |asked, stream| {
             assert_eq!(asked.key, "k");
             let mut there = stream_of.lock().unwrap();
             if asked.line == "GET" {
@@ -865,7 +900,7 @@ mod tests {
             ));
         });
         assert_eq!(far.call().unwrap(), "old");
-        let elsewhere = Far::new(Reached::Sse, |_, stream| {
+        let elsewhere = TestServer::new(ServerTransport::Sse, |_, stream| {
             send(
                 stream,
                 "200 Ok\r\ncontent-type: text/event-stream",

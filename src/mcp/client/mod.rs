@@ -6,47 +6,47 @@
 //! transports are [`stdio`], [`http`] and [`sse`], each with the accounting of [`watch`]. Server messages are parsed by
 //! [`message`], [`listing`] and [`said`].
 
-use super::offer::{Answer, Failed, Offer};
-use crate::settings::servers::Server;
-use crate::sys::leash;
+use super::protocol::{McpError, ServerAnswer, ServerFeatures};
+use crate::settings::servers::McpServer;
+use crate::sys::cancel;
 use crate::sys::paths::Paths;
-use crate::sys::signal::Patience;
+use crate::sys::signal::Deadline;
 use crate::sys::sync::IgnorePoison;
-use berth::{Berth, Cancel, Wish};
 pub use config::{ClientConfig, ElicitationHandler};
-pub use grants::{Grant, Walled, Walls};
+use connection::{CancelReceiver, ConnectionSlot, ServerRequest};
+pub use grants::{FileGrant, SandboxFactory, SandboxedSpec};
+use runtime::{OnProgress, Received, RuntimeThread};
 use serde_json::{Map, Value};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use stdio::Programs;
-use thread::{Heard, Room, Say};
+use stdio::RunningPrograms;
 
-mod berth;
 mod config;
+mod connection;
+mod connection_state;
+mod decode;
+mod environment;
 mod grants;
-mod host;
 mod http;
 mod listing;
 mod message;
-mod said;
+mod request_handler;
+mod runtime;
 mod sse;
 mod stdio;
-mod surroundings;
-mod thread;
-mod watch;
 
 /// Maximum wait for a late result after a request was cancelled.
-const LAST_WORD: Duration = Duration::from_millis(300);
+const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 /// Timeout for closing the sessions of remote servers. Local programs are ended in parallel, with their own timeout.
-const GOODBYE: Duration = Duration::from_millis(1000);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// Removes the state and the logs of a local server.
 ///
 /// # Errors
 /// A file cannot be removed.
-pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
-    let (root, name) = (paths.mcp(), surroundings::file_name(server));
+pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
+    let (root, name) = (paths.mcp(), environment::file_name(server));
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -59,45 +59,48 @@ pub fn forget(paths: &Paths, server: &str) -> io::Result<()> {
 
 /// The servers of a run. They are ended when the last clone is dropped.
 #[derive(Clone)]
-pub struct Fleet(Arc<Inner>);
+pub struct ClientPool(Arc<ClientPoolInner>);
 
-struct Inner {
-    servers: Vec<Server>,
-    berths: Vec<Arc<Berth>>,
-    ground: ClientConfig,
-    room: Mutex<Option<Room>>,
-    programs: Arc<Programs>,
+struct ClientPoolInner {
+    servers: Vec<McpServer>,
+    slots: Vec<Arc<ConnectionSlot>>,
+    config: ClientConfig,
+    runtime: Mutex<Option<RuntimeThread>>,
+    programs: Arc<RunningPrograms>,
 }
 
-impl Fleet {
+impl ClientPool {
     /// Creates the pool of all `servers` that are not disabled. Nothing is started.
-    pub fn new(servers: &[Server], ground: ClientConfig) -> Self {
-        let used = servers.iter().filter(|server| !server.disabled);
-        let servers: Vec<Server> = used.cloned().collect();
-        let berth = |server: &Server| Arc::new(Berth::new(server.clone()));
-        Self(Arc::new(Inner {
-            berths: servers.iter().map(berth).collect(),
+    pub fn new(servers: &[McpServer], config: ClientConfig) -> Self {
+        let used = servers.iter().filter(|server| !server.is_disabled);
+        let servers: Vec<McpServer> = used.cloned().collect();
+        let berth = |server: &McpServer| Arc::new(ConnectionSlot::new(server.clone()));
+        Self(Arc::new(ClientPoolInner {
+            slots: servers.iter().map(berth).collect(),
             servers,
-            ground,
-            room: Mutex::default(),
+            config,
+            runtime: Mutex::default(),
             programs: Arc::default(),
         }))
     }
 
     /// Returns the servers of the config that are in use.
-    pub fn servers(&self) -> &[Server] {
+    pub fn servers(&self) -> &[McpServer] {
         &self.0.servers
     }
 
     /// Returns what `server` offered when it was last asked in this run. It may have announced a change since.
-    pub fn offer(&self, server: &str) -> Option<Arc<Offer>> {
-        self.0.berth(server).ok()?.newest()
+    pub fn features(&self, server: &str) -> Option<Arc<ServerFeatures>> {
+        self.0.slot(server).ok()?.features()
     }
 
     /// Returns what each of the servers `names` offers now. Servers that are not running are started in parallel.
-    pub fn reach(&self, names: &[&str]) -> Vec<(String, Result<Arc<Offer>, Failed>)> {
-        let leash = leash::held();
-        let one = |name: &str| (name.to_owned(), self.0.reach(name));
+    pub fn fetch_features(
+        &self,
+        names: &[&str],
+    ) -> Vec<(String, Result<Arc<ServerFeatures>, McpError>)> {
+        let leash = cancel::current();
+        let one = |name: &str| (name.to_owned(), self.0.fetch_features(name));
         if let [name] = names {
             return vec![one(name)];
         }
@@ -107,12 +110,12 @@ impl Fleet {
                 .map(|name| {
                     let leash = leash.clone();
                     let one = &one;
-                    let thread = scope.spawn(move || leash::under(leash, || one(name)));
+                    let thread = scope.spawn(move || cancel::scope(leash, || one(name)));
                     (*name, thread)
                 })
                 .collect();
             let joined = reaching.into_iter().map(|(name, thread)| {
-                let defect = || Failed::Broken("internal error".into());
+                let defect = || McpError::Broken("internal error".into());
                 thread
                     .join()
                     .unwrap_or_else(|_| (name.to_owned(), Err(defect())))
@@ -126,100 +129,107 @@ impl Fleet {
     ///
     /// # Errors
     /// See [`Failed`]. A failure reported by the tool itself is an answer, not an error.
-    pub fn call(
+    pub fn call_tool(
         &self,
         server: &str,
-        offer: &Arc<Offer>,
+        features: &Arc<ServerFeatures>,
         tool: &str,
         arguments: &Value,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Answer, Failed> {
+        on_progress: &mut dyn FnMut(&str),
+    ) -> Result<ServerAnswer, McpError> {
         let arguments = match arguments {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),
             _ => {
-                return Err(Failed::Refused(
+                return Err(McpError::Refused(
                     "the arguments are not a JSON object".into(),
                 ));
             }
         };
-        let wish = Wish::Call {
+        let wish = ServerRequest::Call {
             tool: tool.to_owned(),
             arguments,
-            offer: Arc::clone(offer),
+            features: Arc::clone(features),
         };
-        self.0.ask(server, wish, say)
+        self.0.send(server, wish, on_progress)
     }
 
     /// Reads the resource at `uri`.
     ///
     /// # Errors
     /// See [`Failed`].
-    pub fn read(&self, server: &str, uri: &str) -> Result<Answer, Failed> {
-        self.0.ask(server, Wish::Read(uri.to_owned()), &mut |_| {})
+    pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, McpError> {
+        self.0
+            .send(server, ServerRequest::Read(uri.to_owned()), &mut |_| {})
     }
 
     /// Requests a prompt of the server, filled in.
     ///
     /// # Errors
     /// See [`Failed`].
-    pub fn prompt(
+    pub fn get_prompt(
         &self,
         server: &str,
         name: &str,
         arguments: &Map<String, Value>,
-    ) -> Result<Answer, Failed> {
-        let wish = Wish::Prompt(name.to_owned(), arguments.clone());
-        self.0.ask(server, wish, &mut |_| {})
+    ) -> Result<ServerAnswer, McpError> {
+        let wish = ServerRequest::Prompt(name.to_owned(), arguments.clone());
+        self.0.send(server, wish, &mut |_| {})
     }
 
     /// Ends all running servers in parallel, including their child processes. A server that is needed later is started
     /// again.
-    pub fn end(&self) {
-        self.0.end();
+    pub fn shut_down(&self) {
+        self.0.shut_down();
     }
 }
 
-impl Inner {
-    fn berth(&self, name: &str) -> Result<&Arc<Berth>, Failed> {
-        let mut all = self.berths.iter();
+impl ClientPoolInner {
+    fn slot(&self, name: &str) -> Result<&Arc<ConnectionSlot>, McpError> {
+        let mut all = self.slots.iter();
         let found = all.find(|berth| berth.server.name == name);
-        found.ok_or_else(|| Failed::Unusable("no such server".into()))
+        found.ok_or_else(|| McpError::Unusable("no such server".into()))
     }
 
-    fn reach(&self, name: &str) -> Result<Arc<Offer>, Failed> {
-        let berth = self.berth(name)?;
+    fn fetch_features(&self, name: &str) -> Result<Arc<ServerFeatures>, McpError> {
+        let berth = self.slot(name)?;
         let limit = berth.server.start_timeout;
         let (its, ground, programs) = (
             Arc::clone(berth),
-            self.ground.clone(),
+            self.config.clone(),
             Arc::clone(&self.programs),
         );
-        let work = move |_, _| async move { its.reach(&ground, &programs).await };
+        let work = move |_, _| async move { its.fetch_features(&ground, &programs).await };
         match self.wait(berth, limit, work, &mut |_| {}) {
-            Err(Failed::Late(_)) => Err(Failed::Unreachable(format!(
+            Err(McpError::TimedOut(_)) => Err(McpError::Unreachable(format!(
                 "it did not start within {} s{}",
                 limit.as_secs(),
-                berth.last_words()
+                berth.stderr_suffix()
             ))),
             done => done,
         }
     }
 
-    fn ask(&self, name: &str, wish: Wish, say: &mut dyn FnMut(&str)) -> Result<Answer, Failed> {
-        self.reach(name)?;
-        let berth = self.berth(name)?;
+    fn send(
+        &self,
+        name: &str,
+        request: ServerRequest,
+        on_progress: &mut dyn FnMut(&str),
+    ) -> Result<ServerAnswer, McpError> {
+        self.fetch_features(name)?;
+        let berth = self.slot(name)?;
         let limit = berth.server.call_timeout;
         let (its, ground, programs) = (
             Arc::clone(berth),
-            self.ground.clone(),
+            self.config.clone(),
             Arc::clone(&self.programs),
         );
-        let work = move |cancel, say: Say| async move {
-            its.ask(&ground, &programs, &wish, Some(say), cancel).await
+        let work = move |cancel, say: OnProgress| async move {
+            its.send(&ground, &programs, &request, Some(say), cancel)
+                .await
         };
-        match self.wait(berth, limit, work, say) {
-            Err(Failed::Late(_)) => Err(Failed::Late(format!(
+        match self.wait(berth, limit, work, on_progress) {
+            Err(McpError::TimedOut(_)) => Err(McpError::TimedOut(format!(
                 "timed out after {} s",
                 limit.as_secs()
             ))),
@@ -230,90 +240,96 @@ impl Inner {
     /// Runs `work` on the runtime, and waits for it.
     fn wait<T, F>(
         &self,
-        berth: &Berth,
-        limit: Duration,
-        work: impl FnOnce(Cancel, Say) -> F,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<T, Failed>
+        slot: &ConnectionSlot,
+        timeout: Duration,
+        work: impl FnOnce(CancelReceiver, OnProgress) -> F,
+        on_progress: &mut dyn FnMut(&str),
+    ) -> Result<T, McpError>
     where
         T: Send + 'static,
-        F: Future<Output = Result<T, Failed>> + Send + 'static,
+        F: Future<Output = Result<T, McpError>> + Send + 'static,
     {
-        let no_room = |error: io::Error| Failed::Unreachable(format!("start a thread: {error}"));
-        let (mouth, mut ear) = thread::channel().map_err(no_room)?;
+        let no_room = |error: io::Error| McpError::Unreachable(format!("start a thread: {error}"));
+        let (mouth, mut ear) = runtime::channel().map_err(no_room)?;
         let (cancel, cancelled) = tokio::sync::watch::channel(None);
-        let work = work(cancelled, mouth.sayer());
+        let work = work(cancelled, mouth.progress_callback());
         let task = {
-            let mut room = self.room.lock().ignore_poison();
+            let mut room = self.runtime.lock().ignore_poison();
             let room = match &mut *room {
                 Some(room) => room,
-                none => none.insert(Room::open().map_err(no_room)?),
+                none => none.insert(RuntimeThread::start().map_err(no_room)?),
             };
             room.handle()
-                .spawn(async move { mouth.done(work.await).await })
+                .spawn(async move { mouth.send_result(work.await).await })
         };
-        let heard = ear.wait(Patience::unless_zero(limit), &|| berth.is_asking(), say);
+        let heard = ear.wait(
+            Deadline::after_or_never(timeout),
+            &|| slot.is_waiting_for_user(),
+            on_progress,
+        );
         let (reason, failed) = match heard {
-            Heard::Done(done) => return done,
-            Heard::Gone => return Err(Failed::Broken("the servers were shut down".into())),
-            Heard::Late => ("the request timed out", Failed::Late(String::new())),
-            Heard::Stopped(stop) => ("the user cancelled the request", Failed::Stopped(stop)),
+            Received::Done(done) => return done,
+            Received::Disconnected => {
+                return Err(McpError::Broken("the servers were shut down".into()));
+            }
+            Received::TimedOut => ("the request timed out", McpError::TimedOut(String::new())),
+            Received::Stopped(stop) => ("the user cancelled the request", McpError::Stopped(stop)),
         };
         cancel.send_replace(Some(reason));
-        let last = ear.wait_shortly(LAST_WORD);
+        let last = ear.wait_uninterruptibly(LATE_RESULT_GRACE);
         task.abort();
         match (last, failed) {
             // The answer arrived at the last moment.
-            (Some(Ok(done)), Failed::Late(_)) => Ok(done),
+            (Some(Ok(done)), McpError::TimedOut(_)) => Ok(done),
             (_, failed) => Err(failed),
         }
     }
 
-    fn end(&self) {
-        let room = self.room.lock().ignore_poison().take();
+    fn shut_down(&self) {
+        let room = self.runtime.lock().ignore_poison().take();
         let Some(room) = room else { return };
         let programs = Arc::clone(&self.programs);
         // If no thread can be started, the programs are ended below, after the remote servers.
         let ending = std::thread::Builder::new()
             .name("mcp-end".into())
-            .spawn(move || programs.end());
-        if let Ok((mouth, ear)) = thread::channel() {
-            let berths = self.berths.clone();
+            .spawn(move || programs.end_all());
+        if let Ok((mouth, ear)) = runtime::channel() {
+            let berths = self.slots.clone();
             room.handle().spawn(async move {
                 let mut all = tokio::task::JoinSet::new();
                 for berth in berths {
-                    all.spawn(async move { berth.end(GOODBYE).await });
+                    all.spawn(async move { berth.close(SHUTDOWN_TIMEOUT).await });
                 }
                 all.join_all().await;
-                mouth.done(()).await;
+                mouth.send_result(()).await;
             });
-            ear.wait_shortly(GOODBYE);
+            ear.wait_uninterruptibly(SHUTDOWN_TIMEOUT);
         }
         drop(room);
         if let Ok(thread) = ending {
             drop(thread.join());
         }
         // A server that was being handed over to another thread for ending during the first pass was missed by it.
-        self.programs.end();
+        self.programs.end_all();
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClientPoolInner {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientConfig, Failed, Fleet};
-    use crate::mcp::offer::Piece;
-    use crate::settings::servers::{Reached, Remote, Server};
-    use crate::settings::{Config, Overrides, Settings};
+    use super::{ClientConfig, ClientPool, McpError};
+    use crate::mcp::protocol::ContentPart;
+    use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+    use crate::settings::{Config, FlagOverrides, Settings};
+    use crate::sys::cancel::{self, CancelToken};
     use crate::sys::env::Env;
-    use crate::sys::leash::{self, Leash};
     use crate::sys::paths::Paths;
-    use crate::sys::process::tests::alone;
+    use crate::sys::process::tests::serialize;
     use serde_json::{Map, Value, json};
     use std::path::Path;
     use std::sync::Arc;
@@ -373,20 +389,20 @@ for line in sys.stdin:
             text("ok")
 "#;
 
-    struct Trial {
-        fleet: Fleet,
+    struct ClientFixture {
+        clients: ClientPool,
         folder: tempfile::TempDir,
     }
 
-    impl Trial {
+    impl ClientFixture {
         fn new(habit: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
             let script = folder.path().join("fake.py");
             std::fs::write(&script, FAKE).unwrap();
             let told = folder.path().join("told").display().to_string();
-            let server = Server {
+            let server = McpServer {
                 name: "fake".into(),
-                reached: Reached::Program {
+                transport: ServerTransport::Program {
                     command: "python3".into(),
                     arguments: vec![script.display().to_string(), habit.into()],
                     env: vec![("TOLD".into(), crate::sys::secret::Secret::new(told))],
@@ -394,36 +410,36 @@ for line in sys.stdin:
                 },
                 call_timeout: Duration::from_secs(60),
                 start_timeout: Duration::from_secs(60),
-                unfenced: true,
-                ..Server::default()
+                is_unsandboxed: true,
+                ..McpServer::default()
             };
             Self {
-                fleet: fleet(vec![server], folder.path()),
+                clients: client_pool(vec![server], folder.path()),
                 folder,
             }
         }
 
-        fn limit(habit: &str, start: Duration, call: Duration) -> Self {
+        fn with_timeouts(habit: &str, start: Duration, call: Duration) -> Self {
             let mut trial = Self::new(habit);
-            let mut server = trial.fleet.servers()[0].clone();
+            let mut server = trial.clients.servers()[0].clone();
             (server.start_timeout, server.call_timeout) = (start, call);
-            trial.fleet = fleet(vec![server], trial.folder.path());
+            trial.clients = client_pool(vec![server], trial.folder.path());
             trial
         }
 
-        fn call(&self, tool: &str) -> Result<String, Failed> {
-            let offer = self.fleet.reach(&["fake"]).remove(0).1?;
+        fn call(&self, tool: &str) -> Result<String, McpError> {
+            let offer = self.clients.fetch_features(&["fake"]).remove(0).1?;
             let arguments = json!({"a": 1});
             let answer = self
-                .fleet
-                .call("fake", &offer, tool, &arguments, &mut |_| {})?;
-            match &answer.pieces[..] {
-                [Piece::Text(text)] => Ok(text.clone()),
+                .clients
+                .call_tool("fake", &offer, tool, &arguments, &mut |_| {})?;
+            match &answer.parts[..] {
+                [ContentPart::Text(text)] => Ok(text.clone()),
                 other => panic!("{other:?}"),
             }
         }
 
-        fn told(&self) -> Vec<String> {
+        fn server_log(&self) -> Vec<String> {
             let told = std::fs::read_to_string(self.folder.path().join("told"));
             told.unwrap_or_default()
                 .lines()
@@ -432,30 +448,30 @@ for line in sys.stdin:
         }
     }
 
-    fn fleet(servers: Vec<Server>, home: &Path) -> Fleet {
+    fn client_pool(servers: Vec<McpServer>, home: &Path) -> ClientPool {
         let path = std::env::var("PATH").unwrap();
         let env: Env = [("HOME", home.to_str().unwrap()), ("PATH", &path)]
             .into_iter()
             .collect();
         let paths = Paths::resolve(&env, None).unwrap();
-        Fleet::new(
+        ClientPool::new(
             &servers,
             ClientConfig {
                 env,
                 paths,
                 offline: false,
-                answers: None,
-                walls: None,
+                elicitation: None,
+                sandboxes: None,
             },
         )
     }
 
     #[test]
     fn tools_are_listed_and_called() {
-        let _alone = alone();
-        let trial = Trial::new("greets");
-        assert!(trial.told().is_empty() && trial.fleet.offer("fake").is_none());
-        let mut reached = trial.fleet.reach(&["fake"]);
+        let _alone = serialize();
+        let trial = ClientFixture::new("greets");
+        assert!(trial.server_log().is_empty() && trial.clients.features("fake").is_none());
+        let mut reached = trial.clients.fetch_features(&["fake"]);
         let offer = reached.remove(0).1.unwrap();
         assert_eq!(
             (offer.server.as_str(), offer.tools.len(), offer.left_out),
@@ -465,9 +481,9 @@ for line in sys.stdin:
         let arguments = json!({"a": "\u{e9}\n"});
         let mut say = |words: &str| said.push(words.to_owned());
         let answer = trial
-            .fleet
-            .call("fake", &offer, "echo", &arguments, &mut say);
-        let Piece::Text(text) = &answer.unwrap().pieces[0] else {
+            .clients
+            .call_tool("fake", &offer, "echo", &arguments, &mut say);
+        let ContentPart::Text(text) = &answer.unwrap().parts[0] else {
             panic!()
         };
         assert_eq!(serde_json::from_str::<Value>(text).unwrap(), arguments);
@@ -479,39 +495,44 @@ for line in sys.stdin:
                 assert_eq!(call.join().unwrap().unwrap(), r#"{"a": 1}"#);
             }
         });
-        assert_eq!(trial.told(), ["start"]);
-        trial.fleet.end();
-        trial.fleet.end();
+        assert_eq!(trial.server_log(), ["start"]);
+        trial.clients.shut_down();
+        trial.clients.shut_down();
         // A server that is needed again is started again.
         assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.told(), ["start", "start"]);
+        assert_eq!(trial.server_log(), ["start", "start"]);
         assert!(matches!(
             trial
-                .fleet
-                .call("other", &offer, "x", &json!({}), &mut |_| {}),
-            Err(Failed::Unusable(_))
+                .clients
+                .call_tool("other", &offer, "x", &json!({}), &mut |_| {}),
+            Err(McpError::Unusable(_))
         ));
     }
 
     #[test]
-    fn a_person_is_asked_where_there_is_one_and_has_all_the_time() {
-        struct Slow;
-        impl super::ElicitationHandler for Slow {
-            fn enter(&self, server: &str, words: &str, form: &Value) -> Option<Map<String, Value>> {
+    fn elicitation_needs_a_user_and_pauses_the_timeout() {
+        struct SlowUser;
+        impl super::ElicitationHandler for SlowUser {
+            fn ask_user(
+                &self,
+                server: &str,
+                words: &str,
+                form: &Value,
+            ) -> Option<Map<String, Value>> {
                 assert_eq!((server, words), ("fake", "who?"));
                 assert_eq!(form["properties"]["name"]["type"], "string");
                 std::thread::sleep(Duration::from_millis(900));
                 json!({"name": "Ann"}).as_object().cloned()
             }
         }
-        let _alone = alone();
-        let mut trial = Trial::new("");
+        let _alone = serialize();
+        let mut trial = ClientFixture::new("");
         assert_eq!(trial.call("ask").unwrap(), r#"{"action": "decline"}"#);
-        let mut server = trial.fleet.servers()[0].clone();
+        let mut server = trial.clients.servers()[0].clone();
         server.call_timeout = Duration::from_millis(600);
-        let mut ground = trial.fleet.0.ground.clone();
-        ground.answers = Some(Arc::new(Slow));
-        trial.fleet = Fleet::new(&[server], ground);
+        let mut ground = trial.clients.0.config.clone();
+        ground.elicitation = Some(Arc::new(SlowUser));
+        trial.clients = ClientPool::new(&[server], ground);
         let answer = trial.call("ask").unwrap();
         assert_eq!(
             answer,
@@ -526,74 +547,78 @@ for line in sys.stdin:
     }
 
     #[test]
-    fn no_program_runs_unfenced_that_is_not_meant_to() {
+    fn no_program_runs_without_a_sandbox_unless_configured() {
         let folder = tempfile::tempdir().unwrap();
-        let trial = Trial::new("");
-        let mut server = trial.fleet.servers()[0].clone();
-        server.unfenced = false;
-        let failed = fleet(vec![server], folder.path())
-            .reach(&["fake"])
+        let trial = ClientFixture::new("");
+        let mut server = trial.clients.servers()[0].clone();
+        server.is_unsandboxed = false;
+        let failed = client_pool(vec![server], folder.path())
+            .fetch_features(&["fake"])
             .remove(0)
             .1;
-        assert!(matches!(failed, Err(Failed::Unusable(_))), "{failed:?}");
-        assert!(trial.told().is_empty());
+        assert!(matches!(failed, Err(McpError::Unusable(_))), "{failed:?}");
+        assert!(trial.server_log().is_empty());
     }
 
     #[test]
-    fn whoever_dies_in_a_call_is_not_asked_twice() {
-        let _alone = alone();
-        let trial = Trial::new("");
+    fn a_call_that_killed_the_server_is_not_repeated() {
+        let _alone = serialize();
+        let trial = ClientFixture::new("");
         let words = trial.call("die").unwrap_err();
         assert!(
-            matches!(&words, Failed::Broken(words) if words.contains("may have taken effect")),
+            matches!(&words, McpError::Broken(words) if words.contains("may have taken effect")),
             "{words:?}"
         );
         assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.told(), ["start", "start"]);
+        assert_eq!(trial.server_log(), ["start", "start"]);
     }
 
     #[test]
-    fn what_is_said_beside_the_protocol_ends_it() {
-        let _alone = alone();
-        let trial = Trial::new("");
+    fn protocol_violations_end_the_connection() {
+        let _alone = serialize();
+        let trial = ClientFixture::new("");
         let words = trial.call("long").unwrap_err();
         assert!(
-            matches!(&words, Failed::Broken(words) if words.contains("32 MiB")),
+            matches!(&words, McpError::Broken(words) if words.contains("32 MiB")),
             "{words:?}"
         );
         let words = trial.call("flood").unwrap_err();
         assert!(
-            matches!(&words, Failed::Broken(words) if words.contains("notifications")),
+            matches!(&words, McpError::Broken(words) if words.contains("notifications")),
             "{words:?}"
         );
         let words = trial.call("wrong").unwrap_err();
-        assert_eq!(words, Failed::Refused("no, never".into()));
-        let trial = Trial::new("babbles");
+        assert_eq!(words, McpError::Refused("no, never".into()));
+        let trial = ClientFixture::new("babbles");
         let words = trial.call("echo").unwrap_err();
         assert!(
-            matches!(&words, Failed::Unreachable(words) if words.contains("la la la")),
+            matches!(&words, McpError::Unreachable(words) if words.contains("la la la")),
             "{words:?}"
         );
     }
 
     #[test]
-    fn lists_that_change_are_read_again_and_have_an_end() {
-        let _alone = alone();
-        let trial = Trial::new("");
-        let before = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
+    fn changed_lists_are_fetched_again_and_are_limited() {
+        let _alone = serialize();
+        let trial = ClientFixture::new("");
+        let before = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
         assert_eq!(trial.call("more").unwrap(), "ok");
         // A caller with an outdated offer cannot call anything.
         let none = json!({});
-        let call = |offer: &Arc<_>| trial.fleet.call("fake", offer, "echo", &none, &mut |_| {});
-        assert_eq!(call(&before), Err(Failed::Altered));
-        let offer = trial.fleet.reach(&["fake"]).remove(0).1.unwrap();
+        let call = |offer: &Arc<_>| {
+            trial
+                .clients
+                .call_tool("fake", offer, "echo", &none, &mut |_| {})
+        };
+        assert_eq!(call(&before), Err(McpError::FeaturesChanged));
+        let offer = trial.clients.fetch_features(&["fake"]).remove(0).1.unwrap();
         assert_eq!(offer.tools.len(), 9);
         assert!(call(&offer).is_ok());
-        let trial = Trial::new("endless");
+        let trial = ClientFixture::new("endless");
         assert_eq!(
             trial
-                .fleet
-                .reach(&["fake"])
+                .clients
+                .fetch_features(&["fake"])
                 .remove(0)
                 .1
                 .unwrap()
@@ -604,62 +629,68 @@ for line in sys.stdin:
     }
 
     #[test]
-    fn deadlines_hold_and_are_told() {
-        let _alone = alone();
+    fn timeouts_are_enforced_and_reported() {
+        let _alone = serialize();
         let (short, long) = (Duration::from_millis(700), Duration::from_secs(60));
-        let trial = Trial::limit("mute", short, long);
-        assert!(matches!(trial.call("echo"), Err(Failed::Unreachable(_))));
-        let trial = Trial::limit("", long, short);
-        trial.fleet.reach(&["fake"]);
-        assert!(matches!(trial.call("sleep"), Err(Failed::Late(_))));
+        let trial = ClientFixture::with_timeouts("mute", short, long);
+        assert!(matches!(trial.call("echo"), Err(McpError::Unreachable(_))));
+        let trial = ClientFixture::with_timeouts("", long, short);
+        trial.clients.fetch_features(&["fake"]);
+        assert!(matches!(trial.call("sleep"), Err(McpError::TimedOut(_))));
         // The server survives, and has received the cancellation by the time it answers again.
         assert!(trial.call("echo").is_ok());
-        assert_eq!(trial.told(), ["start", "cancelled the request timed out"]);
-        let trial = Trial::limit("dies", long, long);
+        assert_eq!(
+            trial.server_log(),
+            ["start", "cancelled the request timed out"]
+        );
+        let trial = ClientFixture::with_timeouts("dies", long, long);
         let words = trial.call("echo").unwrap_err();
         assert!(
-            matches!(&words, Failed::Unreachable(words) if words.contains("no such luck")),
+            matches!(&words, McpError::Unreachable(words) if words.contains("no such luck")),
             "{words:?}"
         );
     }
 
     #[test]
-    fn a_cut_leash_ends_a_call_and_tells_the_server() {
-        let _alone = alone();
-        let trial = Trial::new("");
-        trial.fleet.reach(&["fake"]);
-        let leash = Leash::new().unwrap();
+    fn cancellation_ends_a_call_and_notifies_the_server() {
+        let _alone = serialize();
+        let trial = ClientFixture::new("");
+        trial.clients.fetch_features(&["fake"]);
+        let leash = CancelToken::new().unwrap();
         std::thread::scope(|scope| {
             let held = Some(leash.clone());
-            let call = scope.spawn(|| leash::under(held, || trial.call("sleep")));
-            leash.cut();
-            assert!(matches!(call.join().unwrap(), Err(Failed::Stopped(_))));
+            let call = scope.spawn(|| cancel::scope(held, || trial.call("sleep")));
+            leash.cancel();
+            assert!(matches!(call.join().unwrap(), Err(McpError::Stopped(_))));
         });
         assert!(trial.call("echo").is_ok());
     }
 
     #[test]
-    fn addresses_that_cannot_be_used() {
+    fn unusable_urls_are_rejected() {
         let check = |url: &str, header: Option<&str>, offline: bool, expect: &str| {
             let folder = tempfile::tempdir().unwrap();
             let headers =
                 header.map(|value| ("x".to_owned(), crate::sys::secret::Secret::new(value)));
-            let remote = Remote {
+            let remote = RemoteEndpoint {
                 url: url.into(),
                 headers: headers.into_iter().collect(),
             };
-            for reached in [Reached::Http(remote.clone()), Reached::Sse(remote)] {
-                let server = Server {
+            for reached in [
+                ServerTransport::Http(remote.clone()),
+                ServerTransport::Sse(remote),
+            ] {
+                let server = McpServer {
                     name: "far".into(),
-                    reached,
+                    transport: reached,
                     start_timeout: Duration::from_secs(20),
-                    ..Server::default()
+                    ..McpServer::default()
                 };
-                let mut fleet = fleet(vec![server], folder.path());
-                let mut ground = fleet.0.ground.clone();
+                let mut fleet = client_pool(vec![server], folder.path());
+                let mut ground = fleet.0.config.clone();
                 ground.offline = offline;
-                fleet = Fleet::new(fleet.servers(), ground);
-                let failed = fleet.reach(&["far"]).remove(0).1.unwrap_err();
+                fleet = ClientPool::new(fleet.servers(), ground);
+                let failed = fleet.fetch_features(&["far"]).remove(0).1.unwrap_err();
                 assert!(format!("{failed:?}").contains(expect), "{url}: {failed:?}");
             }
         };
@@ -700,12 +731,12 @@ for line in sys.stdin:
             .collect();
         let paths = Paths::resolve(&env, None).unwrap();
         let config = Config::parse(Path::new("c.json"), &text).unwrap();
-        let settings = Settings::resolve(&config, &env, &Overrides::default(), &paths);
-        let fleet = fleet(settings.unwrap().servers, folder.path());
+        let settings = Settings::resolve(&config, &env, &FlagOverrides::default(), &paths);
+        let fleet = client_pool(settings.unwrap().servers, folder.path());
         let mut lines = Vec::new();
         let started = Instant::now();
-        let offer = fleet.reach(&["it"]).remove(0).1;
-        let count = |offer: &crate::mcp::offer::Offer| {
+        let offer = fleet.fetch_features(&["it"]).remove(0).1;
+        let count = |offer: &crate::mcp::protocol::ServerFeatures| {
             let (tools, others) = (offer.tools.len(), offer.resources.len());
             let (templates, prompts) = (offer.templates.len(), offer.prompts.len());
             format!(
@@ -722,11 +753,11 @@ for line in sys.stdin:
             let started = Instant::now();
             let name = call[1].as_str().unwrap();
             let answer = match call[0].as_str().unwrap() {
-                "read" => fleet.read("it", name),
-                "prompt" => fleet.prompt("it", name, call[2].as_object().unwrap()),
+                "read" => fleet.read_resource("it", name),
+                "prompt" => fleet.get_prompt("it", name, call[2].as_object().unwrap()),
                 _ => {
-                    let offer = fleet.reach(&["it"]).remove(0).1.unwrap();
-                    fleet.call("it", &offer, name, &call[2], &mut |words| {
+                    let offer = fleet.fetch_features(&["it"]).remove(0).1.unwrap();
+                    fleet.call_tool("it", &offer, name, &call[2], &mut |words| {
                         lines.push(words.to_owned());
                     })
                 }
@@ -735,7 +766,7 @@ for line in sys.stdin:
             lines.push(format!("{words} {:?}", started.elapsed()));
         }
         let started = Instant::now();
-        fleet.end();
+        fleet.shut_down();
         lines.push(format!("ended {:?}\n", started.elapsed()));
         std::fs::write(report, lines.join("\n")).unwrap();
     }

@@ -1,11 +1,11 @@
 //! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
 use super::request::{ChatCommand, TurnRequest};
-use crate::error::{Exit, fail_hint};
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
-use crate::report::Report;
-use crate::session::{self, Place, Session};
+use crate::report::Reporter;
+use crate::session::{self, Session, SessionStore};
 use anyhow::Result;
 
 /// Opens the session for the turn. Waits for its lock.
@@ -13,14 +13,14 @@ pub(crate) fn open(
     ctx: &Context,
     options: &TurnOptions,
     request: &TurnRequest,
-    place: &Place,
-    report: &mut Report,
+    sessions: &SessionStore,
+    report: &mut Reporter,
 ) -> Result<Session> {
     let key = request.key.as_str();
     // Only the lock of another run takes time here.
     let mut notice = |text: &str| {
         report.notice(text);
-        report.wait("giving up", options.wait);
+        report.show_wait("giving up", options.lock_timeout);
     };
     let stores_nothing = options.ephemeral
         || (options.is_dry_run_or_replay() && options.session.is_none())
@@ -28,7 +28,7 @@ pub(crate) fn open(
     if stores_nothing {
         let source = options.fork.as_ref().or(options.session.as_ref());
         return match source {
-            Some(source) => Ok(Session::read(place, source, &mut notice)?.under(key)),
+            Some(source) => Ok(Session::read(sessions, source, &mut notice)?.with_key(key)),
             None => Ok(Session::ephemeral(
                 key,
                 request.settings.max_tool_result_chars,
@@ -36,11 +36,11 @@ pub(crate) fn open(
         };
     }
     let Some(source) = &options.fork else {
-        return Session::open(place, key, options.wait, &mut notice);
+        return Session::open(sessions, key, options.lock_timeout, &mut notice);
     };
     // The same as `session fork`: the copy has the whole log, and the summary if there is one.
-    session::fork(place, source, key, None)?;
-    let session = Session::open(place, key, options.wait, &mut notice)?;
+    session::fork(sessions, source, key, None)?;
+    let session = Session::open(sessions, key, options.lock_timeout, &mut notice)?;
     if options.session.is_none() && !ctx.quiet {
         report.notice(&format!("copied session `{source}` to `{key}`"));
     }
@@ -56,8 +56,8 @@ pub(crate) fn check_request(
     request: &TurnRequest,
     session: &Session,
 ) -> Result<()> {
-    if matches!(request.command, Some(ChatCommand::Compact(_))) && session.interrupted() {
-        return Err(fail_hint(
+    if matches!(request.command, Some(ChatCommand::Compact(_))) && session.is_interrupted() {
+        return Err(fail_with_hint(
             Exit::Usage,
             "the last turn was interrupted and must be resumed or discarded before compaction",
             "`nanobot agent --resume`, or `--new`",
@@ -68,14 +68,14 @@ pub(crate) fn check_request(
         Some(DryRunForm::Table | DryRunForm::TableJson)
     );
     if request.parts.is_empty() && !options.resume && !shows_context {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::NoInput,
             "no message",
             "`nanobot agent -m \"…\"`, or text on standard input",
         ));
     }
-    if options.resume && request.parts.is_empty() && !session.interrupted() {
-        return Err(fail_hint(
+    if options.resume && request.parts.is_empty() && !session.is_interrupted() {
+        return Err(fail_with_hint(
             Exit::NoInput,
             format!("session `{}` has no interrupted turn", session.key()),
             "a new message with `-m`: the last turn is complete",

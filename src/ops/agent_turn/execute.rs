@@ -2,23 +2,23 @@
 
 use super::prepare::PreparedTurn;
 use crate::event::StopReason;
-use crate::guard::compaction::Compaction;
-use crate::guard::iterations::Iterations;
-use crate::guard::lost::Lost;
-use crate::guard::plan::Plan;
-use crate::guard::repeats::Repeats;
-use crate::guard::warning::Warning;
-use crate::history::spawned;
-use crate::ledger::Account;
+use crate::guard::compaction::CompactionGuard;
+use crate::guard::context_warning::ContextWarning;
+use crate::guard::iteration_limit::IterationLimit;
+use crate::guard::loop_detection::LoopDetection;
+use crate::guard::orphaned_subagents::OrphanedSubagents;
+use crate::guard::plan_mode::PlanMode;
+use crate::history::subagent_refs;
+use crate::ledger::CallPurpose;
 use crate::memory::Memory;
 use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
-use crate::ops::subagents::job::TurnContext;
+use crate::ops::subagents::task::TurnContext;
 use crate::ops::tool_usage::UsageRecorder;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::Report;
-use crate::session::{self, Place, consolidation};
+use crate::report::Reporter;
+use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
 use crate::turn::agent::Agent;
 use crate::turn::ending::Ending;
@@ -37,12 +37,12 @@ pub(crate) fn execute(
     options: &TurnOptions,
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
-    account: &Account,
-    report: &mut Report,
+    account: &CallPurpose,
+    report: &mut Reporter,
 ) -> Ending {
     let settings = &prepared.settings;
-    let sampling = model::sampling(&settings.asked[0]);
-    let mut guards = guards(settings, model.context, prepared.reads_only);
+    let sampling = model::sampling(&settings.models[0]);
+    let mut guards = build_guards(settings, model.context_tokens, prepared.reads_only);
     let mut agent = Agent {
         system: &prepared.system,
         provider: model.provider.as_ref(),
@@ -50,37 +50,39 @@ pub(crate) fn execute(
         guards: &mut guards,
         model: &model.model,
         sampling: &sampling,
-        answer: prepared
+        answer_format: prepared
             .schema
             .as_ref()
-            .map(|schema| schema as &dyn turn::agent::Answer),
-        beside: Some(&prepared.subagents),
+            .map(|schema| schema as &dyn turn::agent::AnswerFormat),
+        background: Some(&prepared.subagents),
     };
     let session = &mut prepared.session;
     let setup = &prepared.setup;
-    session.begin(&report.stamp.turn);
+    session.begin_turn(&report.stamp.turn);
     let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
-    let running_subagents = prepared.subagents.open(TurnContext {
-        common: setup.shared.clone(),
+    let running_subagents = prepared.subagents.begin_turn(TurnContext {
+        shared: setup.shared.clone(),
         policy: Arc::clone(&setup.policy),
-        tools: tools.map(|spec| spec.name.clone()).collect(),
-        chosen: model.clone(),
+        tool_names: tools.map(|spec| spec.name.clone()).collect(),
+        model: model.clone(),
         account: account.clone(),
-        last: spawned::last_number(session.messages()),
+        last_number: subagent_refs::last_number(session.messages()),
     });
     let mut sink = |event: crate::event::Event<'_>| {
-        usage.see(setup, &event);
-        report.tell(event)
+        usage.observe(setup, &event);
+        report.emit(event)
     };
     let ending = match &prepared.compaction {
-        Some(instructions) => compact::now(&mut agent, session, instructions.as_deref(), &mut sink),
+        Some(instructions) => {
+            compact::compact_now(&mut agent, session, instructions.as_deref(), &mut sink)
+        }
         None => turn::run(&mut agent, session, prepared.message.take(), &mut sink),
     };
     drop(running_subagents);
     if !options.is_dry_run_or_replay()
-        && let Err(error) = usage.record(ctx, account, &ending.tally)
+        && let Err(error) = usage.record(ctx, account, &ending.stats)
     {
         // The answer is printed, and an incomplete usage count is no failure.
         report.notice(&format!("tool usage was not recorded: {error:#}"));
@@ -89,36 +91,36 @@ pub(crate) fn execute(
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.
-fn guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
+fn build_guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(Iterations {
-            limit: settings.max_tool_iterations,
+        Box::new(IterationLimit {
+            max_iterations: settings.max_tool_iterations,
         }),
         // Before compaction: a turn that is about to end is not compacted.
-        Box::new(Repeats),
-        Box::new(Lost::default()),
+        Box::new(LoopDetection),
+        Box::new(OrphanedSubagents::default()),
     ];
-    let output = settings.asked[0].max_tokens;
-    if let Some(threshold) = settings.compaction.at(context, output) {
-        guards.push(Box::new(Compaction { threshold }));
-        if settings.compaction.warns {
-            guards.push(Box::new(Warning { threshold }));
+    let output = settings.models[0].max_tokens;
+    if let Some(threshold) = settings.compaction.threshold_for(context, output) {
+        guards.push(Box::new(CompactionGuard { threshold }));
+        if settings.compaction.is_warning_enabled {
+            guards.push(Box::new(ContextWarning { threshold }));
         }
     }
     // Last: it repeats what a compaction removed.
-    guards.push(Box::new(Plan { reads_only }));
+    guards.push(Box::new(PlanMode { reads_only }));
     guards
 }
 
 /// A snapshot of the memory before the turn. Changes since then are labelled as possibly written by untrusted content.
-pub(crate) struct MemoryWatch {
+pub(crate) struct MemorySnapshot {
     memory: Memory,
     before: Vec<u8>,
 }
 
-impl MemoryWatch {
+impl MemorySnapshot {
     /// Records the memory as it is before the turn.
-    pub(crate) fn start(ctx: &Context, settings: &Settings) -> Result<Self> {
+    pub(crate) fn take(ctx: &Context, settings: &Settings) -> Result<Self> {
         let memory = Memory::new(&settings.workspace, &ctx.clock);
         let before = memory.read()?.unwrap_or_default();
         Ok(Self { memory, before })
@@ -126,16 +128,16 @@ impl MemoryWatch {
 
     /// Labels the new version of the memory if the conversation held untrusted content. A tool or a command may have
     /// changed it.
-    fn label(&self, place: &Place, untrusted: &str) -> Result<()> {
+    fn mark_untrusted_changes(&self, sessions: &SessionStore, untrusted: &str) -> Result<()> {
         if self.memory.read()?.unwrap_or_default() == self.before {
             return Ok(());
         }
         let mut advance =
-            |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+            |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
         let locked_memory = self
             .memory
-            .hold(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
-        locked_memory.label(&self.before, untrusted)
+            .lock(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
+        locked_memory.mark_untrusted(&self.before, untrusted)
     }
 }
 
@@ -145,22 +147,22 @@ pub(crate) fn finish(
     options: &TurnOptions,
     prepared: &PreparedTurn,
     model: &ModelHandle,
-    place: &Place,
-    memory: &MemoryWatch,
-    (ending, report): (&mut Ending, &mut Report),
+    sessions: &SessionStore,
+    memory: &MemorySnapshot,
+    (ending, report): (&mut Ending, &mut Reporter),
 ) -> Option<PostTurnWork> {
-    let is_answered = ending.cause == StopReason::Answered && ending.error.is_none();
+    let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
     let work = is_answered
         .then(|| after_turn::plan(options, &prepared.settings, &prepared.session, Some(model)))
         .flatten();
-    if let Some(untrusted) = prepared.setup.shared.seen.untrusted()
-        && let Err(error) = memory.label(place, &untrusted)
+    if let Some(untrusted) = prepared.setup.shared.provenance.untrusted()
+        && let Err(error) = memory.mark_untrusted_changes(sessions, &untrusted)
     {
         let error = error.context("mark the memory as untrusted content");
         ending.error.get_or_insert(error);
     }
     if prepared.session.key().starts_with("pipe:")
-        && let Err(error) = session::prune(place)
+        && let Err(error) = session::prune_pipe_sessions(sessions)
     {
         report.notice(&format!("old sessions were not removed: {error:#}"));
     }

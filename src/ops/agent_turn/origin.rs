@@ -3,7 +3,7 @@
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
 use crate::sys::terminal::Terminal;
-use crate::tool::ask_user::Person;
+use crate::tool::ask_user::UserPrompt;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -51,9 +51,9 @@ pub(crate) struct JobTurn<'a> {
 /// State shared by the turns of one REPL.
 pub(crate) struct ReplContext {
     /// Answers the model's questions and approves tool calls.
-    pub(crate) person: Arc<dyn Person>,
+    pub(crate) user_prompt: Arc<dyn UserPrompt>,
     /// Answers the questions of MCP servers.
-    pub(crate) answers: Arc<dyn ElicitationHandler>,
+    pub(crate) elicitation: Arc<dyn ElicitationHandler>,
     /// Input that is sent with the next message, like piped text. The turn that sends it takes it.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
     /// Prints an error with next steps that fit the REPL.

@@ -2,8 +2,8 @@
 
 use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
-use crate::answer::Schema;
-use crate::message::User;
+use crate::answer_schema::AnswerSchema;
+use crate::message::UserMessage;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::setup_input::SetupInput;
@@ -12,11 +12,11 @@ use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::Policy;
 use crate::prompt;
-use crate::report::{Report, json};
+use crate::report::{Reporter, json};
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::tool::cron::Planner;
-use crate::turn::agent::Answer;
+use crate::tool::cron::JobScheduler;
+use crate::turn::agent::AnswerFormat;
 use crate::workspace::Workspace;
 use anyhow::Result;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub(crate) struct PreparedTurn {
     /// The sub-agents of the turn.
     pub(crate) subagents: SubagentPool,
     /// The schema that the answer must satisfy.
-    pub(crate) schema: Option<Schema>,
+    pub(crate) schema: Option<AnswerSchema>,
     /// The system prompt.
     pub(crate) system: String,
     /// The user's message; `None` when an interrupted turn is resumed.
-    pub(crate) message: Option<User>,
+    pub(crate) message: Option<UserMessage>,
     /// Compact the session instead of running a turn. Holds the instructions for the summary.
     pub(crate) compaction: Option<Option<String>>,
     /// True if the profile forbids changes.
@@ -44,8 +44,10 @@ pub(crate) struct PreparedTurn {
 
 impl PreparedTurn {
     /// The check that the answer must pass.
-    pub(crate) fn answer(&self) -> Option<&dyn Answer> {
-        self.schema.as_ref().map(|schema| schema as &dyn Answer)
+    pub(crate) fn answer_format(&self) -> Option<&dyn AnswerFormat> {
+        self.schema
+            .as_ref()
+            .map(|schema| schema as &dyn AnswerFormat)
     }
 }
 
@@ -56,7 +58,7 @@ pub(crate) fn prepare(
     origin: &TurnOrigin<'_>,
     request: TurnRequest,
     session: Session,
-    (report, summary): (&mut Report, &mut json::Run),
+    (report, summary): (&mut Reporter, &mut json::RunInfo),
 ) -> Result<PreparedTurn> {
     let TurnRequest {
         settings,
@@ -65,7 +67,7 @@ pub(crate) fn prepare(
         parts,
         command,
         key: _,
-        id_mark,
+        id_suffix: id_mark,
     } = request;
     let job = origin.job();
     let subagents = SubagentPool::new(ctx, options, &settings);
@@ -75,18 +77,18 @@ pub(crate) fn prepare(
             settings: &settings,
             workspace: &Workspace::new(&settings.workspace),
             profile: &profile,
-            turn: &report.stamp.turn.clone(),
-            session: session.key(),
-            parallel: options.max_parallel,
+            turn_id: &report.stamp.turn.clone(),
+            session_key: session.key(),
+            max_parallel: options.max_parallel,
             offline: options.offline,
             is_dry_run_or_replay: options.is_dry_run_or_replay(),
             policy_limit: job.and_then(|job| job.policy_limit),
-            person: origin.repl().map(|repl| Arc::clone(&repl.person)),
-            answers: origin.repl().map(|repl| Arc::clone(&repl.answers)),
+            user_prompt: origin.repl().map(|repl| Arc::clone(&repl.user_prompt)),
+            elicitation: origin.repl().map(|repl| Arc::clone(&repl.elicitation)),
             // A job cannot create jobs: they could multiply without end.
             scheduler: job
                 .is_none()
-                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn Planner>),
+                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
         };
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
@@ -94,20 +96,20 @@ pub(crate) fn prepare(
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
     if let Some(job) = job {
-        setup.sections.push(prompt::job(job.job_prompt));
+        setup.sections.push(prompt::job_section(job.job_prompt));
         if let Some(reason) = job.untrusted_reason {
-            setup.shared.seen.taint(reason);
+            setup.shared.provenance.mark_untrusted(reason);
         }
     }
-    let message = (!parts.is_empty()).then(|| User {
+    let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.stamp.turn),
         parts,
-        facts: prompt::facts(&ctx.clock.now(), session.key()),
+        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session.key()),
         injected: false,
     });
-    let sections = prompt::joined(&setup.sections);
+    let sections = prompt::join_sections(&setup.sections);
     let system = match &schema {
-        Some(schema) => format!("{sections}\n\n{}", schema.words()),
+        Some(schema) => format!("{sections}\n\n{}", schema.instructions()),
         None => sections,
     };
     Ok(PreparedTurn {
@@ -129,7 +131,9 @@ pub(crate) fn prepare(
 
 fn log_policy(profile: &str, setup: &TurnSetup) {
     let Policy {
-        reach, reads_only, ..
+        file_scope: reach,
+        reads_only,
+        ..
     } = &*setup.policy;
     let tools = setup.toolbox.names().join(", ");
     log::info!(target: "policy", "profile `{profile}` in `{}`; tools: {tools}", reach.directory.display());
@@ -147,15 +151,15 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
 fn report_ignored_files(
     ctx: &Context,
     setup: &TurnSetup,
-    report: &mut Report,
-    summary: &mut json::Run,
+    report: &mut Reporter,
+    summary: &mut json::RunInfo,
 ) {
-    let Some(path) = setup.ignored.first() else {
+    let Some(path) = setup.ignored_files.first() else {
         return;
     };
-    summary.ignored.clone_from(&setup.ignored);
-    if ctx.terminal.err {
-        let more = match setup.ignored.len() {
+    summary.ignored.clone_from(&setup.ignored_files);
+    if ctx.terminal.stderr_is_tty {
+        let more = match setup.ignored_files.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };

@@ -1,21 +1,21 @@
 //! The request of a turn: its settings, its schema, and its message of text, piped input and attachments.
 
 use super::origin::TurnOrigin;
-use crate::answer::Schema;
-use crate::attach::{self, Accepts, ImageLimits, Origin, Terms};
-use crate::error::{Exit, fail, fail_hint};
-use crate::message::Part;
+use crate::answer_schema::AnswerSchema;
+use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::MessagePart;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::profile::Profile;
-use crate::policy::seen::PIPED;
+use crate::policy::provenance::PIPED_SUFFIX;
 use crate::prompt;
-use crate::report::Report;
-use crate::settings::{Overrides, Settings};
+use crate::report::Reporter;
+use crate::settings::{FlagOverrides, Settings};
 use crate::sys;
-use crate::sys::input::{self, Reading};
+use crate::sys::input::{self, StdinMode};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::Path;
@@ -25,15 +25,15 @@ pub(crate) struct TurnRequest {
     pub(crate) settings: Settings,
     pub(crate) profile: Profile,
     /// The schema that the answer must satisfy.
-    pub(crate) schema: Option<Schema>,
+    pub(crate) schema: Option<AnswerSchema>,
     /// The message; empty if there is none.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<MessagePart>,
     /// The chat command, if the message is one.
     pub(crate) command: Option<ChatCommand>,
     /// The session's key.
     pub(crate) key: String,
     /// The suffix of the message's id. It tells later runs if the user typed the message.
-    pub(crate) id_mark: &'static str,
+    pub(crate) id_suffix: &'static str,
 }
 
 /// A message that is a command. The names are those of the Python program. Piped text never is a command.
@@ -68,7 +68,7 @@ pub(crate) fn read(
     ctx: &Context,
     options: &TurnOptions,
     origin: &mut TurnOrigin<'_>,
-    report: &mut Report,
+    report: &mut Reporter,
 ) -> Result<TurnRequest> {
     let schema = options.schema.as_deref().map(read_schema).transpose()?;
     let piped = match origin {
@@ -85,9 +85,9 @@ pub(crate) fn read(
         piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(options, piped.is_some());
     report.stamp.session.clone_from(&key);
-    let parts = message(ctx, options, &settings, piped, report)?;
+    let parts = build_message(ctx, options, &settings, piped, report)?;
     let command = match parts.as_slice() {
-        [Part::Text(text)] if options.message.is_some() && job.is_none() => {
+        [MessagePart::Text(text)] if options.message.is_some() && job.is_none() => {
             ChatCommand::parse(text.trim())
         }
         _ => None,
@@ -99,7 +99,7 @@ pub(crate) fn read(
         parts,
         command,
         key,
-        id_mark: if is_untrusted { PIPED } else { "0" },
+        id_suffix: if is_untrusted { PIPED_SUFFIX } else { "0" },
     })
 }
 
@@ -114,8 +114,8 @@ fn session_key(options: &TurnOptions, is_piped: bool) -> String {
 }
 
 /// The settings that the options override.
-pub(crate) fn overrides(options: &TurnOptions) -> Overrides {
-    Overrides {
+pub(crate) fn overrides(options: &TurnOptions) -> FlagOverrides {
+    FlagOverrides {
         model: options.model.clone(),
         max_tokens: options.max_tokens,
         temperature: options.temperature,
@@ -126,34 +126,34 @@ pub(crate) fn overrides(options: &TurnOptions) -> Overrides {
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
-fn read_schema(text: &str) -> Result<Schema> {
+fn read_schema(text: &str) -> Result<AnswerSchema> {
     let path = Path::new(text);
     if text.trim_start().starts_with('{') || !path.is_file() {
-        return Schema::parse(text);
+        return AnswerSchema::parse(text);
     }
-    let bytes = input::read_file(path, text, input::LIMIT)?;
-    Schema::parse(&String::from_utf8_lossy(&bytes))
+    let bytes = input::read_file(path, text, input::MAX_STDIN_BYTES)?;
+    AnswerSchema::parse(&String::from_utf8_lossy(&bytes))
 }
 
 fn read_piped(
     ctx: &Context,
     options: &TurnOptions,
-    report: &mut Report,
+    report: &mut Reporter,
 ) -> Result<Option<Vec<u8>>> {
     let never =
         options.no_stdin || (ctx.env.get(sys::env::STDIN) == Some("never") && !options.stdin);
     let reading = match (options.message.as_deref(), options.stdin, never) {
-        _ if attaches_stdin(options)? => Reading::Always,
-        (Some("-"), ..) | (_, true, _) => Reading::Always,
-        (_, _, true) => Reading::Never,
-        _ => Reading::Auto,
+        _ if attaches_stdin(options)? => StdinMode::Always,
+        (Some("-"), ..) | (_, true, _) => StdinMode::Always,
+        (_, _, true) => StdinMode::Never,
+        _ => StdinMode::Auto,
     };
-    let silence = ctx.env.seconds(
-        sys::env::STDIN_SILENCE,
-        input::GIVE_UP_AFTER.as_secs(),
+    let silence = ctx.env.duration(
+        sys::env::STDIN_TIMEOUT,
+        input::DEFAULT_IDLE_TIMEOUT.as_secs(),
         86_400,
     )?;
-    input::read(reading, silence, &mut |text| report.notice(text))
+    input::read_stdin(reading, silence, &mut |text| report.notice(text))
 }
 
 /// True if standard input is an attachment, and so not part of the message.
@@ -172,23 +172,23 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
 }
 
 /// The turn's message: images and documents first, then one text that includes all text attachments.
-fn message(
+fn build_message(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
     piped: Option<Vec<u8>>,
-    report: &mut Report,
-) -> Result<Vec<Part>> {
+    report: &mut Reporter,
+) -> Result<Vec<MessagePart>> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
     let (accepts, images) = match options.attach.is_empty() && piped.as_deref().is_none_or(is_text)
     {
-        true => (Accepts::default(), ImageLimits::default()),
-        false => model::accepts(ctx, settings),
+        true => (AcceptedInputs::default(), ImageLimits::default()),
+        false => model::accepted_attachments(ctx, settings),
     };
-    let terms = Terms {
+    let terms = AttachOptions {
         accepts,
-        images,
+        image_limits: images,
         offline: options.offline,
         env: &ctx.env,
     };
@@ -199,7 +199,7 @@ fn message(
     };
     let mut parts = Vec::new();
     if let Some(bytes) = &piped
-        && let Some(part) = attach::other_than_text(bytes, Origin::Stdin, &terms, &mut notice)?
+        && let Some(part) = attach::media_part(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
     {
         parts.push(part);
         piped = None;
@@ -213,15 +213,17 @@ fn message(
     let piped = piped.map(|decoded| decoded.text);
     let text = user_text(options.message.as_deref(), piped.as_deref())?;
     if !text.trim().is_empty() {
-        parts.insert(0, Part::Text(text));
+        parts.insert(0, MessagePart::Text(text));
     }
     for given in &options.attach {
         parts.push(match attached.take_if(|_| given == "-") {
-            Some(bytes) => attach::of_bytes(bytes, Origin::Stdin, &terms, &mut notice)?,
+            Some(bytes) => {
+                attach::part_from_bytes(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
+            }
             None => attach::read(given, &terms, &mut notice)?,
         });
     }
-    Ok(texts_last(parts))
+    Ok(with_text_last(parts))
 }
 
 /// The message and the piped text as one text.
@@ -229,22 +231,26 @@ fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
         let hint = "a message with `-m`, or a command that prints text into the pipe";
-        return Err(fail_hint(Exit::NoInput, "standard input is empty", hint));
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            "standard input is empty",
+            hint,
+        ));
     }
     Ok(prompt::with_piped(words, piped))
 }
 
 /// Joins all texts of `parts` into one, placed after the other parts.
-fn texts_last(parts: Vec<Part>) -> Vec<Part> {
+fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
     let (mut sorted, mut texts) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
-            Part::Text(text) => texts.push(text),
+            MessagePart::Text(text) => texts.push(text),
             other => sorted.push(other),
         }
     }
     if !texts.is_empty() {
-        sorted.push(Part::Text(texts.join("\n\n")));
+        sorted.push(MessagePart::Text(texts.join("\n\n")));
     }
     sorted
 }
@@ -254,7 +260,7 @@ mod tests {
     use super::ChatCommand;
 
     #[test]
-    fn a_message_may_be_a_command() {
+    fn parses_chat_commands() {
         let check = |text: &str, expect| assert_eq!(ChatCommand::parse(text), expect, "{text}");
         check("/help", Some(ChatCommand::Help));
         check("/new", Some(ChatCommand::New));

@@ -1,22 +1,27 @@
 //! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the
 //! memory.
 
-use crate::error::{Stop, without_turn};
-use crate::ledger::Account;
-use crate::memory::request::{self, LETTERS, Length};
-use crate::memory::{Cause, Change, Done, Held, Memory, answer, history, objection};
-use crate::message::{Message, Part, Usage, User};
+use crate::error::{Stop, outside_turn};
+use crate::ledger::CallPurpose;
+use crate::memory::request::{self, CHARS_PER_TOKEN, DetailLevel};
+use crate::memory::{
+    LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
+    reply_parser,
+};
+use crate::message::{Message, MessagePart, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::TurnOptions;
-use crate::policy::reach::Reach;
-use crate::policy::seen::{Ground, Seen};
-use crate::provider::{Calls, Delta, ProviderError, Request};
-use crate::report::Report;
-use crate::report::{Form, Level, Progress, json::Stamp};
-use crate::session::consolidation::{self, Next, Piece, Terms};
-use crate::session::{Logged, Place};
-use crate::settings::{Overrides, Settings};
+use crate::policy::file_scope::FileScope;
+use crate::policy::provenance::{ProvenanceTracker, TrustContext};
+use crate::provider::{Delta, ProviderError, Request, ToolChoice};
+use crate::report::Reporter;
+use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventStamp};
+use crate::session::consolidation::{
+    self, ConsolidationLimits, ConsolidationRange, SessionSnapshot,
+};
+use crate::session::{LoggedMessage, SessionStore};
+use crate::settings::{FlagOverrides, Settings};
 use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::Path;
@@ -32,37 +37,37 @@ const MIN_CHUNK_TOKENS: usize = 1000;
 pub(crate) struct Consolidator<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: Settings,
-    pub(crate) place: Place,
+    pub(crate) sessions: SessionStore,
     pub(crate) memory: Memory,
     /// The options of the requests to the model, such as `--offline`.
-    pub(crate) arguments: TurnOptions,
+    pub(crate) options: TurnOptions,
     /// The thresholds that decide if a session is due.
-    pub(crate) terms: Terms,
-    context: usize,
+    pub(crate) limits: ConsolidationLimits,
+    context_tokens: usize,
 }
 
 /// A chunk of a session that is now in the memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConsolidatedChunk {
     /// Number of messages in the chunk.
-    pub(crate) messages: usize,
+    pub(crate) message_count: usize,
     /// True if it was archived unchanged because every attempt failed.
-    pub(crate) raw: bool,
+    pub(crate) is_raw: bool,
     /// Bytes of the memory before and after.
-    pub(crate) bytes: (usize, usize),
+    pub(crate) memory_bytes: (usize, usize),
     /// The reason why the new memory was stored aside instead of applied.
-    pub(crate) aside: Option<String>,
+    pub(crate) rejection_reason: Option<String>,
 }
 
 /// Cost, failed attempts included.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spent {
+pub(crate) struct ConsolidationCost {
     /// Tokens used.
     pub(crate) usage: Usage,
     /// US dollars; `None` if a price is not known.
-    pub(crate) usd: Option<f64>,
+    pub(crate) cost_usd: Option<f64>,
     /// Answered requests.
-    pub(crate) requests: u32,
+    pub(crate) request_count: u32,
 }
 
 /// The result of one step.
@@ -78,8 +83,8 @@ pub(crate) enum StepResult {
 /// The model's answer.
 enum ModelOutcome {
     /// The memory that the model saw, and the update it made.
-    Update(Vec<u8>, answer::Update),
-    Useless(String),
+    Update(Vec<u8>, reply_parser::ParsedUpdate),
+    Unusable(String),
 }
 
 impl<'a> Consolidator<'a> {
@@ -89,35 +94,36 @@ impl<'a> Consolidator<'a> {
     pub(crate) fn new(
         ctx: &'a Context,
         model: Option<&str>,
-        arguments: TurnOptions,
-        answering: Option<u32>,
+        options: TurnOptions,
+        turn_context_tokens: Option<u32>,
     ) -> Result<Self> {
         let mut settings = ctx.settings()?;
-        let answering = answering.unwrap_or_else(|| model::context(ctx, &settings));
-        let terms = terms(&settings, answering);
+        let answering =
+            turn_context_tokens.unwrap_or_else(|| model::context_window(ctx, &settings));
+        let terms = consolidation_limits(&settings, answering);
         if let Some(model) = model.or(settings.memory.model.as_deref()) {
-            settings = ctx.settings_with(Overrides {
+            settings = ctx.settings_with(FlagOverrides {
                 model: Some(model.to_owned()),
-                ..Overrides::default()
+                ..FlagOverrides::default()
             })?;
         }
-        let context = model::context(ctx, &settings);
+        let context = model::context_window(ctx, &settings);
         Ok(Self {
-            place: ctx.session_place(&settings)?,
+            sessions: ctx.session_store(&settings)?,
             memory: Memory::new(&settings.workspace, &ctx.clock),
-            terms,
-            context: context as usize,
+            limits: terms,
+            context_tokens: context as usize,
             ctx,
             settings,
-            arguments,
+            options,
         })
     }
 
     /// Returns the callback with which the memory advances a session's consolidation pointer.
-    pub(crate) fn advance(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
-        let place = self.place.clone();
+    pub(crate) fn advance_callback(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
+        let place = self.sessions.clone();
         // If the pointer does not move, another program has changed or removed the session. That is no error.
-        move |key, from, to| consolidation::advance(&place, key, from, to).map(drop)
+        move |key, from, to| consolidation::advance_pointer(&place, key, from, to).map(drop)
     }
 
     /// Consolidates the next chunk of `key`. With `include_not_due`, also if it is not due yet.
@@ -126,105 +132,118 @@ impl<'a> Consolidator<'a> {
     /// No model can be asked, or a file cannot be read or written.
     pub(crate) fn step(
         &self,
-        locked_memory: &Held,
+        locked_memory: &LockedMemory,
         key: &str,
-        all: bool,
-        spent: &mut Spent,
-        report: &mut Report,
+        include_not_due: bool,
+        cost: &mut ConsolidationCost,
+        report: &mut Reporter,
     ) -> Result<StepResult> {
-        let Some(next) = consolidation::next(&self.place, key, &self.terms, all)? else {
+        let Some(next) =
+            consolidation::next_range(&self.sessions, key, &self.limits, include_not_due)?
+        else {
             return Ok(StepResult::Idle);
         };
-        if next.tries >= MAX_TRIES {
-            return self.keep_raw(locked_memory, key, &next);
+        if next.attempts >= MAX_TRIES {
+            return self.archive_raw(locked_memory, key, &next);
         }
         // After a failed attempt, the chunk is halved.
-        let room = (self.context / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.tries;
-        let Some((piece, lines)) = self.read(key, &next, Length::Short, room)? else {
+        let room =
+            (self.context_tokens / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.attempts;
+        let Some((piece, lines)) = self.read_chunk(key, &next, DetailLevel::Short, room)? else {
             return Ok(StepResult::Idle);
         };
         if lines.is_empty() {
-            return self.keep_raw(locked_memory, key, &next);
+            return self.archive_raw(locked_memory, key, &next);
         }
         let (base_text, update) =
-            match self.ask(locked_memory, key, &next, &lines, spent, report)? {
+            match self.request_update(locked_memory, key, &next, &lines, cost, report)? {
                 None => return Ok(StepResult::Idle),
                 Some(ModelOutcome::Update(base_text, update)) => (base_text, update),
-                Some(ModelOutcome::Useless(_)) if next.tries + 1 >= MAX_TRIES => {
-                    return self.keep_raw(locked_memory, key, &next);
+                Some(ModelOutcome::Unusable(_)) if next.attempts + 1 >= MAX_TRIES => {
+                    return self.archive_raw(locked_memory, key, &next);
                 }
-                Some(ModelOutcome::Useless(words)) => return Ok(StepResult::Failed(words)),
+                Some(ModelOutcome::Unusable(words)) => return Ok(StepResult::Failed(words)),
             };
         let old = String::from_utf8_lossy(&base_text);
-        let budget = self.settings.memory.budget;
-        let tidying = request::is_over(&old, budget).then_some(budget);
+        let budget = self.settings.memory.budget_tokens;
+        let tidying = request::is_over_budget(&old, budget).then_some(budget);
         let aside = update
             .memory
             .as_deref()
-            .and_then(|new| objection(&old, new, tidying));
-        let change = Change {
-            piece: Some((key, piece.from, piece.to)),
-            entries: vec![history::entry(&update.entry, &self.stamp())],
+            .and_then(|new| rejection_reason(&old, new, tidying));
+        let change = MemoryUpdate {
+            range: Some((key, piece.from, piece.to)),
+            entries: vec![history::format_entry(&update.entry, &self.timestamp())],
             memory: update.memory.map(String::into_bytes),
-            aside: aside.clone(),
-            untrusted: self.untrusted(&piece),
-            of: None,
-            trouble: None,
+            aside_reason: aside.clone(),
+            untrusted: self.untrusted_content(&piece),
+            restores: None,
+            error: None,
         };
-        let mut advance = self.advance();
-        let done = locked_memory.apply(&base_text, Cause::Consolidation, change, &mut advance)?;
+        let mut advance = self.advance_callback();
+        let done = locked_memory.apply(
+            &base_text,
+            VersionCause::Consolidation,
+            change,
+            &mut advance,
+        )?;
         let meanwhile = || "the memory was changed in the meantime".to_owned();
         Ok(StepResult::Consolidated(ConsolidatedChunk {
-            messages: piece.to - piece.from,
-            raw: false,
-            bytes: (
+            message_count: piece.to - piece.from,
+            is_raw: false,
+            memory_bytes: (
                 base_text.len(),
                 self.memory.read()?.unwrap_or_default().len(),
             ),
-            aside: aside.or_else(|| (done == Done::Aside).then(meanwhile)),
+            rejection_reason: aside.or_else(|| (done == UpdateResult::StoredAside).then(meanwhile)),
         }))
     }
 
     /// Asks the model. The attempt is counted on disk first. Returns `None` if the chunk is no longer the next one.
-    fn ask(
+    fn request_update(
         &self,
-        locked_memory: &Held,
+        locked_memory: &LockedMemory,
         key: &str,
-        next: &Next,
+        next: &ConsolidationRange,
         lines: &[String],
-        spent: &mut Spent,
-        report: &mut Report,
+        cost: &mut ConsolidationCost,
+        report: &mut Reporter,
     ) -> Result<Option<ModelOutcome>> {
-        let account = Account {
+        let account = CallPurpose {
             session: key.to_owned(),
             turn: random_hex(6),
             job: None,
             cause: "consolidation",
         };
         // Read and check before counting: an I/O error must not count as an attempt.
-        locked_memory.check()?;
-        let mut base_text = locked_memory.look()?;
-        let settings = self.with_room_for(&base_text);
-        let chosen = model::choose(self.ctx, &self.arguments, &settings, &account, report)?;
-        let sampling = model::sampling(&settings.asked[0]);
-        let tools = [request::spec()];
-        if !consolidation::count_try(&self.place, key, next)? {
+        locked_memory.check_history()?;
+        let mut base_text = locked_memory.read_and_record()?;
+        let settings = self.settings_for_memory(&base_text);
+        let chosen = model::choose(self.ctx, &self.options, &settings, &account, report)?;
+        let sampling = model::sampling(&settings.models[0]);
+        let tools = [request::tool_spec()];
+        if !consolidation::record_attempt(&self.sessions, key, next)? {
             return Ok(None);
         }
         let (mut again, mut has_output) = (true, false);
         loop {
             let memory = String::from_utf8_lossy(&base_text);
-            let text = request::text(&memory, lines, &self.stamp(), self.settings.memory.budget);
-            let messages = [Message::User(User {
+            let text = request::user_message(
+                &memory,
+                lines,
+                &self.timestamp(),
+                self.settings.memory.budget_tokens,
+            );
+            let messages = [Message::User(UserMessage {
                 id: account.turn.clone(),
-                parts: vec![Part::Text(text)],
-                ..User::default()
+                parts: vec![MessagePart::Text(text)],
+                ..UserMessage::default()
             })];
             let request = Request {
-                system: request::SYSTEM,
+                system: request::SYSTEM_PROMPT,
                 messages: &messages,
                 tools: &tools,
-                calls: Calls::Must(answer::TOOL),
+                tool_choice: ToolChoice::Required(reply_parser::TOOL_NAME),
                 model: &chosen.model,
                 sampling: &sampling,
                 reply_id: &account.turn,
@@ -232,30 +251,30 @@ impl<'a> Consolidator<'a> {
             };
             let reply = chosen.provider.reply(&request, &mut |delta| {
                 has_output |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                report.tell(delta.event(""))
+                report.emit(delta.into_event(""))
             });
             let reply = match reply {
                 Ok(reply) => reply,
                 Err(error) => {
-                    if !has_output && is_no_try(&error) {
-                        consolidation::take_back(&self.place, key, next)?;
+                    if !has_output && is_uncounted(&error) {
+                        consolidation::withdraw_attempt(&self.sessions, key, next)?;
                     }
-                    return Err(without_turn(
+                    return Err(outside_turn(
                         error.into_failure(),
                         &format!("`{key}` was not consolidated"),
                     ));
                 }
             };
             has_output = true;
-            spent.add(reply.usage, reply.cost);
-            let update = match answer::update(&reply) {
-                Ok(update) if answer::is_quoted(&update, &lines.join("\n"), &memory) => {
+            cost.add(reply.usage, reply.cost);
+            let update = match reply_parser::parse_update(&reply) {
+                Ok(update) if reply_parser::is_quoted(&update, &lines.join("\n"), &memory) => {
                     let words =
                         "the answer quotes the conversation instead of summarizing it".into();
-                    return Ok(Some(ModelOutcome::Useless(words)));
+                    return Ok(Some(ModelOutcome::Unusable(words)));
                 }
                 Ok(update) => update,
-                Err(words) => return Ok(Some(ModelOutcome::Useless(words))),
+                Err(words) => return Ok(Some(ModelOutcome::Unusable(words))),
             };
             // The memory was changed while the model worked. Ask once more, with the new text.
             let is_stale = update.memory.is_some()
@@ -264,25 +283,32 @@ impl<'a> Consolidator<'a> {
             if !is_stale {
                 return Ok(Some(ModelOutcome::Update(base_text, update)));
             }
-            base_text = locked_memory.look()?;
+            base_text = locked_memory.read_and_record()?;
         }
     }
 
     /// Returns the settings with an output limit that leaves room for the whole memory and more, because a truncated
     /// answer is useless. The provider still caps it at the model's own limit.
-    fn with_room_for(&self, memory: &[u8]) -> Settings {
+    fn settings_for_memory(&self, memory: &[u8]) -> Settings {
         let mut settings = self.settings.clone();
-        let tokens = String::from_utf8_lossy(memory).chars().count() / LETTERS;
+        let tokens = String::from_utf8_lossy(memory).chars().count() / CHARS_PER_TOKEN;
         let least = u32::try_from(tokens + tokens / 4 + 1000).unwrap_or(u32::MAX);
-        for asked in &mut settings.asked {
+        for asked in &mut settings.models {
             asked.max_tokens = asked.max_tokens.max(least);
         }
         settings
     }
 
     /// Archives a chunk unchanged in the history, because no model could summarize it or it has no text.
-    fn keep_raw(&self, locked_memory: &Held, key: &str, next: &Next) -> Result<StepResult> {
-        let Some((piece, lines)) = self.read(key, next, Length::Whole, MAX_CHUNK_TOKENS)? else {
+    fn archive_raw(
+        &self,
+        locked_memory: &LockedMemory,
+        key: &str,
+        next: &ConsolidationRange,
+    ) -> Result<StepResult> {
+        let Some((piece, lines)) =
+            self.read_chunk(key, next, DetailLevel::Full, MAX_CHUNK_TOKENS)?
+        else {
             return Ok(StepResult::Idle);
         };
         let messages = piece.to - piece.from;
@@ -291,52 +317,53 @@ impl<'a> Consolidator<'a> {
                 "{messages} messages could not be consolidated and were archived unchanged in the history"
             )
         };
-        let change = Change {
-            piece: Some((key, piece.from, piece.to)),
-            trouble: (!lines.is_empty()).then(words),
+        let change = MemoryUpdate {
+            range: Some((key, piece.from, piece.to)),
+            error: (!lines.is_empty()).then(words),
             entries: match lines.is_empty() {
                 true => Vec::new(),
-                false => request::raw(&lines, messages, &self.stamp()),
+                false => request::raw_entries(&lines, messages, &self.timestamp()),
             },
-            ..Change::default()
+            ..MemoryUpdate::default()
         };
-        let base_text = locked_memory.look()?;
+        let base_text = locked_memory.read_and_record()?;
         locked_memory.apply(
             &base_text,
-            Cause::Consolidation,
+            VersionCause::Consolidation,
             change,
-            &mut self.advance(),
+            &mut self.advance_callback(),
         )?;
         Ok(StepResult::Consolidated(ConsolidatedChunk {
-            messages,
-            raw: true,
-            bytes: (base_text.len(), base_text.len()),
-            aside: None,
+            message_count: messages,
+            is_raw: true,
+            memory_bytes: (base_text.len(), base_text.len()),
+            rejection_reason: None,
         }))
     }
 
     /// Reads the next chunk and its lines; `max_tokens` is in tokens. A single turn that is too long is condensed to
     /// fit, except with `Length::Whole`.
-    fn read(
+    fn read_chunk(
         &self,
         key: &str,
-        next: &Next,
-        length: Length,
-        room: usize,
-    ) -> Result<Option<(Piece, Vec<String>)>> {
-        let line = |logged: &Logged| request::line(&logged.time, &logged.message, length);
-        let (mut size, room) = (0, room * LETTERS);
-        let piece = consolidation::read(&self.place, key, next, &mut |logged| {
+        next: &ConsolidationRange,
+        length: DetailLevel,
+        max_tokens: usize,
+    ) -> Result<Option<(SessionSnapshot, Vec<String>)>> {
+        let line =
+            |logged: &LoggedMessage| request::format_message(&logged.time, &logged.message, length);
+        let (mut size, room) = (0, max_tokens * CHARS_PER_TOKEN);
+        let piece = consolidation::read_range(&self.sessions, key, next, &mut |logged| {
             size += line(logged).map_or(0, |line| line.len() + 1);
             size <= room
         })?;
         Ok(piece.map(|piece| {
             let each = piece.messages.iter();
             let lines = match length {
-                Length::Whole => each.filter_map(line).collect(),
+                DetailLevel::Full => each.filter_map(line).collect(),
                 _ => {
                     let each = each.map(|logged| (logged.time.as_str(), &logged.message));
-                    request::lines(&each.collect::<Vec<_>>(), room)
+                    request::format_messages(&each.collect::<Vec<_>>(), room)
                 }
             };
             (piece, lines)
@@ -345,77 +372,79 @@ impl<'a> Consolidator<'a> {
 
     /// The untrusted content in a chunk, if any. For files, only their location inside or outside the workspace is
     /// known.
-    fn untrusted(&self, piece: &Piece) -> Option<String> {
-        let provenance = Seen::new(Ground {
-            reach: Reach::default(),
+    fn untrusted_content(&self, chunk: &SessionSnapshot) -> Option<String> {
+        let provenance = ProvenanceTracker::new(TrustContext {
+            file_scope: FileScope::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
-            real: Box::new(Path::to_owned),
+            resolve_real_path: Box::new(Path::to_owned),
         });
-        let messages = piece.messages.iter();
-        messages.for_each(|logged| provenance.heed(&logged.message));
+        let messages = chunk.messages.iter();
+        messages.for_each(|logged| provenance.observe(&logged.message));
         provenance.untrusted()
     }
 
-    fn stamp(&self) -> String {
+    fn timestamp(&self) -> String {
         self.ctx.clock.now().strftime("%Y-%m-%d %H:%M").to_string()
     }
 }
 
 /// The thresholds of consolidation: the message window, or half of the model's context, whichever comes first.
-pub(crate) fn terms(settings: &Settings, context: u32) -> Terms {
-    Terms {
+pub(crate) fn consolidation_limits(settings: &Settings, context: u32) -> ConsolidationLimits {
+    ConsolidationLimits {
         window: settings.memory_window,
         tokens: u64::from(context / 2),
     }
 }
 
-impl Spent {
+impl ConsolidationCost {
     /// Adds the cost of `other`.
-    pub(crate) fn join(&mut self, other: &Self) {
-        if other.requests > 0 {
-            let requests = self.requests + other.requests;
-            self.add(other.usage, other.usd);
-            self.requests = requests;
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.request_count > 0 {
+            let requests = self.request_count + other.request_count;
+            self.add(other.usage, other.cost_usd);
+            self.request_count = requests;
         }
     }
 
-    fn add(&mut self, usage: Usage, usd: Option<f64>) {
-        let before = if self.requests == 0 {
+    fn add(&mut self, usage: Usage, cost_usd: Option<f64>) {
+        let before = if self.request_count == 0 {
             Some(0.0)
         } else {
-            self.usd
+            self.cost_usd
         };
-        self.usd = before.zip(usd).map(|(before, usd)| before + usd);
+        self.cost_usd = before.zip(cost_usd).map(|(before, usd)| before + usd);
         self.usage += usage;
-        self.requests += 1;
+        self.request_count += 1;
     }
 }
 
 /// True if no model has judged the chunk, so the attempt does not count: a budget, key, login, address or outage
 /// prevented the request. Otherwise an outage would archive every chunk unchanged.
-fn is_no_try(error: &ProviderError) -> bool {
+fn is_uncounted(error: &ProviderError) -> bool {
     match error {
-        ProviderError::Spent(_)
+        ProviderError::BudgetExceeded(_)
         | ProviderError::Busy { .. }
         | ProviderError::Unavailable(_)
         | ProviderError::KeyRejected(_)
         | ProviderError::NotFound(_) => true,
         ProviderError::Aborted(error) => !error.is::<Stop>(),
-        ProviderError::Broken(_) | ProviderError::TooLong(_) | ProviderError::Refused(_) => false,
+        ProviderError::Interrupted(_)
+        | ProviderError::ContextExceeded(_)
+        | ProviderError::Refused(_) => false,
     }
 }
 
 /// A report that prints progress at `level` and no answer.
-pub(crate) fn quiet_report(ctx: &Context, level: Level) -> Report {
-    let stamp = Stamp {
+pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
+    let stamp = EventStamp {
         clock: ctx.clock.clone(),
-        ..Stamp::default()
+        ..EventStamp::default()
     };
-    Report::new(
+    Reporter::new(
         ctx.terminal,
-        Form::Text,
-        Progress::new(ctx.terminal, level),
+        ReportFormat::Text,
+        ProgressDisplay::new(ctx.terminal, level),
         stamp,
     )
 }

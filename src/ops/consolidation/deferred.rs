@@ -1,11 +1,11 @@
 //! Consolidation of a session after a turn, in this process or in a separate one.
 
-use super::consolidator::{Consolidator, Spent, StepResult, quiet_report};
+use super::consolidator::{ConsolidationCost, Consolidator, StepResult, progress_report};
 use super::memory_edit::open_memory;
-use crate::error::{Exit, Stop, exit_of, fail};
+use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::Level;
+use crate::report::ProgressLevel;
 use anyhow::Result;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub(crate) struct DeferredConsolidation {
     pub(crate) offline: bool,
     pub(crate) no_stream: bool,
     /// The context window of the turn's model, in tokens, input and output together. It decides what is due.
-    pub(crate) context: Option<u32>,
+    pub(crate) context_tokens: Option<u32>,
     /// Cost limit in US dollars.
     pub(crate) max_cost: Option<f64>,
     /// Token limit.
@@ -42,7 +42,10 @@ impl DeferredConsolidation {
             add("--model=", model.as_ref());
         }
         let limits = [
-            ("--context=", self.context.map(|limit| limit.to_string())),
+            (
+                "--context=",
+                self.context_tokens.map(|limit| limit.to_string()),
+            ),
             ("--max-cost=", self.max_cost.map(|limit| limit.to_string())),
             (
                 "--max-total-tokens=",
@@ -68,19 +71,19 @@ impl DeferredConsolidation {
     ///
     /// # Errors
     /// The recorded failure.
-    pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
+    pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
         let done = self.try_run(ctx, wait, level);
         if let Err(error) = &done
             && !error.is::<Stop>()
             && let Ok(memory) = open_memory(ctx)
         {
             // If this write fails too, there is nowhere left to report it.
-            drop(memory.note_trouble(&format!("{}: {error:#}", self.key)));
+            drop(memory.record_error(&format!("{}: {error:#}", self.key)));
         }
         done
     }
 
-    fn try_run(&self, ctx: &Context, wait: Duration, level: Level) -> Result<()> {
+    fn try_run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
         let asking = TurnOptions {
             offline: self.offline,
             no_stream: self.no_stream,
@@ -88,18 +91,19 @@ impl DeferredConsolidation {
             max_total_tokens: self.max_tokens,
             ..TurnOptions::default()
         };
-        let consolidator = Consolidator::new(ctx, self.model.as_deref(), asking, self.context)?;
-        let mut advance = consolidator.advance();
-        let locked_memory = match consolidator.memory.hold(wait, &mut || {}, &mut advance) {
-            Err(error) if exit_of(&error) == Exit::TryAgain => return Ok(()),
+        let consolidator =
+            Consolidator::new(ctx, self.model.as_deref(), asking, self.context_tokens)?;
+        let mut advance = consolidator.advance_callback();
+        let locked_memory = match consolidator.memory.lock(wait, &mut || {}, &mut advance) {
+            Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(()),
             locked_memory => locked_memory?,
         };
-        let mut report = quiet_report(ctx, level);
+        let mut report = progress_report(ctx, level);
         match consolidator.step(
             &locked_memory,
             &self.key,
             false,
-            &mut Spent::default(),
+            &mut ConsolidationCost::default(),
             &mut report,
         )? {
             StepResult::Failed(words) => Err(fail(Exit::Failed, words)),

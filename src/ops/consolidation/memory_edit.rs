@@ -1,7 +1,7 @@
 //! Changes of the memory by the user: an edited text, or an earlier version.
 
-use crate::error::{Exit, fail_hint};
-use crate::memory::{Cause, Change, Done, Held, Memory, Version};
+use crate::error::{Exit, fail_with_hint};
+use crate::memory::{LockedMemory, Memory, MemoryUpdate, UpdateResult, Version, VersionCause};
 use crate::ops::context::Context;
 use crate::session::{self, consolidation};
 use anyhow::Result;
@@ -27,12 +27,13 @@ pub(crate) fn open_memory(ctx: &Context) -> Result<Memory> {
 pub(crate) fn lock(
     ctx: &Context,
     memory: &Memory,
-    place: &session::Place,
+    sessions: &session::SessionStore,
     wait: Duration,
-) -> Result<Held> {
-    let mut advance = |key: &str, from, to| consolidation::advance(place, key, from, to).map(drop);
+) -> Result<LockedMemory> {
+    let mut advance =
+        |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
     let mut busy = || ctx.notice("waiting for another run that is changing the memory");
-    memory.hold(wait, &mut busy, &mut advance)
+    memory.lock(wait, &mut busy, &mut advance)
 }
 
 /// The text of version `id`.
@@ -41,9 +42,13 @@ pub(crate) fn lock(
 /// Status 66 if there is no such version.
 pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     let known = memory.versions()?.iter().any(|version| version.id == id);
-    let text = if known { memory.version(id)? } else { None };
+    let text = if known {
+        memory.read_version(id)?
+    } else {
+        None
+    };
     text.ok_or_else(|| {
-        fail_hint(
+        fail_with_hint(
             Exit::NoInput,
             format!("there is no version {id} of the memory"),
             "nanobot memory log",
@@ -53,16 +58,16 @@ pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
 
 /// The id of the version before the last change: the last version if the memory was edited since, otherwise the one
 /// before it.
-pub(crate) fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
+pub(crate) fn version_before_last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
     let versions = memory.versions()?;
     let mut in_force = versions
         .iter()
         .rev()
-        .filter(|version| version.aside.is_none());
+        .filter(|version| version.aside_reason.is_none());
     let Some(last) = in_force.next() else {
         return Ok(None);
     };
-    let is_known = memory.version(last.id)?.as_deref() == Some(now);
+    let is_known = memory.read_version(last.id)?.as_deref() == Some(now);
     Ok(if is_known {
         in_force.next()
     } else {
@@ -73,16 +78,16 @@ pub(crate) fn last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
 
 /// Restores version `id`, or the one before the current one.
 pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<UndoResult> {
-    let place = ctx.session_place(&ctx.settings()?)?;
+    let place = ctx.session_store(&ctx.settings()?)?;
     let locked_memory = lock(ctx, memory, &place, LOCK_TIMEOUT)?;
-    let base_text = locked_memory.look()?;
+    let base_text = locked_memory.read_and_record()?;
     let id = match id {
         Some(id) => id,
         None => locked_memory
             .previous()?
             .map(|version| version.id)
             .ok_or_else(|| {
-                fail_hint(
+                fail_with_hint(
                     Exit::NoInput,
                     "the memory has no earlier version",
                     "nanobot memory log",
@@ -99,22 +104,27 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     }
     require_applied(
         memory,
-        replace(&locked_memory, (&base_text, text), Cause::Undo, Some(of))?,
+        replace(
+            &locked_memory,
+            (&base_text, text),
+            VersionCause::Undo,
+            Some(of),
+        )?,
     )?;
     Ok(UndoResult::Restored(of))
 }
 
 /// Replaces the text of the memory, unless it has changed since `base_text` was read.
 pub(crate) fn replace(
-    locked_memory: &Held,
+    locked_memory: &LockedMemory,
     (base_text, text): (&[u8], Vec<u8>),
-    cause: Cause,
-    of: Option<u64>,
-) -> Result<Done> {
-    let change = Change {
+    cause: VersionCause,
+    restored_id: Option<u64>,
+) -> Result<UpdateResult> {
+    let change = MemoryUpdate {
         memory: Some(text),
-        of,
-        ..Change::default()
+        restores: restored_id,
+        ..MemoryUpdate::default()
     };
     locked_memory.apply(base_text, cause, change, &mut |_, _, _| Ok(()))
 }
@@ -123,12 +133,12 @@ pub(crate) fn replace(
 ///
 /// # Errors
 /// The memory was changed in between, and the text was stored aside as a version.
-pub(crate) fn require_applied(memory: &Memory, done: Done) -> Result<()> {
-    if done == Done::All {
+pub(crate) fn require_applied(memory: &Memory, result: UpdateResult) -> Result<()> {
+    if result == UpdateResult::Applied {
         return Ok(());
     }
     let id = memory.versions()?.last().map_or(0, |version| version.id);
-    Err(fail_hint(
+    Err(fail_with_hint(
         Exit::TryAgain,
         format!("the memory was changed in the meantime; your text is stored as version {id}"),
         format!("nanobot memory diff {id}"),

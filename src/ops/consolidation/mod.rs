@@ -2,5 +2,5 @@
 
 pub(crate) mod consolidator;
 pub(crate) mod deferred;
-pub(crate) mod drain;
 pub(crate) mod memory_edit;
+pub(crate) mod run;

@@ -1,16 +1,16 @@
 //! The input and the result of a check.
 
 use crate::cron::job::Job;
-use crate::cron::store::Store;
-use crate::error::{Exit, exit_of, hint_of};
+use crate::cron::job_store::JobStore;
+use crate::error::{Exit, exit_for, hint_for};
 use crate::ops::context::Context;
-use crate::ops::jobs::time_format::one_line;
+use crate::ops::jobs::time_format::to_one_line;
 use crate::settings::Settings;
 use anyhow::Result;
 
 /// The severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
+pub(crate) enum Severity {
     Ok,
     Warn,
     Failed,
@@ -19,9 +19,9 @@ pub(crate) enum Level {
 /// The result of a check.
 #[derive(Debug)]
 pub(crate) struct CheckResult {
-    pub(crate) level: Level,
+    pub(crate) severity: Severity,
     /// The message.
-    pub(crate) words: String,
+    pub(crate) message: String,
     /// The suggested next step.
     pub(crate) hint: Option<String>,
     /// The ids of the affected jobs.
@@ -32,10 +32,10 @@ pub(crate) struct CheckResult {
 
 impl CheckResult {
     /// A result with the given severity.
-    pub(crate) fn new(level: Level, words: impl Into<String>) -> Self {
+    pub(crate) fn new(severity: Severity, message: impl Into<String>) -> Self {
         Self {
-            level,
-            words: words.into(),
+            severity,
+            message: message.into(),
             hint: None,
             jobs: Vec::new(),
             exit: Exit::Failed,
@@ -43,31 +43,31 @@ impl CheckResult {
     }
 
     /// A result without a problem.
-    pub(crate) fn ok(words: impl Into<String>) -> Self {
-        Self::new(Level::Ok, words)
+    pub(crate) fn ok(message: impl Into<String>) -> Self {
+        Self::new(Severity::Ok, message)
     }
 
     /// A warning.
-    pub(crate) fn warn(words: impl Into<String>) -> Self {
-        Self::new(Level::Warn, words)
+    pub(crate) fn warn(message: impl Into<String>) -> Self {
+        Self::new(Severity::Warn, message)
     }
 
     /// A failure.
-    pub(crate) fn failed(words: impl Into<String>) -> Self {
-        Self::new(Level::Failed, words)
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Severity::Failed, message)
     }
 
     /// Builds a result from an error: its message, its hint and its status.
-    pub(crate) fn of_error(level: Level, error: &anyhow::Error) -> Self {
+    pub(crate) fn from_error(level: Severity, error: &anyhow::Error) -> Self {
         Self {
-            hint: hint_of(error).map(str::to_owned),
-            exit: exit_of(error),
+            hint: hint_for(error).map(str::to_owned),
+            exit: exit_for(error),
             ..Self::new(level, format!("{error:#}"))
         }
     }
 
     /// Sets the suggested next step.
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(self, hint: impl Into<String>) -> Self {
         Self {
             hint: Some(hint.into()),
             ..self
@@ -75,12 +75,12 @@ impl CheckResult {
     }
 
     /// Sets the exit status.
-    pub(crate) fn exit(self, exit: Exit) -> Self {
+    pub(crate) fn with_exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
     /// Sets the affected jobs.
-    pub(crate) fn about<'a>(self, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
+    pub(crate) fn with_jobs<'a>(self, jobs: impl IntoIterator<Item = &'a Job>) -> Self {
         Self {
             jobs: jobs.into_iter().map(|job| job.id.clone()).collect(),
             ..self
@@ -92,36 +92,36 @@ impl CheckResult {
 pub(crate) struct CheckContext<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a JobStore,
     /// All jobs, or the error that prevented reading them.
     pub(crate) jobs: Result<Vec<Job>>,
     /// The lines of this workspace's block in the crontab.
-    pub(crate) lines: Result<Vec<String>>,
+    pub(crate) crontab_lines: Result<Vec<String>>,
     /// True if no provider may be contacted.
     pub(crate) offline: bool,
 }
 
 impl CheckContext<'_> {
-    pub(super) fn all(&self) -> &[Job] {
+    pub(super) fn all_jobs(&self) -> &[Job] {
         self.jobs.as_deref().unwrap_or_default()
     }
 
-    pub(super) fn enabled(&self) -> impl Iterator<Item = &Job> {
-        self.all().iter().filter(|job| job.enabled)
+    pub(super) fn enabled_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.all_jobs().iter().filter(|job| job.enabled)
     }
 
     /// True if there is an enabled job of ours, which cron has to start.
     pub(super) fn needs_cron(&self) -> bool {
-        self.enabled().any(|job| job.terms.is_some())
+        self.enabled_jobs().any(|job| job.options.is_some())
     }
 
     /// Returns `result`, which is about cron, or turns it into a result without a problem if no job needs cron.
-    pub(super) fn of_cron(&self, result: CheckResult) -> CheckResult {
+    pub(super) fn ok_unless_cron_needed(&self, result: CheckResult) -> CheckResult {
         match self.needs_cron() {
             true => result,
             false => CheckResult::ok(format!(
                 "not needed: no enabled job uses cron ({})",
-                result.words
+                result.message
             )),
         }
     }
@@ -129,7 +129,7 @@ impl CheckContext<'_> {
 
 /// The name and the id of a job.
 pub(super) fn job_label(job: &Job) -> String {
-    format!("`{}` ({})", one_line(&job.name), one_line(&job.id))
+    format!("`{}` ({})", to_one_line(&job.name), to_one_line(&job.id))
 }
 
 pub(super) fn job_labels<'a>(jobs: impl IntoIterator<Item = &'a Job>) -> String {

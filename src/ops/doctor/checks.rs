@@ -1,50 +1,53 @@
 //! `status --check`: tests if the configured setup works. Each check is a function in a table, and all of them run,
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
-use super::check::{CheckContext, CheckResult, Level};
+use super::check::{CheckContext, CheckResult, Severity};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
-use crate::ops::jobs::{crontab_sync, job_store};
+use crate::ops::jobs::{crontab_sync, workspace_jobs};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 
 /// A check: inspects one area, and returns its results.
-type Check = fn(&CheckContext) -> Vec<CheckResult>;
+type CheckFn = fn(&CheckContext) -> Vec<CheckResult>;
 
 /// The checks, in the order in which they are reported: likely causes first.
-const CHECKS: &[(&str, Check)] = &[
-    ("config", run::config),
-    ("places", run::places),
-    ("others", run::others),
-    ("sessions", run::sessions),
-    ("memory", run::memory),
-    ("trust", run::trust),
-    ("skills", run::skills),
-    ("sandbox", run::sandbox),
-    ("provider", run::provider),
-    ("servers", run::servers),
-    ("completions", run::completions),
-    ("gateway", run::gateway),
-    ("jobs", jobs::jobs),
-    ("schedules", jobs::schedules),
+const SETUP_CHECKS: &[(&str, CheckFn)] = &[
+    ("config", run::check_config),
+    ("places", run::check_directories),
+    ("others", run::check_private_directories),
+    ("sessions", run::check_sessions),
+    ("memory", run::check_memory),
+    ("trust", run::check_trust),
+    ("skills", run::check_skills),
+    ("sandbox", run::check_sandbox),
+    ("provider", run::check_provider),
+    ("servers", run::check_servers),
+    ("completions", run::check_completions),
+    ("gateway", run::check_gateway),
+    ("jobs", jobs::check_job_file),
+    ("schedules", jobs::check_schedules),
 ];
 
 /// The checks of the crontab and of the program that it starts.
-const OF_CRONTAB: &[(&str, Check)] = &[
-    ("crontab", crontab::crontab),
-    ("lines", crontab::lines),
-    ("program", crontab::program),
-    ("cron", crontab::daemon),
-    ("variables", crontab::variables),
-    ("keys", jobs::keys),
-    ("probe", probe_check::probe),
+const CRONTAB_CHECKS: &[(&str, CheckFn)] = &[
+    ("crontab", crontab::check_crontab),
+    ("lines", crontab::check_lines),
+    ("program", crontab::check_program),
+    ("cron", crontab::check_daemon),
+    ("variables", crontab::check_variables),
+    ("keys", jobs::check_model_access),
+    ("probe", probe_check::check_probe),
 ];
 
 /// The checks of past runs and deliveries.
-const AFTERWARDS: &[(&str, Check)] = &[("runs", jobs::runs), ("delivery", jobs::delivery)];
+const HISTORY_CHECKS: &[(&str, CheckFn)] = &[
+    ("runs", jobs::check_last_runs),
+    ("delivery", jobs::check_delivery),
+];
 
 /// The name of the check that waits for a server.
-const SLOW: &str = "provider";
+const SLOW_CHECK: &str = "provider";
 
 /// Runs all checks. `report` gets the name and the results of each.
 pub(crate) fn run_all(
@@ -53,28 +56,31 @@ pub(crate) fn run_all(
     no_crontab: bool,
     report: &mut dyn FnMut(&str, Vec<CheckResult>) -> Result<()>,
 ) -> Result<()> {
-    signal::arm(None).context("wait for signals")?;
+    signal::install(None).context("wait for signals")?;
     let settings = match ctx.settings() {
         Ok(settings) => settings,
         // Without a valid config there is nothing else to check.
         Err(error) => {
-            return report("config", vec![CheckResult::of_error(Level::Failed, &error)]);
+            return report(
+                "config",
+                vec![CheckResult::from_error(Severity::Failed, &error)],
+            );
         }
     };
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     let input = CheckContext {
         ctx,
         settings: &settings,
         store: &store,
         jobs: store.jobs(),
-        lines: crontab_sync::lines(ctx, &settings),
+        crontab_lines: crontab_sync::read_lines(ctx, &settings),
         offline,
     };
-    let of_crontab = if no_crontab { &[] } else { OF_CRONTAB };
+    let of_crontab = if no_crontab { &[] } else { CRONTAB_CHECKS };
     std::thread::scope(|scope| {
-        let mut slow = Some(scope.spawn(|| run::provider(&input)));
-        for (name, check) in [CHECKS, of_crontab, AFTERWARDS].concat() {
-            let waited = slow.take_if(|_| name == SLOW);
+        let mut slow = Some(scope.spawn(|| run::check_provider(&input)));
+        for (name, check) in [SETUP_CHECKS, of_crontab, HISTORY_CHECKS].concat() {
+            let waited = slow.take_if(|_| name == SLOW_CHECK);
             let results = match waited {
                 Some(thread) => thread.join().expect("a check does not panic"),
                 None => check(&input),

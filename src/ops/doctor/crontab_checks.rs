@@ -1,25 +1,25 @@
 //! Checks of the crontab: its lines, the program that they start, and the cron daemon that reads it.
 
-use super::check::{CheckContext, CheckResult, Level, job_labels};
-use crate::cron::command::Started;
+use super::check::{CheckContext, CheckResult, Severity, job_labels};
+use crate::cron::command_line::ParsedCommand;
 use crate::cron::job::Job;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
-use crate::ops::jobs::time_format::one_line;
-use crate::sys::process::{self, Spec};
+use crate::ops::jobs::time_format::to_one_line;
+use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const SYNC: &str = "`nanobot cron sync`";
+const SYNC_HINT: &str = "`nanobot cron sync`";
 /// Timeout for a program that prints its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of the program's output that are kept.
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Checks that there is a readable crontab.
-pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
-    let finding = match &look.lines {
+pub(crate) fn check_crontab(input: &CheckContext) -> Vec<CheckResult> {
+    let finding = match &input.crontab_lines {
         Ok(lines) => {
             let lines = match lines.len() {
                 0 => "no nanobot lines".into(),
@@ -28,32 +28,32 @@ pub(crate) fn crontab(look: &CheckContext) -> Vec<CheckResult> {
             };
             CheckResult::ok(format!("readable: {lines}"))
         }
-        Err(error) => look.of_cron(CheckResult::of_error(Level::Failed, error)),
+        Err(error) => input.ok_unless_cron_needed(CheckResult::from_error(Severity::Failed, error)),
     };
     vec![finding]
 }
 
 /// Checks that the crontab lines match the jobs.
-pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
-    let (Ok(there), Ok(jobs)) = (&look.lines, &look.jobs) else {
+pub(crate) fn check_lines(input: &CheckContext) -> Vec<CheckResult> {
+    let (Ok(there), Ok(jobs)) = (&input.crontab_lines, &input.jobs) else {
         return Vec::new();
     };
-    let Ok(line_context) = CronLineContext::of(look.ctx, look.settings, jobs) else {
+    let Ok(line_context) = CronLineContext::new(input.ctx, input.settings, jobs) else {
         return Vec::new();
     };
     let LineMismatches {
         missing,
         stale,
-        foreign,
-    } = compare_lines(look, &line_context, there);
-    let orphans = crontab_sync::orphans(look.store, there);
+        not_taken_over: foreign,
+    } = compare_lines(input, &line_context, there);
+    let orphans = crontab_sync::orphans(input.store, there);
     let stands = |id: &str| {
-        let is_wanted = look.enabled().any(|job| job.id == id);
+        let is_wanted = input.enabled_jobs().any(|job| job.id == id);
         is_wanted || orphans.iter().any(|orphan| orphan == id)
     };
     let surplus: BTreeSet<&str> = there
         .iter()
-        .filter_map(|line| crontab_sync::id_of(line))
+        .filter_map(|line| crontab_sync::job_id(line))
         .filter(|id| !stands(id))
         .collect();
     let mut findings = Vec::new();
@@ -65,23 +65,27 @@ pub(crate) fn lines(look: &CheckContext) -> Vec<CheckResult> {
             let message = format!("{what}: {}", job_labels(jobs.iter().copied()));
             findings.push(
                 CheckResult::failed(message)
-                    .hint(SYNC)
-                    .about(jobs.iter().copied()),
+                    .with_hint(SYNC_HINT)
+                    .with_jobs(jobs.iter().copied()),
             );
         }
     }
     if !surplus.is_empty() {
         let ids: Vec<&str> = surplus.into_iter().collect();
         let message = format!("lines of removed or disabled jobs: {}", ids.join(", "));
-        findings.push(CheckResult::failed(message).hint(SYNC));
+        findings.push(CheckResult::failed(message).with_hint(SYNC_HINT));
     }
     if !foreign.is_empty() {
         let message = format!(
             "owned by another program, which runs them itself: {}",
             job_labels(foreign.iter().copied())
         );
-        let hint = format!("{SYNC}, if cron should run them");
-        findings.push(CheckResult::warn(message).hint(hint).about(foreign));
+        let hint = format!("{SYNC_HINT}, if cron should run them");
+        findings.push(
+            CheckResult::warn(message)
+                .with_hint(hint)
+                .with_jobs(foreign),
+        );
     }
     if findings.is_empty() && orphans.is_empty() && !there.is_empty() {
         findings.push(CheckResult::ok("they match the jobs"));
@@ -95,27 +99,27 @@ struct LineMismatches<'a> {
     missing: Vec<&'a Job>,
     stale: Vec<&'a Job>,
     /// Jobs of another program that were not taken over.
-    foreign: Vec<&'a Job>,
+    not_taken_over: Vec<&'a Job>,
 }
 
 /// Compares the present lines with those that the jobs should have.
 fn compare_lines<'a>(
-    look: &'a CheckContext,
+    input: &'a CheckContext,
     line_context: &CronLineContext,
-    there: &[String],
+    present: &[String],
 ) -> LineMismatches<'a> {
     let mut found = LineMismatches::default();
     let mut by_id: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-    for line in there {
-        if let Some(id) = crontab_sync::id_of(line) {
+    for line in present {
+        if let Some(id) = crontab_sync::job_id(line) {
             by_id
                 .entry(id)
                 .or_default()
                 .push(without_path_and_program(line));
         }
     }
-    for job in look.enabled() {
-        let wanted = crontab_sync::lines_of(look.ctx, line_context, job);
+    for job in input.enabled_jobs() {
+        let wanted = crontab_sync::job_lines(input.ctx, line_context, job);
         // A job that never runs should have no line.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();
@@ -125,7 +129,7 @@ fn compare_lines<'a>(
             .collect();
         match its.is_empty() {
             _ if its == wanted => {}
-            true if job.terms.is_none() => found.foreign.push(job),
+            true if job.options.is_none() => found.not_taken_over.push(job),
             true => found.missing.push(job),
             false => found.stale.push(job),
         }
@@ -135,51 +139,56 @@ fn compare_lines<'a>(
 
 /// The fields and the command of a line without PATH and program. PATH comes from the shell that wrote the line, and
 /// the program has a check of its own.
-fn without_path_and_program(line: &str) -> Option<(&str, Started)> {
+fn without_path_and_program(line: &str) -> Option<(&str, ParsedCommand)> {
     let (fields, mut started) = crontab_sync::without_path_variable(line)?;
-    started.words.remove(0);
+    started.argv.remove(0);
     Some((fields, started))
 }
 
 /// Checks that the program in the lines exists and is this release.
-pub(crate) fn program(look: &CheckContext) -> Vec<CheckResult> {
-    let lines = look.lines.as_deref().unwrap_or_default();
+pub(crate) fn check_program(input: &CheckContext) -> Vec<CheckResult> {
+    let lines = input.crontab_lines.as_deref().unwrap_or_default();
     let programs: BTreeSet<String> = lines
         .iter()
-        .filter_map(|line| Started::of(line.get(crontab_sync::fields_of(line).len() + 1..)?))
-        .filter_map(|started| started.words.into_iter().next())
+        .filter_map(|line| {
+            ParsedCommand::parse(line.get(crontab_sync::time_fields(line).len() + 1..)?)
+        })
+        .filter_map(|started| started.argv.into_iter().next())
         .collect();
     let own = format!("nanobot {}", env!("CARGO_PKG_VERSION"));
-    let judged = programs.iter().map(|path| match version(path) {
+    let judged = programs.iter().map(|path| match program_version(path) {
         Ok(version) if version == own => CheckResult::ok(format!("`{path}`, {version}")),
         Ok(version) => CheckResult::warn(format!(
             "the lines start `{path}`, which is {version}; this is {own}"
         ))
-        .hint(format!("{SYNC} with the release that should run the jobs")),
+        .with_hint(format!(
+            "{SYNC_HINT} with the release that should run the jobs"
+        )),
         Err(error) => {
             let message = format!("the lines start `{path}`, which cannot be run: {error:#}");
-            CheckResult::failed(message).hint(format!("{SYNC}, which writes this program's path"))
+            CheckResult::failed(message)
+                .with_hint(format!("{SYNC_HINT}, which writes this program's path"))
         }
     });
     judged.collect()
 }
 
 /// The version that the program at `path` prints.
-fn version(path: &str) -> Result<String> {
+fn program_version(path: &str) -> Result<String> {
     let finished = process::run(
-        &Spec {
+        &CommandSpec {
             program: path.into(),
             arguments: vec!["--version".into()],
             directory: "/".into(),
             env: Vec::new(),
             timeout: VERSION_TIMEOUT,
-            keep: OUTPUT_LIMIT_BYTES,
-            fence: None,
+            capture_bytes: OUTPUT_LIMIT_BYTES,
+            sandbox: None,
             input: None,
         },
         &mut |_| {},
     )?;
-    let output = one_line(&String::from_utf8_lossy(&finished.head));
+    let output = to_one_line(&String::from_utf8_lossy(&finished.head));
     match finished.status {
         Some(status) if status.success() => Ok(output),
         Some(status) => Err(anyhow::anyhow!("{status}: {output}")),
@@ -188,27 +197,27 @@ fn version(path: &str) -> Result<String> {
 }
 
 /// Checks that a cron daemon is running.
-pub(crate) fn daemon(look: &CheckContext) -> Vec<CheckResult> {
-    let finding = match crontab_sync::is_cron_running(look.ctx) {
+pub(crate) fn check_daemon(input: &CheckContext) -> Vec<CheckResult> {
+    let finding = match crontab_sync::is_cron_running(input.ctx) {
         Some(true) => CheckResult::ok("running"),
-        Some(false) => look.of_cron(
+        Some(false) => input.ok_unless_cron_needed(
             CheckResult::failed("no cron daemon is running: nothing starts the jobs")
-                .hint("start it (`systemctl enable --now cron`, `service cron start`); or run \
+                .with_hint("start it (`systemctl enable --now cron`, `service cron start`); or run \
                        `nanobot cron run --due` once a minute from another scheduler, and use `--no-crontab` here"),
         ),
-        None => look.of_cron(
+        None => input.ok_unless_cron_needed(
             CheckResult::warn("cannot detect whether a cron daemon is running")
-                .hint("`nanobot cron logs` in a few minutes"),
+                .with_hint("`nanobot cron logs` in a few minutes"),
         ),
     };
     vec![finding]
 }
 
 /// Checks for environment variables that change the settings here but not in jobs.
-pub(crate) fn variables(look: &CheckContext) -> Vec<CheckResult> {
-    let lacking = look
-        .enabled()
+pub(crate) fn check_variables(input: &CheckContext) -> Vec<CheckResult> {
+    let lacking = input
+        .enabled_jobs()
         .next()
-        .and_then(|_| cron_environment::missing_variables(look.ctx));
+        .and_then(|_| cron_environment::missing_variables(input.ctx));
     lacking.map(CheckResult::warn).into_iter().collect()
 }

@@ -1,16 +1,16 @@
 //! Checks of jobs: the job file, schedules, model access, last runs, and delivery.
 
-use super::check::{CheckContext, CheckResult, Level, job_label, job_labels};
-use crate::cron::job::{Job, State};
-use crate::cron::record::{Folder, Outcome};
-use crate::cron::store::is_plain;
+use super::check::{CheckContext, CheckResult, Severity, job_label, job_labels};
+use crate::cron::job::{Job, JobState};
+use crate::cron::job_store::is_valid_id;
+use crate::cron::run_record::{JobDir, RunOutcome};
 use crate::error::Exit;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::job_notices;
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::resolved_job;
-use crate::ops::jobs::time_format::{count_jobs, moment, one_line};
+use crate::ops::jobs::time_format::{count_jobs, format_time, to_one_line};
 use crate::ops::jobs::time_zone;
 use crate::sys::process;
 use anyhow::Result;
@@ -21,22 +21,26 @@ use std::collections::BTreeSet;
 const RECORDS_CHECKED: usize = 100;
 
 /// Checks that the job file can be read.
-pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
-    let orphans = crontab_sync::orphans(look.store, look.lines.as_deref().unwrap_or_default());
-    let finding = match &look.jobs {
-        Err(error) => CheckResult::of_error(Level::Failed, error),
+pub(crate) fn check_job_file(input: &CheckContext) -> Vec<CheckResult> {
+    let orphans = crontab_sync::orphans(
+        input.store,
+        input.crontab_lines.as_deref().unwrap_or_default(),
+    );
+    let finding = match &input.jobs {
+        Err(error) => CheckResult::from_error(Severity::Failed, error),
         Ok(_) if !orphans.is_empty() => CheckResult {
             jobs: orphans.clone(),
-            ..CheckResult::failed(crontab_sync::missing_file_message(&orphans)).exit(Exit::Config)
+            ..CheckResult::failed(crontab_sync::missing_file_message(&orphans))
+                .with_exit(Exit::Config)
         }
-        .hint(format!(
+        .with_hint(format!(
             "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
-            look.ctx.paths.display(look.store.file())
+            input.ctx.paths.display(input.store.job_file())
         )),
         Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
         Ok(jobs) => {
-            let file = look.ctx.paths.display(look.store.file());
-            match look.enabled().count() {
+            let file = input.ctx.paths.display(input.store.job_file());
+            match input.enabled_jobs().count() {
                 all if all == jobs.len() => {
                     CheckResult::ok(format!("{} in `{file}`", count_jobs(all)))
                 }
@@ -47,38 +51,38 @@ pub(crate) fn jobs(look: &CheckContext) -> Vec<CheckResult> {
             }
         }
     };
-    let results = look
-        .all()
+    let results = input
+        .all_jobs()
         .iter()
         .filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
-    let results = results.map(|(job, message)| CheckResult::failed(message).about([job]));
+    let results = results.map(|(job, message)| CheckResult::failed(message).with_jobs([job]));
     // An unreadable file is already reported above.
-    let odd = look.store.oddities().unwrap_or_default();
+    let odd = input.store.warnings().unwrap_or_default();
     let odd = odd.into_iter().map(CheckResult::warn);
     std::iter::once(finding).chain(results).chain(odd).collect()
 }
 
 /// Checks that every job has a valid schedule and can have a crontab line.
-pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
-    let line_context = match CronLineContext::of(look.ctx, look.settings, look.all()) {
+pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
+    let line_context = match CronLineContext::new(input.ctx, input.settings, input.all_jobs()) {
         Ok(line_context) => line_context,
-        Err(error) => return vec![CheckResult::of_error(Level::Failed, &error)],
+        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
     let mut findings = Vec::new();
     let mut lost = BTreeSet::new();
-    for job in look.enabled() {
-        match crontab_sync::lines_of(look.ctx, &line_context, job) {
+    for job in input.enabled_jobs() {
+        match crontab_sync::job_lines(input.ctx, &line_context, job) {
             Ok((_, left_out)) => lost.extend(left_out),
             Err(why) => {
-                let level = match job.terms {
-                    Some(_) => Level::Failed,
+                let level = match job.options {
+                    Some(_) => Severity::Failed,
                     // Another program runs it.
-                    None => Level::Warn,
+                    None => Severity::Warn,
                 };
                 let message = format!("{} never runs: {why}", job_label(job));
                 let hint = format!("`nanobot cron edit {}`, or `nanobot cron disable`", job.id);
-                let finding = CheckResult::new(level, message).exit(Exit::Config);
-                findings.push(finding.hint(hint).about([job]));
+                let finding = CheckResult::new(level, message).with_exit(Exit::Config);
+                findings.push(finding.with_hint(hint).with_jobs([job]));
             }
         }
     }
@@ -89,106 +93,108 @@ pub(crate) fn schedules(look: &CheckContext) -> Vec<CheckResult> {
                 "the PATH in the crontab omits, for lack of space: {}",
                 lost.join(", ")
             ))
-            .hint("absolute paths in the jobs' commands"),
+            .with_hint("absolute paths in the jobs' commands"),
         );
     }
-    if findings.is_empty() && look.enabled().next().is_some() {
+    if findings.is_empty() && input.enabled_jobs().next().is_some() {
         findings.push(CheckResult::ok("every job has a valid schedule"));
     }
     findings
 }
 
 /// Checks that every job can reach a model when cron starts it.
-pub(crate) fn keys(look: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_model_access(input: &CheckContext) -> Vec<CheckResult> {
     // The same result for several jobs is reported once.
     let mut odd: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
-    for job in look.enabled() {
-        let Some(finding) = key(look, job) else {
+    for job in input.enabled_jobs() {
+        let Some(finding) = model_access_problem(input, job) else {
             continue;
         };
         let mut others = odd.iter_mut();
-        match others.find(|(other, _)| other.words == finding.words) {
+        match others.find(|(other, _)| other.message == finding.message) {
             Some((_, jobs)) => jobs.push(job),
             None => odd.push((finding, vec![job])),
         }
     }
-    if odd.is_empty() && look.enabled().next().is_some() {
+    if odd.is_empty() && input.enabled_jobs().next().is_some() {
         return vec![CheckResult::ok("every job can reach a model")];
     }
     let results = odd.into_iter().map(|(finding, jobs)| {
-        let message = format!("{}: {}", job_labels(jobs.iter().copied()), finding.words);
-        CheckResult {
-            words: message,
-            ..finding
-        }
-        .about(jobs)
+        let message = format!("{}: {}", job_labels(jobs.iter().copied()), finding.message);
+        CheckResult { message, ..finding }.with_jobs(jobs)
     });
     results.collect()
 }
 
 /// The problem with the key of `job`, if any.
-fn key(look: &CheckContext, job: &Job) -> Option<CheckResult> {
-    let terms = job.terms.clone().unwrap_or_default();
-    let resolved = match resolved_job::resolve(look.ctx, &terms) {
+fn model_access_problem(input: &CheckContext, job: &Job) -> Option<CheckResult> {
+    let terms = job.options.clone().unwrap_or_default();
+    let resolved = match resolved_job::resolve(input.ctx, &terms) {
         Ok(resolved) => resolved,
-        Err(error) => return Some(CheckResult::of_error(Level::Failed, &error)),
+        Err(error) => return Some(CheckResult::from_error(Severity::Failed, &error)),
     };
-    let mismatch = cron_environment::endpoint_mismatch(look.ctx, job, &resolved)?;
-    let level = match mismatch.fails {
-        true => Level::Failed,
-        false => Level::Warn,
+    let mismatch = cron_environment::endpoint_mismatch(input.ctx, job, &resolved)?;
+    let level = match mismatch.is_fatal {
+        true => Severity::Failed,
+        false => Severity::Warn,
     };
     Some(CheckResult {
-        hint: mismatch.fix,
-        ..CheckResult::new(level, mismatch.message).exit(Exit::Config)
+        hint: mismatch.fix_command,
+        ..CheckResult::new(level, mismatch.message).with_exit(Exit::Config)
     })
 }
 
 /// Checks the last runs of the jobs.
-pub(crate) fn runs(look: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_last_runs(input: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
-    for job in look.all().iter().filter(|job| job.enabled || job.is_once()) {
-        match last_run(look, job) {
+    for job in input
+        .all_jobs()
+        .iter()
+        .filter(|job| job.enabled || job.is_once())
+    {
+        match last_run_problem(input, job) {
             Ok(None) => {}
             Ok(Some(message)) => {
                 let hint = format!("`nanobot cron logs {}`", job.id);
                 let message = format!("{} {message}", job_label(job));
-                findings.push(CheckResult::warn(message).hint(hint).about([job]));
+                findings.push(CheckResult::warn(message).with_hint(hint).with_jobs([job]));
             }
-            Err(error) => findings.push(CheckResult::of_error(Level::Failed, &error).about([job])),
+            Err(error) => {
+                findings.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]))
+            }
         }
     }
-    if findings.is_empty() && !look.all().is_empty() {
+    if findings.is_empty() && !input.all_jobs().is_empty() {
         findings.push(CheckResult::ok("no job failed in its last run"));
     }
     findings
 }
 
 /// The problem of the last run of `job`, phrased to follow the job's name.
-fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
-    let now = time_zone::now(look.ctx);
+fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
+    let now = time_zone::now(input.ctx);
     let time = |text: &str| match text.parse::<Timestamp>() {
-        Ok(time) => moment(time, &now),
+        Ok(time) => format_time(time, &now),
         Err(_) => text.to_owned(),
     };
-    if !is_plain(&job.id) {
+    if !is_valid_id(&job.id) {
         return Ok(None);
     }
-    let folder = Folder::new(look.store.folder(&job.id)?);
-    if let Some(started) = folder.stamps()?.started {
+    let folder = JobDir::new(input.store.job_dir(&job.id)?);
+    if let Some(started) = folder.read_state()?.started {
         if process::is_alive(started.pid) {
             return Ok(None);
         }
         let at = Timestamp::from_millisecond(started.at_ms).unwrap_or_default();
         return Ok(Some(format!(
             "was interrupted: its run began {} and left no result",
-            moment(at, &now)
+            format_time(at, &now)
         )));
     }
-    let mut records = folder.records(RECORDS_CHECKED)?;
-    records.retain(|record| record.outcome.is_run() || record.outcome == Outcome::Missed);
+    let mut records = folder.last_records(RECORDS_CHECKED)?;
+    records.retain(|record| record.outcome.is_run() || record.outcome == RunOutcome::Missed);
     let Some(last) = records.pop() else {
-        let State {
+        let JobState {
             last_run,
             last_status,
             last_error,
@@ -199,16 +205,16 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
             let why = last_error.as_deref().unwrap_or("no error recorded");
             format!(
                 "failed in another program, {}: {}",
-                moment(time, &now),
-                one_line(why)
+                format_time(time, &now),
+                to_one_line(why)
             )
         }));
     };
-    let why = || one_line(last.error.as_deref().unwrap_or(&last.cause));
+    let why = || to_one_line(last.error.as_deref().unwrap_or(&last.cause));
     Ok(match last.outcome {
-        Outcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
-        Outcome::Unknown => Some(format!("was interrupted, {}: {}", time(&last.start), why())),
-        Outcome::Missed => {
+        RunOutcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
+        RunOutcome::Unknown => Some(format!("was interrupted, {}: {}", time(&last.start), why())),
+        RunOutcome::Missed => {
             let slot = last.slot.as_deref().unwrap_or(&last.start);
             Some(format!("missed its slot, {}", time(slot)))
         }
@@ -217,10 +223,10 @@ fn last_run(look: &CheckContext, job: &Job) -> Result<Option<String>> {
 }
 
 /// Checks that this version can deliver the jobs' answers.
-pub(crate) fn delivery(look: &CheckContext) -> Vec<CheckResult> {
-    let message = |job| Some((job, job_notices::unsupported_channel(job)?));
-    let results = look.enabled().filter_map(message);
+pub(crate) fn check_delivery(input: &CheckContext) -> Vec<CheckResult> {
+    let message = |job| Some((job, job_notices::unsupported_channel_notice(job)?));
+    let results = input.enabled_jobs().filter_map(message);
     results
-        .map(|(job, message)| CheckResult::warn(message).about([job]))
+        .map(|(job, message)| CheckResult::warn(message).with_jobs([job]))
         .collect()
 }

@@ -1,10 +1,10 @@
 //! A short summary of the jobs.
 
-use crate::cron::job::{HEARTBEAT, Job};
+use crate::cron::job::{HEARTBEAT_ID, Job};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_store;
-use crate::ops::jobs::time_format::one_line;
+use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
 use anyhow::Result;
 use jiff::Timestamp;
@@ -14,21 +14,21 @@ pub(crate) struct JobsSummary {
     /// All jobs except the heartbeat.
     pub(crate) jobs: Result<Vec<Job>>,
     /// The job that runs next, and its time.
-    pub(crate) next: Option<(Job, Timestamp)>,
+    pub(crate) next_run: Option<(Job, Timestamp)>,
     /// The heartbeat's job, and the time of its next run.
     pub(crate) heartbeat: Option<(Job, Option<Timestamp>)>,
     /// The job that failed last.
-    pub(crate) failed: Option<Job>,
+    pub(crate) last_failed: Option<Job>,
 }
 
 impl JobsSummary {
     /// Reads the jobs and their next runs.
-    pub(crate) fn of(ctx: &Context, settings: &Settings) -> Self {
-        let mut jobs = job_store::open(ctx, settings).jobs();
+    pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
+        let mut jobs = workspace_jobs::open(ctx, settings).jobs();
         let mut all = jobs.as_deref().unwrap_or_default().to_vec();
         let now = ctx.clock.timestamp();
         let coming = |job: &Job| timing::upcoming_runs(ctx, job, now, 1).pop();
-        let beats = all.pop_if(|job| job.id == HEARTBEAT);
+        let beats = all.pop_if(|job| job.id == HEARTBEAT_ID);
         if let Ok(jobs) = &mut jobs {
             jobs.clone_from(&all);
         }
@@ -38,8 +38,8 @@ impl JobsSummary {
             .iter()
             .filter(|job| job.state.last_status.as_deref() == Some("error"));
         Self {
-            next: next.min_by_key(|(_, time)| *time),
-            failed: failed.max_by_key(|job| job.state.last_run).cloned(),
+            next_run: next.min_by_key(|(_, time)| *time),
+            last_failed: failed.max_by_key(|job| job.state.last_run).cloned(),
             heartbeat: beats.map(|job| (job.clone(), coming(&job))),
             jobs,
         }
@@ -53,7 +53,7 @@ impl JobsSummary {
 
     /// The suggested next step for the job that failed last.
     pub(crate) fn next_step(&self) -> Option<String> {
-        let failed = self.failed.as_ref()?;
-        Some(format!("nanobot cron logs {}", one_line(&failed.id)))
+        let failed = self.last_failed.as_ref()?;
+        Some(format!("nanobot cron logs {}", to_one_line(&failed.id)))
     }
 }

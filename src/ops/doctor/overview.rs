@@ -1,10 +1,10 @@
 //! The overview of `nanobot status`: configuration, spending, memory, and the next jobs.
 
-use crate::error::hint_of;
-use crate::ledger::{Ledger, Totals};
+use crate::error::hint_for;
+use crate::ledger::{CostTotals, Ledger};
 use crate::memory::Memory;
-use crate::memory::last::Last;
-use crate::memory::request::{self, LETTERS};
+use crate::memory::last_run::LastRun;
+use crate::memory::request::{self, CHARS_PER_TOKEN};
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
@@ -13,22 +13,22 @@ use crate::ops::permissions::{self, Grants};
 use crate::policy::Policy;
 use crate::session;
 use crate::settings::Settings;
-use crate::sys::paths::Real;
+use crate::sys::paths::PathResolver;
 use anyhow::Result;
 
 /// The permissions of a run started from the current directory.
-pub(crate) struct Scope {
+pub(crate) struct RunScope {
     /// The profile's name.
     pub(crate) profile: String,
     pub(crate) policy: Policy,
 }
 
-impl Scope {
-    fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
+impl RunScope {
+    fn new(ctx: &Context, settings: &Settings) -> Result<Self> {
         let grants = Grants::default();
-        let profile = permissions::profile(ctx, &grants, settings)?;
-        let home = Real::default().of(&permissions::absolute(&settings.workspace));
-        let policy = permissions::policy(ctx, &grants, settings, &profile, &home)?;
+        let profile = permissions::resolve_profile(ctx, &grants, settings)?;
+        let home = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+        let policy = permissions::build_policy(ctx, &grants, settings, &profile, &home)?;
         Ok(Self {
             profile: profile.name,
             policy,
@@ -45,9 +45,9 @@ pub(crate) struct MemoryState {
     /// Size limit of the memory in tokens.
     pub(crate) budget_tokens: usize,
     pub(crate) is_over_budget: bool,
-    pub(crate) last_consolidation: Option<Last>,
+    pub(crate) last_consolidation: Option<LastRun>,
     /// Why the last consolidation failed.
-    pub(crate) trouble: Option<String>,
+    pub(crate) last_error: Option<String>,
 }
 
 impl MemoryState {
@@ -55,14 +55,14 @@ impl MemoryState {
         let memory = Memory::new(&settings.workspace, &ctx.clock);
         let bytes = memory.read()?.unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        let budget_tokens = settings.memory.budget;
+        let budget_tokens = settings.memory.budget_tokens;
         Ok(Self {
             bytes: bytes.len(),
-            tokens: text.chars().count().div_ceil(LETTERS),
+            tokens: text.chars().count().div_ceil(CHARS_PER_TOKEN),
             budget_tokens,
-            is_over_budget: request::is_over(&text, budget_tokens),
-            last_consolidation: memory.last()?,
-            trouble: memory.trouble()?,
+            is_over_budget: request::is_over_budget(&text, budget_tokens),
+            last_consolidation: memory.last_run()?,
+            last_error: memory.last_error()?,
         })
     }
 }
@@ -73,13 +73,13 @@ pub(crate) struct Overview {
     /// The provider and model that a run would use.
     pub(crate) endpoint: Result<Endpoint>,
     /// Number of sessions.
-    pub(crate) sessions: usize,
+    pub(crate) session_count: usize,
     pub(crate) memory: MemoryState,
     pub(crate) jobs: JobsSummary,
-    pub(crate) scope: Result<Scope>,
+    pub(crate) scope: Result<RunScope>,
     pub(crate) tools: UnusedTools,
     /// Tokens used and cost in US dollars.
-    pub(crate) spent: Totals,
+    pub(crate) usage: CostTotals,
     /// The suggested next step.
     pub(crate) next_step: Option<String>,
 }
@@ -88,29 +88,29 @@ impl Overview {
     /// Collects the data.
     pub(crate) fn collect(ctx: &Context) -> Result<Self> {
         let settings = ctx.settings()?;
-        let endpoint = model::resolve_endpoint(ctx, &settings, &settings.asked[0], true, true);
-        let sessions = session::list(&ctx.session_place(&settings)?)?
+        let endpoint = model::resolve_endpoint(ctx, &settings, &settings.models[0], true, true);
+        let sessions = session::list(&ctx.session_store(&settings)?)?
             .sessions
             .len();
         let memory = MemoryState::read(ctx, &settings)?;
-        let jobs = JobsSummary::of(ctx, &settings);
-        let scope = Scope::of(ctx, &settings);
-        let tools = UnusedTools::of(ctx, &settings)?;
+        let jobs = JobsSummary::new(ctx, &settings);
+        let scope = RunScope::new(ctx, &settings);
+        let tools = UnusedTools::new(ctx, &settings)?;
         let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
-        let spent = ledger.spent()?.unwrap_or_default();
+        let spent = ledger.current_totals()?.unwrap_or_default();
         let next_step = match &endpoint {
-            Err(error) => hint_of(error).map(str::to_owned),
+            Err(error) => hint_for(error).map(str::to_owned),
             Ok(_) => jobs.next_step(),
         };
         Ok(Self {
             settings,
             endpoint,
-            sessions,
+            session_count: sessions,
             memory,
             jobs,
             scope,
             tools,
-            spent,
+            usage: spent,
             next_step,
         })
     }

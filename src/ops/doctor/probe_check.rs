@@ -1,16 +1,16 @@
 //! The check that runs a temporary job the way a crontab line would.
 
-use super::check::{CheckContext, CheckResult, Level};
-use crate::cron::job::{Delivery, Job, State, Terms};
+use super::check::{CheckContext, CheckResult, Severity};
+use crate::cron::job::{Delivery, Job, JobOptions, JobState};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::resolved_job;
-use crate::ops::jobs::time_format::{length, one_line};
+use crate::ops::jobs::time_format::{format_duration, to_one_line};
 use crate::ops::permissions;
-use crate::shell_quote::quoted;
-use crate::sys::process::{self, Spec};
+use crate::shell_quote::quote;
+use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -25,44 +25,44 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Runs a temporary job the way a crontab line would.
-pub(crate) fn probe(look: &CheckContext) -> Vec<CheckResult> {
-    let mut findings = match run_probe(look) {
+pub(crate) fn check_probe(input: &CheckContext) -> Vec<CheckResult> {
+    let mut findings = match run_probe(input) {
         Ok(findings) => findings,
-        Err(error) => vec![CheckResult::of_error(Level::Failed, &error)],
+        Err(error) => vec![CheckResult::from_error(Severity::Failed, &error)],
     };
     // Without jobs, a failure is only a warning.
-    let is_needed = look.needs_cron();
+    let is_needed = input.needs_cron();
     let failed = findings
         .iter_mut()
-        .filter(|finding| finding.level == Level::Failed);
+        .filter(|finding| finding.severity == Severity::Failed);
     failed
         .filter(|_| !is_needed)
-        .for_each(|finding| finding.level = Level::Warn);
+        .for_each(|finding| finding.severity = Severity::Warn);
     findings
 }
 
-fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
-    let CheckContext { ctx, settings, .. } = look;
-    let (command, env) = crontab_sync::as_cron(ctx, settings, &probe_job(ctx))?;
+fn run_probe(input: &CheckContext) -> Result<Vec<CheckResult>> {
+    let CheckContext { ctx, settings, .. } = input;
+    let (command, env) = crontab_sync::cron_command(ctx, settings, &probe_job(ctx))?;
     let begun = ctx.clock.timestamp();
-    let (finished, output) = process::run_split_stderr(&Spec {
+    let (finished, output) = process::run_split_stderr(&CommandSpec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
         directory: ctx.paths.home.clone(),
         env,
         timeout: PROBE_TIMEOUT,
-        keep: OUTPUT_LIMIT_BYTES,
-        fence: None,
+        capture_bytes: OUTPUT_LIMIT_BYTES,
+        sandbox: None,
         input: None,
     })?;
-    if let Some(stop) = finished.stopped {
+    if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
     let took = ctx.clock.timestamp().duration_since(begun);
     let found: Option<Value> = serde_json::from_slice(&finished.head).ok();
     let Some(found) = found else {
         let output = [output, finished.head].concat();
-        let output = one_line(&String::from_utf8_lossy(&output));
+        let output = to_one_line(&String::from_utf8_lossy(&output));
         let how = match finished.status {
             None => format!("timed out after {} s", PROBE_TIMEOUT.as_secs()),
             Some(status) => format!("failed ({status})"),
@@ -71,20 +71,20 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
         let hint = format!(
             "`cd; {} /bin/sh -c {}`",
             cron_env(&ctx.paths.home),
-            quoted(&command)
+            quote(&command)
         );
-        return Ok(vec![CheckResult::failed(message).hint(hint)]);
+        return Ok(vec![CheckResult::failed(message).with_hint(hint)]);
     };
     let mut findings = evaluate(&found, took);
     // Comparing with this environment gives a more specific message.
     if found["model"]["error"].is_string()
-        && let Ok(resolved) = resolved_job::resolve(ctx, &Terms::default())
+        && let Ok(resolved) = resolved_job::resolve(ctx, &JobOptions::default())
         && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &resolved)
-        && mismatch.fix.is_some()
+        && mismatch.fix_command.is_some()
     {
         findings[0] = CheckResult {
-            hint: mismatch.fix,
-            ..CheckResult::failed(mismatch.message).exit(Exit::Config)
+            hint: mismatch.fix_command,
+            ..CheckResult::failed(mismatch.message).with_exit(Exit::Config)
         };
     }
     Ok(findings)
@@ -94,7 +94,7 @@ fn run_probe(look: &CheckContext) -> Result<Vec<CheckResult>> {
 fn cron_env(home: &Path) -> String {
     format!(
         "env -i HOME={} PATH=/usr/bin:/bin",
-        quoted(&home.display().to_string())
+        quote(&home.display().to_string())
     )
 }
 
@@ -109,45 +109,45 @@ fn probe_job(ctx: &Context) -> Job {
         delivery: Delivery::default(),
         session: None,
         created: ctx.clock.timestamp(),
-        state: State::default(),
+        state: JobState::default(),
         delete_after_run: false,
-        terms: Some(Terms {
+        options: Some(JobOptions {
             config: ctx.config.as_deref().map(permissions::absolute),
-            ..Terms::default()
+            ..JobOptions::default()
         }),
     }
 }
 
 /// Turns the probe's findings into check results.
-fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
+fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     for (part, what) in [
         ("model", "a job started by cron has no model"),
         ("sandbox", "a job started by cron is not allowed to run"),
         ("run", "a job started by cron fails"),
     ] {
-        let Some(error) = found[part]["error"].as_str() else {
+        let Some(error) = probe_output[part]["error"].as_str() else {
             continue;
         };
-        let status = found[part]["status"]
+        let status = probe_output[part]["status"]
             .as_i64()
             .and_then(|code| code.try_into().ok());
-        let exit = status.map_or(Exit::Failed, Exit::of_code);
-        let finding = CheckResult::failed(format!("{what}: {error}")).exit(exit);
-        findings.push(match found[part]["hint"].as_str() {
-            Some(hint) => finding.hint(hint),
+        let exit = status.map_or(Exit::Failed, Exit::from_code);
+        let finding = CheckResult::failed(format!("{what}: {error}")).with_exit(exit);
+        findings.push(match probe_output[part]["hint"].as_str() {
+            Some(hint) => finding.with_hint(hint),
             None => finding,
         });
     }
-    if let Some(lack) = found["sandbox"]["lack"].as_str() {
+    if let Some(lack) = probe_output["sandbox"]["lack"].as_str() {
         let message = format!("jobs cannot run commands, because no sandbox is available: {lack}");
         findings.push(CheckResult::warn(message));
     }
     if findings
         .iter()
-        .all(|finding| finding.level != Level::Failed)
+        .all(|finding| finding.severity != Severity::Failed)
     {
-        let model = &found["model"];
+        let model = &probe_output["model"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = match model["key"].as_str() {
             Some(place) => format!("key from {place}"),
@@ -155,7 +155,7 @@ fn evaluate(found: &Value, took: SignedDuration) -> Vec<CheckResult> {
         };
         findings.push(CheckResult::ok(format!(
             "a demo job ran in cron's environment in {}; real jobs use `{}` of {}, {key}",
-            length(took),
+            format_duration(duration),
             text(&model["model"]),
             text(&model["provider"]),
         )));

@@ -1,18 +1,18 @@
 //! MCP servers and skills that are offered to the model but that no recent run has used.
 
-use crate::ledger::tools::Tools;
+use crate::ledger::tool_usage::ToolUsageLog;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::skills::{self, SkillsSummary};
-use crate::ops::tool_usage::server_of;
+use crate::ops::tool_usage::find_server;
 use crate::settings::Settings;
-use crate::skill::Source;
+use crate::skill::SkillSource;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Days of usage that are examined.
-pub(crate) const DAYS: u16 = 30;
+pub(crate) const USAGE_DAYS: u16 = 30;
 /// Minimum number of runs before anything is called unused.
 const MIN_RUNS: usize = 10;
 
@@ -25,17 +25,17 @@ pub(crate) struct UnusedTools {
     pub(crate) skills: Vec<String>,
     pub(crate) summary: SkillsSummary,
     /// Examined runs, each of which had tools.
-    pub(crate) runs: usize,
+    pub(crate) run_count: usize,
     used_servers: BTreeSet<String>,
     used_skills: BTreeSet<String>,
     /// Tokens that each server took in the last request.
-    pub(crate) tokens: BTreeMap<String, u64>,
+    pub(crate) server_tokens: BTreeMap<String, u64>,
 }
 
 impl UnusedTools {
     /// Reads the usage of the last days.
-    pub(crate) fn of(ctx: &Context, settings: &Settings) -> Result<Self> {
-        let used = settings.servers.iter().filter(|server| !server.disabled);
+    pub(crate) fn new(ctx: &Context, settings: &Settings) -> Result<Self> {
+        let used = settings.servers.iter().filter(|server| !server.is_disabled);
         let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
         let mut tools = Self {
             servers,
@@ -46,21 +46,21 @@ impl UnusedTools {
             tools.summary = SkillsSummary::new(&found, settings);
             let own = found.skills.into_iter();
             // A skill that is always sent is used by every run, and built-in skills are not the user's choice.
-            let own = own.filter(|skill| skill.is_listed() && skill.source != Source::BuiltIn);
+            let own = own.filter(|skill| skill.is_listed() && skill.source != SkillSource::BuiltIn);
             let used = own.filter(|skill| skill.is_available() && !skill.always);
             tools.skills = used.map(|skill| skill.name).collect();
         }
-        let start = SinceFilter::last_days(DAYS, &ctx.clock.now());
-        Tools::new(&ctx.paths.root, &ctx.clock).lines(&mut |line| {
+        let start = SinceFilter::last_days(USAGE_DAYS, &ctx.clock.now());
+        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).for_each_entry(&mut |line| {
             if start.includes(line.time, line.day) {
                 let names: Vec<&str> = tools.servers.iter().map(String::as_str).collect();
-                let names_used = line.used.tools.keys();
-                let servers = names_used.filter_map(|tool| server_of(tool, &names));
+                let names_used = line.usage.tools.keys();
+                let servers = names_used.filter_map(|tool| find_server(tool, &names));
                 let servers: Vec<String> = servers.map(str::to_owned).collect();
                 tools.used_servers.extend(servers);
-                tools.used_skills.extend(line.used.skills);
-                tools.tokens.extend(line.used.told);
-                tools.runs += 1;
+                tools.used_skills.extend(line.usage.skills);
+                tools.server_tokens.extend(line.usage.definition_tokens);
+                tools.run_count += 1;
             }
         })?;
         Ok(tools)
@@ -68,7 +68,7 @@ impl UnusedTools {
 
     /// The servers and the skills that no run has used; none if there were too few runs.
     pub(crate) fn unused(&self) -> (Vec<&String>, Vec<&String>) {
-        if self.runs < MIN_RUNS {
+        if self.run_count < MIN_RUNS {
             return (Vec::new(), Vec::new());
         }
         let servers = self.servers.iter();

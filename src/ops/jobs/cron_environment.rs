@@ -6,16 +6,16 @@ use crate::ops::context::Context;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
-use crate::settings::{Config, Layers, Overrides, Settings};
+use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
 use crate::sys::env::{self, Env};
-use crate::sys::paths::Real;
+use crate::sys::paths::PathResolver;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// The variables that a crontab line passes on, in addition to those that cron sets.
-const HANDED_OVER: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
+const PASSED_VARIABLES: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
 /// Variables that have no config setting, and without which a run may fail.
-const NEEDED: &[&str] = &[
+const RELEVANT_VARIABLES: &[&str] = &[
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -23,13 +23,13 @@ const NEEDED: &[&str] = &[
     "ALL_PROXY",
     "all_proxy",
     env::LOG,
-    env::FIRST_BYTE,
-    env::STREAM_IDLE,
+    env::FIRST_BYTE_TIMEOUT,
+    env::STREAM_IDLE_TIMEOUT,
 ];
 
 /// The environment of a job that cron starts.
 pub(crate) fn simulated_env(env: &Env) -> Env {
-    let handed = HANDED_OVER
+    let handed = PASSED_VARIABLES
         .iter()
         .filter_map(|name| Some((*name, env.get(name)?)));
     handed.chain([("SHELL", "/bin/sh")]).collect()
@@ -37,32 +37,34 @@ pub(crate) fn simulated_env(env: &Env) -> Env {
 
 /// The real path of the workspace that cron finds without `--workspace`: that of the config file at `path`. `None` if
 /// the config file names no usable workspace.
-pub(crate) fn workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
+pub(crate) fn default_workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
     let config = Config::load(path).ok()?;
     let env = simulated_env(&ctx.env);
-    let settings = Settings::resolve(&config, &env, &Overrides::default(), &ctx.paths);
-    Some(real(&settings.ok()?.workspace))
+    let settings = Settings::resolve(&config, &env, &FlagOverrides::default(), &ctx.paths);
+    Some(real_path(&settings.ok()?.workspace))
 }
 
 /// The real path of a workspace, which need not exist yet.
-pub(crate) fn real(workspace: &Path) -> PathBuf {
-    Real::default().of(&permissions::absolute(workspace))
+pub(crate) fn real_path(workspace: &Path) -> PathBuf {
+    PathResolver::default().resolve(&permissions::absolute(workspace))
 }
 
 /// Describes what is available here but will be missing in a run of `job` under cron.
-pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, given: &ResolvedJob) -> Vec<String> {
+pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) -> Vec<String> {
     let mut message = Vec::new();
     message.extend(missing_variables(ctx));
-    message.extend(endpoint_mismatch(ctx, job, given).map(|mismatch| mismatch.describe()));
+    message.extend(endpoint_mismatch(ctx, job, resolved).map(|mismatch| mismatch.describe()));
     message
 }
 
 /// A message about variables that change a run here and that cron does not have.
 pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let config = Config::load(&ctx.paths.config).ok()?;
-    let layers = Layers::new(&config, &ctx.env);
+    let layers = LayeredConfig::new(&config, &ctx.env);
     let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
-    let needed = NEEDED.iter().filter(|name| ctx.env.get(name).is_some());
+    let needed = RELEVANT_VARIABLES
+        .iter()
+        .filter(|name| ctx.env.get(name).is_some());
     names.extend(needed.map(|name| (*name).to_owned()));
     names.sort();
     names.dedup();
@@ -78,14 +80,14 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
 pub(crate) struct EndpointMismatch {
     pub(crate) message: String,
     /// A command that stores the key where cron finds it.
-    pub(crate) fix: Option<String>,
+    pub(crate) fix_command: Option<String>,
     /// True if a run under cron would fail.
-    pub(crate) fails: bool,
+    pub(crate) is_fatal: bool,
 }
 
 impl EndpointMismatch {
     fn describe(self) -> String {
-        match self.fix {
+        match self.fix_command {
             Some(command) => format!("{}: {command} stores it in the config file", self.message),
             None => self.message,
         }
@@ -96,18 +98,18 @@ impl EndpointMismatch {
 pub(crate) fn endpoint_mismatch(
     ctx: &Context,
     job: &Job,
-    given: &ResolvedJob,
+    resolved: &ResolvedJob,
 ) -> Option<EndpointMismatch> {
     let asked = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
-        model::resolve_endpoint(ctx, settings, &settings.asked[0], false, true)
+        model::resolve_endpoint(ctx, settings, &settings.models[0], false, true)
     };
-    let here = asked(ctx, &given.settings);
+    let here = asked(ctx, &resolved.settings);
     let under_cron = Context {
         env: simulated_env(&ctx.env),
         ..ctx.clone()
     };
     let settings = || {
-        let terms = job.terms.clone().unwrap_or_default();
+        let terms = job.options.clone().unwrap_or_default();
         Ok(resolve(&under_cron, &terms)?.settings)
     };
     let under_cron = settings().and_then(|settings| asked(&under_cron, &settings));
@@ -116,7 +118,7 @@ pub(crate) fn endpoint_mismatch(
     let message = match (here, under_cron) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
-            let from = choice.key_place.strip_prefix('$');
+            let from = choice.key_label.strip_prefix('$');
             Some(match from {
                 Some(variable) => {
                     let provider = &choice.provider;
@@ -143,7 +145,7 @@ pub(crate) fn endpoint_mismatch(
     };
     message.map(|message| EndpointMismatch {
         message,
-        fix,
-        fails,
+        fix_command: fix,
+        is_fatal: fails,
     })
 }

@@ -1,8 +1,8 @@
 //! The state of jobs in the crontab, for commands that only read it.
 
 use crate::cron::job::Job;
-use crate::cron::line;
-use crate::cron::store::Store;
+use crate::cron::job_store::JobStore;
+use crate::cron::time_fields;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::timing;
@@ -15,13 +15,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineState {
     /// Present and up to date.
-    There,
+    Present,
     /// Present, but with an outdated schedule.
     Stale,
     /// Expected, but absent from the crontab.
     Missing,
     /// Absent, because the job belongs to another program and was not taken over.
-    Foreign,
+    NotTakenOver,
     /// Absent as expected: the job is disabled, or never runs.
     None,
     /// Unknown, because the crontab cannot be read.
@@ -32,10 +32,10 @@ impl LineState {
     /// The state's name in JSON output.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::There => "there",
+            Self::Present => "there",
             Self::Stale => "stale",
             Self::Missing => "missing",
-            Self::Foreign => "foreign",
+            Self::NotTakenOver => "foreign",
             Self::None => "none",
             Self::Unknown => "unknown",
         }
@@ -51,17 +51,17 @@ pub(crate) struct CrontabStatus {
 
 impl CrontabStatus {
     /// Reads the crontab.
-    pub(crate) fn of(ctx: &Context, settings: &Settings, store: &Store) -> Self {
+    pub(crate) fn new(ctx: &Context, settings: &Settings, store: &JobStore) -> Self {
         let by_id = |lines: Vec<String>| {
             let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
             for line in lines {
-                if let Some(id) = crontab_sync::id_of(&line) {
+                if let Some(id) = crontab_sync::job_id(&line) {
                     by_id.entry(id.to_owned()).or_default().push(line);
                 }
             }
             by_id
         };
-        let lines = crontab_sync::lines(ctx, settings);
+        let lines = crontab_sync::read_lines(ctx, settings);
         Self {
             orphans: crontab_sync::orphans(store, lines.as_deref().unwrap_or_default()),
             lines: lines.map(by_id),
@@ -79,27 +79,27 @@ impl CrontabStatus {
     }
 
     /// The state of `job`.
-    pub(crate) fn of_job(&self, ctx: &Context, job: &Job) -> LineState {
+    pub(crate) fn line_state(&self, ctx: &Context, job: &Job) -> LineState {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
         let present: Vec<&str> = self
             .lines(job)
             .iter()
-            .map(|line| crontab_sync::fields_of(line))
+            .map(|line| crontab_sync::time_fields(line))
             .collect();
         let wanted = match timing::effective_schedule(ctx, job) {
             Ok((schedule, zone)) if job.enabled => {
                 let (system, _) = clock::system_zone(&ctx.env);
-                line::fields(schedule, job.catch_up(), job.created, &zone, &system)
+                time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system)
             }
             _ => Vec::new(),
         };
         match (present.is_empty(), wanted.is_empty()) {
             (true, true) => LineState::None,
-            (true, false) if job.terms.is_none() => LineState::Foreign,
+            (true, false) if job.options.is_none() => LineState::NotTakenOver,
             (true, false) => LineState::Missing,
-            _ if present == wanted => LineState::There,
+            _ if present == wanted => LineState::Present,
             _ => LineState::Stale,
         }
     }
@@ -122,7 +122,7 @@ impl CrontabStatus {
             problems
                 .push("the crontab does not match the jobs; run `nanobot cron sync`".to_owned());
         }
-        if has_any(&[LineState::Foreign]) {
+        if has_any(&[LineState::NotTakenOver]) {
             problems.push(
                 "some jobs belong to another program; `nanobot cron sync` adds them to the crontab"
                     .into(),

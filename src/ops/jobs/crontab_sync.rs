@@ -3,34 +3,34 @@
 //! The block is generated from the job file each time, while the crontab is locked. The last writer has read all
 //! earlier changes, so the block matches the job file regardless of the order of commands.
 
-use crate::cron::command::{Parts, Started, command};
-use crate::cron::job::{HEARTBEAT, Job};
-use crate::cron::line;
+use crate::cron::command_line::{CommandParts, ParsedCommand, build_command};
+use crate::cron::crontab_block;
+use crate::cron::job::{HEARTBEAT_ID, Job};
+use crate::cron::job_store::{self, JobStore};
 use crate::cron::schedule::Schedule;
-use crate::cron::store::{self, Store};
-use crate::cron::table;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cron::time_fields;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::cron_environment;
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
 use crate::settings::Settings;
-use crate::sys::crontab::{self, Crontab, Trouble};
+use crate::sys::crontab::{self, Crontab, CrontabError};
 use crate::sys::{clock, env, process, test_hooks};
 use anyhow::{Context as _, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of directories listed in a notice about PATH entries that do not fit in a line.
-const NAMED: usize = 3;
+const MAX_NAMES: usize = 3;
 
 /// The jobs that get crontab lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobFilter {
     /// Our jobs, and jobs of the other program that were taken over or already have lines.
-    Known,
+    Managed,
     /// All jobs.
     All,
 }
@@ -45,9 +45,9 @@ pub(crate) struct CrontabChange {
     /// True if the block has any line.
     pub(crate) has_lines: bool,
     /// Jobs that cannot have a line: the name, and the reason.
-    pub(crate) left_out: Vec<(String, String)>,
+    pub(crate) skipped: Vec<(String, String)>,
     /// Further notices for the user.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notices: Vec<String>,
 }
 
 impl CrontabChange {
@@ -67,9 +67,9 @@ impl CrontabChange {
 
     /// A notice if jobs other than `id` got another PATH. Other changes are not reported: they come from a concurrent
     /// command, or from an update that corrected wrong lines.
-    pub(crate) fn others(&self, id: &str) -> Option<String> {
+    pub(crate) fn other_jobs_notice(&self, id: &str) -> Option<String> {
         let of_others = |lines: &[String]| {
-            let lines = lines.iter().filter(|line| id_of(line) != Some(id));
+            let lines = lines.iter().filter(|line| job_id(line) != Some(id));
             lines.cloned().collect::<Vec<_>>()
         };
         let others = Self {
@@ -77,7 +77,7 @@ impl CrontabChange {
             removed: of_others(&self.removed),
             ..Self::default()
         };
-        let ids: BTreeSet<_> = others.added.iter().map(|line| id_of(line)).collect();
+        let ids: BTreeSet<_> = others.added.iter().map(|line| job_id(line)).collect();
         let jobs = match ids.len() {
             1 => "1 other job".to_owned(),
             jobs => format!("{jobs} other jobs"),
@@ -88,20 +88,20 @@ impl CrontabChange {
 }
 
 /// The schedule and command of `line` without PATH, which comes from the shell that wrote the line.
-pub(crate) fn without_path_variable(line: &str) -> Option<(&str, Started)> {
-    let fields = fields_of(line);
-    let mut started = Started::of(line.get(fields.len() + 1..)?)?;
+pub(crate) fn without_path_variable(line: &str) -> Option<(&str, ParsedCommand)> {
+    let fields = time_fields(line);
+    let mut started = ParsedCommand::parse(line.get(fields.len() + 1..)?)?;
     started.variables.retain(|(name, _)| name != "PATH");
     Some((fields, started))
 }
 
 /// The ids of jobs that have a line and a folder, while the job file is missing.
-pub(crate) fn orphans(store: &Store, lines: &[String]) -> Vec<String> {
-    if store.file().exists() {
+pub(crate) fn orphans(store: &JobStore, lines: &[String]) -> Vec<String> {
+    if store.job_file().exists() {
         return Vec::new();
     }
-    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| id_of(line)).collect();
-    let is_known = |id: &&str| *id != HEARTBEAT && store.has_terms(id).unwrap_or(true);
+    let ids: BTreeSet<&str> = lines.iter().filter_map(|line| job_id(line)).collect();
+    let is_known = |id: &&str| *id != HEARTBEAT_ID && store.has_options(id).unwrap_or(true);
     ids.into_iter()
         .filter(is_known)
         .map(str::to_owned)
@@ -115,7 +115,7 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
         ids => format!(
             "{} of its jobs still have data and crontab lines: {}",
             ids.len(),
-            some(ids)
+            first_names(ids)
         ),
     };
     format!("the job file is missing; {jobs}")
@@ -125,16 +125,16 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
 ///
 /// # Errors
 /// Status 78 if there are such jobs.
-pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
+pub(crate) fn require_job_file(store: &JobStore, lines: &[String]) -> Result<()> {
     let orphans = orphans(store, lines);
     match orphans.is_empty() {
         true => Ok(()),
-        false => Err(fail_hint(
+        false => Err(fail_with_hint(
             Exit::Config,
             missing_file_message(&orphans),
             format!(
                 "restore `{}`; or `nanobot cron remove ID …` to remove the jobs",
-                store.file().display()
+                store.job_file().display()
             ),
         )),
     }
@@ -142,17 +142,17 @@ pub(crate) fn insist_on_file(store: &Store, lines: &[String]) -> Result<()> {
 
 /// The block of a workspace to write.
 #[derive(Clone, Debug, Default)]
-struct Block {
+struct WorkspaceBlock {
     lines: Vec<String>,
-    left_out: Vec<(String, String)>,
-    notes: Vec<String>,
+    skipped: Vec<(String, String)>,
+    notices: Vec<String>,
 }
 
 /// Updates the crontab with all jobs, including those of the other program. With `dry_run`, only reports what would
 /// change.
 pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     let change = match dry_run {
         true => preview_crontab(ctx, &settings, &store)?,
         false => {
@@ -161,8 +161,8 @@ pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
             write_crontab(ctx, &settings, &store, JobFilter::All)?
         }
     };
-    warn(ctx, &change);
-    for words in store.oddities()? {
+    print_warnings(ctx, &change);
+    for words in store.warnings()? {
         ctx.notice(&words);
     }
     Ok(change)
@@ -170,12 +170,12 @@ pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
 
 /// Takes over all jobs of the other program that can still run. The other program never runs missed slots, so a job
 /// whose only time has passed is not taken over.
-fn take_over(ctx: &Context, store: &Store) -> Result<()> {
+fn take_over(ctx: &Context, store: &JobStore) -> Result<()> {
     let now = ctx.clock.timestamp();
     for job in store.jobs()? {
         let has_passed = matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
         let runs = timing::effective_schedule(ctx, &job).is_ok() && !has_passed;
-        if job.terms.is_none() && runs {
+        if job.options.is_none() && runs {
             store.take_over(&job.id)?;
         }
     }
@@ -189,39 +189,40 @@ fn take_over(ctx: &Context, store: &Store) -> Result<()> {
 pub(crate) fn write_crontab(
     ctx: &Context,
     settings: &Settings,
-    store: &Store,
-    which: JobFilter,
+    store: &JobStore,
+    filter: JobFilter,
 ) -> Result<CrontabChange> {
-    let name = name(settings)?;
+    let name = block_name(settings)?;
     // Read once, under the lock. Programs that change the job file later update the crontab themselves.
     let mut jobs = None;
     let mut first = None;
-    let mut block = Ok(Block::default());
+    let mut block = Ok(WorkspaceBlock::default());
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     let changed = crontab.change(&mut |table| {
-        let current_lines = table::block(table, &name).unwrap_or_default();
+        let current_lines = crontab_block::block_lines(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => insist_on_file(store, &current_lines)
-                .and_then(|()| self::block(ctx, settings, store, jobs, which, &current_lines)),
+            Ok(jobs) => require_job_file(store, &current_lines).and_then(|()| {
+                self::build_block(ctx, settings, store, jobs, filter, &current_lines)
+            }),
             // The error is returned below.
-            Err(_) => Ok(Block::default()),
+            Err(_) => Ok(WorkspaceBlock::default()),
         };
         first.get_or_insert(current_lines);
         match (&block, &jobs) {
-            (Ok(block), Some(Ok(_))) => table::with_block(table, &name, &block.lines),
+            (Ok(block), Some(Ok(_))) => crontab_block::with_block(table, &name, &block.lines),
             _ => table.to_vec(),
         }
     });
-    changed.map_err(Trouble::told)?;
+    changed.map_err(CrontabError::into_error)?;
     jobs.transpose()?;
-    Ok(compared(&first.unwrap_or_default(), block?))
+    Ok(compare_blocks(&first.unwrap_or_default(), block?))
 }
 
 /// Computes the change that [`write_crontab`] would make for all jobs.
-fn preview_crontab(ctx: &Context, settings: &Settings, store: &Store) -> Result<CrontabChange> {
-    let before = lines(ctx, settings)?;
-    insist_on_file(store, &before)?;
-    let block = block(
+fn preview_crontab(ctx: &Context, settings: &Settings, store: &JobStore) -> Result<CrontabChange> {
+    let before = read_lines(ctx, settings)?;
+    require_job_file(store, &before)?;
+    let block = build_block(
         ctx,
         settings,
         store,
@@ -229,30 +230,30 @@ fn preview_crontab(ctx: &Context, settings: &Settings, store: &Store) -> Result<
         JobFilter::All,
         &before,
     )?;
-    Ok(compared(&before, block))
+    Ok(compare_blocks(&before, block))
 }
 
 /// The lines of this workspace's block.
-pub(crate) fn lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
+pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<String>> {
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
-    let table = crontab.read().map_err(Trouble::told)?;
-    Ok(table::block(&table, &name(settings)?).unwrap_or_default())
+    let table = crontab.read().map_err(CrontabError::into_error)?;
+    Ok(crontab_block::block_lines(&table, &block_name(settings)?).unwrap_or_default())
 }
 
 /// The name of this workspace's block: the real path, so a symbolic link to the workspace gets the same block.
-fn name(settings: &Settings) -> Result<String> {
-    let path = cron_environment::real(&settings.workspace);
+fn block_name(settings: &Settings) -> Result<String> {
+    let path = cron_environment::real_path(&settings.workspace);
     let name = path.to_str();
     Ok(name
         .context("the workspace's path is not valid UTF-8, which a crontab requires")?
         .to_owned())
 }
 
-fn compared(before: &[String], block: Block) -> CrontabChange {
-    let Block {
+fn compare_blocks(before: &[String], block: WorkspaceBlock) -> CrontabChange {
+    let WorkspaceBlock {
         lines,
-        left_out,
-        notes,
+        skipped: left_out,
+        notices: notes,
     } = block;
     let not_in = |lines: &[String], others: &[String]| -> Vec<String> {
         let others: BTreeSet<&String> = others.iter().collect();
@@ -263,13 +264,13 @@ fn compared(before: &[String], block: Block) -> CrontabChange {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
         has_lines: !lines.is_empty(),
-        left_out,
-        notes,
+        skipped: left_out,
+        notices: notes,
     }
 }
 
 /// The id of the job that `line` runs.
-pub(crate) fn id_of(line: &str) -> Option<&str> {
+pub(crate) fn job_id(line: &str) -> Option<&str> {
     let (_, id) = line
         .strip_suffix(" --scheduled")?
         .rsplit_once(" cron run ")?;
@@ -277,54 +278,56 @@ pub(crate) fn id_of(line: &str) -> Option<&str> {
 }
 
 /// The five time fields of `line`.
-pub(crate) fn fields_of(line: &str) -> &str {
+pub(crate) fn time_fields(line: &str) -> &str {
     let fields = line.match_indices(' ').nth(4);
     fields.map_or(line, |(end, _)| &line[..end])
 }
 
-fn block(
+fn build_block(
     ctx: &Context,
     settings: &Settings,
-    store: &Store,
+    store: &JobStore,
     jobs: &[Job],
-    which: JobFilter,
+    filter: JobFilter,
     before: &[String],
-) -> Result<Block> {
-    let known: BTreeSet<&str> = before.iter().filter_map(|line| id_of(line)).collect();
-    let mut block = Block::default();
-    let line_context = CronLineContext::of(ctx, settings, jobs)?;
+) -> Result<WorkspaceBlock> {
+    let known: BTreeSet<&str> = before.iter().filter_map(|line| job_id(line)).collect();
+    let mut block = WorkspaceBlock::default();
+    let line_context = CronLineContext::new(ctx, settings, jobs)?;
     for job in jobs {
         let is_meant = || {
-            job.terms.is_some()
-                || which == JobFilter::All
+            job.options.is_some()
+                || filter == JobFilter::All
                 || known.contains(job.id.as_str())
                 || store.is_taken_over(&job.id)
         };
         if !job.enabled || !is_meant() {
             continue;
         }
-        match lines_of(ctx, &line_context, job) {
+        match job_lines(ctx, &line_context, job) {
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
                     let note = format!(
                         "the PATH in the crontab omits, for lack of space: {}",
-                        some(&left_out)
+                        first_names(&left_out)
                     );
-                    if !block.notes.contains(&note) {
-                        block.notes.push(note);
+                    if !block.notices.contains(&note) {
+                        block.notices.push(note);
                     }
                 }
             }
-            Err(why) => block.left_out.push((time_format::one_line(&job.name), why)),
+            Err(why) => block
+                .skipped
+                .push((time_format::to_one_line(&job.name), why)),
         }
     }
     Ok(block)
 }
 
 /// The first of `names`, and the number of the others.
-fn some(names: &[String]) -> String {
-    let (first, rest) = names.split_at(names.len().min(NAMED));
+fn first_names(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(MAX_NAMES));
     let more = match rest.len() {
         0 => String::new(),
         count => format!(" and {count} more"),
@@ -344,22 +347,23 @@ pub(crate) struct CronLineContext {
     pub(crate) program: PathBuf,
     pub(crate) workspace: PathBuf,
     /// The workspaces that cron finds without `--workspace`, by config file.
-    usual: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
+    default_workspaces: BTreeMap<Option<PathBuf>, Option<PathBuf>>,
 }
 
 impl CronLineContext {
     /// Collects the shared parts.
-    pub(crate) fn of(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
+    pub(crate) fn new(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Result<Self> {
         let path = ctx.env.get("PATH").map(str::to_owned);
-        let program = process::program(path.as_deref()).context("find this program's own path")?;
+        let program =
+            process::program_path(path.as_deref()).context("find this program's own path")?;
         let mut usual = BTreeMap::new();
         for job in jobs {
-            let config = config_of(ctx, job);
+            let config = config_path(ctx, job);
             let path = config.clone();
-            let path = path.unwrap_or_else(|| ctx.paths.usual_config());
+            let path = path.unwrap_or_else(|| ctx.paths.default_config());
             usual
                 .entry(config)
-                .or_insert_with(|| cron_environment::workspace(ctx, &path));
+                .or_insert_with(|| cron_environment::default_workspace(ctx, &path));
         }
         Ok(Self {
             home: std::path::absolute(&ctx.paths.home).context("find the home directory")?,
@@ -367,21 +371,21 @@ impl CronLineContext {
             path,
             program,
             workspace: settings.workspace.clone(),
-            usual,
+            default_workspaces: usual,
         })
     }
 
     /// The `--workspace` that a job with this config file needs; `None` if cron finds it by itself.
     pub(crate) fn workspace_for(&self, config: &Option<PathBuf>) -> Option<&Path> {
-        let usual = self.usual.get(config).and_then(Option::as_ref);
-        (usual != Some(&cron_environment::real(&self.workspace)))
+        let usual = self.default_workspaces.get(config).and_then(Option::as_ref);
+        (usual != Some(&cron_environment::real_path(&self.workspace)))
             .then_some(self.workspace.as_path())
     }
 }
 
 /// The config file of `job`, if it is not the default. For a job of another program it is the one given by `--config`.
-pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
-    match &job.terms {
+pub(crate) fn config_path(ctx: &Context, job: &Job) -> Option<PathBuf> {
+    match &job.options {
         Some(terms) => terms.config.clone(),
         None => ctx.config.as_deref().map(permissions::absolute),
     }
@@ -391,24 +395,24 @@ pub(crate) fn config_of(ctx: &Context, job: &Job) -> Option<PathBuf> {
 ///
 /// # Errors
 /// A message that says why the job can have no line.
-pub(crate) fn lines_of(
+pub(crate) fn job_lines(
     ctx: &Context,
     line_context: &CronLineContext,
     job: &Job,
 ) -> Result<(Vec<String>, Vec<String>), String> {
-    if !store::is_plain(&job.id) {
+    if !job_store::is_valid_id(&job.id) {
         return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
     // The other program never runs missed slots, and taking over its jobs does not change that.
-    if let (Schedule::At(time), None) = (schedule, &job.terms)
+    if let (Schedule::At(time), None) = (schedule, &job.options)
         && *time <= ctx.clock.timestamp()
     {
         return Err("its time has passed".into());
     }
-    let (command, left_out) = command_of(ctx, line_context, job)?;
+    let (command, left_out) = job_command(ctx, line_context, job)?;
     let (system, _) = clock::system_zone(&ctx.env);
-    let fields = line::fields(schedule, job.catch_up(), job.created, &zone, &system);
+    let fields = time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system);
     let lines = fields
         .iter()
         .map(|fields| format!("{fields} {command}"))
@@ -420,7 +424,7 @@ pub(crate) fn lines_of(
 ///
 /// # Errors
 /// A message that says why the job can have no line.
-fn command_of(
+fn job_command(
     ctx: &Context,
     line_context: &CronLineContext,
     job: &Job,
@@ -431,10 +435,10 @@ fn command_of(
         path,
         program,
         workspace: _,
-        usual: _,
+        default_workspaces: _,
     } = line_context;
-    let config = config_of(ctx, job);
-    let command = command(&Parts {
+    let config = config_path(ctx, job);
+    let command = build_command(&CommandParts {
         home,
         root: root.as_deref(),
         path: path.as_deref(),
@@ -443,7 +447,7 @@ fn command_of(
         workspace: line_context.workspace_for(&config),
         id: &job.id,
     })?;
-    Ok((command.text, command.left_out))
+    Ok((command.text, command.omitted_dirs))
 }
 
 /// The command of the crontab line of `job`, as cron passes it to a shell, but without `--scheduled`, so it runs now.
@@ -451,16 +455,16 @@ fn command_of(
 ///
 /// # Errors
 /// The job can have no line.
-pub(crate) fn as_cron(
+pub(crate) fn cron_command(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
 ) -> Result<(String, Vec<(String, String)>)> {
-    if !store::is_plain(&job.id) {
-        return Err(store::unusable(&job.id));
+    if !job_store::is_valid_id(&job.id) {
+        return Err(job_store::invalid_id_error(&job.id));
     }
-    let line_context = CronLineContext::of(ctx, settings, std::slice::from_ref(job))?;
-    let (command, _) = command_of(ctx, &line_context, job).map_err(|words| {
+    let line_context = CronLineContext::new(ctx, settings, std::slice::from_ref(job))?;
+    let (command, _) = job_command(ctx, &line_context, job).map_err(|words| {
         fail(
             Exit::Config,
             format!("job `{}` cannot have a crontab line: {words}", job.name),
@@ -492,7 +496,7 @@ pub(crate) fn report_change(
         Ok(change) => change,
         Err(error) => {
             let exit = report_error(&error, ctx.terminal);
-            ctx.terminal.complain(&format!("  {saved_message}"));
+            ctx.terminal.eprint(&format!("  {saved_message}"));
             return match exit {
                 // An I/O error of the crontab must not look like one of the job.
                 Exit::Io => Exit::Failed,
@@ -500,7 +504,7 @@ pub(crate) fn report_change(
             };
         }
     };
-    warn(ctx, &change);
+    print_warnings(ctx, &change);
     Exit::Answered
 }
 
@@ -514,11 +518,11 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
 }
 
 /// Reports which jobs are not in the crontab, and other reasons why they may not run.
-fn warn(ctx: &Context, change: &CrontabChange) {
-    for (name, why) in &change.left_out {
+fn print_warnings(ctx: &Context, change: &CrontabChange) {
+    for (name, why) in &change.skipped {
         ctx.notice(&format!("`{name}` is not in the crontab: {why}"));
     }
-    for text in &change.notes {
+    for text in &change.notices {
         ctx.notice(text);
     }
     if is_cron_running(ctx) == Some(false) && change.has_lines {

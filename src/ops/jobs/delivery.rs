@@ -2,29 +2,29 @@
 //! the sandbox, and they come from our own folder, never from the job file. They run in the home directory, as under
 //! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
-use super::job_store::job_directory as directory;
-use crate::cron::job::{Job, Sink, Terms};
-use crate::cron::record::Record;
+use super::workspace_jobs::job_directory as directory;
+use crate::cron::job::{AnswerSink, Job, JobOptions};
+use crate::cron::run_record::RunRecord;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::settings::Settings;
-use crate::sys::process::{self, Spec};
-use crate::sys::{secret, signal, store};
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::{durable_file, secret, signal};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Timeout of a command that receives an answer or a failure.
-pub(crate) const LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes of its output that are kept for error messages.
-const KEEP: usize = 4 << 10;
+const OUTPUT_LIMIT_BYTES: usize = 4 << 10;
 
 /// The result of a delivery.
 #[derive(Default)]
 pub(crate) struct DeliveryResult {
     /// The destination.
-    pub(crate) to: Option<String>,
+    pub(crate) destination: Option<String>,
     /// The error, if the delivery failed.
     pub(crate) error: Option<anyhow::Error>,
 }
@@ -34,7 +34,7 @@ pub(crate) fn deliver(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
-    terms: &Terms,
+    terms: &JobOptions,
     text: &str,
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
@@ -42,26 +42,26 @@ pub(crate) fn deliver(
         return match terms.quiet {
             true => DeliveryResult::default(),
             false => DeliveryResult {
-                to: None,
+                destination: None,
                 error: print(),
             },
         };
     };
     let done = match sink {
-        Sink::File(path) => append(path, text),
-        Sink::Command(command) => pipe(ctx, settings, job, command, text),
+        AnswerSink::File(path) => append_to_file(path, text),
+        AnswerSink::Command(command) => pipe_to_command(ctx, settings, job, command, text),
     };
     match done {
         Ok(()) => DeliveryResult {
-            to: Some(shown(sink)),
+            destination: Some(describe_sink(sink)),
             error: None,
         },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.
-            signal::last_words();
+            signal::begin_shutdown();
             let error = error.context("the answer was not delivered");
             DeliveryResult {
-                to: None,
+                destination: None,
                 error: Some(match print() {
                     None => error,
                     Some(other) => {
@@ -74,37 +74,37 @@ pub(crate) fn deliver(
 }
 
 /// The destination of answers, phrased to follow `Your answer`.
-pub(crate) fn describe_destination(terms: &Terms) -> String {
+pub(crate) fn describe_destination(terms: &JobOptions) -> String {
     match (&terms.sink, terms.quiet) {
-        (Some(Sink::File(path)), _) => format!("is appended to the file {}", path.display()),
-        (Some(Sink::Command(_)), _) => "is passed to a command of the user".into(),
+        (Some(AnswerSink::File(path)), _) => format!("is appended to the file {}", path.display()),
+        (Some(AnswerSink::Command(_)), _) => "is passed to a command of the user".into(),
         (None, true) => "is stored, but not shown".into(),
         (None, false) => "is printed, and cron may mail it to the user".into(),
     }
 }
 
 /// A short description of a sink. The text of a command is omitted, because it may contain keys.
-fn shown(sink: &Sink) -> String {
+fn describe_sink(sink: &AnswerSink) -> String {
     match sink {
-        Sink::File(path) => format!("file:{}", path.display()),
-        Sink::Command(command) => format!("command:{}", secret::hide(command)),
+        AnswerSink::File(path) => format!("file:{}", path.display()),
+        AnswerSink::Command(command) => format!("command:{}", secret::redact_all(command)),
     }
 }
 
 /// Runs the command that is notified of failures.
-pub(crate) fn tell_failure(
+pub(crate) fn notify_failure(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
-    terms: &Terms,
-    record: &Record,
+    terms: &JobOptions,
+    record: &RunRecord,
 ) {
     let Some(command) = &terms.on_failure else {
         return;
     };
     let words = record.error.clone().unwrap_or_default();
     let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-    let mut spec = shell(
+    let mut spec = shell_spec(
         ctx,
         settings,
         job,
@@ -116,21 +116,21 @@ pub(crate) fn tell_failure(
         ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
         ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
     ]);
-    if let Err(error) = finish(&spec) {
+    if let Err(error) = run_command(&spec) {
         let error = error.context(format!("`--on-failure` of job `{}`", job.name));
         crate::ops::context::report_error(&error, ctx.terminal);
     }
 }
 
 /// A shell command of the user. It gets our environment, and variables that identify the job.
-pub(crate) fn shell(
+pub(crate) fn shell_spec(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
     slot: Option<Timestamp>,
     command: &str,
     input: Option<Vec<u8>>,
-) -> Spec {
+) -> CommandSpec {
     let mut env: Vec<(String, String)> = ctx
         .env
         .iter()
@@ -140,25 +140,25 @@ pub(crate) fn shell(
         ("NANOBOT_JOB".to_owned(), job.id.clone()),
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
     ]);
-    let works_in = directory(settings, &job.terms.clone().unwrap_or_default());
+    let works_in = directory(settings, &job.options.clone().unwrap_or_default());
     // A directory that is not valid UTF-8 is not passed on.
     let works_in = works_in.to_str().map(str::to_owned);
     env.extend(works_in.map(|path| ("NANOBOT_DIRECTORY".to_owned(), path)));
     env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
-    Spec {
+    CommandSpec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), command.to_owned()],
-        directory: home(ctx),
+        directory: command_directory(ctx),
         env,
-        timeout: LIMIT,
-        keep: KEEP,
-        fence: None,
+        timeout: COMMAND_TIMEOUT,
+        capture_bytes: OUTPUT_LIMIT_BYTES,
+        sandbox: None,
         input,
     }
 }
 
 /// The directory in which the user's commands run.
-fn home(ctx: &Context) -> PathBuf {
+fn command_directory(ctx: &Context) -> PathBuf {
     match &ctx.paths.home {
         home if home.is_absolute() && home.is_dir() => home.clone(),
         _ => "/".into(),
@@ -166,7 +166,7 @@ fn home(ctx: &Context) -> PathBuf {
 }
 
 /// True if a shell would look for the program of `command` relative to its working directory.
-pub(crate) fn is_relative(command: &str) -> bool {
+pub(crate) fn has_relative_program(command: &str) -> bool {
     let is_setting = |word: &str| {
         let name = word.split_once('=').map(|(name, _)| name);
         name.is_some_and(|name| {
@@ -182,23 +182,29 @@ pub(crate) fn is_relative(command: &str) -> bool {
     program.contains('/') && !program.starts_with(['/', '~', '$'])
 }
 
-fn append(path: &Path, text: &str) -> Result<()> {
-    store::append_at(path, format!("{text}\n").as_bytes())
+fn append_to_file(path: &Path, text: &str) -> Result<()> {
+    durable_file::append_nofollow(path, format!("{text}\n").as_bytes())
 }
 
-fn pipe(ctx: &Context, settings: &Settings, job: &Job, command: &str, text: &str) -> Result<()> {
+fn pipe_to_command(
+    ctx: &Context,
+    settings: &Settings,
+    job: &Job,
+    command: &str,
+    text: &str,
+) -> Result<()> {
     let input = Some(format!("{text}\n").into_bytes());
-    finish(&shell(ctx, settings, job, None, command, input))
+    run_command(&shell_spec(ctx, settings, job, None, command, input))
 }
 
 /// Runs a command to its end.
 ///
 /// # Errors
 /// Every end except success, with the command's output.
-fn finish(spec: &Spec) -> Result<()> {
-    let command = secret::hide(spec.arguments.last().map_or("", String::as_str));
+fn run_command(spec: &CommandSpec) -> Result<()> {
+    let command = secret::redact_all(spec.arguments.last().map_or("", String::as_str));
     let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
-    if let Some(stop) = finished.stopped {
+    if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
     let how = match (finished.status, finished.signal()) {
@@ -208,7 +214,7 @@ fn finish(spec: &Spec) -> Result<()> {
         (None, None) => "timed out".to_owned(),
     };
     let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
-    let output = secret::hide(&output);
+    let output = secret::redact_all(&output);
     let colon = if output.is_empty() { "" } else { ": " };
     Err(fail(
         Exit::Failed,
@@ -218,12 +224,13 @@ fn finish(spec: &Spec) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_relative;
+    use super::has_relative_program;
 
     #[test]
-    fn what_is_looked_for_where_it_runs() {
-        let check =
-            |command: &str, expect: bool| assert_eq!(is_relative(command), expect, "{command}");
+    fn detects_relative_programs() {
+        let check = |command: &str, expect: bool| {
+            assert_eq!(has_relative_program(command), expect, "{command}")
+        };
         check("./check", true);
         check("bin/check -v", true);
         check("! ./check", true);

@@ -1,24 +1,26 @@
 //! Exports jobs as files for other schedulers.
 
-use crate::cron::export::{File, MARK, Planned, Site, crontab, kubernetes, systemd};
+use crate::cron::export::{
+    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab, kubernetes, systemd,
+};
 use crate::cron::job::Job;
-use crate::cron::store::is_plain;
-use crate::error::{Exit, fail_hint};
+use crate::cron::job_store::is_valid_id;
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::timing;
-use crate::provider::registry::entry;
+use crate::ops::jobs::workspace_jobs;
+use crate::provider::registry::find_provider;
 use crate::settings::Settings;
-use crate::shell_quote::quoted;
-use crate::sys::{clock, store as files};
+use crate::shell_quote::quote;
+use crate::sys::{clock, durable_file as files};
 use anyhow::{Context as _, Result};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Mode of the files: other users' programs read them, and they contain no secret.
-const MODE: u32 = 0o644;
+const FILE_MODE: u32 = 0o644;
 
 /// The scheduler that the files are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +32,7 @@ pub(crate) enum ExportFormat {
 
 /// The files of some jobs.
 pub(crate) struct ExportedJobs {
-    pub(crate) files: Vec<File>,
+    pub(crate) files: Vec<ExportFile>,
     /// True if a job could not be exported, which was reported.
     pub(crate) has_failed: bool,
 }
@@ -39,43 +41,43 @@ pub(crate) struct ExportedJobs {
 /// container image for Kubernetes.
 pub(crate) fn export(
     ctx: &Context,
-    words: &[String],
+    names: &[String],
     format: ExportFormat,
     image: &str,
 ) -> Result<ExportedJobs> {
     let settings = ctx.settings()?;
-    let jobs = jobs(ctx, &settings, words)?;
+    let jobs = select_jobs(ctx, &settings, names)?;
     let mut has_failed = false;
     let mut fail = |cause: &str| {
         has_failed = true;
-        ctx.terminal.fail(cause);
+        ctx.terminal.eprint_failure(cause);
     };
-    let line_context = CronLineContext::of(ctx, &settings, &jobs)?;
-    let (keys, asks_command) = keys(&settings);
+    let line_context = CronLineContext::new(ctx, &settings, &jobs)?;
+    let (keys, asks_command) = key_variables(&settings);
     let (system, system_name) = clock::system_zone(&ctx.env);
-    let site = Site {
+    let site = ExportSettings {
         home: &line_context.home,
         root: &ctx.paths.root,
-        root_is_named: line_context.root.is_some(),
+        is_root_set: line_context.root.is_some(),
         path: line_context.path.as_deref(),
         program: &line_context.program,
         workspace: &line_context.workspace,
         keys: &keys,
-        asks_command,
-        system: &system,
-        system_name: system_name.as_deref(),
+        has_key_command: asks_command,
+        system_zone: &system,
+        system_zone_name: system_name.as_deref(),
         now: ctx.clock.timestamp(),
     };
     let (mut output_files, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
-        let exported = planned(ctx, &line_context, job, |planned| {
+        let exported = with_planned_job(ctx, &line_context, job, |planned| {
             match format {
-                ExportFormat::Systemd => output_files.extend(systemd::files(&site, planned)?),
+                ExportFormat::Systemd => output_files.extend(systemd::unit_files(&site, planned)?),
                 ExportFormat::Kubernetes => {
-                    output_files.push(kubernetes::file(&site, planned, image)?)
+                    output_files.push(kubernetes::manifest_file(&site, planned, image)?)
                 }
                 ExportFormat::Crontab => {
-                    let (more, missing) = crontab_sync::lines_of(ctx, &line_context, job)?;
+                    let (more, missing) = crontab_sync::job_lines(ctx, &line_context, job)?;
                     lines.extend(more);
                     left_out = missing;
                 }
@@ -83,16 +85,16 @@ pub(crate) fn export(
             Ok(())
         });
         if let Err(why) = exported {
-            let name = quoted(&job.name);
+            let name = quote(&job.name);
             fail(&format!("job {name} cannot be exported: {why}"));
         }
     }
     match format {
         ExportFormat::Kubernetes if !output_files.is_empty() => {
-            output_files.insert(0, kubernetes::shared(&site))
+            output_files.insert(0, kubernetes::shared_file(&site))
         }
         ExportFormat::Crontab if !lines.is_empty() => {
-            match crontab::file(&line_context.workspace, &lines) {
+            match crontab::crontab_file(&line_context.workspace, &lines) {
                 Ok(file) => output_files.push(file),
                 Err(why) => fail(&why),
             }
@@ -112,19 +114,19 @@ pub(crate) fn export(
 }
 
 /// The jobs that `names` name, or all enabled jobs if `names` is empty.
-fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>> {
-    let store = job_store::open(ctx, settings);
+fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<Vec<Job>> {
+    let store = workspace_jobs::open(ctx, settings);
     let mut jobs: Vec<Job> = Vec::new();
-    if words.is_empty() {
+    if names.is_empty() {
         jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
     }
-    for word in words {
-        let job = job_store::find(&store, word)?;
+    for word in names {
+        let job = workspace_jobs::find(&store, word)?;
         if !job.enabled {
             ctx.notice(&format!(
                 "job {} is disabled: it does not run until `nanobot cron enable {}`",
-                quoted(&job.name),
-                quoted(&job.id)
+                quote(&job.name),
+                quote(&job.id)
             ));
         }
         if jobs.iter().all(|known| known.id != job.id) {
@@ -132,7 +134,7 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
         }
     }
     if jobs.is_empty() {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::NoInput,
             "no enabled jobs",
             "nanobot cron add",
@@ -142,15 +144,15 @@ fn jobs(ctx: &Context, settings: &Settings, words: &[String]) -> Result<Vec<Job>
 }
 
 /// The variables of the keys that runs may need, and true if a command provides a key.
-fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
+fn key_variables(settings: &Settings) -> (Vec<&'static str>, bool) {
     let blocks = settings.providers.iter();
     let used = blocks.filter(|(_, block)| {
         block.api_key.is_some() || block.api_key_file.is_some() || block.api_base.is_some()
     });
-    let asked = settings.asked.iter().map(|asked| asked.provider.as_str());
+    let asked = settings.models.iter().map(|asked| asked.provider.as_str());
     let names = used.map(|(name, _)| name.as_str()).chain(asked);
     let mut keys: Vec<&'static str> = names
-        .filter_map(|name| entry(name)?.key_variables.first().copied())
+        .filter_map(|name| find_provider(name)?.key_variables.first().copied())
         .collect();
     keys.sort_unstable();
     keys.dedup();
@@ -162,18 +164,18 @@ fn keys(settings: &Settings) -> (Vec<&'static str>, bool) {
 ///
 /// # Errors
 /// A message that says why the job has no schedule, or why `action` failed.
-fn planned(
+fn with_planned_job(
     ctx: &Context,
     line_context: &CronLineContext,
     job: &Job,
-    work: impl FnOnce(&Planned) -> Result<(), String>,
+    action: impl FnOnce(&ScheduledJob) -> Result<(), String>,
 ) -> Result<(), String> {
-    if !is_plain(&job.id) {
+    if !is_valid_id(&job.id) {
         return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, zone) = timing::effective_schedule(ctx, job)?;
-    let config = crontab_sync::config_of(ctx, job);
-    work(&Planned {
+    let config = crontab_sync::config_path(ctx, job);
+    action(&ScheduledJob {
         job,
         schedule,
         zone: &zone,
@@ -183,7 +185,7 @@ fn planned(
 }
 
 /// Writes the files into `directory`, but never overwrites files of others. Returns the written paths.
-pub(crate) fn write(
+pub(crate) fn write_files(
     ctx: &Context,
     directory: &Path,
     exported: &mut ExportedJobs,
@@ -191,19 +193,19 @@ pub(crate) fn write(
     std::fs::create_dir_all(directory)
         .with_context(|| format!("create the directory `{}`", directory.display()))?;
     let mut written = Vec::new();
-    for File { name, text } in &exported.files {
+    for ExportFile { name, text } in &exported.files {
         let path = directory.join(name);
-        let is_foreign = files::read(&path)?.is_some_and(|bytes| !is_ours(&bytes));
+        let is_foreign = files::read(&path)?.is_some_and(|bytes| !is_own_export(&bytes));
         if is_foreign {
             exported.has_failed = true;
-            ctx.terminal.fail(&format!(
+            ctx.terminal.eprint_failure(&format!(
                 "not overwriting `{}`: it was not created by `nanobot cron export`",
                 path.display()
             ));
             continue;
         }
         files::replace(&path, text.as_bytes())?;
-        std::fs::set_permissions(&path, Permissions::from_mode(MODE))
+        std::fs::set_permissions(&path, Permissions::from_mode(FILE_MODE))
             .with_context(|| format!("set the permissions of `{}`", path.display()))?;
         written.push(path);
     }
@@ -211,10 +213,10 @@ pub(crate) fn write(
 }
 
 /// The names of files in `directory` that an earlier export left and that are not in `exported`.
-pub(crate) fn left_over(
+pub(crate) fn leftover_files(
     format: ExportFormat,
     directory: &Path,
-    made: &[File],
+    exported: &[ExportFile],
 ) -> Result<Vec<String>> {
     let endings: &[&str] = match format {
         ExportFormat::Systemd => &[".service", ".timer"],
@@ -229,10 +231,10 @@ pub(crate) fn left_over(
             continue;
         };
         let is_meant = endings.iter().any(|ending| name.ends_with(ending));
-        if is_meant && made.iter().all(|file| file.name != name) {
+        if is_meant && exported.iter().all(|file| file.name != name) {
             let path = directory.join(name);
             let is_file = std::fs::metadata(&path).is_ok_and(|about| about.is_file());
-            if is_file && files::read(&path)?.is_some_and(|bytes| is_ours(&bytes)) {
+            if is_file && files::read(&path)?.is_some_and(|bytes| is_own_export(&bytes)) {
                 names.push(name.to_owned());
             }
         }
@@ -241,6 +243,6 @@ pub(crate) fn left_over(
     Ok(names)
 }
 
-fn is_ours(bytes: &[u8]) -> bool {
-    bytes.starts_with(MARK.as_bytes())
+fn is_own_export(bytes: &[u8]) -> bool {
+    bytes.starts_with(HEADER.as_bytes())
 }

@@ -1,38 +1,38 @@
 //! The check of HEARTBEAT.md: detects if the file has tasks, and asks the model which of them to do now.
 
 use crate::cron::job::Job;
-use crate::cron::record::Spent;
-use crate::error::{Exit, fail_hint, without_turn};
-use crate::format::dollars;
-use crate::ledger::Account;
+use crate::cron::run_record::RunUsage;
+use crate::error::{Exit, fail_with_hint, outside_turn};
+use crate::format::format_dollars;
+use crate::ledger::CallPurpose;
 use crate::message::ToolSpec;
-use crate::message::{Message, Part, Usage, User};
+use crate::message::{Message, MessagePart, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::TurnOptions;
-use crate::policy::seen;
-use crate::provider::{Calls, Request};
-use crate::report::{Form, Level, Progress, Report, json};
+use crate::policy::provenance;
+use crate::provider::{Request, ToolChoice};
+use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::session::Session;
-use crate::settings::{Overrides, Settings};
+use crate::settings::{FlagOverrides, Settings};
+use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
-use crate::sys::store;
 use anyhow::Result;
 use serde_json::json;
 
 /// The file's name in the workspace.
-pub(crate) const FILE: &str = "HEARTBEAT.md";
+pub(crate) const FILE_NAME: &str = "HEARTBEAT.md";
 /// Tolerance in US dollars: a smaller remainder counts as nothing, because sums of fractions are inexact.
-const NOTHING_LEFT: f64 = 1e-9;
+const BUDGET_TOLERANCE_USD: f64 = 1e-9;
 /// Bytes of the file that are read.
-const LONGEST: usize = 64 << 10;
+const MAX_FILE_BYTES: usize = 64 << 10;
 /// Number of recent runs that are described to the model.
-const RUNS: usize = 5;
+const MAX_RECENT_RUNS: usize = 5;
 /// Characters of the task of one recent run.
-const LONGEST_TASK: usize = 1000;
-const TOOL: &str = "heartbeat";
+const MAX_TASK_CHARS: usize = 1000;
+const TOOL_NAME: &str = "heartbeat";
 
-const SYSTEM: &str = "You check a list of recurring tasks at regular intervals and decide whether any of them is due now. Consider the current \
+const SYSTEM_PROMPT: &str = "You check a list of recurring tasks at regular intervals and decide whether any of them is due now. Consider the current \
 time, the schedule and instructions of each task, and the tasks of the last runs. Call the tool `heartbeat` once. Choose `skip` if \
 nothing is due; that is the usual case. Otherwise choose `run` and describe in `tasks` what to do, completely, for an agent that \
 cannot see the list.";
@@ -40,14 +40,14 @@ cannot see the list.";
 /// The result of a check.
 pub(crate) struct HeartbeatCheck {
     /// The cost of the check itself.
-    pub(crate) spent: Spent,
+    pub(crate) spent: RunUsage,
     /// The tasks to do now, and their cost limit in US dollars. `None` if there are none; an error if the budget is
     /// used up.
     pub(crate) tasks: Result<Option<(String, Option<f64>)>>,
 }
 
 /// The model's decision, and its cost.
-struct Decision {
+struct HeartbeatDecision {
     /// The tasks to do now; `None` for none.
     tasks: Option<String>,
     model: String,
@@ -60,62 +60,62 @@ pub(crate) fn check(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
-    arguments: &TurnOptions,
+    options: &TurnOptions,
 ) -> Result<HeartbeatCheck> {
-    let Some(list) = tasks(settings)? else {
+    let Some(list) = read_tasks(settings)? else {
         return Ok(HeartbeatCheck {
-            spent: Spent::default(),
+            spent: RunUsage::default(),
             tasks: Ok(None),
         });
     };
-    let decision = decide(ctx, settings, job, arguments, &list)?;
-    let left = left(arguments.max_cost, decision.cost.unwrap_or(0.0));
+    let decision = decide(ctx, settings, job, options, &list)?;
+    let left = remaining_budget(options.max_cost, decision.cost.unwrap_or(0.0));
     let tasks = match (decision.tasks, left) {
         (None, _) => Ok(None),
         (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
         (Some(_), Err(error)) => Err(error),
     };
     Ok(HeartbeatCheck {
-        spent: Spent {
-            session: job.conversation().0,
+        spent: RunUsage {
+            session: job.session_key().0,
             model: decision.model,
             iterations: 1,
             input_tokens: decision.usage.input,
             output_tokens: decision.usage.output,
             cost_usd: decision.cost,
-            ..Spent::default()
+            ..RunUsage::default()
         },
         tasks,
     })
 }
 
 /// The remaining budget of a job after a check that cost `cost`, in US dollars.
-fn left(most: Option<f64>, cost: f64) -> Result<Option<f64>> {
-    match most {
-        Some(most) if cost >= most - NOTHING_LEFT => Err(used_up(most, cost)),
+fn remaining_budget(max_cost: Option<f64>, cost: f64) -> Result<Option<f64>> {
+    match max_cost {
+        Some(most) if cost >= most - BUDGET_TOLERANCE_USD => Err(budget_exceeded_error(most, cost)),
         most => Ok(most.map(|most| most - cost)),
     }
 }
 
 /// The error if the check alone used up the heartbeat's budget.
-fn used_up(most: f64, cost: f64) -> anyhow::Error {
-    fail_hint(
+fn budget_exceeded_error(max_cost: f64, cost: f64) -> anyhow::Error {
+    fail_with_hint(
         Exit::Budget,
         format!(
             "the check of HEARTBEAT.md used up the budget (${} of ${}), so no task was run",
-            dollars(cost),
-            dollars(most)
+            format_dollars(cost),
+            format_dollars(max_cost)
         ),
         "`nanobot heartbeat enable --max-cost …` with a higher limit",
     )
 }
 
 /// The text of HEARTBEAT.md, if it has tasks.
-fn tasks(settings: &Settings) -> Result<Option<String>> {
-    let path = settings.workspace.join(FILE);
-    let bytes = store::read(&path)?.unwrap_or_default();
+fn read_tasks(settings: &Settings) -> Result<Option<String>> {
+    let path = settings.workspace.join(FILE_NAME);
+    let bytes = durable_file::read(&path)?.unwrap_or_default();
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    let end = text.floor_char_boundary(LONGEST);
+    let end = text.floor_char_boundary(MAX_FILE_BYTES);
     text.truncate(end);
     Ok(has_tasks(&text).then_some(text))
 }
@@ -170,50 +170,54 @@ fn decide(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
-    arguments: &TurnOptions,
+    options: &TurnOptions,
     list: &str,
-) -> Result<Decision> {
+) -> Result<HeartbeatDecision> {
     let mut settings = settings.clone();
-    if arguments.model.is_some() {
-        settings = ctx.settings_with(Overrides {
-            model: arguments.model.clone(),
-            ..Overrides::default()
+    if options.model.is_some() {
+        settings = ctx.settings_with(FlagOverrides {
+            model: options.model.clone(),
+            ..FlagOverrides::default()
         })?;
     }
-    let (session, _) = job.conversation();
+    let (session, _) = job.session_key();
     let turn = random_hex(5);
-    let account = Account {
+    let account = CallPurpose {
         session: session.clone(),
         turn: turn.clone(),
         job: Some(job.id.clone()),
         cause: "heartbeat",
     };
-    let stamp = json::Stamp {
+    let stamp = json::EventStamp {
         session: session.clone(),
         turn: turn.clone(),
         clock: ctx.clock.clone(),
     };
     let level = if ctx.quiet {
-        Level::Quiet
+        ProgressLevel::Quiet
     } else {
-        Level::Notices
+        ProgressLevel::Notices
     };
-    let progress = Progress::new(ctx.terminal, level);
-    let mut report = Report::new(ctx.terminal, Form::Held, progress, stamp);
-    let last = Session::read(&ctx.session_place(&settings)?, &session, &mut |_| {})?;
-    let text = question(&ctx.clock.now().to_string(), list, &last_runs(&last));
-    let chosen = model::choose(ctx, arguments, &settings, &account, &mut report)?;
-    let sampling = model::sampling(&settings.asked[0]);
-    let messages = [Message::User(User {
+    let progress = ProgressDisplay::new(ctx.terminal, level);
+    let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, stamp);
+    let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
+    let text = build_prompt(
+        &ctx.clock.now().to_string(),
+        list,
+        &describe_last_runs(&last),
+    );
+    let chosen = model::choose(ctx, options, &settings, &account, &mut report)?;
+    let sampling = model::sampling(&settings.models[0]);
+    let messages = [Message::User(UserMessage {
         id: turn.clone(),
-        parts: vec![Part::Text(text)],
-        ..User::default()
+        parts: vec![MessagePart::Text(text)],
+        ..UserMessage::default()
     })];
     let request = Request {
-        system: SYSTEM,
+        system: SYSTEM_PROMPT,
         messages: &messages,
-        tools: &[spec()],
-        calls: Calls::Must(TOOL),
+        tools: &[tool_spec()],
+        tool_choice: ToolChoice::Required(TOOL_NAME),
         model: &chosen.model,
         sampling: &sampling,
         reply_id: &turn,
@@ -221,10 +225,10 @@ fn decide(
     };
     let reply = chosen
         .provider
-        .reply(&request, &mut |delta| report.tell(delta.event("")))
-        .map_err(|error| without_turn(error.into_failure(), "check HEARTBEAT.md"))?;
+        .reply(&request, &mut |delta| report.emit(delta.into_event("")))
+        .map_err(|error| outside_turn(error.into_failure(), "check HEARTBEAT.md"))?;
     // A missing call means no: a model that only writes text has found nothing to do.
-    let call = reply.calls.iter().find(|call| call.name == TOOL);
+    let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);
     let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
     let tasks = call_arguments["tasks"]
         .as_str()
@@ -232,7 +236,7 @@ fn decide(
         .trim()
         .to_owned();
     let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
-    Ok(Decision {
+    Ok(HeartbeatDecision {
         tasks: is_run.then(|| match tasks.is_empty() {
             true => format!("Do the tasks of this list that are due now:\n\n{list}"),
             false => tasks,
@@ -244,27 +248,27 @@ fn decide(
 }
 
 /// The prompt.
-fn question(now: &str, list: &str, last: &str) -> String {
-    format!("Now: {now}\n\n{last}\n\nThe list, {FILE}:\n\n{list}")
+fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
+    format!("Now: {now}\n\n{last_runs}\n\nThe list, {FILE_NAME}:\n\n{list}")
 }
 
 /// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks
 /// derived from it would pass as the user's own.
-fn last_runs(session: &Session) -> String {
+fn describe_last_runs(session: &Session) -> String {
     let runs = session
         .messages()
         .iter()
         .rev()
         .filter_map(|message| match message {
             Message::User(user) => {
-                let task = seen::own_words(user)?;
-                let (when, task) = (user.facts.trim(), task.trim());
-                let task: String = task.chars().take(LONGEST_TASK).collect();
+                let task = provenance::user_text(user)?;
+                let (when, task) = (user.runtime_facts.trim(), task.trim());
+                let task: String = task.chars().take(MAX_TASK_CHARS).collect();
                 (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
             }
             _ => None,
         });
-    let runs: Vec<String> = runs.take(RUNS).collect();
+    let runs: Vec<String> = runs.take(MAX_RECENT_RUNS).collect();
     match runs.is_empty() {
         true => "There are no earlier runs.".to_owned(),
         false => format!(
@@ -274,9 +278,9 @@ fn last_runs(session: &Session) -> String {
     }
 }
 
-fn spec() -> ToolSpec {
+fn tool_spec() -> ToolSpec {
     ToolSpec {
-        name: TOOL.into(),
+        name: TOOL_NAME.into(),
         description: "Report whether any task on the list is due now.".into(),
         parameters: json!({
             "type": "object",
@@ -294,7 +298,7 @@ mod tests {
     use super::has_tasks;
 
     #[test]
-    fn what_is_a_task() {
+    fn detects_tasks() {
         let check = |text: &str, expect: bool| assert_eq!(has_tasks(text), expect, "{text:?}");
         check("", false);
         check("\n \n", false);

@@ -1,18 +1,18 @@
 //! Enables and disables the heartbeat's job.
 
-use crate::cron::job::{HEARTBEAT, Job, PERIOD};
+use crate::cron::job::{HEARTBEAT_ID, HEARTBEAT_INTERVAL, Job};
 use crate::cron::schedule;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
-use crate::ops::jobs::heartbeat::FILE;
+use crate::ops::jobs::heartbeat::FILE_NAME;
 use crate::ops::jobs::job_edit::SavedJob;
 use crate::ops::jobs::job_grants::stored_grants;
-use crate::ops::jobs::job_notices::{consequences, replaced_grants};
+use crate::ops::jobs::job_notices::{consequence_notices, replaced_grants_notice};
 use crate::ops::jobs::job_options::{JobFlags, apply_flags};
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions::Grants;
 use anyhow::Result;
 
@@ -24,24 +24,24 @@ pub(crate) fn enable(
     grants: &Grants,
 ) -> Result<SavedJob> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
-    let period = every.map(schedule::every).transpose();
+    let period = every.map(schedule::parse_period).transpose();
     let period = period.map_err(|words| fail(Exit::Usage, format!("`--every`: {words}")))?;
-    let stored = store.job(HEARTBEAT)?;
+    let stored = store.job(HEARTBEAT_ID)?;
     let is_new = stored.is_none();
     let mut job = stored.unwrap_or_else(|| Job::heartbeat(now));
-    if let Some(period) = period.or(is_new.then_some(PERIOD)) {
-        timing::begin_every(&mut job, period, now);
+    if let Some(period) = period.or(is_new.then_some(HEARTBEAT_INTERVAL)) {
+        timing::start_period(&mut job, period, now);
     }
-    let grants_before = job.terms.as_ref().map(stored_grants).transpose()?;
+    let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
     let resolved = apply_flags(ctx, &mut job, flags, None, grants)?;
     store.add(&job, now, None)?;
-    let mut notices = consequences(ctx, &job, grants, &resolved);
+    let mut notices = consequence_notices(ctx, &job, grants, &resolved);
     if let Some(before) = grants_before {
-        notices.extend(replaced_grants(&before, grants, &resolved)?);
+        notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
     }
-    let path = settings.workspace.join(FILE);
+    let path = settings.workspace.join(FILE_NAME);
     if !path.exists() {
         let path = ctx.paths.display(&path);
         notices.push(format!(
@@ -54,12 +54,12 @@ pub(crate) fn enable(
 /// Removes the heartbeat's job. Returns the crontab change; `None` if the heartbeat was not enabled.
 pub(crate) fn disable(ctx: &Context) -> Result<Option<Result<CrontabChange>>> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let Some(job) = store.job(HEARTBEAT)? else {
+    let store = workspace_jobs::open(ctx, &settings);
+    let Some(job) = store.job(HEARTBEAT_ID)? else {
         return Ok(None);
     };
-    store.remove(HEARTBEAT)?;
-    lifecycle::clear(ctx, &settings, &store, &job)?;
-    let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
+    store.remove(HEARTBEAT_ID)?;
+    lifecycle::remove_data(ctx, &settings, &store, &job)?;
+    let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
     Ok(Some(change))
 }

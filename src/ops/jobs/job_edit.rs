@@ -1,21 +1,23 @@
 //! Creates and edits jobs.
 
-use crate::cron::job::{Delivery, Job, Kind, State, Terms};
-use crate::cron::schedule::{CatchUp, Schedule};
-use crate::cron::store::Store;
-use crate::error::{Exit, fail, fail_hint};
+use crate::cron::job::{Delivery, Job, JobKind, JobOptions, JobState};
+use crate::cron::job_store::JobStore;
+use crate::cron::schedule::{CatchUpPolicy, Schedule};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
 use crate::ops::jobs::job_grants::stored_grants;
-use crate::ops::jobs::job_notices::{consequences, replaced_grants, unknown_price};
+use crate::ops::jobs::job_notices::{
+    consequence_notices, replaced_grants_notice, unknown_price_notice,
+};
 use crate::ops::jobs::job_options::{JobFlags, apply_flags, check_channel};
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::schedule_flags::ScheduleFlags;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions::Grants;
 use crate::settings::Settings;
-use crate::sys::input::{self, Reading};
+use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -46,13 +48,13 @@ impl SavedJob {
     pub(crate) fn new(
         ctx: &Context,
         settings: &Settings,
-        store: &Store,
+        store: &JobStore,
         job: Job,
         mut notices: Vec<String>,
     ) -> Self {
-        let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known);
+        let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
         let change = crontab.as_ref().ok();
-        notices.extend(change.and_then(|change| change.others(&job.id)));
+        notices.extend(change.and_then(|change| change.other_jobs_notice(&job.id)));
         Self {
             job,
             notices,
@@ -66,32 +68,32 @@ pub(crate) fn add(
     ctx: &Context,
     name: Option<&str>,
     message: &str,
-    wanted: &JobSettings,
+    job_settings: &JobSettings,
 ) -> Result<SavedJob> {
     let JobSettings {
         schedule,
         flags,
         grants,
-    } = wanted;
-    let grants = &with_home(ctx, grants);
+    } = job_settings;
+    let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     check_channel(flags, None)?;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let when = schedule.resolve(ctx, None, now, &mut notices)?;
-    let when = when.ok_or_else(without_schedule)?;
+    let when = when.ok_or_else(missing_schedule_error)?;
     let message = read_message(message)?;
-    let name = match name.map(time_format::one_line) {
+    let name = match name.map(time_format::to_one_line) {
         Some(name) if !name.is_empty() => name,
-        _ => time_format::one_line(&message)
+        _ => time_format::to_one_line(&message)
             .chars()
             .take(MAX_DEFAULT_NAME_CHARS)
             .collect(),
     };
     let is_once = matches!(when, Schedule::At(_));
     let mut job = Job {
-        id: job_store::unused_id(&store)?,
+        id: workspace_jobs::unused_id(&store)?,
         name,
         enabled: true,
         delete_after_run: is_once,
@@ -99,53 +101,56 @@ pub(crate) fn add(
         message,
         delivery: Delivery::default(),
         session: None,
-        created: timing::to_the_millisecond(now),
-        state: State::default(),
-        terms: Some(Terms::default()),
+        created: timing::truncate_to_millis(now),
+        state: JobState::default(),
+        options: Some(JobOptions::default()),
     };
     // A one-time job is caught up if missed, unless the flags say otherwise.
-    let catch_up = schedule.catch_up.or(is_once.then_some(CatchUp::Once));
+    let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
     let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
-    notices.extend(unknown_price(ctx, &job, &resolved));
-    timing::note_next(ctx, &mut job, now);
+    notices.extend(unknown_price_notice(ctx, &job, &resolved));
+    timing::update_next_run(ctx, &mut job, now);
     // A new job file would make all existing lines look obsolete, so refuse if there are such lines. If the crontab
     // cannot be read, it cannot be changed either, and no line is lost.
-    if let (false, Ok(lines)) = (store.file().exists(), crontab_sync::lines(ctx, &settings)) {
-        crontab_sync::insist_on_file(&store, &lines)?;
+    if let (false, Ok(lines)) = (
+        store.job_file().exists(),
+        crontab_sync::read_lines(ctx, &settings),
+    ) {
+        crontab_sync::require_job_file(&store, &lines)?;
     }
     store.add(&job, now, None)?;
-    notices.extend(consequences(ctx, &job, grants, &resolved));
+    notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
 /// Changes the job that `name_or_id` names. Options that are not given stay unchanged.
 pub(crate) fn edit(
     ctx: &Context,
-    word: &str,
+    name_or_id: &str,
     name: Option<&str>,
     message: Option<&str>,
-    wanted: &JobSettings,
+    job_settings: &JobSettings,
 ) -> Result<SavedJob> {
     let JobSettings {
         schedule,
         flags,
         grants,
-    } = wanted;
-    let grants = &with_home(ctx, grants);
+    } = job_settings;
+    let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let mut job = job_store::find(&store, word)?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let mut job = workspace_jobs::find(&store, name_or_id)?;
     // Check first that the job can have a folder, since our own data is stored there.
-    store.folder(&job.id)?;
+    store.job_dir(&job.id)?;
     check_channel(flags, job.delivery.channel.as_deref())?;
-    let before = comparable(&job)?;
+    let before = comparable_text(&job)?;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let has_other_times = schedule.has_times() && schedule.every.is_none();
     if is_heartbeat(&job)
         && (name.is_some() || message.is_some() || schedule.tz.is_some() || has_other_times)
     {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             "the heartbeat has no name or message, and its only schedule flag is `--every`",
             "`nanobot cron add` for a separate job",
@@ -155,59 +160,63 @@ pub(crate) fn edit(
     if let Some(when) = schedule.resolve(ctx, job.schedule.as_ref().ok(), now, &mut notices)? {
         catch_up = catch_up.or(set_schedule(&mut job, when, now));
     }
-    if let Some(text) = name.map(time_format::one_line) {
+    if let Some(text) = name.map(time_format::to_one_line) {
         if text.is_empty() {
-            return Err(fail_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
+            return Err(fail_with_hint(
+                Exit::Usage,
+                "the name is empty",
+                "`--name NAME`",
+            ));
         }
         job.name = text;
     }
     if let Some(text) = message {
         job.message = read_message(text)?;
     }
-    let grants_before = job.terms.as_ref().map(stored_grants).transpose()?;
+    let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
     let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
     if flags.max_cost.is_some() || flags.model.is_some() {
-        notices.extend(unknown_price(ctx, &job, &resolved));
+        notices.extend(unknown_price_notice(ctx, &job, &resolved));
     }
-    if comparable(&job)? == before {
+    if comparable_text(&job)? == before {
         notices.push(
             "nothing else changed: the job's permissions are fixed again from the current config"
                 .into(),
         );
     }
-    timing::note_next(ctx, &mut job, now);
+    timing::update_next_run(ctx, &mut job, now);
     if !store.update(&job.id, now, |stored| {
-        store_changes(stored, &job);
+        apply_changes(stored, &job);
         true
     })? {
-        return Err(job_store::unknown_job(&[], word));
+        return Err(workspace_jobs::unknown_job_error(&[], name_or_id));
     }
     if let Some(before) = grants_before {
-        notices.extend(replaced_grants(&before, grants, &resolved)?);
+        notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
     }
-    notices.extend(consequences(ctx, &job, grants, &resolved));
+    notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     Ok(SavedJob::new(ctx, &settings, &store, job, notices))
 }
 
 fn is_heartbeat(job: &Job) -> bool {
-    let terms = job.terms.as_ref();
-    terms.is_some_and(|terms| terms.kind == Kind::Heartbeat)
+    let terms = job.options.as_ref();
+    terms.is_some_and(|terms| terms.kind == JobKind::Heartbeat)
 }
 
 /// Sets the schedule of `job`. Returns the new default for missed slots if it changes.
-fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp> {
+fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUpPolicy> {
     let is_once = matches!(when, Schedule::At(_));
     let catch_up = (job.is_once() != is_once).then(|| {
         job.delete_after_run = is_once;
         match is_once {
-            true => CatchUp::Once,
-            false => CatchUp::None,
+            true => CatchUpPolicy::Once,
+            false => CatchUpPolicy::None,
         }
     });
     match when {
-        Schedule::Every(period) if is_heartbeat(job) => timing::begin_every(job, period, now),
+        Schedule::Every(period) if is_heartbeat(job) => timing::start_period(job, period, now),
         when => {
-            if let Some(terms) = &mut job.terms {
+            if let Some(terms) = &mut job.options {
                 terms.since_ms = now.as_millisecond();
             }
             job.schedule = Ok(when);
@@ -217,7 +226,7 @@ fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUp
 }
 
 /// Applies the edited fields of `edited` to the job as it is stored now.
-fn store_changes(stored: &mut Job, edited: &Job) {
+fn apply_changes(stored: &mut Job, edited: &Job) {
     let Job {
         name,
         schedule,
@@ -225,7 +234,7 @@ fn store_changes(stored: &mut Job, edited: &Job) {
         delivery,
         session,
         delete_after_run,
-        terms,
+        options: terms,
         ..
     } = edited.clone();
     *stored = Job {
@@ -235,16 +244,16 @@ fn store_changes(stored: &mut Job, edited: &Job) {
         delivery,
         session,
         delete_after_run,
-        terms,
+        options: terms,
         ..stored.clone()
     };
-    stored.bind();
+    stored.bind_options();
     stored.state.next_run = edited.state.next_run;
 }
 
 /// The fields of a job that flags can set, as text, to detect changes.
-fn comparable(job: &Job) -> Result<String> {
-    let mut terms = serde_json::to_value(&job.terms).context("serialize the job")?;
+fn comparable_text(job: &Job) -> Result<String> {
+    let mut terms = serde_json::to_value(&job.options).context("serialize the job")?;
     if let Some(terms) = terms.as_object_mut() {
         terms.remove("policy");
     }
@@ -262,7 +271,7 @@ fn comparable(job: &Job) -> Result<String> {
 }
 
 /// Expands `~` in the paths of `grants`, in case the shell left it unexpanded.
-fn with_home(ctx: &Context, grants: &Grants) -> Grants {
+fn with_expanded_home(ctx: &Context, grants: &Grants) -> Grants {
     let expand = |path: &PathBuf| match path.to_str() {
         Some(text) if text == "~" || text.starts_with("~/") => ctx.paths.expand(text),
         _ => path.clone(),
@@ -274,8 +283,8 @@ fn with_home(ctx: &Context, grants: &Grants) -> Grants {
     grants
 }
 
-fn without_schedule() -> anyhow::Error {
-    fail_hint(
+fn missing_schedule_error() -> anyhow::Error {
+    fail_with_hint(
         Exit::Usage,
         "the job has no schedule",
         "`--cron '0 8 * * 1-5'`, `--every 90m`, `--at 2026-12-24T18:00`, or `--in 2h`",
@@ -286,8 +295,9 @@ fn without_schedule() -> anyhow::Error {
 fn read_message(message: &str) -> Result<String> {
     let text = match message {
         "-" => {
-            signal::arm(None).context("wait for signals")?;
-            let bytes = input::read(Reading::Always, input::GIVE_UP_AFTER, &mut |_| {})?;
+            signal::install(None).context("wait for signals")?;
+            let bytes =
+                input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?;
             String::from_utf8(bytes.unwrap_or_default())
                 .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?
                 .trim_end()
@@ -296,7 +306,7 @@ fn read_message(message: &str) -> Result<String> {
         message => message.to_owned(),
     };
     match text.trim().is_empty() {
-        true => Err(fail_hint(
+        true => Err(fail_with_hint(
             Exit::Usage,
             "the message is empty",
             "`-m 'instructions for the agent'`",

@@ -1,15 +1,15 @@
 //! The permissions granted to a job: as flags, and as stored with the job.
 
-use crate::cron::job::Terms;
+use crate::cron::job::JobOptions;
 use crate::error::{Exit, fail};
 use crate::ops::permissions::{self, Grants};
-use crate::shell_quote::quoted;
+use crate::shell_quote::quote;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The permission flags stored with a job.
-pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
+pub(crate) fn stored_grants(terms: &JobOptions) -> Result<Grants> {
     match &terms.grants {
         Value::Null => Ok(Grants::default()),
         grants => serde_json::from_value(grants.clone()).map_err(|error| {
@@ -22,7 +22,7 @@ pub(crate) fn stored_grants(terms: &Terms) -> Result<Grants> {
 }
 
 /// True if any of these flags was given.
-pub(crate) fn has_any(grants: &Grants) -> Result<bool> {
+pub(crate) fn has_any_flag(grants: &Grants) -> Result<bool> {
     let written = |grants: &Grants| serde_json::to_value(grants).context("serialize the flags");
     Ok(written(grants)? != written(&Grants::default())?)
 }
@@ -66,7 +66,7 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
     let mut words = Vec::new();
     let mut add = |flag: &str, value: &str| match value {
         "" => words.push(flag.to_owned()),
-        value => words.push(format!("{flag}={}", quoted(value))),
+        value => words.push(format!("{flag}={}", quote(value))),
     };
     if let Some(name) = profile {
         add("--profile", name);

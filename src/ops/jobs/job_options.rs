@@ -1,15 +1,15 @@
 //! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
 //! the same rules, so it gets the same permissions as when the job was created.
 
-use crate::cron::job::{AfterCrash, Job, Kind, Sink, Terms};
-use crate::cron::schedule::CatchUp;
-use crate::error::{Exit, fail_hint};
+use crate::cron::job::{AnswerSink, CrashPolicy, Job, JobKind, JobOptions};
+use crate::cron::schedule::CatchUpPolicy;
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::jobs::job_grants::{has_any, to_stored};
+use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::permissions::{self, Grants};
-use crate::shell_quote::quoted;
-use crate::sys::paths::Real;
+use crate::shell_quote::quote;
+use crate::sys::paths::PathResolver;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) struct JobFlags {
     /// Limit of a run in US dollars.
     pub(crate) max_cost: Option<f64>,
     /// The action after a run was interrupted by a crash.
-    pub(crate) after_crash: Option<AfterCrash>,
+    pub(crate) after_crash: Option<CrashPolicy>,
     pub(crate) deliver: bool,
     pub(crate) no_deliver: bool,
     pub(crate) channel: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) fn apply_flags(
     ctx: &Context,
     job: &mut Job,
     flags: &JobFlags,
-    catch_up: Option<CatchUp>,
+    catch_up: Option<CatchUpPolicy>,
     grants: &Grants,
 ) -> Result<ResolvedJob> {
     let JobFlags {
@@ -70,15 +70,15 @@ pub(crate) fn apply_flags(
         on_failure,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
-    let mut terms = job.terms.take().unwrap_or_else(|| Terms {
+    let mut terms = job.options.take().unwrap_or_else(|| JobOptions {
         catch_up: job.catch_up(),
         since_ms: ctx.clock.timestamp().as_millisecond(),
-        ..Terms::default()
+        ..JobOptions::default()
     });
-    terms.v = Terms::V;
+    terms.v = JobOptions::FORMAT_VERSION;
     if let Some(key) = session {
-        if terms.kind == Kind::Heartbeat {
-            return Err(fail_hint(
+        if terms.kind == JobKind::Heartbeat {
+            return Err(fail_with_hint(
                 Exit::Usage,
                 "the heartbeat has its own session",
                 "the command without `--session`",
@@ -86,9 +86,9 @@ pub(crate) fn apply_flags(
         }
         job.session = non_empty(key);
     }
-    set(&mut terms.model, model);
-    set(&mut terms.when, when);
-    set(&mut terms.on_failure, on_failure);
+    set_text(&mut terms.model, model);
+    set_text(&mut terms.when, when);
+    set_text(&mut terms.on_failure, on_failure);
     if let Some(time) = timeout {
         // Round up to one second: 0 would mean no limit.
         terms.timeout = Some(time.as_secs().max(1));
@@ -108,12 +108,17 @@ pub(crate) fn apply_flags(
         apply_delivery(ctx, job, &mut terms, flags)?;
     }
     let resolved = apply_grants(ctx, &mut terms, grants)?;
-    job.terms = Some(terms);
+    job.options = Some(terms);
     Ok(resolved)
 }
 
 /// Applies the delivery flags to `job` and `terms`.
-fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFlags) -> Result<()> {
+fn apply_delivery(
+    ctx: &Context,
+    job: &mut Job,
+    terms: &mut JobOptions,
+    flags: &JobFlags,
+) -> Result<()> {
     let JobFlags {
         deliver,
         no_deliver,
@@ -124,11 +129,11 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
     // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
     // typed.
     match &terms.sink {
-        Some(Sink::File(path)) => {
+        Some(AnswerSink::File(path)) => {
             job.delivery.channel = Some("file".into());
             job.delivery.to = Some(path.display().to_string());
         }
-        Some(Sink::Command(command)) => {
+        Some(AnswerSink::Command(command)) => {
             job.delivery.channel = Some("command".into());
             job.delivery.to = Some(command.clone());
         }
@@ -136,7 +141,7 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
             let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
             let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
             if was_local && !is_typed && !no_deliver {
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::Usage,
                     "the destination comes from the job file, which other programs can write",
                     "both `--channel` and `--to`",
@@ -145,8 +150,8 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
         }
     }
     let delivery = &mut job.delivery;
-    set(&mut delivery.channel, channel);
-    set(&mut delivery.to, to);
+    set_text(&mut delivery.channel, channel);
+    set_text(&mut delivery.to, to);
     if channel.as_deref() == Some("") {
         delivery.to = None;
     }
@@ -155,15 +160,15 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
         && delivery.channel.is_some()
         && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
     terms.sink = resolve_sink(ctx, job)?;
-    if let Some(Sink::Command(_)) = &terms.sink {
+    if let Some(AnswerSink::Command(_)) = &terms.sink {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
     }
     if *deliver && job.delivery.channel.is_none() {
-        return Err(no_destination());
+        return Err(missing_destination_error());
     }
-    if terms.kind == Kind::Heartbeat && terms.sink.is_none() && job.delivery.channel.is_some() {
-        return Err(fail_hint(
+    if terms.kind == JobKind::Heartbeat && terms.sink.is_none() && job.delivery.channel.is_some() {
+        return Err(fail_with_hint(
             Exit::Usage,
             "the heartbeat can only deliver to a file or a command",
             "`--channel file --to FILE`, or `--channel command --to CMD`",
@@ -173,8 +178,8 @@ fn apply_delivery(ctx: &Context, job: &mut Job, terms: &mut Terms, flags: &JobFl
 }
 
 /// Stores `grants` in `terms`, and fixes the job's permissions.
-fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<ResolvedJob> {
-    let is_given = has_any(grants)?;
+fn apply_grants(ctx: &Context, terms: &mut JobOptions, grants: &Grants) -> Result<ResolvedJob> {
+    let is_given = has_any_flag(grants)?;
     if terms.grants.is_null() || is_given {
         terms.grants = to_stored(grants)?;
     }
@@ -187,15 +192,15 @@ fn apply_grants(ctx: &Context, terms: &mut Terms, grants: &Grants) -> Result<Res
         terms.policy = None;
     }
     let mut resolved = resolve(ctx, terms)?;
-    resolved.taken_over = taken_over;
+    resolved.is_taken_over = taken_over;
     terms.policy = Some(resolved.policy.snapshot());
     Ok(resolved)
 }
 
 /// Stores the value of a flag, if it was given, in `field`.
-fn set(place: &mut Option<String>, flag: &Option<String>) {
+fn set_text(field: &mut Option<String>, flag: &Option<String>) {
     if let Some(flag) = flag {
-        *place = non_empty(flag);
+        *field = non_empty(flag);
     }
 }
 
@@ -203,7 +208,7 @@ fn set(place: &mut Option<String>, flag: &Option<String>) {
 pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
     let typed = flags.channel.as_deref();
     if let (Some(to), None) = (flags.to.as_deref(), typed.or(channel)) {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             format!("`--to {to}` needs a channel"),
             "`--channel file` or `--channel command`",
@@ -218,7 +223,7 @@ pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<(
         .map(|channel| (similarity(channel), channel));
     let near = near.max_by(|(one, _), (other, _)| one.total_cmp(other));
     match near {
-        Some((similarity, channel)) if similarity > MIN_SIMILARITY => Err(fail_hint(
+        Some((similarity, channel)) if similarity > MIN_SIMILARITY => Err(fail_with_hint(
             Exit::Usage,
             format!("there is no channel `{typed}`; did you mean `{channel}`?"),
             format!("`--channel {channel}`"),
@@ -237,8 +242,8 @@ pub(crate) fn is_local(channel: &str) -> bool {
     ["file", "command"].contains(&channel)
 }
 
-fn no_destination() -> anyhow::Error {
-    fail_hint(
+fn missing_destination_error() -> anyhow::Error {
+    fail_with_hint(
         Exit::Usage,
         "`--deliver` needs a destination",
         "`--channel file --to FILE`, or `--channel command --to CMD`",
@@ -246,7 +251,7 @@ fn no_destination() -> anyhow::Error {
 }
 
 /// The local destination of the answers of `job`, from its delivery settings.
-fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
+fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<AnswerSink>> {
     let delivery = &mut job.delivery;
     let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
         return Ok(None);
@@ -254,7 +259,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
     if !is_local(channel) {
         return match delivery.to {
             Some(_) => Ok(None),
-            None => Err(fail_hint(
+            None => Err(fail_with_hint(
                 Exit::Usage,
                 format!("`--deliver` on `{channel}` needs a recipient"),
                 "`--to ID`",
@@ -262,7 +267,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
         };
     }
     let Some(to) = &delivery.to else {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             format!("`--channel {channel}` needs a destination"),
             match channel {
@@ -272,25 +277,25 @@ fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<Sink>> {
         ));
     };
     if channel == "command" {
-        return Ok(Some(Sink::Command(to.clone())));
+        return Ok(Some(AnswerSink::Command(to.clone())));
     }
     let path = permissions::absolute(&ctx.paths.expand(to));
     if path.is_dir() {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Usage,
             format!("`--to`: `{}` is a directory", path.display()),
             "a file in it",
         ));
     }
     if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::NoInput,
             format!("`--to`: there is no directory `{}`", folder.display()),
-            format!("mkdir -p {}", quoted(&folder.display().to_string())),
+            format!("mkdir -p {}", quote(&folder.display().to_string())),
         ));
     }
     // Links are resolved now and not at each run, because a run may change what is in its working directory.
-    let path = Real::default().of(&path);
+    let path = PathResolver::default().resolve(&path);
     delivery.to = Some(path.display().to_string());
-    Ok(Some(Sink::File(path)))
+    Ok(Some(AnswerSink::File(path)))
 }

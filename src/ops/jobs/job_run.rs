@@ -3,18 +3,18 @@
 //! The order makes crashes detectable: the stamp is on disk before anything is paid for, the record is written before
 //! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
 
-use crate::cron::job::{Job, Kind, Terms};
-use crate::cron::record::{Outcome, Record, Spent, Stamps, Started, Trigger};
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::cron::job::{Job, JobKind, JobOptions};
+use crate::cron::run_record::{RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_grants::stored_grants;
-use crate::ops::jobs::job_runner::{JobRunner, shortened};
-use crate::ops::jobs::job_store;
-use crate::ops::jobs::run_condition::Condition;
+use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
+use crate::ops::jobs::run_condition::ConditionResult;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
 use crate::sys::signal;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The last line of an answer that has nothing to report.
-pub(crate) const NOTHING: &str = "NOTHING_TO_REPORT";
+pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
 /// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
 /// Maximum length of a job's name in the prompt, in characters.
@@ -34,20 +34,20 @@ const MAX_NAME_CHARS: usize = 80;
 #[derive(Default)]
 struct RunResult {
     /// The outcome, if it does not follow from the text and the error.
-    outcome: Option<Outcome>,
+    outcome: Option<RunOutcome>,
     text: String,
     error: Option<anyhow::Error>,
     exit: Option<Exit>,
-    spent: Spent,
+    spent: RunUsage,
     turn: Option<TurnOutcome>,
 }
 
 impl RunResult {
     fn from_turn(session: String, mut turn: TurnOutcome) -> Self {
-        let tally = &turn.ending.tally;
-        let spent = Spent {
+        let tally = &turn.ending.stats;
+        let spent = RunUsage {
             session,
-            turn: turn.turn.clone(),
+            turn: turn.turn_id.clone(),
             model: tally.model.clone(),
             iterations: tally.iterations,
             input_tokens: tally.usage.input,
@@ -56,7 +56,7 @@ impl RunResult {
             denied: tally
                 .denials
                 .iter()
-                .map(|denial| denial.tool.clone())
+                .map(|denial| denial.tool_name.clone())
                 .collect(),
         };
         Self {
@@ -71,15 +71,15 @@ impl RunResult {
 
     fn exit(&self) -> Exit {
         self.exit
-            .unwrap_or_else(|| self.error.as_ref().map_or(Exit::Answered, exit_of))
+            .unwrap_or_else(|| self.error.as_ref().map_or(Exit::Answered, exit_for))
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> RunOutcome {
         let is_silent = || has_nothing_to_report(&self.text);
         self.outcome.unwrap_or_else(|| match self.error {
-            Some(_) => Outcome::Failed,
-            None if is_silent() => Outcome::Nothing,
-            None => Outcome::Ok,
+            Some(_) => RunOutcome::Failed,
+            None if is_silent() => RunOutcome::Nothing,
+            None => RunOutcome::Ok,
         })
     }
 }
@@ -91,68 +91,69 @@ impl JobRunner<'_> {
         job: &Job,
         trigger: Trigger,
         slot: Option<Timestamp>,
-        mut stamps: Stamps,
+        mut stamps: RunState,
     ) -> Result<Exit> {
         let ctx = self.ctx;
         let start = ctx.clock.timestamp();
-        let terms = job.terms.clone().unwrap_or_default();
-        let limit = job.deadline();
-        signal::arm((limit > 0).then(|| Duration::from_secs(limit))).context("wait for signals")?;
-        stamps.started = Some(Started {
+        let terms = job.options.clone().unwrap_or_default();
+        let limit = job.deadline_secs();
+        signal::install((limit > 0).then(|| Duration::from_secs(limit)))
+            .context("wait for signals")?;
+        stamps.started = Some(StartedRun {
             at_ms: start.as_millisecond(),
             slot_ms: slot.map(Timestamp::as_millisecond),
             pid: std::process::id(),
         });
-        self.folder.stamp(&stamps)?;
+        self.job_dir.write_state(&stamps)?;
         let mut result = self
-            .work(job, &terms, slot)
+            .execute(job, &terms, slot)
             .unwrap_or_else(|error| RunResult {
                 error: Some(error),
                 ..RunResult::default()
             });
         if result.error.is_some() {
-            signal::last_words();
+            signal::begin_shutdown();
         }
-        let mut record = self.record(job, trigger, slot, result.outcome(), start);
-        record.spent = std::mem::take(&mut result.spent);
+        let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
+        record.usage = std::mem::take(&mut result.spent);
         let exit = result.exit();
         let mut errors = self.deliver(job, &terms, start, &mut result, &mut record);
-        let exit = exit_with(exit, &errors);
+        let exit = combined_exit(exit, &errors);
         if exit == Exit::Timeout || !errors.is_empty() {
-            signal::last_words();
+            signal::begin_shutdown();
         }
-        note_end(&mut record, exit, &errors);
+        set_end(&mut record, exit, &errors);
         record.end = ctx.clock.timestamp().to_string();
         stamps.started = None;
-        let recorded = self.folder.record(&record);
+        let recorded = self.job_dir.append_record(&record);
         // If the record cannot be written, the stamp stays, so the next start detects that there was a run.
-        let stamped = recorded.and_then(|()| self.folder.stamp(&stamps));
+        let stamped = recorded.and_then(|()| self.job_dir.write_state(&stamps));
         errors.extend(stamped.err());
         errors.extend(self.update_job_file(job, &record, start, trigger).err());
         for error in &errors {
             self.report_error(job, error);
         }
-        if record.outcome == Outcome::Failed {
+        if record.outcome == RunOutcome::Failed {
             if exit == Exit::Timeout {
-                signal::overtime(delivery::LIMIT);
+                signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
             }
-            delivery::tell_failure(ctx, self.settings, job, &terms, &record);
+            delivery::notify_failure(ctx, self.settings, job, &terms, &record);
         }
         if let Some(turn) = &result.turn {
             turn.finish(ctx);
         }
         self.explain_silence(trigger, record.outcome);
-        Ok(exit_with(exit, &errors))
+        Ok(combined_exit(exit, &errors))
     }
 
     /// Delivers the answer and stores a copy. Returns the errors, including that of the run.
     fn deliver(
         &self,
         job: &Job,
-        terms: &Terms,
+        terms: &JobOptions,
         start: Timestamp,
         result: &mut RunResult,
-        record: &mut Record,
+        record: &mut RunRecord,
     ) -> Vec<anyhow::Error> {
         let text = result.text.trim_end();
         let is_answer = !text.is_empty()
@@ -164,15 +165,15 @@ impl JobRunner<'_> {
             true => delivery::deliver(self.ctx, self.settings, job, terms, text),
             false => DeliveryResult::default(),
         };
-        record.delivered = delivered.to;
+        record.delivered = delivered.destination;
         let mut errors: Vec<anyhow::Error> = Vec::new();
         // A closed pipe is no failure.
-        let is_failure = |error: &anyhow::Error| exit_of(error) != Exit::Answered;
+        let is_failure = |error: &anyhow::Error| exit_for(error) != Exit::Answered;
         errors.extend(delivered.error.filter(is_failure));
         errors.extend(result.error.take());
         if !text.is_empty() {
             // The answer is delivered already: a full disk is reported, but does not stop the run.
-            match self.folder.keep(start, text) {
+            match self.job_dir.store_answer(start, text) {
                 Ok(path) => record.output = Some(path),
                 Err(error) => errors.push(error.context("the answer was not stored")),
             }
@@ -181,30 +182,30 @@ impl JobRunner<'_> {
     }
 
     /// Tells a user who started the run by hand why there is no answer. Not printed under cron, which would mail it.
-    fn explain_silence(&self, trigger: Trigger, outcome: Outcome) {
+    fn explain_silence(&self, trigger: Trigger, outcome: RunOutcome) {
         let reason = match outcome {
-            Outcome::Nothing => "nothing to report",
-            Outcome::No => "the `--when` condition is not met",
+            RunOutcome::Nothing => "nothing to report",
+            RunOutcome::NotNeeded => "the `--when` condition is not met",
             _ => return,
         };
-        if trigger == Trigger::Hand && self.ctx.terminal.err {
+        if trigger == Trigger::Manual && self.ctx.terminal.stderr_is_tty {
             self.ctx.notice(reason);
         }
     }
 
     /// Does the work of the run: the condition, the check of HEARTBEAT.md, the turn.
-    fn work(&self, job: &Job, terms: &Terms, slot: Option<Timestamp>) -> Result<RunResult> {
+    fn execute(&self, job: &Job, terms: &JobOptions, slot: Option<Timestamp>) -> Result<RunResult> {
         check_runnable(job, terms)?;
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
-        ctx.quiet |= !ctx.terminal.err;
+        ctx.quiet |= !ctx.terminal.stderr_is_tty;
         let input = match &terms.when {
             None => None,
             Some(command) => match self.check_condition(job, command, slot)? {
-                Condition::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
-                Condition::NotMet => {
+                ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
+                ConditionResult::NotMet => {
                     return Ok(RunResult {
-                        outcome: Some(Outcome::No),
+                        outcome: Some(RunOutcome::NotNeeded),
                         ..RunResult::default()
                     });
                 }
@@ -212,7 +213,7 @@ impl JobRunner<'_> {
         };
         let mut options = self.turn_options(job, terms)?;
         let mut check_cost = None;
-        if terms.kind == Kind::Heartbeat {
+        if terms.kind == JobKind::Heartbeat {
             let HeartbeatCheck { spent, tasks } =
                 heartbeat::check(&ctx, self.settings, job, &options)?;
             let without_turn = |spent, outcome, error| RunResult {
@@ -225,13 +226,13 @@ impl JobRunner<'_> {
                 Ok(Some((message, left))) => {
                     (options.message, options.max_cost) = (Some(message), left);
                 }
-                Ok(None) => return Ok(without_turn(spent, Some(Outcome::Nothing), None)),
+                Ok(None) => return Ok(without_turn(spent, Some(RunOutcome::Nothing), None)),
                 Err(error) => return Ok(without_turn(spent, None, Some(error))),
             }
             check_cost = Some(spent);
         }
         let policy_limit = policy_limit(job, terms)?;
-        let (session, is_own) = job.conversation();
+        let (session, is_own) = job.session_key();
         options.session = Some(session.clone());
         let turn = agent_turn::run_job_turn(
             &ctx,
@@ -242,7 +243,7 @@ impl JobRunner<'_> {
                 policy_limit: policy_limit.as_ref(),
                 input,
                 last_turn_only: is_own,
-                untrusted_reason: job.terms.is_none().then_some("a job of another program"),
+                untrusted_reason: job.options.is_none().then_some("a job of another program"),
             },
         );
         let mut result = RunResult::from_turn(session, turn);
@@ -253,9 +254,9 @@ impl JobRunner<'_> {
     }
 
     /// The options of the turn.
-    fn turn_options(&self, job: &Job, terms: &Terms) -> Result<TurnOptions> {
+    fn turn_options(&self, job: &Job, terms: &JobOptions) -> Result<TurnOptions> {
         let mut grants = stored_grants(terms)?;
-        grants.directory = Some(job_store::job_directory(self.settings, terms));
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, terms));
         Ok(TurnOptions {
             message: Some(job.message.clone()),
             model: terms.model.clone(),
@@ -269,13 +270,13 @@ impl JobRunner<'_> {
     }
 
     /// The section of the system prompt about the job. It is the same in each run.
-    fn job_prompt(&self, job: &Job, terms: &Terms) -> String {
+    fn job_prompt(&self, job: &Job, terms: &JobOptions) -> String {
         let when = timing::describe_schedule(self.ctx, job);
         let destination = delivery::describe_destination(terms);
         format!(
             "This run is the scheduled job `{}` (id {}): {when}. It is unattended, and you cannot ask questions. Your answer \
              {destination}. You see at most the last of its earlier runs. If there is nothing worth reporting, answer with \
-             {NOTHING} only; no answer is then delivered.",
+             {NOTHING_TO_REPORT} only; no answer is then delivered.",
             sanitized_name(&job.name),
             job.id
         )
@@ -286,16 +287,16 @@ impl JobRunner<'_> {
 ///
 /// # Errors
 /// Status 78.
-fn check_runnable(job: &Job, terms: &Terms) -> Result<()> {
+fn check_runnable(job: &Job, terms: &JobOptions) -> Result<()> {
     if job.is_altered() {
-        return Err(fail_hint(
+        return Err(fail_with_hint(
             Exit::Config,
             JOB_TAMPERED,
             format!("`nanobot cron edit {}` accepts it as it is now", job.id),
         ));
     }
-    if job.terms.is_some() && terms.kind == Kind::Turn && terms.policy.is_none() {
-        return Err(fail_hint(
+    if job.options.is_some() && terms.kind == JobKind::Turn && terms.policy.is_none() {
+        return Err(fail_with_hint(
             Exit::Config,
             "the job has no stored permissions",
             format!("`nanobot cron edit {}`, which stores them", job.id),
@@ -305,10 +306,10 @@ fn check_runnable(job: &Job, terms: &Terms) -> Result<()> {
 }
 
 /// The permissions of the job's creator, which are the upper bound for the job.
-fn policy_limit(job: &Job, terms: &Terms) -> Result<Option<Policy>> {
-    let limit = terms.policy.as_ref().map(Policy::restored).transpose();
+fn policy_limit(job: &Job, terms: &JobOptions) -> Result<Option<Policy>> {
+    let limit = terms.policy.as_ref().map(Policy::from_snapshot).transpose();
     limit.map_err(|words| {
-        fail_hint(
+        fail_with_hint(
             Exit::Config,
             format!("cannot parse the job's permissions: {words}"),
             format!("`nanobot cron edit {}`, which stores them again", job.id),
@@ -317,19 +318,19 @@ fn policy_limit(job: &Job, terms: &Terms) -> Result<Option<Policy>> {
 }
 
 /// The exit status of a run. Errors around the run matter only if the run itself succeeded.
-fn exit_with(exit: Exit, errors: &[anyhow::Error]) -> Exit {
+fn combined_exit(exit: Exit, errors: &[anyhow::Error]) -> Exit {
     match (exit, errors.first()) {
-        (Exit::Answered, Some(error)) => exit_of(error),
+        (Exit::Answered, Some(error)) => exit_for(error),
         (exit, _) => exit,
     }
 }
 
 /// Stores in `record` how the run ended.
-fn note_end(record: &mut Record, exit: Exit, errors: &[anyhow::Error]) {
+fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
     if !errors.is_empty() {
-        record.outcome = Outcome::Failed;
+        record.outcome = RunOutcome::Failed;
         let words: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
-        record.error = Some(shortened(&words.join("; ")));
+        record.error = Some(redact_and_shorten(&words.join("; ")));
     }
     record.status = exit.code();
     record.cause = exit.name().to_owned();
@@ -340,7 +341,7 @@ fn note_end(record: &mut Record, exit: Exit, errors: &[anyhow::Error]) {
 fn sanitized_name(name: &str) -> String {
     let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
     let name: String = name.chars().map(plain).collect();
-    time_format::one_line(&name)
+    time_format::to_one_line(&name)
         .chars()
         .take(MAX_NAME_CHARS)
         .collect()
@@ -351,7 +352,7 @@ fn has_nothing_to_report(text: &str) -> bool {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     let bare =
         last.trim_matches(|letter: char| letter.is_whitespace() || "`*_.\"'".contains(letter));
-    bare == NOTHING
+    bare == NOTHING_TO_REPORT
 }
 
 #[cfg(test)]
@@ -359,7 +360,7 @@ mod tests {
     use super::has_nothing_to_report;
 
     #[test]
-    fn the_mark_of_silence() {
+    fn recognizes_nothing_to_report() {
         let check =
             |text: &str, expect: bool| assert_eq!(has_nothing_to_report(text), expect, "{text:?}");
         check("NOTHING_TO_REPORT", true);

@@ -2,9 +2,9 @@
 //! that cron mails.
 
 use crate::cron::job::Job;
-use crate::cron::record::{Folder, Outcome, Record, Spent, Trigger};
-use crate::cron::store::Store;
-use crate::error::{Exit, exit_of, fail, fail_hint, hint_of};
+use crate::cron::job_store::JobStore;
+use crate::cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
+use crate::error::{Exit, exit_for, fail, fail_with_hint, hint_for};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::lifecycle;
@@ -24,9 +24,9 @@ const MAX_ERROR_CHARS: usize = 500;
 pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
-    pub(crate) store: &'a Store,
+    pub(crate) store: &'a JobStore,
     /// The job's folder, with its records and stamps.
-    pub(crate) folder: &'a Folder,
+    pub(crate) job_dir: &'a JobDir,
     /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,
     /// A replay file used instead of the model.
@@ -35,16 +35,16 @@ pub(crate) struct JobRunner<'a> {
 
 impl JobRunner<'_> {
     /// A new record of a run that is not over yet.
-    pub(super) fn record(
+    pub(super) fn new_record(
         &self,
         job: &Job,
         trigger: Trigger,
         slot: Option<Timestamp>,
-        outcome: Outcome,
+        outcome: RunOutcome,
         start: Timestamp,
-    ) -> Record {
-        Record {
-            version: Record::VERSION,
+    ) -> RunRecord {
+        RunRecord {
+            version: RunRecord::FORMAT_VERSION,
             job: job.id.clone(),
             name: job.name.clone(),
             trigger,
@@ -57,7 +57,7 @@ impl JobRunner<'_> {
             status: Exit::Answered.code(),
             cause: Exit::Answered.name().to_owned(),
             error: None,
-            spent: Spent::default(),
+            usage: RunUsage::default(),
             output: None,
             delivered: None,
         }
@@ -67,7 +67,7 @@ impl JobRunner<'_> {
     pub(super) fn update_job_file(
         &self,
         job: &Job,
-        record: &Record,
+        record: &RunRecord,
         start: Timestamp,
         trigger: Trigger,
     ) -> Result<()> {
@@ -80,21 +80,21 @@ impl JobRunner<'_> {
             is_same = there.schedule == job.schedule;
             there.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
             there.state.last_status = Some(match record.outcome {
-                Outcome::Failed => "error".into(),
+                RunOutcome::Failed => "error".into(),
                 _ => "ok".into(),
             });
             there.state.last_error.clone_from(&record.error);
-            timing::note_next(self.ctx, there, now);
+            timing::update_next_run(self.ctx, there, now);
             false
         })?;
         if !found {
             // A job removed by our own command has no terms any more; then its remaining data is removed. A job that
             // still has terms stays: another program may have written an older copy of the job file.
-            if job.terms.is_none() || self.store.has_terms(&job.id)? {
+            if job.options.is_none() || self.store.has_options(&job.id)? {
                 return Ok(());
             }
-            self.store.remove_folder(&job.id)?;
-            return lifecycle::forget_conversation(self.ctx, self.settings, job);
+            self.store.remove_job_dir(&job.id)?;
+            return lifecycle::discard_session(self.ctx, self.settings, job);
         }
         let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
         let is_retried = slot.is_some_and(|slot| self.is_retried(job, slot, record.status));
@@ -105,8 +105,11 @@ impl JobRunner<'_> {
     }
 
     /// Retires a one-time job: removes it but keeps its record, or disables it.
-    pub(crate) fn retire(&self, job: &Job, outcome: Option<Outcome>) -> Result<()> {
-        let is_done = matches!(outcome, Some(Outcome::Ok | Outcome::Nothing | Outcome::No));
+    pub(crate) fn retire(&self, job: &Job, outcome: Option<RunOutcome>) -> Result<()> {
+        let is_done = matches!(
+            outcome,
+            Some(RunOutcome::Ok | RunOutcome::Nothing | RunOutcome::NotNeeded)
+        );
         if is_done && job.delete_after_run {
             self.store.remove(&job.id)?;
         } else {
@@ -117,7 +120,7 @@ impl JobRunner<'_> {
                 false
             })?;
         }
-        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Known)
+        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
             .map(drop)
             .context("the job's line was not removed from the crontab")
     }
@@ -132,10 +135,10 @@ impl JobRunner<'_> {
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
         let cause = format!("job `{}` ({}): {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
-        let cause = secret::hide(&cause).into_owned();
-        let exit = exit_of(error);
-        let job_error = match hint_of(error) {
-            Some(hint) => fail_hint(exit, cause, job_hint(hint, exit, &job.id)),
+        let cause = secret::redact_all(&cause).into_owned();
+        let exit = exit_for(error);
+        let job_error = match hint_for(error) {
+            Some(hint) => fail_with_hint(exit, cause, adapt_hint(hint, exit, &job.id)),
             None => fail(exit, cause),
         };
         report_error(&job_error, self.ctx.terminal);
@@ -150,7 +153,7 @@ pub(super) fn is_transient(status: u8) -> bool {
 }
 
 /// Adapts `hint` to a job, which cannot be resumed.
-fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
+fn adapt_hint(hint: &str, exit: Exit, id: &str) -> String {
     match exit {
         _ if !hint.contains("--resume") && !hint.contains("--new") => hint.to_owned(),
         Exit::Timeout => format!("`nanobot cron edit {id} --timeout …` with a higher limit"),
@@ -160,8 +163,8 @@ fn job_hint(hint: &str, exit: Exit, id: &str) -> String {
 }
 
 /// Shortens `text` and hides keys in it, because others can read the place where it is stored.
-pub(super) fn shortened(text: &str) -> String {
-    let text = &*secret::hide(text);
+pub(super) fn redact_and_shorten(text: &str) -> String {
+    let text = &*secret::redact_all(text);
     match text.char_indices().nth(MAX_ERROR_CHARS) {
         Some((at, _)) => format!("{} …", &text[..at]),
         None => text.to_owned(),
@@ -170,13 +173,13 @@ pub(super) fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::job_hint;
+    use super::adapt_hint;
     use crate::error::Exit;
 
     #[test]
-    fn hints_of_turns_are_none_of_jobs() {
+    fn adapts_turn_hints_to_jobs() {
         let check =
-            |hint: &str, exit: Exit, expect: &str| assert_eq!(job_hint(hint, exit, "x"), expect);
+            |hint: &str, exit: Exit, expect: &str| assert_eq!(adapt_hint(hint, exit, "x"), expect);
         let more = "a higher `--max-cost`; `--resume` goes on where this stopped";
         check(
             more,

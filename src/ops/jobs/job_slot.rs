@@ -1,10 +1,10 @@
 //! The slots of a job, which are the times at which it should run, and their state: run, skipped, or interrupted by a
 //! crash.
 
-use crate::cron::job::{AfterCrash, Job};
-use crate::cron::record::{Outcome, Record, Stamps, Trigger};
-use crate::cron::schedule::{CatchUp, Verdict};
-use crate::error::{Exit, exit_of};
+use crate::cron::job::{CrashPolicy, Job};
+use crate::cron::run_record::{RunOutcome, RunRecord, RunState, Trigger};
+use crate::cron::schedule::{CatchUpPolicy, DueState};
+use crate::error::{Exit, exit_for};
 use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_runner::{JobRunner, is_transient};
 use crate::ops::jobs::timing;
@@ -28,9 +28,9 @@ pub(crate) enum SlotState {
 impl JobRunner<'_> {
     /// The state of `slot`.
     pub(crate) fn slot_state(&self, job: &Job, slot: Timestamp) -> Result<SlotState> {
-        let records = self.folder.records(usize::MAX)?;
+        let records = self.job_dir.last_records(usize::MAX)?;
         let at = slot.to_string();
-        let is_it = |record: &Record| {
+        let is_it = |record: &RunRecord| {
             let is_again = job.is_once() && is_transient(record.status);
             record.outcome.is_run() && record.slot.as_deref() == Some(&at) && !is_again
         };
@@ -64,25 +64,27 @@ impl JobRunner<'_> {
         exit: Exit,
         before: Option<i64>,
     ) -> Result<()> {
-        let mut stamps = self.folder.stamps()?;
+        let mut stamps = self.job_dir.read_state()?;
         if self.is_retried(job, slot, exit.code()) {
-            stamps.handled_ms = before;
-            return self.folder.stamp(&stamps);
+            stamps.last_slot_ms = before;
+            return self.job_dir.write_state(&stamps);
         }
-        if job.catch_up() == CatchUp::Once || stamps.handled_ms != Some(slot.as_millisecond()) {
+        if job.catch_up() == CatchUpPolicy::Once
+            || stamps.last_slot_ms != Some(slot.as_millisecond())
+        {
             return Ok(());
         }
-        if let Verdict::Due { slot } | Verdict::Missed { slot } =
+        if let DueState::Due { slot } | DueState::Missed { slot } =
             timing::due_state(self.ctx, job, &stamps)?
         {
-            stamps.handled_ms = Some(slot.as_millisecond());
-            self.folder.stamp(&stamps)?;
+            stamps.last_slot_ms = Some(slot.as_millisecond());
+            self.job_dir.write_state(&stamps)?;
         }
         Ok(())
     }
 
     /// Detects a run that began and did not end. Returns its slot if it is to be run again.
-    pub(crate) fn find_crash(&self, job: &Job, stamps: &mut Stamps) -> Result<Option<Timestamp>> {
+    pub(crate) fn find_crash(&self, job: &Job, stamps: &mut RunState) -> Result<Option<Timestamp>> {
         let Some(started) = stamps.started.take() else {
             return Ok(None);
         };
@@ -90,42 +92,44 @@ impl JobRunner<'_> {
         let slot = started.slot_ms.map(time);
         let trigger = match slot {
             Some(_) => Trigger::Schedule,
-            None => Trigger::Hand,
+            None => Trigger::Manual,
         };
         // If its record exists, the run ended, and only the stamp was not removed.
         let start = time(started.at_ms).to_string();
-        let records = self.folder.records(usize::MAX)?;
+        let records = self.job_dir.last_records(usize::MAX)?;
         if records
             .iter()
-            .any(|record| record.start == start && record.outcome != Outcome::Busy)
+            .any(|record| record.start == start && record.outcome != RunOutcome::Busy)
         {
-            self.folder.stamp(stamps)?;
+            self.job_dir.write_state(stamps)?;
             return Ok(None);
         }
-        let mut record = self.record(job, trigger, slot, Outcome::Unknown, time(started.at_ms));
+        let mut record =
+            self.new_record(job, trigger, slot, RunOutcome::Unknown, time(started.at_ms));
         let words = format!(
             "it began at {start} as process {} and left no result; its work may be complete or partial",
             started.pid
         );
         record.error = Some(words.clone());
         (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
-        self.folder.record(&record)?;
-        self.folder.stamp(stamps)?;
+        self.job_dir.append_record(&record)?;
+        self.job_dir.write_state(stamps)?;
         self.report_error(job, &anyhow!("the last run was interrupted: {words}"));
-        let terms = job.terms.clone().unwrap_or_default();
+        let terms = job.options.clone().unwrap_or_default();
         // A slot whose run crashed before is not run again, to avoid an endless loop.
         let is_first = |slot: Timestamp| {
             let slot = Some(slot.to_string());
-            let was_cut = |other: &Record| other.outcome == Outcome::Unknown && other.slot == slot;
+            let was_cut =
+                |other: &RunRecord| other.outcome == RunOutcome::Unknown && other.slot == slot;
             !records.iter().any(was_cut)
         };
         let is_fresh = |slot: &Timestamp| {
             self.ctx.clock.timestamp().duration_since(*slot) < RERUN_PERIOD && is_first(*slot)
         };
         let again = slot.filter(is_fresh);
-        let again = again.filter(|_| terms.after_crash == AfterCrash::Again);
+        let again = again.filter(|_| terms.after_crash == CrashPolicy::Again);
         if again.is_none() {
-            delivery::tell_failure(self.ctx, self.settings, job, &terms, &record);
+            delivery::notify_failure(self.ctx, self.settings, job, &terms, &record);
             let now = self.ctx.clock.timestamp();
             self.store.update(&job.id, now, |job| {
                 job.state.last_status = Some("error".into());
@@ -141,13 +145,13 @@ impl JobRunner<'_> {
         &self,
         job: &Job,
         slot: Timestamp,
-        outcome: Outcome,
-        stamps: Stamps,
+        outcome: RunOutcome,
+        stamps: RunState,
     ) -> Result<Exit> {
         let now = self.ctx.clock.timestamp();
-        let record = self.record(job, Trigger::Schedule, Some(slot), outcome, now);
-        self.folder.record(&record)?;
-        self.folder.stamp(&stamps)?;
+        let record = self.new_record(job, Trigger::Schedule, Some(slot), outcome, now);
+        self.job_dir.append_record(&record)?;
+        self.job_dir.write_state(&stamps)?;
         if job.is_once() {
             self.retire(job, Some(outcome))?;
         }
@@ -163,23 +167,23 @@ impl JobRunner<'_> {
         error: anyhow::Error,
     ) -> Result<Exit> {
         let now = self.ctx.clock.timestamp();
-        let mut record = self.record(job, Trigger::Schedule, slot, Outcome::Busy, now);
+        let mut record = self.new_record(job, Trigger::Schedule, slot, RunOutcome::Busy, now);
         if slot.is_some() {
             let is_reported =
-                |other: &Record| other.outcome == Outcome::Busy && other.slot == record.slot;
+                |other: &RunRecord| other.outcome == RunOutcome::Busy && other.slot == record.slot;
             if self
-                .folder
-                .records(RECORDS_CHECKED)?
+                .job_dir
+                .last_records(RECORDS_CHECKED)?
                 .iter()
                 .any(is_reported)
             {
                 return Ok(Exit::Answered);
             }
         }
-        let exit = exit_of(&error);
+        let exit = exit_for(&error);
         record.error = Some(format!("{error:#}"));
         (record.status, record.cause) = (exit.code(), exit.name().to_owned());
-        Err(match self.folder.record(&record) {
+        Err(match self.job_dir.append_record(&record) {
             Ok(()) => error,
             Err(other) => error.context(format!("cannot write the record: {other:#}")),
         })

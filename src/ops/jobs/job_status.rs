@@ -1,13 +1,13 @@
 //! A job with its status: its crontab lines, its last run, and its next runs.
 
 use super::crontab_status::{CrontabStatus, LineState};
-use super::job_store;
 use super::time_format;
 use super::timing::{effective_schedule, upcoming_runs};
+use super::workspace_jobs;
 use crate::cron::job::Job;
-use crate::cron::record::{Folder, Outcome, Record, Stamps};
-use crate::cron::schedule::{Schedule, Verdict};
-use crate::cron::store::Store;
+use crate::cron::job_store::JobStore;
+use crate::cron::run_record::{JobDir, RunOutcome, RunRecord, RunState};
+use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
 use anyhow::Result;
 use jiff::Timestamp;
@@ -20,29 +20,29 @@ pub(crate) struct JobStatus {
     pub(crate) job: Job,
     pub(crate) line_state: LineState,
     /// The record of the last run.
-    pub(crate) last: Option<Record>,
-    pub(crate) stamps: Stamps,
+    pub(crate) last_record: Option<RunRecord>,
+    pub(crate) stamps: RunState,
     /// True if a run is in progress.
     pub(crate) is_running: bool,
     /// The slot that should have run by now.
-    pub(crate) due: Option<Timestamp>,
+    pub(crate) due_slot: Option<Timestamp>,
     /// The times of the next runs.
-    pub(crate) next: Vec<Timestamp>,
+    pub(crate) next_runs: Vec<Timestamp>,
 }
 
 impl JobStatus {
     /// Reads the status of `job`.
-    pub(crate) fn of(
+    pub(crate) fn new(
         ctx: &Context,
-        store: &Store,
+        store: &JobStore,
         crontab: &CrontabStatus,
         job: Job,
     ) -> Result<Self> {
-        let (mut last, mut stamps, mut is_running) = (None, Stamps::default(), false);
-        if let Ok(folder) = store.folder(&job.id).map(Folder::new) {
-            last = folder.records(1)?.pop();
+        let (mut last, mut stamps, mut is_running) = (None, RunState::default(), false);
+        if let Ok(folder) = store.job_dir(&job.id).map(JobDir::new) {
+            last = folder.last_records(1)?.pop();
             // If this job's state cannot be read, the other jobs are still listed.
-            match run_state(&folder) {
+            match read_run_state(&folder) {
                 Ok(found) => (stamps, is_running) = found,
                 Err(error) => ctx.notice(&format!("{error:#}")),
             }
@@ -51,28 +51,29 @@ impl JobStatus {
         let (mut due, mut next) = (None, Vec::new());
         if let (true, Ok((schedule, zone))) = (job.enabled, effective_schedule(ctx, &job)) {
             let timetable = job.timetable(schedule, &zone);
-            let verdict = timetable.due(stamps.handled(), now);
-            if let (Verdict::Due { slot }, true) = (verdict, job.terms.is_some()) {
+            let verdict = timetable.due_state(stamps.last_slot(), now);
+            if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
                 due = Some(slot);
             }
             next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
         }
         Ok(Self {
-            line_state: crontab.of_job(ctx, &job),
-            last,
+            line_state: crontab.line_state(ctx, &job),
+            last_record: last,
             stamps,
             is_running,
-            due,
-            next,
+            due_slot: due,
+            next_runs: next,
             job,
         })
     }
 
     /// True if this is a one-time job that failed: it will never run again.
-    pub(crate) fn is_lost(&self) -> bool {
-        let failed = |last: &Record| matches!(last.outcome, Outcome::Failed | Outcome::Unknown);
+    pub(crate) fn has_failed_for_good(&self) -> bool {
+        let failed =
+            |last: &RunRecord| matches!(last.outcome, RunOutcome::Failed | RunOutcome::Unknown);
         let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
-        is_once && !self.job.enabled && self.last.as_ref().is_some_and(failed)
+        is_once && !self.job.enabled && self.last_record.as_ref().is_some_and(failed)
     }
 }
 
@@ -86,10 +87,10 @@ pub(crate) struct JobList {
 /// All jobs of the workspace.
 pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let crontab = CrontabStatus::of(ctx, &settings, &store);
+    let store = workspace_jobs::open(ctx, &settings);
+    let crontab = CrontabStatus::new(ctx, &settings, &store);
     let jobs = store.jobs()?.into_iter();
-    let jobs = jobs.map(|job| JobStatus::of(ctx, &store, &crontab, job));
+    let jobs = jobs.map(|job| JobStatus::new(ctx, &store, &crontab, job));
     let jobs: Vec<JobStatus> = jobs.collect::<Result<_>>()?;
     let states: Vec<_> = jobs
         .iter()
@@ -104,17 +105,17 @@ pub(crate) struct JobDetails {
     pub(crate) status: JobStatus,
     /// The job's lines in the crontab.
     pub(crate) lines: Vec<String>,
-    store: Store,
+    store: JobStore,
 }
 
 impl JobDetails {
     /// The job that `name_or_id` names.
-    pub(crate) fn find(ctx: &Context, word: &str) -> Result<Self> {
+    pub(crate) fn find(ctx: &Context, name_or_id: &str) -> Result<Self> {
         let settings = ctx.settings()?;
-        let store = job_store::open(ctx, &settings);
-        let job = job_store::find(&store, word)?;
-        let crontab = CrontabStatus::of(ctx, &settings, &store);
-        let status = JobStatus::of(ctx, &store, &crontab, job)?;
+        let store = workspace_jobs::open(ctx, &settings);
+        let job = workspace_jobs::find(&store, name_or_id)?;
+        let crontab = CrontabStatus::new(ctx, &settings, &store);
+        let status = JobStatus::new(ctx, &store, &crontab, job)?;
         Ok(Self {
             lines: crontab.lines(&status.job).to_vec(),
             status,
@@ -123,9 +124,13 @@ impl JobDetails {
     }
 
     /// The records of its runs; `None` if the job cannot have any.
-    pub(crate) fn records(&self) -> Result<Option<Vec<Record>>> {
-        let folder = self.store.folder(&self.status.job.id).ok().map(Folder::new);
-        folder.map(|it| it.records(usize::MAX)).transpose()
+    pub(crate) fn records(&self) -> Result<Option<Vec<RunRecord>>> {
+        let folder = self
+            .store
+            .job_dir(&self.status.job.id)
+            .ok()
+            .map(JobDir::new);
+        folder.map(|it| it.last_records(usize::MAX)).transpose()
     }
 }
 
@@ -134,7 +139,7 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
     job.is_altered().then(|| {
         format!(
             "`{}` does not run: {}; `nanobot cron edit {}` accepts it as it is now",
-            time_format::one_line(&job.name),
+            time_format::to_one_line(&job.name),
             super::job_run::JOB_TAMPERED,
             job.id
         )
@@ -143,8 +148,8 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
 
 /// The stamps of a job, and true if a run is in progress. The lock is tested only if a run has begun: testing it takes
 /// it for a moment, and a run that begins at that moment must not find it taken.
-pub(crate) fn run_state(folder: &Folder) -> Result<(Stamps, bool)> {
-    let stamps = folder.stamps()?;
+pub(crate) fn read_run_state(folder: &JobDir) -> Result<(RunState, bool)> {
+    let stamps = folder.read_state()?;
     let is_running = stamps.started.is_some() && folder.is_running()?;
     Ok((stamps, is_running))
 }

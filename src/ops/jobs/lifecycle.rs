@@ -1,15 +1,15 @@
 //! `cron enable`, `disable` and `remove`, each for several jobs.
 
-use crate::cron::job::{Job, Kind};
-use crate::cron::record::Folder;
+use crate::cron::job::{Job, JobKind};
+use crate::cron::job_store::JobStore;
+use crate::cron::run_record::JobDir;
 use crate::cron::schedule::Schedule;
-use crate::cron::store::Store;
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
@@ -19,16 +19,16 @@ pub(crate) fn set_enabled(
     ctx: &Context,
     names: &[String],
     enabled: bool,
-    done: &mut dyn FnMut(&Job) -> Result<()>,
+    on_done: &mut dyn FnMut(&Job) -> Result<()>,
 ) -> Result<Exit> {
     let saved_message = match enabled {
         true => "the jobs are enabled, but cron does not start them",
         false => "the jobs are disabled: crontab lines that are left start nothing",
     };
-    each(ctx, names, saved_message, &mut |_, store, job| {
+    for_each_job(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {
             let verb = if enabled { "enable" } else { "disable" };
-            return Err(fail_hint(
+            return Err(fail_with_hint(
                 Exit::Usage,
                 "the heartbeat is not a job in the job file",
                 format!("`nanobot heartbeat {verb}`"),
@@ -38,14 +38,14 @@ pub(crate) fn set_enabled(
         let found = store.update(&job.id, now, |job| {
             job.enabled = enabled;
             // Slots missed while disabled are not caught up.
-            if let (true, Some(terms)) = (enabled, &mut job.terms) {
+            if let (true, Some(terms)) = (enabled, &mut job.options) {
                 terms.since_ms = now.as_millisecond();
             }
-            timing::note_next(ctx, job, now);
-            enabled && job.terms.is_some()
+            timing::update_next_run(ctx, job, now);
+            enabled && job.options.is_some()
         })?;
         if !found {
-            return Err(job_store::unknown_job(&[], &job.id));
+            return Err(workspace_jobs::unknown_job_error(&[], &job.id));
         }
         if let (true, Ok(Schedule::At(time))) = (enabled, &job.schedule)
             && *time <= now
@@ -55,7 +55,7 @@ pub(crate) fn set_enabled(
                 job.name, job.id
             ));
         }
-        done(job)
+        on_done(job)
     })
 }
 
@@ -63,36 +63,41 @@ pub(crate) fn set_enabled(
 pub(crate) fn remove(
     ctx: &Context,
     names: &[String],
-    done: &mut dyn FnMut(&Job) -> Result<()>,
+    on_done: &mut dyn FnMut(&Job) -> Result<()>,
 ) -> Result<Exit> {
-    each(
+    for_each_job(
         ctx,
         names,
         "the jobs are removed: crontab lines that are left start nothing",
         &mut |settings, store, job| {
-            if !store.remove(&job.id)? && !store.folder(&job.id)?.is_dir() {
-                return Err(job_store::unknown_job(&[], &job.id));
+            if !store.remove(&job.id)? && !store.job_dir(&job.id)?.is_dir() {
+                return Err(workspace_jobs::unknown_job_error(&[], &job.id));
             }
-            clear(ctx, settings, store, job)?;
-            done(job)
+            remove_data(ctx, settings, store, job)?;
+            on_done(job)
         },
     )
 }
 
 /// Removes the data of a job that is no longer in the job file: its folder, and its own session.
-pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job) -> Result<()> {
-    if !crate::cron::store::is_plain(&job.id) {
+pub(crate) fn remove_data(
+    ctx: &Context,
+    settings: &Settings,
+    store: &JobStore,
+    job: &Job,
+) -> Result<()> {
+    if !crate::cron::job_store::is_valid_id(&job.id) {
         return Ok(());
     }
-    let folder = store.folder(&job.id)?;
+    let folder = store.job_dir(&job.id)?;
     if folder.exists() {
-        match Folder::new(folder).lock(&job.name, &ctx.clock.stamp()) {
+        match JobDir::new(folder).lock(&job.name, &ctx.clock.local_timestamp()) {
             Ok(lock) => {
-                store.remove_folder(&job.id)?;
+                store.remove_job_dir(&job.id)?;
                 drop(lock);
             }
             // The run in progress finds the job gone at its end, and removes the data itself.
-            Err(error) if exit_of(&error) == Exit::TryAgain => {
+            Err(error) if exit_for(&error) == Exit::TryAgain => {
                 ctx.notice(&format!(
                     "`{}` is running: the current run continues to its end",
                     job.name
@@ -102,26 +107,26 @@ pub(crate) fn clear(ctx: &Context, settings: &Settings, store: &Store, job: &Job
             Err(error) => return Err(error),
         }
     }
-    forget_conversation(ctx, settings, job)
+    discard_session(ctx, settings, job)
 }
 
 /// Moves the session of a removed job to the trash, if the session belongs to the job alone.
-pub(crate) fn forget_conversation(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
-    let (key, is_own) = job.conversation();
+pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
+    let (key, is_own) = job.session_key();
     // The other program uses the heartbeat's session under the same name.
     if !is_own || is_heartbeat(job) {
         return Ok(());
     }
-    let place = ctx.session_place(settings)?;
-    match sessions::discard(&place, &key, &|_| true) {
+    let place = ctx.session_store(settings)?;
+    match sessions::move_to_trash(&place, &key, &|_| true) {
         Ok(true) => ctx.notice(&format!(
                 "moved the session of `{}` to the trash; restore it with `nanobot session restore {key}`",
-                time_format::one_line(&job.name)
+                time_format::to_one_line(&job.name)
             ),
         ),
         Ok(false) => {}
-        Err(error) if exit_of(&error) == Exit::NoInput => {}
-        Err(error) if exit_of(&error) == Exit::TryAgain => {
+        Err(error) if exit_for(&error) == Exit::NoInput => {}
+        Err(error) if exit_for(&error) == Exit::TryAgain => {
             ctx.notice(&format!("its session `{key}` was not removed: {error:#}"));
         }
         Err(error) => return Err(error),
@@ -130,45 +135,45 @@ pub(crate) fn forget_conversation(ctx: &Context, settings: &Settings, job: &Job)
 }
 
 fn is_heartbeat(job: &Job) -> bool {
-    job.terms
+    job.options
         .as_ref()
-        .is_some_and(|terms| terms.kind == Kind::Heartbeat)
+        .is_some_and(|terms| terms.kind == JobKind::Heartbeat)
 }
 
 /// A removed job of which data is left: the records of a one-time job, or the rest of an interrupted `cron remove`.
-fn left_of(ctx: &Context, store: &Store, id: &str) -> Option<Job> {
-    let is_there = store.folder(id).is_ok_and(|folder| folder.is_dir());
+fn removed_job(ctx: &Context, store: &JobStore, id: &str) -> Option<Job> {
+    let is_there = store.job_dir(id).is_ok_and(|folder| folder.is_dir());
     is_there.then(|| Job {
         id: id.to_owned(),
         name: id.to_owned(),
         enabled: false,
         session: None,
-        terms: None,
+        options: None,
         ..Job::heartbeat(ctx.clock.timestamp())
     })
 }
 
 /// Applies `action` to each of the jobs in `names`, and then updates the crontab. A missing job does not affect the
 /// others.
-fn each(
+fn for_each_job(
     ctx: &Context,
     names: &[String],
     saved_message: &str,
-    act: &mut dyn FnMut(&Settings, &Store, &Job) -> Result<()>,
+    action: &mut dyn FnMut(&Settings, &JobStore, &Job) -> Result<()>,
 ) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     let mut exit = Exit::Answered;
     let mut has_changed = false;
     for name in names {
-        let found = job_store::find(&store, name).or_else(|error| {
-            let left = left_of(ctx, &store, name);
+        let found = workspace_jobs::find(&store, name).or_else(|error| {
+            let left = removed_job(ctx, &store, name);
             left.ok_or(error)
         });
         let acted = found.and_then(|job| {
             // Set even if `action` fails: it may have changed something before it failed.
             has_changed = true;
-            act(&settings, &store, &job)
+            action(&settings, &store, &job)
         });
         if let Err(error) = acted {
             let failed = report_error(&error, ctx.terminal);
@@ -178,7 +183,7 @@ fn each(
         }
     }
     if has_changed {
-        let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Known);
+        let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
         let crontab_exit = crontab_sync::report_change(ctx, change, saved_message);
         if exit == Exit::Answered {
             exit = crontab_exit;

@@ -1,14 +1,14 @@
 //! The settings, profile and permissions of a job, resolved from the current config file when it runs.
 
-use crate::cron::job::{Job, Terms};
-use crate::error::{Exit, fail_hint};
+use crate::cron::job::{Job, JobOptions};
+use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::permissions::{self, Grants};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
-use crate::settings::{Directory, Overrides, Settings};
-use crate::sys::paths::Real;
+use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
+use crate::sys::paths::PathResolver;
 use anyhow::Result;
 
 /// The inputs of a job's run.
@@ -20,25 +20,25 @@ pub(crate) struct ResolvedJob {
     pub(crate) profile: Profile,
     pub(crate) policy: Policy,
     /// True if a model created the job and the user has just taken it over.
-    pub(crate) taken_over: bool,
+    pub(crate) is_taken_over: bool,
 }
 
 /// Resolves `terms` with the current config file. The permissions are limited to those of the job's creator.
-pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
+pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> {
     let ctx = &with_config(ctx, terms);
     let grants = stored_grants(terms)?;
-    let overrides = Overrides {
+    let overrides = FlagOverrides {
         model: terms.model.clone(),
-        ..Overrides::default()
+        ..FlagOverrides::default()
     };
     let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
     // The directory in which the command was typed does not apply to cron.
-    settings.directory = Directory::Workspace;
-    let workspace = Real::default().of(&permissions::absolute(&settings.workspace));
-    let mut policy = permissions::policy(ctx, &grants, &settings, &profile, &workspace)?;
+    settings.directory = DefaultDirectory::Workspace;
+    let workspace = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
+    let mut policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
     if let Some(snapshot) = &terms.policy {
-        let then = Policy::restored(snapshot).map_err(|words| {
-            fail_hint(
+        let then = Policy::from_snapshot(snapshot).map_err(|words| {
+            fail_with_hint(
                 Exit::Config,
                 format!("the stored permissions of the job's creator {words}"),
                 match terms.by_model {
@@ -49,19 +49,19 @@ pub(crate) fn resolve(ctx: &Context, terms: &Terms) -> Result<ResolvedJob> {
                 },
             )
         })?;
-        policy = policy.and(&then);
+        policy = policy.intersection(&then);
     }
     Ok(ResolvedJob {
         grants,
         settings,
         profile,
         policy,
-        taken_over: false,
+        is_taken_over: false,
     })
 }
 
 /// The context with the job's config file, unless `--config` was given.
-pub(crate) fn with_config(ctx: &Context, terms: &Terms) -> Context {
+pub(crate) fn with_config(ctx: &Context, terms: &JobOptions) -> Context {
     let mut ctx = ctx.clone();
     if let (None, Some(path)) = (&ctx.config, &terms.config) {
         ctx.paths.config.clone_from(path);
@@ -75,7 +75,7 @@ pub(crate) fn job_context(
     settings: Settings,
     job: &Job,
 ) -> Result<(Context, Settings)> {
-    let Some(terms) = job.terms.as_ref().filter(|terms| terms.config.is_some()) else {
+    let Some(terms) = job.options.as_ref().filter(|terms| terms.config.is_some()) else {
         return Ok((ctx.clone(), settings));
     };
     let mut ctx = with_config(ctx, terms);

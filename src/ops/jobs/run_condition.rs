@@ -3,8 +3,8 @@
 use crate::cron::job::Job;
 use crate::error::{Exit, fail};
 use crate::ops::jobs::delivery;
-use crate::ops::jobs::job_runner::{JobRunner, shortened};
-use crate::sys::process::{self, Spec};
+use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
+use crate::sys::process::{self, CommandSpec};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 const OUTPUT_LIMIT_BYTES: usize = 256 << 10;
 
 /// The result of a condition.
-pub(super) enum Condition {
+pub(super) enum ConditionResult {
     /// Run the job, with this output as its input.
     Met(Vec<u8>),
     NotMet,
@@ -25,16 +25,16 @@ impl JobRunner<'_> {
         job: &Job,
         command: &str,
         slot: Option<Timestamp>,
-    ) -> Result<Condition> {
-        let spec = Spec {
-            keep: OUTPUT_LIMIT_BYTES,
-            ..delivery::shell(self.ctx, self.settings, job, slot, command, None)
+    ) -> Result<ConditionResult> {
+        let spec = CommandSpec {
+            capture_bytes: OUTPUT_LIMIT_BYTES,
+            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
         };
         let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
-        if let Some(stop) = finished.stopped {
+        if let Some(stop) = finished.stop {
             return Err(stop.into());
         }
-        let output = || shortened(String::from_utf8_lossy(&finished.head).trim());
+        let output = || redact_and_shorten(String::from_utf8_lossy(&finished.head).trim());
         let failed = |how: String| {
             let output = output();
             let colon = if output.is_empty() { "" } else { ": " };
@@ -43,15 +43,15 @@ impl JobRunner<'_> {
         match finished.status.and_then(|status| status.code()) {
             Some(0) => {
                 let mut output = finished.head;
-                if finished.left_out > 0 {
-                    let gap = format!("\n[… {} bytes left out …]\n", finished.left_out);
+                if finished.omitted_bytes > 0 {
+                    let gap = format!("\n[… {} bytes left out …]\n", finished.omitted_bytes);
                     output.extend(gap.as_bytes());
                 }
                 output.extend(finished.tail);
-                Ok(Condition::Met(output))
+                Ok(ConditionResult::Met(output))
             }
             Some(code @ (126 | 127)) => Err(failed(format!("cannot be run (exit status {code})"))),
-            Some(_) => Ok(Condition::NotMet),
+            Some(_) => Ok(ConditionResult::NotMet),
             None => match finished.signal() {
                 Some(number) => Err(failed(format!("was killed by signal {number}"))),
                 None => Err(failed("timed out".into())),

@@ -1,10 +1,10 @@
 //! Past and unfinished runs of jobs, from their records.
 
 use crate::cron::job::Job;
-use crate::cron::record::{Folder, Record};
-use crate::cron::store::{Store, is_plain};
+use crate::cron::job_store::{JobStore, is_valid_id};
+use crate::cron::run_record::{JobDir, RunRecord};
 use crate::ops::jobs::job_status;
-use crate::ops::jobs::job_store;
+use crate::ops::jobs::workspace_jobs;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
@@ -19,13 +19,13 @@ pub(crate) struct UnfinishedRun {
 }
 
 /// The runs of `ids` that have begun and have no record yet.
-pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<UnfinishedRun>> {
+pub(crate) fn unfinished_runs(store: &JobStore, ids: &[String]) -> Result<Vec<UnfinishedRun>> {
     let jobs: Vec<Job> = store.jobs()?;
     let mut runs = Vec::new();
     for id in ids {
-        let folder = Folder::new(store.folder(id)?);
-        let (stamps, is_running) = job_status::run_state(&folder)?;
-        let Some(start) = stamps.started.and_then(|started| started.at()) else {
+        let folder = JobDir::new(store.job_dir(id)?);
+        let (stamps, is_running) = job_status::read_run_state(&folder)?;
+        let Some(start) = stamps.started.and_then(|started| started.started_at()) else {
             continue;
         };
         let job = jobs.iter().find(|job| job.id == *id);
@@ -40,51 +40,53 @@ pub(crate) fn unfinished(store: &Store, ids: &[String]) -> Result<Vec<Unfinished
 }
 
 /// The id of the job that `name_or_id` names: an existing job, or a removed one with records.
-pub(crate) fn find_id(store: &Store, word: &str) -> Result<String> {
-    if let Ok(job) = job_store::find(store, word) {
+pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
+    if let Ok(job) = workspace_jobs::find(store, name_or_id) {
         return Ok(job.id);
     }
-    if store.folder(word).is_ok_and(|folder| folder.is_dir()) {
-        return Ok(word.to_owned());
+    if store
+        .job_dir(name_or_id)
+        .is_ok_and(|folder| folder.is_dir())
+    {
+        return Ok(name_or_id.to_owned());
     }
     for id in all_ids(store)? {
-        let last = Folder::new(store.folder(&id)?).records(1)?;
-        if last.iter().any(|record| record.name == word) {
+        let last = JobDir::new(store.job_dir(&id)?).last_records(1)?;
+        if last.iter().any(|record| record.name == name_or_id) {
             return Ok(id);
         }
     }
-    job_store::find(store, word).map(|job| job.id)
+    workspace_jobs::find(store, name_or_id).map(|job| job.id)
 }
 
 /// The ids of all jobs that have data.
-pub(crate) fn all_ids(store: &Store) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(store.own()) {
+pub(crate) fn all_ids(store: &JobStore) -> Result<Vec<String>> {
+    let entries = match std::fs::read_dir(store.data_dir()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => {
-            entries.with_context(|| format!("read the directory `{}`", store.own().display()))?
-        }
+        entries => entries
+            .with_context(|| format!("read the directory `{}`", store.data_dir().display()))?,
     };
     let mut ids: Vec<String> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| is_plain(name))
+        .filter(|name| is_valid_id(name))
         .collect();
     ids.sort();
     Ok(ids)
 }
 
 /// The last `count` records of each job in `ids`, in the order in which the runs ended.
-pub(crate) fn records(store: &Store, ids: &[String], count: usize) -> Result<Vec<Record>> {
+pub(crate) fn records(store: &JobStore, ids: &[String], count: usize) -> Result<Vec<RunRecord>> {
     let mut records = Vec::new();
     for id in ids {
-        records.extend(Folder::new(store.folder(id)?).records(count)?);
+        records.extend(JobDir::new(store.job_dir(id)?).last_records(count)?);
     }
-    records.sort_by_key(end);
+    records.sort_by_key(end_time);
     Ok(records)
 }
 
 /// The time at which a run ended.
-pub(crate) fn end(record: &Record) -> Option<Timestamp> {
+pub(crate) fn end_time(record: &RunRecord) -> Option<Timestamp> {
     record.end.parse().ok()
 }

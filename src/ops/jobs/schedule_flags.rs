@@ -1,8 +1,8 @@
 //! The flags for a job's schedule.
 
 use crate::cron::expression::Expression;
-use crate::cron::schedule::{self, CatchUp, Schedule};
-use crate::error::{Exit, fail, fail_hint};
+use crate::cron::schedule::{self, CatchUpPolicy, Schedule};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
@@ -23,7 +23,7 @@ pub(crate) struct ScheduleFlags {
     /// A duration from now.
     pub(crate) after: Option<String>,
     /// The handling of missed slots.
-    pub(crate) catch_up: Option<CatchUp>,
+    pub(crate) catch_up: Option<CatchUpPolicy>,
 }
 
 impl ScheduleFlags {
@@ -70,7 +70,7 @@ impl ScheduleFlags {
             let zone = match (typed, before) {
                 (Some(zone), _) => zone,
                 (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
-                (None, _) => time_zone::of_shell(ctx, now, notices),
+                (None, _) => time_zone::shell_zone(ctx, now, notices),
             };
             return Ok(Some(Schedule::Cron { expression, zone }));
         }
@@ -80,7 +80,7 @@ impl ScheduleFlags {
                 return Ok(Some(Schedule::Cron { expression, zone }));
             }
             (Some(_), _) if before.is_some() || self.has_times() => {
-                return Err(fail_hint(
+                return Err(fail_with_hint(
                     Exit::Usage,
                     "`--tz` can only be used with `--cron`",
                     "an offset in the time: `--at 2026-12-24T18:00+02:00`",
@@ -89,15 +89,17 @@ impl ScheduleFlags {
             _ => {}
         }
         if let Some(text) = every {
-            let period = schedule::every(text).map_err(|words| wrong("--every", words))?;
+            let period = schedule::parse_period(text).map_err(|words| wrong("--every", words))?;
             return Ok(Some(Schedule::Every(period)));
         }
         let time = match (at, after) {
-            (Some(text), _) => schedule::at(text, &time_zone::local(ctx), now)
+            (Some(text), _) => schedule::parse_time(text, &time_zone::local_zone(ctx), now)
                 .map_err(|words| wrong("--at", words))?,
-            (_, Some(text)) => schedule::after(text, now).map_err(|words| wrong("--in", words))?,
+            (_, Some(text)) => {
+                schedule::parse_delay(text, now).map_err(|words| wrong("--in", words))?
+            }
             _ => return Ok(None),
         };
-        Ok(Some(Schedule::At(timing::to_the_millisecond(time))))
+        Ok(Some(Schedule::At(timing::truncate_to_millis(time))))
     }
 }

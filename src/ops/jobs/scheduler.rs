@@ -1,19 +1,22 @@
 //! The jobs that a model schedules: the actions of the tool `cron`, done as `cron add` and `cron remove` do them.
 
 use crate::cron::expression::Expression;
-use crate::cron::job::{Delivery, Job, State, Terms};
-use crate::cron::schedule::{self, CatchUp, Schedule};
-use crate::cron::store::{Added, Store};
+use crate::cron::job::{Delivery, Job, JobOptions, JobState};
+use crate::cron::job_store::{AddResult, JobStore};
+use crate::cron::schedule::{self, CatchUpPolicy, Schedule};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
-use crate::tool::Failure;
-use crate::tool::cron::{Chat, Listed, MOST, Plan, Planned, Planner, When, full};
+use crate::tool::ToolError;
+use crate::tool::cron::{
+    ChatTarget, CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
+    job_limit_error,
+};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -35,14 +38,14 @@ impl StoreScheduler {
         }
     }
 
-    fn store(&self) -> Store {
-        job_store::open(&self.ctx, &self.settings)
+    fn store(&self) -> JobStore {
+        workspace_jobs::open(&self.ctx, &self.settings)
     }
 
-    fn schedule(&self, when: &When<'_>) -> Result<Schedule, Failure> {
+    fn parse_schedule(&self, when: &RequestedSchedule<'_>) -> Result<Schedule, ToolError> {
         Ok(match when {
-            When::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
-            When::Cron { expression, zone } => {
+            RequestedSchedule::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
+            RequestedSchedule::Cron { expression, zone } => {
                 let parsed = Expression::parse(expression)
                     .map_err(|words| format!("`cron_expr`: {words}"))?;
                 let zone = match zone {
@@ -50,39 +53,45 @@ impl StoreScheduler {
                         time_zone::validate_zone(name)
                             .map_err(|error| format!("`tz`: {error:#}"))?,
                     ),
-                    None => {
-                        time_zone::of_shell(&self.ctx, self.ctx.clock.timestamp(), &mut Vec::new())
-                    }
+                    None => time_zone::shell_zone(
+                        &self.ctx,
+                        self.ctx.clock.timestamp(),
+                        &mut Vec::new(),
+                    ),
                 };
                 Schedule::Cron {
                     expression: parsed,
                     zone,
                 }
             }
-            When::At(text) => {
+            RequestedSchedule::At(text) => {
                 let now = self.ctx.clock.timestamp();
-                let time = schedule::at(text, &time_zone::local(&self.ctx), now)
+                let time = schedule::parse_time(text, &time_zone::local_zone(&self.ctx), now)
                     .map_err(|words| format!("`at`: {words}"))?;
-                Schedule::At(timing::to_the_millisecond(time))
+                Schedule::At(timing::truncate_to_millis(time))
             }
         })
     }
 
     /// Updates the crontab. Returns the problem, if any, for the model to report.
-    fn project(&self) -> Option<String> {
-        let projected =
-            crontab_sync::write_crontab(&self.ctx, &self.settings, &self.store(), JobFilter::Known);
+    fn update_crontab(&self) -> Option<String> {
+        let projected = crontab_sync::write_crontab(
+            &self.ctx,
+            &self.settings,
+            &self.store(),
+            JobFilter::Managed,
+        );
         projected.err().map(|error| format!("{error:#}"))
     }
 }
 
-impl Planner for StoreScheduler {
-    fn add(&self, plan: &Plan<'_>) -> Result<Planned, Failure> {
-        let schedule = self.schedule(&plan.when)?;
+impl JobScheduler for StoreScheduler {
+    fn add(&self, plan: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
+        let schedule = self.parse_schedule(&plan.schedule)?;
         let now = self.ctx.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
         let mut job = Job {
-            id: job_store::unused_id(&self.store()).map_err(|error| to_failure(&error))?,
+            id: workspace_jobs::unused_id(&self.store()).map_err(|error| to_failure(&error))?,
             name: plan.name.clone(),
             enabled: true,
             schedule: Ok(schedule),
@@ -90,49 +99,49 @@ impl Planner for StoreScheduler {
             delivery: plan.chat.map_or_else(Delivery::default, |chat| Delivery {
                 deliver: true,
                 channel: Some(chat.channel.clone()),
-                to: Some(chat.to.clone()),
+                to: Some(chat.recipient.clone()),
             }),
             session: None,
-            created: timing::to_the_millisecond(now),
-            state: State::default(),
+            created: timing::truncate_to_millis(now),
+            state: JobState::default(),
             delete_after_run: is_once,
-            terms: Some(Terms {
-                v: Terms::V,
+            options: Some(JobOptions {
+                v: JobOptions::FORMAT_VERSION,
                 policy: Some(plan.policy.clone()),
                 by_model: true,
                 catch_up: if is_once {
-                    CatchUp::Once
+                    CatchUpPolicy::Once
                 } else {
-                    CatchUp::None
+                    CatchUpPolicy::None
                 },
                 config: self
                     .ctx
                     .config
                     .as_deref()
                     .map(crate::ops::permissions::absolute),
-                ..Terms::default()
+                ..JobOptions::default()
             }),
         };
-        timing::note_next(&self.ctx, &mut job, now);
+        timing::update_next_run(&self.ctx, &mut job, now);
         match self
             .store()
-            .add(&job, now, Some(MOST))
+            .add(&job, now, Some(MAX_MODEL_JOBS))
             .map_err(|error| to_failure(&error))?
         {
-            Added::Done => {}
-            Added::Full => return Err(full()),
+            AddResult::Added => {}
+            AddResult::LimitReached => return Err(job_limit_error()),
         }
         let times = timing::upcoming_runs(&self.ctx, &job, now, 1);
-        let mut next = time_format::moments(&times, &time_zone::now(&self.ctx));
-        if let Some(why) = self.project() {
+        let mut next = time_format::format_times(&times, &time_zone::now(&self.ctx));
+        if let Some(why) = self.update_crontab() {
             next.push_str(&format!(
                 "; but nothing starts it: {why}. Tell the user to run `nanobot cron run --due` once a minute"
             ));
         }
-        Ok(Planned { id: job.id, next })
+        Ok(CreatedJob { id: job.id, next })
     }
 
-    fn list(&self) -> Result<Vec<Listed>, Failure> {
+    fn list(&self) -> Result<Vec<ListedJob>, ToolError> {
         let now = self.ctx.clock.timestamp();
         let jobs = self.store().jobs().map_err(|error| to_failure(&error))?;
         let mut jobs: Vec<_> = jobs
@@ -142,28 +151,28 @@ impl Planner for StoreScheduler {
             .collect();
         jobs.sort_by_key(|(next, _)| (next.is_none(), *next));
         let here = time_zone::now(&self.ctx);
-        let listed = jobs.into_iter().map(|(next, job)| Listed {
+        let listed = jobs.into_iter().map(|(next, job)| ListedJob {
             schedule: match &job.schedule {
                 Ok(_) => timing::describe_schedule(&self.ctx, &job),
                 // The reason would quote the job file.
                 Err(_) => "never".into(),
             },
-            next: next.map(|next| time_format::moment(next, &here)),
-            by_model: job.terms.as_ref().is_some_and(|terms| terms.by_model),
+            next: next.map(|next| time_format::format_time(next, &here)),
+            by_model: job.options.as_ref().is_some_and(|terms| terms.by_model),
             chat: match (&job.delivery.channel, &job.delivery.to) {
-                (Some(channel), Some(to)) if job.delivery.deliver => Some(Chat {
+                (Some(channel), Some(to)) if job.delivery.deliver => Some(ChatTarget {
                     channel: channel.clone(),
-                    to: to.clone(),
+                    recipient: to.clone(),
                 }),
                 _ => None,
             },
-            name: job.terms.is_some().then(|| job.name.clone()),
+            name: job.options.is_some().then(|| job.name.clone()),
             id: job.id,
         });
         Ok(listed.collect())
     }
 
-    fn remove(&self, id: &str) -> Result<bool, Failure> {
+    fn remove(&self, id: &str) -> Result<bool, ToolError> {
         let store = self.store();
         let Some(job) = store.job(id).map_err(|error| to_failure(&error))? else {
             return Ok(false);
@@ -171,9 +180,9 @@ impl Planner for StoreScheduler {
         if !store.remove(id).map_err(|error| to_failure(&error))? {
             return Ok(false);
         }
-        lifecycle::clear(&self.ctx, &self.settings, &store, &job)
+        lifecycle::remove_data(&self.ctx, &self.settings, &store, &job)
             .map_err(|error| to_failure(&error))?;
-        match self.project() {
+        match self.update_crontab() {
             None => Ok(true),
             Some(why) => Err(format!(
                 "the job was removed, but its line remains in the crontab: {why}"
@@ -184,7 +193,7 @@ impl Planner for StoreScheduler {
 }
 
 /// Converts an error into a failure, without text that comes from files.
-fn to_failure(error: &anyhow::Error) -> Failure {
+fn to_failure(error: &anyhow::Error) -> ToolError {
     let outermost = error.to_string();
     format!(
         "cannot access the jobs: {}",

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp, Zoned};
 
 /// A local time to the minute: `Mon 23 Nov 08:00`, with the year if it is not the current one.
-pub(crate) fn moment(time: Timestamp, now: &Zoned) -> String {
+pub(crate) fn format_time(time: Timestamp, now: &Zoned) -> String {
     let local = time.to_zoned(now.time_zone().clone());
     let form = match local.year() == now.year() {
         true => "%a %-d %b %H:%M",
@@ -13,11 +13,11 @@ pub(crate) fn moment(time: Timestamp, now: &Zoned) -> String {
 }
 
 /// A list of times, with the duration until the first.
-pub(crate) fn moments(times: &[Timestamp], now: &Zoned) -> String {
+pub(crate) fn format_times(times: &[Timestamp], now: &Zoned) -> String {
     let words = times.iter().enumerate().map(|(index, time)| {
-        let moment = moment(*time, now);
+        let moment = format_time(*time, now);
         match index {
-            0 => format!("{moment} ({})", until(*time, now.timestamp())),
+            0 => format!("{moment} ({})", format_time_until(*time, now.timestamp())),
             _ => moment,
         }
     });
@@ -25,16 +25,19 @@ pub(crate) fn moments(times: &[Timestamp], now: &Zoned) -> String {
 }
 
 /// The duration until a time, to the minute like cron: `in 1 day 12 h`.
-pub(crate) fn until(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn format_time_until(time: Timestamp, now: Timestamp) -> String {
     match time.duration_since(now).as_secs() {
         ..=0 => "now".into(),
         seconds @ 1..60 => format!("in {seconds} s"),
-        seconds => format!("in {}", length(SignedDuration::from_mins(seconds / 60))),
+        seconds => format!(
+            "in {}",
+            format_duration(SignedDuration::from_mins(seconds / 60))
+        ),
     }
 }
 
 /// A duration in its two largest units: `1 day 12 h`.
-pub(crate) fn length(time: SignedDuration) -> String {
+pub(crate) fn format_duration(time: SignedDuration) -> String {
     let seconds = time.as_secs();
     if seconds < 1 {
         return "less than 1 s".into();
@@ -62,19 +65,19 @@ pub(crate) fn count_jobs(jobs: usize) -> String {
 }
 
 /// `text` on one line.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn to_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{length, moments, one_line, until};
+    use super::{format_duration, format_time_until, format_times, to_one_line};
     use jiff::{SignedDuration, Timestamp, Zoned};
 
     #[test]
-    fn lengths_have_two_units_at_most() {
+    fn durations_have_at_most_two_units() {
         let check = |seconds: i64, expect: &str| {
-            assert_eq!(length(SignedDuration::from_secs(seconds)), expect);
+            assert_eq!(format_duration(SignedDuration::from_secs(seconds)), expect);
         };
         check(0, "less than 1 s");
         check(59, "59 s");
@@ -89,22 +92,26 @@ mod tests {
     }
 
     #[test]
-    fn times_are_those_of_the_clock_on_the_wall() {
+    fn formats_local_times() {
         let now: Zoned = "2026-11-21T20:00:00+01:00[Europe/Berlin]".parse().unwrap();
         let time = |text: &str| -> Timestamp { text.parse().unwrap() };
         let times = [time("2026-11-23T07:00:00Z"), time("2027-01-01T00:00:05Z")];
         assert_eq!(
-            moments(&times, &now),
+            format_times(&times, &now),
             "Mon 23 Nov 08:00 (in 1 day 12 h), Fri 1 Jan 2027 01:00"
         );
         let before = |seconds: i64| now.timestamp() - SignedDuration::from_secs(seconds);
         let check = |seconds: i64, expect: &str| {
-            assert_eq!(until(now.timestamp(), before(seconds)), expect, "{seconds}");
+            assert_eq!(
+                format_time_until(now.timestamp(), before(seconds)),
+                expect,
+                "{seconds}"
+            );
         };
         check(0, "now");
         check(59, "in 59 s");
         check(119, "in 1 min");
         check(3659, "in 1 h");
-        assert_eq!(one_line(" a\n\tb "), "a b");
+        assert_eq!(to_one_line(" a\n\tb "), "a b");
     }
 }

@@ -2,8 +2,8 @@
 
 use super::time_zone;
 use crate::cron::job::Job;
-use crate::cron::record::Stamps;
-use crate::cron::schedule::{Schedule, Verdict};
+use crate::cron::run_record::RunState;
+use crate::cron::schedule::{DueState, Schedule};
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::sys::clock;
@@ -32,17 +32,17 @@ pub(crate) fn effective_schedule<'a>(
 }
 
 /// The due state of the job now.
-pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &Stamps) -> Result<Verdict> {
+pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &RunState) -> Result<DueState> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
         let cause = format!("job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
     let timetable = job.timetable(schedule, &zone);
-    Ok(timetable.due(stamps.handled(), ctx.clock.timestamp()))
+    Ok(timetable.due_state(stamps.last_slot(), ctx.clock.timestamp()))
 }
 
 /// Stores the time of the next run for the other program.
-pub(crate) fn note_next(ctx: &Context, job: &mut Job, now: Timestamp) {
+pub(crate) fn update_next_run(ctx: &Context, job: &mut Job, now: Timestamp) {
     job.state.next_run = match job.enabled {
         true => upcoming_runs(ctx, job, now, 1).first().copied(),
         false => None,
@@ -59,7 +59,7 @@ pub(crate) fn upcoming_runs(
     let Ok((schedule, zone)) = effective_schedule(ctx, job) else {
         return Vec::new();
     };
-    let first = schedule.next(now.max(job.since()), job.created, &zone);
+    let first = schedule.next(now.max(job.earliest_slot()), job.created, &zone);
     let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
     std::iter::successors(first, follow).take(count).collect()
 }
@@ -68,24 +68,24 @@ pub(crate) fn upcoming_runs(
 pub(crate) fn describe_schedule(ctx: &Context, job: &Job) -> String {
     match effective_schedule(ctx, job) {
         // A one-time schedule is shown in the user's zone.
-        Ok((schedule @ Schedule::At(_), _)) => schedule.words(&time_zone::local(ctx)),
-        Ok((schedule, zone)) => schedule.words(&zone),
+        Ok((schedule @ Schedule::At(_), _)) => schedule.describe(&time_zone::local_zone(ctx)),
+        Ok((schedule, zone)) => schedule.describe(&zone),
         Err(words) => format!("never: {words}"),
     }
 }
 
 /// Schedules the heartbeat every `period`, starting at `now`.
-pub(crate) fn begin_every(job: &mut Job, period: Duration, now: Timestamp) {
-    let now = to_the_millisecond(now);
+pub(crate) fn start_period(job: &mut Job, period: Duration, now: Timestamp) {
+    let now = truncate_to_millis(now);
     job.created = now;
     job.schedule = Ok(Schedule::Every(period));
-    if let Some(terms) = &mut job.terms {
+    if let Some(terms) = &mut job.options {
         terms.since_ms = now.as_millisecond();
         terms.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
     }
 }
 
 /// Truncates a time to milliseconds, the precision of the job file.
-pub(crate) fn to_the_millisecond(time: Timestamp) -> Timestamp {
+pub(crate) fn truncate_to_millis(time: Timestamp) -> Timestamp {
     Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time)
 }

@@ -1,17 +1,17 @@
 //! `nanobot cron run`: starts a run by hand, from a crontab line, or for another scheduler.
 
-use crate::cron::job::{HEARTBEAT, Job};
-use crate::cron::record::{Folder, Trigger};
-use crate::cron::schedule::Verdict;
-use crate::cron::store::{Store, is_plain};
-use crate::error::{Exit, fail, fail_hint};
+use crate::cron::job::{HEARTBEAT_ID, Job};
+use crate::cron::job_store::{JobStore, is_valid_id};
+use crate::cron::run_record::{JobDir, Trigger};
+use crate::cron::schedule::DueState;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::job_runner::JobRunner;
-use crate::ops::jobs::job_store;
 use crate::ops::jobs::resolved_job::job_context;
 use crate::ops::jobs::scheduled_run::run_if_due;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
 use crate::sys::process;
 use crate::sys::sync::IgnorePoison;
@@ -35,24 +35,24 @@ pub(crate) enum StartMode {
 }
 
 /// Runs the job that `name_or_id` names.
-pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
+pub(crate) fn run(ctx: &Context, name_or_id: &str, mode: StartMode) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
+    let store = workspace_jobs::open(ctx, &settings);
     match mode {
         StartMode::Now => {
-            let job = job_store::find(&store, word)?;
+            let job = workspace_jobs::find(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
-            by_hand(&ctx, &settings, &store, &job, true)
+            run_manually(&ctx, &settings, &store, &job, true)
         }
         StartMode::AsCron => {
-            let job = job_store::find(&store, word)?;
-            let (command, env) = crontab_sync::as_cron(ctx, &settings, &job)?;
+            let job = workspace_jobs::find(&store, name_or_id)?;
+            let (command, env) = crontab_sync::cron_command(ctx, &settings, &job)?;
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled => match store.job(word)? {
+        StartMode::Scheduled => match store.job(name_or_id)? {
             Some(job) => run_if_due(ctx, settings, &store, &job, None),
-            None => Err(unknown_scheduled_job(ctx, &settings, &store, word)),
+            None => Err(unknown_scheduled_job(ctx, &settings, &store, name_or_id)),
         },
     }
 }
@@ -61,16 +61,16 @@ pub(crate) fn run(ctx: &Context, word: &str, mode: StartMode) -> Result<Exit> {
 fn unknown_scheduled_job(
     ctx: &Context,
     settings: &Settings,
-    store: &Store,
+    store: &JobStore,
     id: &str,
 ) -> anyhow::Error {
     let cause = format!("job `{id}` no longer exists");
-    match remove_line(ctx, settings, store, id) {
+    match remove_stale_line(ctx, settings, store, id) {
         true => fail(
             Exit::NoInput,
             cause + "; its line was removed from the crontab",
         ),
-        false => fail_hint(
+        false => fail_with_hint(
             Exit::NoInput,
             cause,
             "`nanobot cron sync` to remove its line from the crontab",
@@ -81,51 +81,51 @@ fn unknown_scheduled_job(
 /// Checks HEARTBEAT.md now, even if the heartbeat is not enabled.
 pub(crate) fn run_heartbeat(ctx: &Context) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let store = job_store::open(ctx, &settings);
-    let stored = store.job(HEARTBEAT)?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let stored = store.job(HEARTBEAT_ID)?;
     let is_stored = stored.is_some();
     let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
-    by_hand(ctx, &settings, &store, &job, is_stored)
+    run_manually(ctx, &settings, &store, &job, is_stored)
 }
 
 /// Runs a job by hand. `is_stored` is true if the job is in the store.
-fn by_hand(
+fn run_manually(
     ctx: &Context,
     settings: &Settings,
-    store: &Store,
+    store: &JobStore,
     job: &Job,
     is_stored: bool,
 ) -> Result<Exit> {
-    let folder = Folder::new(store.folder(&job.id)?);
-    let lock = folder.lock(&job.name, &ctx.clock.stamp())?;
-    let mut stamps = folder.stamps()?;
+    let folder = JobDir::new(store.job_dir(&job.id)?);
+    let lock = folder.lock(&job.name, &ctx.clock.local_timestamp())?;
+    let mut stamps = folder.read_state()?;
     let runner = JobRunner {
         ctx,
         settings,
         store,
-        folder: &folder,
+        job_dir: &folder,
         is_stored,
         replay: None,
     };
     runner.find_crash(job, &mut stamps)?;
-    let exit = runner.run(job, Trigger::Hand, None, stamps);
+    let exit = runner.run(job, Trigger::Manual, None, stamps);
     drop(lock);
     exit
 }
 
 /// Removes the obsolete crontab line of a job that no longer exists. Returns true on success. Without a job file
 /// nothing is removed, since its folder may be unavailable only temporarily.
-fn remove_line(ctx: &Context, settings: &Settings, store: &Store, id: &str) -> bool {
+fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &str) -> bool {
     let is_there = || {
-        crontab_sync::lines(ctx, settings).is_ok_and(|lines| {
+        crontab_sync::read_lines(ctx, settings).is_ok_and(|lines| {
             lines
                 .iter()
-                .any(|line| crontab_sync::id_of(line) == Some(id))
+                .any(|line| crontab_sync::job_id(line) == Some(id))
         })
     };
-    store.file().exists()
+    store.job_file().exists()
         && is_there()
-        && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Known).is_ok()
+        && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed).is_ok()
 }
 
 /// Starts every due job as a separate process, several in parallel, and waits for them. Returns the first status other
@@ -134,14 +134,14 @@ fn remove_line(ctx: &Context, settings: &Settings, store: &Store, id: &str) -> b
 /// Jobs of another program run only if `cron sync` took them over: write access to the job file alone must not be
 /// enough to run a job.
 pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
-    let store = &job_store::open(ctx, &ctx.settings()?);
+    let store = &workspace_jobs::open(ctx, &ctx.settings()?);
     let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
     for (place, job) in store.jobs()?.into_iter().enumerate() {
-        let is_ours = job.terms.is_some() || store.is_taken_over(&job.id);
-        if !job.enabled || !is_ours || !is_plain(&job.id) || job.schedule.is_err() {
+        let is_ours = job.options.is_some() || store.is_taken_over(&job.id);
+        if !job.enabled || !is_ours || !is_valid_id(&job.id) || job.schedule.is_err() {
             continue;
         }
-        match is_due(ctx, store, &job) {
+        match needs_start(ctx, store, &job) {
             Ok(false) => {}
             Ok(true) => starts.push((place, job)),
             // The other jobs still run.
@@ -174,13 +174,13 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
 }
 
 /// True if a job needs a start: it is due, or its last run did not end.
-fn is_due(ctx: &Context, store: &Store, job: &Job) -> Result<bool> {
-    let stamps = Folder::new(store.folder(&job.id)?).stamps();
+fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
+    let stamps = JobDir::new(store.job_dir(&job.id)?).read_state();
     let stamps = stamps.with_context(|| format!("job `{}` cannot run", job.name))?;
     Ok(stamps.started.is_some()
         || !matches!(
             timing::due_state(ctx, job, &stamps)?,
-            Verdict::NotYet { .. }
+            DueState::NotYet { .. }
         ))
 }
 
@@ -196,5 +196,5 @@ fn start_process(ctx: &Context, job: &Job) -> Result<Exit> {
     arguments.extend(["cron", "run", job.id.as_str(), "--scheduled"].map(OsString::from));
     let mut child = process::spawn_self(&arguments).context("start the process")?;
     let status = child.wait().context("wait for the process")?;
-    Ok(status.code().map_or(Exit::Failed, Exit::of_code))
+    Ok(status.code().map_or(Exit::Failed, Exit::from_code))
 }

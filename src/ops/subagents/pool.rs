@@ -1,8 +1,8 @@
 //! The pool of a turn's sub-agents: starts them, limits how many run concurrently, collects reports, and stops them
 //! together.
 
-use super::job::{Job, ModelBinding, TurnContext};
 use super::run;
+use super::task::{ModelBinding, SubagentTask, TurnContext};
 use crate::error::Stop;
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -10,17 +10,17 @@ use crate::ops::permissions;
 use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::Policy;
-use crate::policy::profile::{Kind, Profile};
-use crate::report::short_text::cut;
-use crate::settings::{Overrides, Settings};
-use crate::sys::defect;
-use crate::sys::leash::{self, Leash};
-use crate::sys::signal::{self, Patience};
+use crate::policy::profile::{Profile, ProfileKind};
+use crate::report::short_text::truncate_line;
+use crate::settings::{FlagOverrides, Settings};
+use crate::sys::cancel::{self, CancelToken};
+use crate::sys::panic_report;
+use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
-use crate::tool::spawn::{Order, Spawn, Starts};
-use crate::tool::{Failure, Tool};
-use crate::turn::beside::{Beside, News};
-use crate::turn::ending::Tally;
+use crate::tool::spawn::{Spawn, SubagentRequest, SubagentStarter};
+use crate::tool::{Tool, ToolError};
+use crate::turn::background::{BackgroundEvent, BackgroundTasks};
+use crate::turn::ending::TurnStats;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
@@ -28,21 +28,21 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 
 /// Maximum length in characters of a label, or of the task text that replaces it.
-const LABEL: usize = 40;
+const MAX_LABEL_CHARS: usize = 40;
 
 /// The sub-agents of a run.
 #[derive(Clone)]
-pub(crate) struct SubagentPool(Arc<Inner>);
+pub(crate) struct SubagentPool(Arc<PoolInner>);
 
-struct Inner {
+struct PoolInner {
     ctx: Context,
-    arguments: TurnOptions,
+    options: TurnOptions,
     settings: Settings,
     /// Set when the turn begins. Until then no sub-agent can start.
     turn: OnceLock<TurnContext>,
     /// The models that profiles name.
     models: Mutex<BTreeMap<String, ModelBinding>>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 /// A turn in progress. Dropping it, even in a panic, stops all sub-agents and their child processes.
@@ -56,46 +56,46 @@ impl Drop for TurnGuard<'_> {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// Number of sub-agents in this turn so far.
-    count: usize,
+    started_count: usize,
     /// Jobs that wait for a thread.
-    queue: VecDeque<Job>,
-    running: usize,
+    queue: VecDeque<SubagentTask>,
+    running_count: usize,
     threads: Vec<JoinHandle<()>>,
     /// Number of reports that the turn has not received.
-    open: usize,
-    news: VecDeque<News>,
+    pending_reports: usize,
+    events: VecDeque<BackgroundEvent>,
     /// Refusals that were already reported.
-    refused: BTreeSet<String>,
-    wake: Option<Arc<WakePipe>>,
+    reported_denials: BTreeSet<String>,
+    wake: Option<Arc<PoolWakePipe>>,
     /// True if the wake pipe holds an unread byte. It holds at most one, so writing to it never blocks.
     is_signalled: bool,
 }
 
 /// The wake pipe and the cancellation handle, created with the first sub-agent.
-struct WakePipe {
-    leash: Arc<Leash>,
+struct PoolWakePipe {
+    cancel_token: Arc<CancelToken>,
     /// Readable when there is news.
     wake_rx: PipeReader,
     wake_tx: PipeWriter,
 }
 
-impl WakePipe {
+impl PoolWakePipe {
     fn new() -> std::io::Result<Self> {
         let (wake_rx, wake_tx) = std::io::pipe()?;
         Ok(Self {
-            leash: Leash::new()?,
+            cancel_token: CancelToken::new()?,
             wake_rx,
             wake_tx,
         })
     }
 }
 
-impl State {
+impl PoolState {
     /// Adds news, and wakes the thread that waits for it.
-    fn tell(&mut self, news: impl IntoIterator<Item = News>) {
-        self.news.extend(news);
+    fn push_events(&mut self, events: impl IntoIterator<Item = BackgroundEvent>) {
+        self.events.extend(events);
         if let Some(wake) = self.wake.as_ref().filter(|_| !self.is_signalled) {
             self.is_signalled = (&wake.wake_tx).write(b"!").is_ok();
         }
@@ -104,10 +104,10 @@ impl State {
 
 impl SubagentPool {
     /// Creates the pool of a run.
-    pub(crate) fn new(ctx: &Context, arguments: &TurnOptions, settings: &Settings) -> Self {
-        Self(Arc::new(Inner {
+    pub(crate) fn new(ctx: &Context, options: &TurnOptions, settings: &Settings) -> Self {
+        Self(Arc::new(PoolInner {
             ctx: ctx.clone(),
-            arguments: arguments.clone(),
+            options: options.clone(),
             settings: settings.clone(),
             turn: OnceLock::new(),
             models: Mutex::default(),
@@ -121,7 +121,7 @@ impl SubagentPool {
     }
 
     /// Begins the turn. Dropping the returned guard ends it.
-    pub(crate) fn open(&self, turn: TurnContext) -> TurnGuard<'_> {
+    pub(crate) fn begin_turn(&self, turn: TurnContext) -> TurnGuard<'_> {
         drop(self.0.turn.set(turn));
         TurnGuard(self)
     }
@@ -129,27 +129,27 @@ impl SubagentPool {
     /// The user's own profiles for sub-agents: name and purpose. Errors in a profile are reported when it is used.
     fn profiles(&self) -> Vec<(String, String)> {
         let ctx = &self.0.ctx;
-        let own = profiles::own(ctx).into_iter();
+        let own = profiles::own_names(ctx).into_iter();
         let profiles = own.filter_map(|name| {
             let profile = profiles::find(ctx, &name).ok()??;
-            let about = cut(&profile.about, 200);
-            (profile.kind == Kind::Subagent).then_some((name, about))
+            let about = truncate_line(&profile.description, 200);
+            (profile.kind == ProfileKind::Subagent).then_some((name, about))
         });
         profiles.collect()
     }
 
     /// The profile `name`. It must be one for sub-agents.
-    fn profile(&self, name: &str) -> Result<Profile, Failure> {
+    fn profile(&self, name: &str) -> Result<Profile, ToolError> {
         let found = profiles::find(&self.0.ctx, name);
         let found =
-            found.map_err(|error| Failure::Failed(format!("{error:#}; use another profile")))?;
+            found.map_err(|error| ToolError::Failed(format!("{error:#}; use another profile")))?;
         found
-            .filter(|profile| profile.kind == Kind::Subagent)
+            .filter(|profile| profile.kind == ProfileKind::Subagent)
             .ok_or_else(|| {
                 let mut names = vec!["explore".to_owned()];
                 names.extend(self.profiles().into_iter().map(|(name, _)| name));
                 let names = names.join(", ");
-                Failure::Failed(format!(
+                ToolError::Failed(format!(
                     "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
                 ))
             })
@@ -157,9 +157,9 @@ impl SubagentPool {
 
     /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
-        let Inner {
+        let PoolInner {
             ctx,
-            arguments,
+            options: arguments,
             settings,
             models,
             ..
@@ -168,7 +168,7 @@ impl SubagentPool {
         // A recording has no other models, and neither does the demo.
         let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
             return Ok(ModelBinding {
-                chosen: turn.chosen.clone(),
+                handle: turn.model.clone(),
                 settings: settings.clone(),
             });
         };
@@ -176,7 +176,7 @@ impl SubagentPool {
         if let Some(binding) = models.get(model) {
             return Ok(binding.clone());
         }
-        let flags = Overrides {
+        let flags = FlagOverrides {
             model: Some(model.to_owned()),
             max_tokens: arguments.max_tokens,
             temperature: arguments.temperature,
@@ -186,12 +186,15 @@ impl SubagentPool {
         };
         let settings = ctx.settings_with(flags)?;
         let mut notices = Vec::new();
-        let mut notice = |text: &str| notices.push(News::Notice(text.to_owned()));
-        let run = &turn.chosen.run;
+        let mut notice = |text: &str| notices.push(BackgroundEvent::Notice(text.to_owned()));
+        let run = &turn.model.budget;
         let chosen =
             model::choose_for_subagent(ctx, arguments, &settings, &turn.account, run, &mut notice)?;
-        self.state().tell(notices);
-        let binding = ModelBinding { chosen, settings };
+        self.state().push_events(notices);
+        let binding = ModelBinding {
+            handle: chosen,
+            settings,
+        };
         models.insert(model.to_owned(), binding.clone());
         Ok(binding)
     }
@@ -201,7 +204,7 @@ impl SubagentPool {
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
         let parent_policy = &turn.policy;
         let read = parent_policy
-            .reach
+            .file_scope
             .roots
             .iter()
             .map(|root| root.path.clone());
@@ -212,77 +215,79 @@ impl SubagentPool {
             net: None,
             tools: None,
             no_tools: false,
-            directory: Some(parent_policy.reach.directory.clone()),
-            ..self.0.arguments.grants.clone()
+            directory: Some(parent_policy.file_scope.directory.clone()),
+            ..self.0.options.grants.clone()
         };
-        let Inner { ctx, settings, .. } = &*self.0;
-        let workspace = &parent_policy.reach.workspace;
-        let mut own_policy = permissions::policy(ctx, &grants, settings, profile, workspace)?;
-        turn.common.mcp_tools.add_to_policy(&mut own_policy);
+        let PoolInner { ctx, settings, .. } = &*self.0;
+        let workspace = &parent_policy.file_scope.workspace;
+        let mut own_policy = permissions::build_policy(ctx, &grants, settings, profile, workspace)?;
+        turn.shared.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();
-            own_policy.typed.clone_from(&parent_policy.typed);
+            own_policy
+                .explicit_addresses
+                .clone_from(&parent_policy.explicit_addresses);
         }
-        Ok(Arc::new(parent_policy.and(&own_policy)))
+        Ok(Arc::new(parent_policy.intersection(&own_policy)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.0.state.lock().ignore_poison()
     }
 
     /// Maximum number of sub-agents that run concurrently.
-    fn width(&self) -> usize {
+    fn max_concurrent(&self) -> usize {
         let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
-        most.min(self.0.arguments.max_parallel).max(1)
+        most.min(self.0.options.max_parallel).max(1)
     }
 
     /// Runs `job` on this thread, and then the queued jobs.
-    fn work(&self, mut job: Job, leash: &Arc<Leash>) {
+    fn run_queue(&self, mut job: SubagentTask, cancel_token: &Arc<CancelToken>) {
         loop {
-            let say = |news: News| self.state().tell([news]);
-            let report = leash::under(Some(Arc::clone(leash)), || {
+            let say = |news: BackgroundEvent| self.state().push_events([news]);
+            let report = cancel::scope(Some(Arc::clone(cancel_token)), || {
                 let done = || self.run_job(&job, &say);
-                defect::caught(done)
+                panic_report::catch(done)
             });
             let report = report.unwrap_or_else(|_| {
                 let how = "failed: internal error in nanobot";
-                job.report(how, "", Tally::default())
+                job.to_report(how, "", TurnStats::default())
             });
             let mut state = self.state();
-            state.tell([report]);
+            state.push_events([report]);
             match state.queue.pop_front() {
                 Some(next) => job = next,
                 None => {
-                    state.running -= 1;
+                    state.running_count -= 1;
                     return;
                 }
             }
         }
     }
 
-    fn run_job(&self, job: &Job, on_news: &dyn Fn(News)) -> News {
-        let Inner {
+    fn run_job(&self, job: &SubagentTask, on_news: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
+        let PoolInner {
             ctx,
-            arguments,
+            options: arguments,
             turn,
             ..
         } = &*self.0;
         let turn = turn.get().expect("a job exists only within a turn");
-        let on_refusal = |line| self.refused(line);
-        run::run(ctx, turn, job, arguments.max_parallel, on_news, &on_refusal)
+        let on_refusal = |line| self.report_denial(line);
+        run::run_task(ctx, turn, job, arguments.max_parallel, on_news, &on_refusal)
     }
 
     /// Reports a refusal, each kind once.
-    fn refused(&self, line: String) {
+    fn report_denial(&self, line: String) {
         let mut state = self.state();
-        if state.refused.insert(line.clone()) {
-            state.tell([News::Notice(line)]);
+        if state.reported_denials.insert(line.clone()) {
+            state.push_events([BackgroundEvent::Notice(line)]);
         }
     }
 }
 
-impl Starts for SubagentPool {
-    fn start(&self, order: &Order<'_>) -> Result<String, Failure> {
+impl SubagentStarter for SubagentPool {
+    fn start(&self, order: &SubagentRequest<'_>) -> Result<String, ToolError> {
         let Some(turn) = self.0.turn.get() else {
             return Err(
                 "sub-agents can only be started within a turn; do the task yourself".into(),
@@ -290,7 +295,7 @@ impl Starts for SubagentPool {
         };
         let failed = |error: anyhow::Error| {
             let words = format!("no sub-agent was started: {error:#}; continue without it");
-            Failure::Failed(words)
+            ToolError::Failed(words)
         };
         let profile = order.profile.map(|name| self.profile(name)).transpose()?;
         let policy = match &profile {
@@ -302,55 +307,59 @@ impl Starts for SubagentPool {
         let wake = match &state.wake {
             Some(wake) => Arc::clone(wake),
             None => {
-                let wake = WakePipe::new().map_err(|error| failed(error.into()))?;
+                let wake = PoolWakePipe::new().map_err(|error| failed(error.into()))?;
                 Arc::clone(state.wake.insert(Arc::new(wake)))
             }
         };
-        let job = Job {
-            number: turn.last + state.count + 1,
-            call: order.call.to_owned(),
-            label: cut(order.label.unwrap_or(order.task), LABEL),
+        let job = SubagentTask {
+            number: turn.last_number + state.started_count + 1,
+            call_id: order.call.to_owned(),
+            label: truncate_line(order.label.unwrap_or(order.task), MAX_LABEL_CHARS),
             task: order.task.to_owned(),
             policy,
             profile,
             model,
         };
         let name = job.name();
-        if state.running < self.width() {
+        if state.running_count < self.max_concurrent() {
             let pool = self.clone();
             let thread = std::thread::Builder::new()
                 .name(name.clone())
-                .spawn(move || pool.work(job, &wake.leash));
+                .spawn(move || pool.run_queue(job, &wake.cancel_token));
             state
                 .threads
                 .push(thread.map_err(|error| failed(error.into()))?);
-            state.running += 1;
+            state.running_count += 1;
         } else {
             state.queue.push_back(job);
         }
-        state.count += 1;
-        state.open += 1;
+        state.started_count += 1;
+        state.pending_reports += 1;
         Ok(name)
     }
 }
 
-impl Beside for SubagentPool {
-    fn news(&self, wait: bool) -> Result<Option<News>, Stop> {
+impl BackgroundTasks for SubagentPool {
+    fn next_event(&self, wait: bool) -> Result<Option<BackgroundEvent>, Stop> {
         loop {
             let wake = {
                 let mut state = self.state();
-                if let Some(news) = state.news.pop_front() {
-                    if matches!(news, News::Report(_)) {
-                        state.open -= 1;
+                if let Some(news) = state.events.pop_front() {
+                    if matches!(news, BackgroundEvent::Report(_)) {
+                        state.pending_reports -= 1;
                     }
                     return Ok(Some(news));
                 }
-                match state.wake.as_ref().filter(|_| wait && state.open > 0) {
+                match state
+                    .wake
+                    .as_ref()
+                    .filter(|_| wait && state.pending_reports > 0)
+                {
                     Some(wake) => Arc::clone(wake),
                     None => return Ok(None),
                 }
             };
-            if signal::readable(&wake.wake_rx, &mut Patience::endless())? {
+            if signal::wait_readable(&wake.wake_rx, &mut Deadline::never())? {
                 // The byte may stand for news that was already taken.
                 let mut state = self.state();
                 drop((&wake.wake_rx).read(&mut [0]));
@@ -359,8 +368,8 @@ impl Beside for SubagentPool {
         }
     }
 
-    fn is_open(&self) -> bool {
-        self.state().open > 0
+    fn has_pending_reports(&self) -> bool {
+        self.state().pending_reports > 0
     }
 
     fn stop(&self) {
@@ -370,14 +379,14 @@ impl Beside for SubagentPool {
             let never = "was not started: the run is ending";
             let reports = queue
                 .iter()
-                .map(|job| job.report(never, "", Tally::default()));
-            let reports: Vec<News> = reports.collect();
-            state.tell(reports);
+                .map(|job| job.to_report(never, "", TurnStats::default()));
+            let reports: Vec<BackgroundEvent> = reports.collect();
+            state.push_events(reports);
             state.is_signalled = false;
             (state.wake.take(), std::mem::take(&mut state.threads))
         };
         if let Some(wake) = wake {
-            wake.leash.cut();
+            wake.cancel_token.cancel();
         }
         for thread in threads {
             // A panic was already caught and reported by the thread itself.

@@ -1,96 +1,104 @@
 //! Runs one sub-agent, from its task to its report: a turn with its own session, which is not stored, the provider and
 //! account of its parent, and at most its parent's permissions.
 
-use super::job::{Job, ModelBinding, TurnContext};
+use super::task::{ModelBinding, SubagentTask, TurnContext};
 use crate::error::Stop;
 use crate::event::StopReason;
-use crate::event::{Event, Outcome};
-use crate::guard::compaction::Compaction;
-use crate::guard::iterations::Iterations;
-use crate::guard::repeats::Repeats;
-use crate::message::{Part, User, plain_text};
+use crate::event::{Event, ToolOutcome};
+use crate::guard::compaction::CompactionGuard;
+use crate::guard::iteration_limit::IterationLimit;
+use crate::guard::loop_detection::LoopDetection;
+use crate::message::{MessagePart, UserMessage, plain_text};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::subagent_setup;
 use crate::prompt;
-use crate::report::short_text::{cut, hint, refusal};
+use crate::report::short_text::{call_hint, format_denial, truncate_line};
 use crate::session::Session;
-use crate::sys::secret::hide;
+use crate::sys::secret::redact_all;
 use crate::turn;
 use crate::turn::agent::Agent;
-use crate::turn::beside::News;
+use crate::turn::background::BackgroundEvent;
 use crate::turn::ending::Ending;
 use crate::turn::guard::Guard;
 use anyhow::Result;
 use std::collections::HashMap;
 
 /// Maximum number of requests of a sub-agent. Larger tasks belong in a separate turn.
-const ITERATIONS: u32 = 15;
+const MAX_ITERATIONS: u32 = 15;
 /// Tools that no sub-agent gets: they contact others, or start something that outlives it.
-const NOT_THEIRS: &[&str] = &["spawn", "message", "cron"];
+const EXCLUDED_TOOLS: &[&str] = &["spawn", "message", "cron"];
 
 /// Runs `job` to its end. Returns its report; progress goes to `on_news` and `on_refusal`.
-pub(super) fn run(
+pub(super) fn run_task(
     ctx: &Context,
     turn: &TurnContext,
-    job: &Job,
+    job: &SubagentTask,
     max_parallel: usize,
-    on_news: &dyn Fn(News),
+    on_news: &dyn Fn(BackgroundEvent),
     on_refusal: &dyn Fn(String),
-) -> News {
-    let mut ending = match work(ctx, turn, job, max_parallel, on_news, on_refusal) {
+) -> BackgroundEvent {
+    let mut ending = match run_turn(ctx, turn, job, max_parallel, on_news, on_refusal) {
         Ok(ending) => ending,
         Err(error) => Ending {
-            cause: StopReason::Failed,
+            stop_reason: StopReason::Failed,
             error: Some(error),
             ..Ending::default()
         },
     };
     // Call ids are unique only within a sub-agent, so its name is added.
-    for denial in &mut ending.tally.denials {
-        denial.call = format!("{}/{}", job.name(), denial.call);
+    for denial in &mut ending.stats.denials {
+        denial.call_id = format!("{}/{}", job.name(), denial.call_id);
     }
-    let how = how(&ending, limit(job));
-    let short = cut(&how, 120);
-    on_news(News::Said {
-        call: job.call.clone(),
+    let how = describe_end(&ending, iteration_limit(job));
+    let short = truncate_line(&how, 120);
+    on_news(BackgroundEvent::Progress {
+        call_id: job.call_id.clone(),
         text: format!("{}: {short}\n", job.name()),
     });
-    job.report(&how, &ending.text, ending.tally)
+    job.to_report(&how, &ending.text, ending.stats)
 }
 
-fn limit(job: &Job) -> u32 {
+fn iteration_limit(job: &SubagentTask) -> u32 {
     let own = job.profile.as_ref().and_then(|own| own.max_iterations);
-    own.unwrap_or(ITERATIONS).min(ITERATIONS)
+    own.unwrap_or(MAX_ITERATIONS).min(MAX_ITERATIONS)
 }
 
-fn work(
+fn run_turn(
     ctx: &Context,
     turn: &TurnContext,
-    job: &Job,
+    job: &SubagentTask,
     max_parallel: usize,
-    on_news: &dyn Fn(News),
+    on_news: &dyn Fn(BackgroundEvent),
     on_refusal: &dyn Fn(String),
 ) -> Result<Ending> {
-    let ModelBinding { chosen, settings } = &job.model;
-    let mut names = turn.tools.clone();
-    names.retain(|name| !NOT_THEIRS.contains(&name.as_str()));
+    let ModelBinding {
+        handle: chosen,
+        settings,
+    } = &job.model;
+    let mut names = turn.tool_names.clone();
+    names.retain(|name| !EXCLUDED_TOOLS.contains(&name.as_str()));
     let (toolbox, system) = subagent_setup::prepare_subagent(
         ctx,
         settings,
         &job.policy,
         job.profile.as_ref(),
-        &turn.common,
+        &turn.shared,
         (&names, max_parallel),
     )?;
-    let asked = &settings.asked[0];
+    let asked = &settings.models[0];
     let sampling = model::sampling(asked);
     let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(Iterations { limit: limit(job) }),
-        Box::new(Repeats),
+        Box::new(IterationLimit {
+            max_iterations: iteration_limit(job),
+        }),
+        Box::new(LoopDetection),
     ];
-    if let Some(threshold) = settings.compaction.at(chosen.context, asked.max_tokens) {
-        guards.push(Box::new(Compaction { threshold }));
+    if let Some(threshold) = settings
+        .compaction
+        .threshold_for(chosen.context_tokens, asked.max_tokens)
+    {
+        guards.push(Box::new(CompactionGuard { threshold }));
     }
     let mut agent = Agent {
         system: &system,
@@ -99,24 +107,24 @@ fn work(
         guards: &mut guards,
         model: &chosen.model,
         sampling: &sampling,
-        answer: None,
-        beside: None,
+        answer_format: None,
+        background: None,
     };
     let key = &turn.account.session;
     let mut session = Session::ephemeral(key, settings.max_tool_result_chars);
     let id = format!("{}-{}", turn.account.turn, job.name());
-    session.begin(&id);
+    session.begin_turn(&id);
     // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
-    let task = User {
+    let task = UserMessage {
         id: format!("{id}-task"),
-        parts: vec![Part::Text(job.task.clone())],
-        facts: prompt::facts(&ctx.clock.now(), key),
+        parts: vec![MessagePart::Text(job.task.clone())],
+        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), key),
         injected: true,
     };
     let mut calls: HashMap<String, String> = HashMap::new();
     let mut tell = |event: Event<'_>| {
         if let Event::ToolCall(call) = event {
-            calls.insert(call.id.clone(), hint(&call.name, &call.arguments));
+            calls.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
         }
         if let Event::ToolResult {
             denied: Some((words, grant)),
@@ -124,12 +132,12 @@ fn work(
             ..
         } = event
         {
-            on_refusal(refusal(&result.name, words, grant));
+            on_refusal(format_denial(&result.name, words, grant));
         }
-        if let Some(line) = progress(&event, &calls) {
-            on_news(News::Said {
-                call: job.call.clone(),
-                text: format!("{}: {}\n", job.name(), hide(&line)),
+        if let Some(line) = progress_line(&event, &calls) {
+            on_news(BackgroundEvent::Progress {
+                call_id: job.call_id.clone(),
+                text: format!("{}: {}\n", job.name(), redact_all(&line)),
             });
         }
         Ok(())
@@ -138,42 +146,46 @@ fn work(
 }
 
 /// The progress line for an event, if it has one.
-fn progress(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String> {
+fn progress_line(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String> {
     Some(match event {
         Event::ToolResult {
             result, outcome, ..
         } => {
-            let call = calls.get(&result.call).unwrap_or(&result.name);
+            let call = calls.get(&result.call_id).unwrap_or(&result.name);
             let text = plain_text(&result.parts);
-            let first = cut(text.lines().next().unwrap_or_default(), 160);
+            let first = truncate_line(text.lines().next().unwrap_or_default(), 160);
             match outcome {
-                Outcome::Ok => format!("{call}: ok"),
-                Outcome::Failed => format!("{call}: failed: {first}"),
-                Outcome::Denied => format!("{call}: {first}"),
-                Outcome::Skipped => format!("{call}: not run: {first}"),
+                ToolOutcome::Ok => format!("{call}: ok"),
+                ToolOutcome::Failed => format!("{call}: failed: {first}"),
+                ToolOutcome::Denied => format!("{call}: {first}"),
+                ToolOutcome::Skipped => format!("{call}: not run: {first}"),
             }
         }
-        Event::Retry { cause, .. } => format!("{}; retrying", cut(cause, 160)),
-        Event::Fallback { to, cause, .. } => format!("{}; using `{to}`", cut(cause, 160)),
-        Event::Notice(text) => cut(text, 160),
+        Event::Retry { cause, .. } => format!("{}; retrying", truncate_line(cause, 160)),
+        Event::Fallback { to, cause, .. } => format!("{}; using `{to}`", truncate_line(cause, 160)),
+        Event::Notice(text) => truncate_line(text, 160),
         _ => return None,
     })
 }
 
 /// How a sub-agent ended, phrased to follow its name.
-fn how(ending: &Ending, limit: u32) -> String {
+fn describe_end(ending: &Ending, max_iterations: u32) -> String {
     if let Some(error) = &ending.error {
         return match error.is::<Stop>() {
             true => "was stopped before it finished: the run is ending".into(),
             false => format!("failed: {error:#}"),
         };
     }
-    match ending.cause {
+    match ending.stop_reason {
         StopReason::Answered => "finished".into(),
-        StopReason::IterationLimit => format!("was stopped at its limit of {limit} requests"),
+        StopReason::IterationLimit => {
+            format!("was stopped at its limit of {max_iterations} requests")
+        }
         StopReason::OutputLimit => "was truncated by the output limit".into(),
         StopReason::RepeatedFailure => "was stopped because the same call failed repeatedly".into(),
-        StopReason::Refused => "was stopped because the same call was repeatedly denied".into(),
+        StopReason::RepeatedDenial => {
+            "was stopped because the same call was repeatedly denied".into()
+        }
         StopReason::Declined | StopReason::Failed => "declined to continue".into(),
     }
 }

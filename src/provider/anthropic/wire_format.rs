@@ -1,17 +1,17 @@
 //! Implements [`WireFormat`]: paths, headers, the request and the reply.
 
-use super::{Anthropic, body, draft};
+use super::{AnthropicFormat, reply_builder, request};
 use crate::provider::Request;
-use crate::provider::reading;
-use crate::provider::wire::Dialect;
+use crate::provider::http_provider::WireFormat;
+use crate::provider::response;
 use serde_json::{Map, Value};
 
-impl Dialect for Anthropic {
+impl WireFormat for AnthropicFormat {
     fn path(&self) -> &'static str {
         "/v1/messages"
     }
 
-    fn models(&self) -> &'static str {
+    fn models_path(&self) -> &'static str {
         "/v1/models?limit=1000"
     }
 
@@ -24,10 +24,10 @@ impl Dialect for Anthropic {
     }
 
     fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        body::of(request, self, stream)
+        request::build_body(request, self, stream)
     }
 
-    fn draft(&self, request: &Request<'_>) -> Box<dyn reading::Draft> {
-        Box::new(draft::Draft::new(request))
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
+        Box::new(reply_builder::AnthropicReplyBuilder::new(request))
     }
 }

@@ -3,16 +3,16 @@
 
 use super::quirks::Quirks;
 
-mod body;
-mod draft;
+mod reply_builder;
+mod request;
 mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
-const WIRE: &str = "chat";
+const WIRE_NAME: &str = "chat";
 
 /// The format, configured for one server and model.
-pub struct Chat {
+pub struct ChatFormat {
     pub quirks: Quirks,
     /// The model's output limit in tokens, if known.
-    pub most: Option<u32>,
+    pub max_output_tokens: Option<u32>,
 }

@@ -1,21 +1,24 @@
 //! Implements [`WireFormat`]: paths, headers, the request and the reply.
 
-use super::{Chat, body, draft};
+use super::{ChatFormat, reply_builder, request};
 use crate::provider::Request;
-use crate::provider::reading;
-use crate::provider::wire::Dialect;
+use crate::provider::http_provider::WireFormat;
+use crate::provider::response;
 use serde_json::{Map, Value};
 
-impl Dialect for Chat {
+impl WireFormat for ChatFormat {
     fn path(&self) -> &'static str {
         "/chat/completions"
     }
 
     fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        body::of(request, self, stream)
+        request::build_body(request, self, stream)
     }
 
-    fn draft(&self, request: &Request<'_>) -> Box<dyn reading::Draft> {
-        Box::new(draft::Draft::new(request, self.quirks.tells_cost))
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
+        Box::new(reply_builder::ChatReplyBuilder::new(
+            request,
+            self.quirks.reports_cost,
+        ))
     }
 }

@@ -5,45 +5,45 @@
 //! a second use as theft. A login is therefore renewed under a lock, and read again once the lock is acquired. Tokens
 //! are never printed, and server messages are masked before they are shown.
 
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use anyhow::Result;
-use exchange::Server;
+use device_flow::LoginServer;
 use jiff::Timestamp;
 use std::path::Path;
 
-mod exchange;
+mod device_flow;
 mod github_copilot;
 mod openai_codex;
 mod store;
 mod token;
 mod vendor;
 
-pub use token::Access;
 use token::Login;
-pub use vendor::{Endpoints, Prompt, Vendor};
+pub use token::RequestCredentials;
+pub use vendor::{DevicePrompt, LoginEndpoints, Vendor};
 
 /// Returns the credentials for a request, renewing the token if necessary.
 ///
 /// # Errors
 /// Status 78 without a login, 77 if the login has ended, 69 and 75 if it cannot be renewed at the moment.
-pub fn access(
+pub fn credentials(
     name: &str,
     folder: &Path,
     http: &Http,
     clock: &Clock,
-    endpoints: &Endpoints,
-) -> Result<Access> {
-    let vendor = Vendor::named(name)?;
-    let mut login = existing(vendor, folder)?;
+    endpoints: &LoginEndpoints,
+) -> Result<RequestCredentials> {
+    let vendor = Vendor::from_name(name)?;
+    let mut login = require_login(vendor, folder)?;
     if !login.is_fresh(clock.timestamp()) {
-        let server = Server::new(vendor, http, clock, endpoints);
-        login = renewed(&server, folder)?;
+        let server = LoginServer::new(vendor, http, clock, endpoints);
+        login = renew_login(&server, folder)?;
     }
     Ok(match vendor {
-        Vendor::OpenAiCodex => openai_codex::access(login),
-        Vendor::GitHubCopilot => github_copilot::access(login),
+        Vendor::OpenAiCodex => openai_codex::to_credentials(login),
+        Vendor::GitHubCopilot => github_copilot::to_credentials(login),
     })
 }
 
@@ -56,12 +56,12 @@ pub fn login(
     folder: &Path,
     http: &Http,
     clock: &Clock,
-    endpoints: &Endpoints,
-    on_prompt: &mut dyn FnMut(Prompt<'_>),
+    endpoints: &LoginEndpoints,
+    on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<()> {
     // First, so that a code is not entered for a login that cannot be stored.
-    store::prepare(folder)?;
-    let server = Server::new(vendor, http, clock, endpoints);
+    store::create_dir(folder)?;
+    let server = LoginServer::new(vendor, http, clock, endpoints);
     let login = match vendor {
         Vendor::OpenAiCodex => openai_codex::login(&server, on_prompt)?,
         Vendor::GitHubCopilot => github_copilot::login(&server, on_prompt)?,
@@ -80,21 +80,21 @@ pub fn logout(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
 /// # Errors
 /// Status 78 if the login cannot be read.
 pub fn expiry(vendor: Vendor, folder: &Path) -> Result<Option<Timestamp>> {
-    Ok(store::read(vendor, folder)?.map(|login| login.expires))
+    Ok(store::read(vendor, folder)?.map(|login| login.expires_at))
 }
 
-fn existing(vendor: Vendor, folder: &Path) -> Result<Login> {
+fn require_login(vendor: Vendor, folder: &Path) -> Result<Login> {
     store::read(vendor, folder)?.ok_or_else(|| {
         let cause = format!("not logged in to {}", vendor.label());
-        fail_hint(Exit::Config, cause, vendor.hint())
+        fail_with_hint(Exit::Config, cause, vendor.login_command())
     })
 }
 
 /// Renews the token, and stores the new one before it is used.
-fn renewed(server: &Server<'_>, folder: &Path) -> Result<Login> {
+fn renew_login(server: &LoginServer<'_>, folder: &Path) -> Result<Login> {
     let (vendor, clock) = (server.vendor, server.clock);
     let _lock = store::lock(vendor, folder, clock)?;
-    let login = existing(vendor, folder)?;
+    let login = require_login(vendor, folder)?;
     let now = clock.timestamp();
     if login.is_fresh(now) {
         // The previous holder of the lock has renewed it.
@@ -102,7 +102,7 @@ fn renewed(server: &Server<'_>, folder: &Path) -> Result<Login> {
     }
     let renewed = match vendor {
         Vendor::OpenAiCodex => openai_codex::renew(server, &login),
-        Vendor::GitHubCopilot => github_copilot::renew(server, &login.renewal),
+        Vendor::GitHubCopilot => github_copilot::renew(server, &login.refresh_token),
     };
     match renewed {
         Ok(new) => {
@@ -110,7 +110,7 @@ fn renewed(server: &Server<'_>, folder: &Path) -> Result<Login> {
             Ok(new)
         }
         // The old token is valid for some minutes, which may suffice for this run.
-        Err(error) if exit_of(&error) == Exit::Unavailable && now < login.expires => Ok(login),
+        Err(error) if exit_for(&error) == Exit::Unavailable && now < login.expires_at => Ok(login),
         Err(error) => Err(error),
     }
 }

@@ -4,10 +4,10 @@
 //! authorization code, which is then exchanged as in a browser flow. Each renewal issues the next renewal token and
 //! invalidates the old one.
 
-use super::exchange::{Sent, Server, Told, Word};
-use super::token::{Access, Login, expires};
-use super::vendor::Prompt;
-use crate::error::{Exit, fail_hint};
+use super::device_flow::{LoginResponse, LoginServer, PollResult, RequestBody};
+use super::token::{Login, RequestCredentials, expiry_time};
+use super::vendor::DevicePrompt;
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use base64::Engine;
@@ -16,78 +16,87 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// The public client id of OpenAI's command line. Accounts accept no other client.
-const CLIENT: &str = "app_EMoamEEZ73f0CkXaXp7hrann";
+const CLIENT_ID: &str = "app_EMoamEEZ73f0CkXaXp7hrann";
 /// The action named in errors, except those of a renewal.
-const DOING: &str = "log in";
+const LOGIN_ACTION: &str = "log in";
 /// Lifetime of a code. The server does not name it.
-const VALID: Duration = Duration::from_secs(15 * 60);
+const CODE_LIFETIME: Duration = Duration::from_secs(15 * 60);
 /// Default poll interval, if the server names none.
-const INTERVAL: Duration = Duration::from_secs(5);
+const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// The claim of the token that holds OpenAI's account data.
-const ACCOUNT: &str = "https://api.openai.com/auth";
+const ACCOUNT_CLAIM: &str = "https://api.openai.com/auth";
 
 /// Runs the device flow.
-pub(super) fn login(server: &Server<'_>, on_prompt: &mut dyn FnMut(Prompt<'_>)) -> Result<Login> {
+pub(super) fn login(
+    server: &LoginServer<'_>,
+    on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
+) -> Result<Login> {
     let base = &server.endpoints.openai;
     let url = format!("{base}/api/accounts/deviceauth/usercode");
-    let device_code = server.ask(&url, &[], Sent::Json(&[("client_id", CLIENT)]))?;
+    let device_code = server.send(&url, &[], RequestBody::Json(&[("client_id", CLIENT_ID)]))?;
     if device_code.status == 404 {
         let cause = "this account does not allow logins with a device code";
         let hint = "enable device codes in the security settings of ChatGPT, then retry";
-        return Err(fail_hint(Exit::Refused, cause, hint));
+        return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
-    if !device_code.is_good() {
-        return Err(device_code.refusal(DOING));
+    if !device_code.is_success() {
+        return Err(device_code.to_error(LOGIN_ACTION));
     }
     let (device, code) = (
-        device_code.text("device_auth_id")?,
-        device_code.text("user_code")?,
+        device_code.required_text("device_auth_id")?,
+        device_code.required_text("user_code")?,
     );
     let url = format!("{base}/api/accounts/deviceauth/token");
     let poll_body = [("device_auth_id", device), ("user_code", code)];
-    let prompt = Prompt {
-        address: &format!("{base}/codex/device"),
+    let prompt = DevicePrompt {
+        url: &format!("{base}/codex/device"),
         code,
-        valid: VALID,
+        lifetime: CODE_LIFETIME,
     };
-    let interval = device_code.seconds("interval").unwrap_or(INTERVAL);
-    let entered = server.wait(prompt, interval, on_prompt, &mut || {
-        word(server.ask(&url, &[], Sent::Json(&poll_body))?)
+    let interval = device_code
+        .seconds("interval")
+        .unwrap_or(DEFAULT_POLL_INTERVAL);
+    let entered = server.poll(prompt, interval, on_prompt, &mut || {
+        interpret_poll(server.send(&url, &[], RequestBody::Json(&poll_body))?)
     })?;
     let form = [
         ("grant_type", "authorization_code"),
-        ("code", entered.text("authorization_code")?),
+        ("code", entered.required_text("authorization_code")?),
         ("redirect_uri", &format!("{base}/deviceauth/callback")),
-        ("client_id", CLIENT),
-        ("code_verifier", entered.text("code_verifier")?),
+        ("client_id", CLIENT_ID),
+        ("code_verifier", entered.required_text("code_verifier")?),
     ];
-    let response = server.ask(&format!("{base}/oauth/token"), &[], Sent::Form(&form))?;
-    if !response.is_good() {
-        return Err(response.refusal(DOING));
+    let response = server.send(
+        &format!("{base}/oauth/token"),
+        &[],
+        RequestBody::Form(&form),
+    )?;
+    if !response.is_success() {
+        return Err(response.to_error(LOGIN_ACTION));
     }
-    let renewal = Secret::new(response.text("refresh_token")?);
-    read(server, &response, renewal, None)
+    let renewal = Secret::new(response.required_text("refresh_token")?);
+    parse_login(server, &response, renewal, None)
 }
 
 /// Requests a new token.
-pub(super) fn renew(server: &Server<'_>, login: &Login) -> Result<Login> {
+pub(super) fn renew(server: &LoginServer<'_>, login: &Login) -> Result<Login> {
     let sent = [
-        ("client_id", CLIENT),
+        ("client_id", CLIENT_ID),
         ("grant_type", "refresh_token"),
-        ("refresh_token", login.renewal.expose()),
+        ("refresh_token", login.refresh_token.expose()),
     ];
     let url = format!("{}/oauth/token", server.endpoints.openai);
-    let response = server.ask(&url, &[], Sent::Json(&sent))?;
-    if !response.is_good() {
-        return Err(response.refusal("renew the login"));
+    let response = server.send(&url, &[], RequestBody::Json(&sent))?;
+    if !response.is_success() {
+        return Err(response.to_error("renew the login"));
     }
-    let next = response.maybe_text("refresh_token");
-    let renewal = next.map_or_else(|| login.renewal.clone(), Secret::new);
-    read(server, &response, renewal, login.account.clone())
+    let next = response.optional_text("refresh_token");
+    let renewal = next.map_or_else(|| login.refresh_token.clone(), Secret::new);
+    parse_login(server, &response, renewal, login.account.clone())
 }
 
 /// The credentials that `login` gives to requests.
-pub(super) fn access(login: Login) -> Access {
+pub(super) fn to_credentials(login: Login) -> RequestCredentials {
     let mut headers = vec![
         ("originator".to_owned(), "nanobot".to_owned()),
         (
@@ -100,60 +109,62 @@ pub(super) fn access(login: Login) -> Access {
             .account
             .map(|account| ("chatgpt-account-id".to_owned(), account)),
     );
-    Access {
+    RequestCredentials {
         token: login.token,
-        base: login.base,
+        base_url: login.base_url,
         headers,
     }
 }
 
 /// Interprets the response to a poll. The server reports "not yet" by status; the error code varies.
-fn word(response: Told) -> Result<Word<Told>> {
-    match (response.failure(), response.status) {
-        (Some("slow_down" | "expired_token" | "access_denied"), _) => response.word(DOING),
-        (Some("deviceauth_authorization_pending"), _) | (_, 403 | 404) => Ok(Word::NotYet),
-        (None, _) if response.is_good() => Ok(Word::Yes(response)),
-        _ => response.word(DOING),
+fn interpret_poll(response: LoginResponse) -> Result<PollResult<LoginResponse>> {
+    match (response.error_code(), response.status) {
+        (Some("slow_down" | "expired_token" | "access_denied"), _) => {
+            response.poll_result(LOGIN_ACTION)
+        }
+        (Some("deviceauth_authorization_pending"), _) | (_, 403 | 404) => Ok(PollResult::Pending),
+        (None, _) if response.is_success() => Ok(PollResult::Granted(response)),
+        _ => response.poll_result(LOGIN_ACTION),
     }
 }
 
 /// Reads the login from a token response. `account` is the previously known account id.
-fn read(
-    server: &Server<'_>,
-    response: &Told,
-    renewal: Secret,
+fn parse_login(
+    server: &LoginServer<'_>,
+    response: &LoginResponse,
+    refresh_token: Secret,
     account: Option<String>,
 ) -> Result<Login> {
-    let token = response.text("access_token")?;
-    let access_claims = claims(token);
-    let identity_claims = response.maybe_text("id_token").and_then(claims);
+    let token = response.required_text("access_token")?;
+    let access_claims = decode_claims(token);
+    let identity_claims = response.optional_text("id_token").and_then(decode_claims);
     let named = [identity_claims.as_ref(), access_claims.as_ref()]
         .into_iter()
         .flatten()
-        .find_map(account_of);
+        .find_map(account_id);
     let end = access_claims
         .as_ref()
         .and_then(|claims| claims["exp"].as_i64());
     Ok(Login {
         token: Secret::new(token),
-        expires: expires(server.clock.timestamp(), end, response.number("expires_in")),
-        renewal,
+        expires_at: expiry_time(server.clock.timestamp(), end, response.number("expires_in")),
+        refresh_token,
         account: named.or(account),
-        base: None,
+        base_url: None,
     })
 }
 
 /// The claims of a JWT. The signature is not verified: the token came from its issuer over TLS, and no security
 /// decision depends on the claims.
-fn claims(token: &str) -> Option<Value> {
+fn decode_claims(token: &str) -> Option<Value> {
     let mut parts = token.split('.');
     let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
     let bytes = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
     serde_json::from_slice(&bytes).ok().filter(Value::is_object)
 }
 
-fn account_of(claims: &Value) -> Option<String> {
-    let account = claims[ACCOUNT]["chatgpt_account_id"].as_str()?;
+fn account_id(claims: &Value) -> Option<String> {
+    let account = claims[ACCOUNT_CLAIM]["chatgpt_account_id"].as_str()?;
     // The account id becomes a header value.
     let plain = !account.is_empty() && account.bytes().all(|byte| byte.is_ascii_graphic());
     plain.then(|| account.to_owned())
@@ -161,14 +172,14 @@ fn account_of(claims: &Value) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{account_of, claims};
+    use super::{account_id, decode_claims};
     use base64::Engine;
     use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 
     #[test]
-    fn what_a_token_claims() {
+    fn token_claims_are_decoded() {
         let check = |token: &str, expect: Option<&str>| {
-            let account = claims(token).as_ref().and_then(account_of);
+            let account = decode_claims(token).as_ref().and_then(account_id);
             assert_eq!(account.as_deref(), expect, "{token}");
         };
         let of = |account: &str| {

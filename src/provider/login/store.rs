@@ -2,10 +2,10 @@
 
 use super::token::Login;
 use super::vendor::Vendor;
-use crate::error::{Exit, exit_of, fail_hint};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::sys::clock::Clock;
+use crate::sys::durable_file::{self, FileLock};
 use crate::sys::secret::{self, Secret};
-use crate::sys::store::{self, Lock};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A login as it is stored.
 #[derive(Deserialize, Serialize)]
-struct Written {
+struct StoredLogin {
     token: String,
     expires: String,
     renewal: String,
@@ -25,11 +25,11 @@ struct Written {
 }
 
 /// How long to wait for another process that renews the login, which takes one exchange with a server.
-const LOCK_WAIT: Duration = Duration::from_secs(90);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Creates the folder if it is missing.
-pub(super) fn prepare(folder: &Path) -> Result<()> {
-    store::create_dir(folder)
+pub(super) fn create_dir(folder: &Path) -> Result<()> {
+    durable_file::create_dir(folder)
 }
 
 /// Reads the stored login; `None` if there is none.
@@ -38,14 +38,14 @@ pub(super) fn prepare(folder: &Path) -> Result<()> {
 /// Status 78 if the file is not a login. The error does not quote its content.
 pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
     let path = path(vendor, folder);
-    let Some(bytes) = store::read(&path)? else {
+    let Some(bytes) = durable_file::read(&path)? else {
         return Ok(None);
     };
     let unusable = |cause: &str| {
         let cause = format!("the login in `{}` cannot be used: {cause}", path.display());
-        fail_hint(Exit::Config, cause, vendor.hint())
+        fail_with_hint(Exit::Config, cause, vendor.login_command())
     };
-    let Written {
+    let StoredLogin {
         token,
         expires,
         renewal,
@@ -57,13 +57,13 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
         .parse()
         .map_err(|_| unusable("`expires` is not a timestamp"))?;
     let (token, renewal) = (Secret::new(token), Secret::new(renewal));
-    [&token, &renewal].into_iter().for_each(secret::remember);
+    [&token, &renewal].into_iter().for_each(secret::register);
     Ok(Some(Login {
         token,
-        expires,
-        renewal,
+        expires_at: expires,
+        refresh_token: renewal,
         account,
-        base,
+        base_url: base,
     }))
 }
 
@@ -71,12 +71,12 @@ pub(super) fn read(vendor: Vendor, folder: &Path) -> Result<Option<Login>> {
 pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> {
     let Login {
         token,
-        expires,
-        renewal,
+        expires_at: expires,
+        refresh_token: renewal,
         account,
-        base,
+        base_url: base,
     } = login;
-    let written = Written {
+    let written = StoredLogin {
         token: token.expose().into(),
         expires: expires.to_string(),
         renewal: renewal.expose().into(),
@@ -85,7 +85,7 @@ pub(super) fn write(vendor: Vendor, folder: &Path, login: &Login) -> Result<()> 
     };
     let mut bytes = serde_json::to_vec_pretty(&written).expect("strings can be serialized");
     bytes.push(b'\n');
-    store::replace(&path(vendor, folder), &bytes)
+    durable_file::replace(&path(vendor, folder), &bytes)
 }
 
 /// Removes the login and its lock file. Returns true if there was a login.
@@ -99,7 +99,7 @@ pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<boo
     let there = path.exists();
     if there {
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
-        store::sync_dir(folder)?;
+        durable_file::sync_dir(folder)?;
     }
     lock.remove()?;
     Ok(there)
@@ -109,13 +109,19 @@ pub(super) fn remove(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<boo
 ///
 /// # Errors
 /// Status 75 if the lock is not released in time.
-pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<Lock> {
+pub(super) fn lock(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<FileLock> {
     let path = folder.join(format!("{}.json.lock", vendor.name()));
     let what = format!("the login to {}", vendor.label());
-    let taken = Lock::take(&path, &what, &clock.stamp(), LOCK_WAIT, &mut |_| {});
-    taken.map_err(|error| match exit_of(&error) {
+    let taken = FileLock::acquire(
+        &path,
+        &what,
+        &clock.local_timestamp(),
+        LOCK_TIMEOUT,
+        &mut |_| {},
+    );
+    taken.map_err(|error| match exit_for(&error) {
         // The lock's own hint names a flag that this command does not have.
-        Exit::TryAgain => fail_hint(
+        Exit::TryAgain => fail_with_hint(
             Exit::TryAgain,
             error.to_string(),
             "the same command again later",
@@ -136,14 +142,14 @@ mod tests {
     use crate::sys::secret::Secret;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn logins_round_trip() {
         let dir = tempfile::tempdir().unwrap();
         let login = Login {
             token: Secret::new("token"),
-            expires: "2026-01-02T03:04:05Z".parse().unwrap(),
-            renewal: Secret::new("renewal"),
+            expires_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            refresh_token: Secret::new("renewal"),
             account: Some("account".into()),
-            base: None,
+            base_url: None,
         };
         let vendor = Vendor::OpenAiCodex;
         assert_eq!(read(vendor, dir.path()).unwrap(), None);
@@ -153,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_login_is_not_repeated() {
+    fn an_invalid_file_is_not_quoted() {
         let dir = tempfile::tempdir().unwrap();
         let vendor = Vendor::OpenAiCodex;
         for text in [

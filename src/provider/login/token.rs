@@ -6,11 +6,11 @@ use std::time::Duration;
 
 /// The credentials for a request.
 #[derive(Clone, Debug)]
-pub struct Access {
+pub struct RequestCredentials {
     /// Sent as a bearer token in the `authorization` header.
     pub token: Secret,
     /// The base URL without a trailing slash, if the login determines it.
-    pub base: Option<String>,
+    pub base_url: Option<String>,
     pub headers: Vec<(String, String)>,
 }
 
@@ -18,51 +18,51 @@ pub struct Access {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Login {
     pub(super) token: Secret,
-    pub(super) expires: Timestamp,
+    pub(super) expires_at: Timestamp,
     /// The token that requests a new token.
-    pub(super) renewal: Secret,
+    pub(super) refresh_token: Secret,
     /// The account id, if requests must name it.
     pub(super) account: Option<String>,
     /// The base URL of requests, if the server determines it.
-    pub(super) base: Option<String>,
+    pub(super) base_url: Option<String>,
 }
 
 /// A token is renewed this long before it expires, so that it outlives a turn that starts now.
-pub(super) const MARGIN: Duration = Duration::from_secs(5 * 60);
+pub(super) const RENEWAL_MARGIN: Duration = Duration::from_secs(5 * 60);
 
 /// Assumed lifetime of a token if the server names none.
-const UNKNOWN: Duration = Duration::from_secs(3600);
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(3600);
 
 impl Login {
     /// True if the token is valid at `now` and for [`RENEWAL_MARGIN`] after it.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
-        after(now, MARGIN) < self.expires
+        add_saturating(now, RENEWAL_MARGIN) < self.expires_at
     }
 }
 
 /// The expiry of a token: at `end` (Unix time in seconds) or after `length` seconds, whichever is earlier. `length` is
 /// measured by our own clock, which makes a slow clock harmless.
-pub(super) fn expires(now: Timestamp, end: Option<i64>, length: Option<i64>) -> Timestamp {
+pub(super) fn expiry_time(now: Timestamp, end: Option<i64>, length: Option<i64>) -> Timestamp {
     let end = end.and_then(|end| Timestamp::from_second(end).ok());
     let length = length.map(|length| Duration::from_secs(u64::try_from(length).unwrap_or(0)));
     let first = end
         .into_iter()
-        .chain(length.map(|length| after(now, length)))
+        .chain(length.map(|length| add_saturating(now, length)))
         .min();
-    first.unwrap_or_else(|| after(now, UNKNOWN))
+    first.unwrap_or_else(|| add_saturating(now, DEFAULT_LIFETIME))
 }
 
-fn after(time: Timestamp, length: Duration) -> Timestamp {
+fn add_saturating(time: Timestamp, length: Duration) -> Timestamp {
     time.checked_add(length).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Login, expires};
+    use super::{Login, expiry_time};
     use crate::sys::secret::Secret;
     use jiff::Timestamp;
 
-    fn at(second: i64) -> Timestamp {
+    fn timestamp_at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
@@ -70,8 +70,8 @@ mod tests {
     fn a_token_ends_at_the_earlier_of_two_ends() {
         let check = |end, length, expect: i64| {
             assert_eq!(
-                expires(at(1000), end, length),
-                at(expect),
+                expiry_time(timestamp_at(1000), end, length),
+                timestamp_at(expect),
                 "{end:?} {length:?}"
             );
         };
@@ -82,7 +82,10 @@ mod tests {
         check(None, Some(-60), 1000);
         check(None, None, 4600);
         check(Some(i64::MAX), None, 4600);
-        assert_eq!(expires(at(0), None, Some(i64::MAX)), Timestamp::MAX);
+        assert_eq!(
+            expiry_time(timestamp_at(0), None, Some(i64::MAX)),
+            Timestamp::MAX
+        );
     }
 
     #[test]
@@ -90,12 +93,12 @@ mod tests {
         let check = |left: i64, expect: bool| {
             let login = Login {
                 token: Secret::new("token"),
-                expires: at(1000 + left),
-                renewal: Secret::new("renewal"),
+                expires_at: timestamp_at(1000 + left),
+                refresh_token: Secret::new("renewal"),
                 account: None,
-                base: None,
+                base_url: None,
             };
-            assert_eq!(login.is_fresh(at(1000)), expect, "{left}");
+            assert_eq!(login.is_fresh(timestamp_at(1000)), expect, "{left}");
         };
         check(3600, true);
         check(301, true);

@@ -1,6 +1,6 @@
 //! The vendors with logins, the addresses of their servers, and the prompt of the device flow.
 
-use crate::error::{Exit, fail, fail_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use crate::sys::{test_hooks, web_url};
 use anyhow::Result;
@@ -21,7 +21,7 @@ impl Vendor {
     ///
     /// # Errors
     /// Status 2 if there is none.
-    pub fn named(name: &str) -> Result<Self> {
+    pub fn from_name(name: &str) -> Result<Self> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
         let found = Self::ALL
             .into_iter()
@@ -29,7 +29,7 @@ impl Vendor {
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             let cause = format!("provider `{name}` does not support logins");
-            fail_hint(Exit::Usage, cause, format!("one of {names}"))
+            fail_with_hint(Exit::Usage, cause, format!("one of {names}"))
         })
     }
 
@@ -50,20 +50,20 @@ impl Vendor {
     }
 
     /// The command that repairs a login.
-    pub(super) fn hint(self) -> String {
+    pub(super) fn login_command(self) -> String {
         format!("nanobot provider login {}", self.name())
     }
 }
 
 /// The base URLs of the login servers, without a trailing slash.
 #[derive(Clone, Debug)]
-pub struct Endpoints {
+pub struct LoginEndpoints {
     pub openai: String,
     pub github: String,
     pub github_api: String,
 }
 
-impl Default for Endpoints {
+impl Default for LoginEndpoints {
     fn default() -> Self {
         Self {
             openai: "https://auth.openai.com".into(),
@@ -73,7 +73,7 @@ impl Default for Endpoints {
     }
 }
 
-impl Endpoints {
+impl LoginEndpoints {
     /// The vendors' own servers, or those set for a test.
     ///
     /// # Errors
@@ -100,12 +100,12 @@ impl Endpoints {
 
 /// The instructions for a person in a device flow.
 #[derive(Clone, Copy, Debug)]
-pub struct Prompt<'a> {
-    pub address: &'a str,
+pub struct DevicePrompt<'a> {
+    pub url: &'a str,
     /// The code to enter at `address`.
     pub code: &'a str,
     /// The lifetime of the code.
-    pub valid: Duration,
+    pub lifetime: Duration,
 }
 
 #[cfg(test)]
@@ -115,14 +115,18 @@ mod tests {
     #[test]
     fn names_in_their_spellings() {
         for name in ["openai-codex", "openai_codex", "openaiCodex"] {
-            assert_eq!(Vendor::named(name).unwrap(), Vendor::OpenAiCodex, "{name}");
+            assert_eq!(
+                Vendor::from_name(name).unwrap(),
+                Vendor::OpenAiCodex,
+                "{name}"
+            );
         }
         assert_eq!(
-            Vendor::named("githubCopilot").unwrap(),
+            Vendor::from_name("githubCopilot").unwrap(),
             Vendor::GitHubCopilot
         );
         for name in ["openai", "copilot", ""] {
-            assert!(Vendor::named(name).is_err(), "{name}");
+            assert!(Vendor::from_name(name).is_err(), "{name}");
         }
     }
 }

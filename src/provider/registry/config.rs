@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Default)]
 pub struct ProviderConfig {
     pub key: Option<KeySource>,
-    pub base: Option<String>,
+    pub base_url: Option<String>,
     /// The wire format, as written.
     pub api_type: Option<String>,
     pub thinking_style: Option<String>,

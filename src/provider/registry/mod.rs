@@ -2,13 +2,13 @@
 //!
 //! [`table`] holds the providers, [`model_info`] the known facts about models, and `select` selects a provider.
 
-mod choice;
 mod config;
-mod entry;
-pub mod facts;
+pub mod model_info;
+mod provider_info;
+mod select;
 pub mod table;
 
-pub use choice::{Choice, Standing, Wanted, choose, standing};
 pub use config::{KeySource, ProviderConfig};
-pub use entry::{Entry, Format, Kind, Strip};
-pub use table::{TABLE, entry, plain};
+pub use provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
+pub use select::{ProviderStatus, SelectInput, SelectedProvider, provider_status, select_provider};
+pub use table::{PROVIDERS, find_provider, normalize_name};

@@ -4,18 +4,18 @@
 
 use super::quirks::Quirks;
 
-mod body;
-mod draft;
+mod reply_builder;
+mod request;
 mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
-const WIRE: &str = "responses";
+const WIRE_NAME: &str = "responses";
 
 /// The format, configured for one server and model.
-pub struct Responses {
+pub struct ResponsesFormat {
     pub quirks: Quirks,
     /// The model's output limit in tokens, if known.
-    pub most: Option<u32>,
+    pub max_output_tokens: Option<u32>,
     /// True if the model reasons. Encrypted reasoning may be requested only then.
-    pub reasons: bool,
+    pub is_reasoning_model: bool,
 }

@@ -1,21 +1,21 @@
 //! Implements [`WireFormat`]: paths, headers, the request and the reply.
 
-use super::{Responses, body, draft};
+use super::{ResponsesFormat, reply_builder, request};
 use crate::provider::Request;
-use crate::provider::reading;
-use crate::provider::wire::Dialect;
+use crate::provider::http_provider::WireFormat;
+use crate::provider::response;
 use serde_json::{Map, Value};
 
-impl Dialect for Responses {
+impl WireFormat for ResponsesFormat {
     fn path(&self) -> &'static str {
         "/responses"
     }
 
     fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        body::of(request, self, stream)
+        request::build_body(request, self, stream)
     }
 
-    fn draft(&self, request: &Request<'_>) -> Box<dyn reading::Draft> {
-        Box::new(draft::Draft::new(request))
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
+        Box::new(reply_builder::ResponsesReplyBuilder::new(request))
     }
 }

@@ -4,15 +4,15 @@
 //! line, or after a limit, to avoid a visible delay. It is then shown as plain text. The same text looks the same for
 //! any split into pieces.
 
-use super::ink::Look;
+use super::style::TextStyle;
 
 /// Maximum bytes between an opening mark and its closing one.
-const LIMIT: usize = 600;
+const MAX_MARK_DISTANCE_BYTES: usize = 600;
 
 /// A line that is being parsed.
 #[derive(Debug, Default)]
-pub(super) struct Inline {
-    held: String,
+pub(super) struct InlineParser {
+    pending: String,
     /// The character before `held`.
     before: Option<char>,
     closers: Closers,
@@ -20,86 +20,93 @@ pub(super) struct Inline {
 
 /// Possible closing positions per mark of emphasis, cached to avoid a new search for every mark and every piece.
 #[derive(Debug, Default)]
-struct Closers([Closer; EMPHASIS.len()]);
+struct Closers([Closer; EMPHASIS_MARKS.len()]);
 
 /// The marks of emphasis.
-const EMPHASIS: &[u8] = b"*_~";
+const EMPHASIS_MARKS: &[u8] = b"*_~";
 
 #[derive(Debug, Default)]
 struct Closer {
     /// The number of bytes searched.
-    seen: usize,
+    searched_bytes: usize,
     /// The last run of the mark found there that may close something.
-    found: Option<usize>,
+    last_closer: Option<usize>,
 }
 
 impl Closers {
     /// True if a mark opened before the byte `from` may be closed there or later, and before `end`.
     fn may_close(&mut self, text: &str, mark: u8, from: usize, end: usize) -> bool {
-        let place = EMPHASIS.iter().position(|known| *known == mark);
+        let place = EMPHASIS_MARKS.iter().position(|known| *known == mark);
         let Some(closer) = place.map(|place| &mut self.0[place]) else {
             return true;
         };
-        if closer.found.is_none_or(|at| at < from) {
+        if closer.last_closer.is_none_or(|at| at < from) {
             let bytes = text.as_bytes();
             let closes = |at: &usize| {
                 let before = bytes[at - 1];
                 bytes[*at] == mark && before != mark && !before.is_ascii_whitespace()
             };
-            closer.found = (closer.seen.max(from)..bytes.len()).find(closes);
-            closer.seen = closer.found.map_or(bytes.len(), |at| at + 1);
+            closer.last_closer = (closer.searched_bytes.max(from)..bytes.len()).find(closes);
+            closer.searched_bytes = closer.last_closer.map_or(bytes.len(), |at| at + 1);
         }
-        closer.found.is_some_and(|at| at < end)
+        closer.last_closer.is_some_and(|at| at < end)
     }
 
     /// Removes the first `bytes` bytes from the cache.
-    fn forget(&mut self, bytes: usize) {
+    fn drop_first(&mut self, bytes: usize) {
         for closer in &mut self.0 {
-            closer.seen = closer.seen.saturating_sub(bytes);
-            closer.found = closer.found.and_then(|at| at.checked_sub(bytes));
+            closer.searched_bytes = closer.searched_bytes.saturating_sub(bytes);
+            closer.last_closer = closer.last_closer.and_then(|at| at.checked_sub(bytes));
         }
     }
 }
 
 /// The callback that receives the output.
-pub(super) type Show<'a> = dyn FnMut(Look, &str) + 'a;
+pub(super) type SpanSink<'a> = dyn FnMut(TextStyle, &str) + 'a;
 
-impl Inline {
+impl InlineParser {
     /// Adds text to the line; shows what is decided.
-    pub(super) fn feed(&mut self, text: &str, look: Look, show: &mut Show<'_>) {
-        self.held.push_str(text);
+    pub(super) fn feed(&mut self, text: &str, look: TextStyle, show: &mut SpanSink<'_>) {
+        self.pending.push_str(text);
         let done = resolve(
-            &self.held,
+            &self.pending,
             self.before,
             false,
             &mut self.closers,
             look,
             show,
         );
-        self.closers.forget(done);
-        self.before = self.held[..done].chars().next_back().or(self.before);
-        self.held.drain(..done);
+        self.closers.drop_first(done);
+        self.before = self.pending[..done].chars().next_back().or(self.before);
+        self.pending.drain(..done);
     }
 
     /// Ends the line.
-    pub(super) fn end(&mut self, look: Look, show: &mut Show<'_>) {
-        resolve(&self.held, self.before, true, &mut self.closers, look, show);
+    pub(super) fn end(&mut self, look: TextStyle, show: &mut SpanSink<'_>) {
+        resolve(
+            &self.pending,
+            self.before,
+            true,
+            &mut self.closers,
+            look,
+            show,
+        );
         *self = Self::default();
     }
 }
 
 /// Shows a complete text.
-pub(super) fn show(text: &str, look: Look, show: &mut Show<'_>) {
+pub(super) fn render(text: &str, look: TextStyle, show: &mut SpanSink<'_>) {
     resolve(text, None, true, &mut Closers::default(), look, show);
 }
 
 /// The syntax found at a mark.
 #[derive(Debug, PartialEq, Eq)]
-enum Found<'t> {
+enum InlineMark<'t> {
     /// Undecided: depends on the text that follows.
     Open,
     /// Plain text of this many bytes.
-    Letters(usize),
+    Literal(usize),
     /// An escaped character, after this many bytes of marks.
     Escaped(usize),
     /// An explicit line break, which the line has anyway.
@@ -119,8 +126,8 @@ fn resolve(
     mut before: Option<char>,
     is_over: bool,
     closers: &mut Closers,
-    look: Look,
-    show: &mut Show<'_>,
+    look: TextStyle,
+    show: &mut SpanSink<'_>,
 ) -> usize {
     let mut at = 0;
     while at < text.len() {
@@ -132,24 +139,24 @@ fn resolve(
             at += plain;
             continue;
         }
-        let length = match found(text, at, before, is_over, closers) {
-            Found::Open => return at,
-            Found::Letters(length) => {
+        let length = match parse_mark(text, at, before, is_over, closers) {
+            InlineMark::Open => return at,
+            InlineMark::Literal(length) => {
                 show(look, &rest[..length]);
                 length
             }
-            Found::Escaped(marks) => {
+            InlineMark::Escaped(marks) => {
                 show(look, &rest[marks..=marks]);
                 marks + 1
             }
-            Found::Break => 1,
-            Found::Code(code, length) => {
-                show(Look { code: true, ..look }, code);
+            InlineMark::Break => 1,
+            InlineMark::Code(code, length) => {
+                show(TextStyle { code: true, ..look }, code);
                 length
             }
-            Found::Emphasis(inner, marks, length) => {
+            InlineMark::Emphasis(inner, marks, length) => {
                 let struck = rest.starts_with('~');
-                let inside = Look {
+                let inside = TextStyle {
                     bold: look.bold || (!struck && marks > 1),
                     italic: look.italic || (!struck && marks != 2),
                     struck: look.struck || struck,
@@ -165,7 +172,7 @@ fn resolve(
                 );
                 length
             }
-            Found::Link {
+            InlineMark::Link {
                 text,
                 address,
                 length,
@@ -181,8 +188,8 @@ fn resolve(
 }
 
 /// Shows the text and the address, so that the link's target is visible and is what the user clicks.
-fn show_link(text: &str, address: &str, look: Look, show: &mut Show<'_>) {
-    let link = Look { link: true, ..look };
+fn show_link(text: &str, address: &str, look: TextStyle, show: &mut SpanSink<'_>) {
+    let link = TextStyle { link: true, ..look };
     let bare = address.strip_prefix("mailto:").unwrap_or(address);
     if text.is_empty() || text == address || text == bare {
         return show(link, if text.is_empty() { address } else { text });
@@ -198,59 +205,59 @@ fn is_mark(letter: char) -> bool {
 }
 
 /// Returns the syntax in `all` at the byte `at`, which is a mark.
-fn found<'t>(
+fn parse_mark<'t>(
     all: &'t str,
     at: usize,
     before: Option<char>,
     is_over: bool,
     closers: &mut Closers,
-) -> Found<'t> {
+) -> InlineMark<'t> {
     let text = &all[at..];
     // Nothing beyond the limit is examined, so the result does not depend on the pieces.
-    let whole = is_over || text.len() >= LIMIT;
-    let text = &text[..text.floor_char_boundary(LIMIT)];
+    let whole = is_over || text.len() >= MAX_MARK_DISTANCE_BYTES;
+    let text = &text[..text.floor_char_boundary(MAX_MARK_DISTANCE_BYTES)];
     let mut may_close =
         |marks: usize| closers.may_close(all, text.as_bytes()[0], at + marks, at + text.len());
     let found = match text.as_bytes()[0] {
-        b'\\' => escaped(text, is_over),
-        b'`' => code(text, whole),
-        b'[' => link(text, 0),
-        b'!' => image(text),
-        b'<' => address(text),
-        _ => emphasis(text, before, whole, &mut may_close),
+        b'\\' => parse_escape(text, is_over),
+        b'`' => parse_code(text, whole),
+        b'[' => parse_link(text, 0),
+        b'!' => parse_image(text),
+        b'<' => parse_autolink(text),
+        _ => parse_emphasis(text, before, whole, &mut may_close),
     };
     match found {
-        Found::Open if whole => Found::Letters(run(text)),
+        InlineMark::Open if whole => InlineMark::Literal(run_length(text)),
         found => found,
     }
 }
 
 /// Returns the length of the run of the first character, a mark of one byte.
-fn run(text: &str) -> usize {
+fn run_length(text: &str) -> usize {
     let first = text.as_bytes()[0];
     text.bytes().take_while(|byte| *byte == first).count()
 }
 
-fn escaped(text: &str, is_over: bool) -> Found<'_> {
+fn parse_escape(text: &str, is_over: bool) -> InlineMark<'_> {
     match text.as_bytes().get(1) {
-        None if is_over => Found::Break,
-        None => Found::Open,
-        Some(next) if next.is_ascii_punctuation() => Found::Escaped(1),
-        Some(_) => Found::Letters(1),
+        None if is_over => InlineMark::Break,
+        None => InlineMark::Open,
+        Some(next) if next.is_ascii_punctuation() => InlineMark::Escaped(1),
+        Some(_) => InlineMark::Literal(1),
     }
 }
 
-fn code(text: &str, whole: bool) -> Found<'_> {
-    let marks = run(text);
+fn parse_code(text: &str, whole: bool) -> InlineMark<'_> {
+    let marks = run_length(text);
     let Some(end) = code_end(text, marks, whole) else {
-        return Found::Open;
+        return InlineMark::Open;
     };
     let code = &text[marks..end - marks];
     let inner = code
         .strip_prefix(' ')
         .and_then(|code| code.strip_suffix(' '))
         .filter(|inner| !inner.trim().is_empty());
-    Found::Code(inner.unwrap_or(code), end)
+    InlineMark::Code(inner.unwrap_or(code), end)
 }
 
 /// Returns the end of the code at the start of `text`, including its marks. A run at the end of an incomplete text
@@ -259,7 +266,7 @@ fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
     let mut at = marks;
     loop {
         at += text[at..].find('`')?;
-        let closing = run(&text[at..]);
+        let closing = run_length(&text[at..]);
         at += closing;
         if closing == marks && (whole || at < text.len()) {
             return Some(at);
@@ -269,18 +276,18 @@ fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
 
 /// Parses emphasis such as `**bold**`. Marks of two kinds only close marks of their own kind. `may_close` tells if a
 /// closing mark may exist after a given number of marks.
-fn emphasis<'t>(
+fn parse_emphasis<'t>(
     text: &'t str,
     before: Option<char>,
     whole: bool,
     may_close: &mut dyn FnMut(usize) -> bool,
-) -> Found<'t> {
+) -> InlineMark<'t> {
     let mark = text.as_bytes()[0];
-    let marks = run(text);
+    let marks = run_length(text);
     let Some(next) = text[marks..].chars().next() else {
         return match whole {
-            true => Found::Letters(marks),
-            false => Found::Open,
+            true => InlineMark::Literal(marks),
+            false => InlineMark::Open,
         };
     };
     let in_word = mark == b'_' && before.is_some_and(char::is_alphanumeric);
@@ -289,35 +296,35 @@ fn emphasis<'t>(
         _ => marks <= 3,
     };
     if !fits || in_word || next.is_whitespace() {
-        return Found::Letters(marks);
+        return InlineMark::Literal(marks);
     }
     let closing = match may_close(marks) {
-        true => closing(text, mark, marks, whole),
-        false if whole => Closing::None,
-        false => Closing::Unknown,
+        true => find_closing(text, mark, marks, whole),
+        false if whole => ClosingMark::None,
+        false => ClosingMark::Unknown,
     };
     match closing {
-        Closing::At(end) => {
+        ClosingMark::At(end) => {
             let count = u8::try_from(marks).expect("three at most");
-            Found::Emphasis(&text[marks..end - marks], count, end)
+            InlineMark::Emphasis(&text[marks..end - marks], count, end)
         }
-        Closing::Unknown => Found::Open,
+        ClosingMark::Unknown => InlineMark::Open,
         // Of three marks, one may be literal and two may be closed.
-        Closing::None => Found::Letters(if marks == 3 { 1 } else { marks }),
+        ClosingMark::None => InlineMark::Literal(if marks == 3 { 1 } else { marks }),
     }
 }
 
-enum Closing {
+enum ClosingMark {
     At(usize),
     Unknown,
     None,
 }
 
-fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
+fn find_closing(text: &str, mark: u8, marks: usize, whole: bool) -> ClosingMark {
     let bytes = text.as_bytes();
     let mut at = marks;
     while at < bytes.len() {
-        let here = run_at(text, at);
+        let here = run_length_at(text, at);
         match bytes[at] {
             b'\\' => {
                 // Skip the next character, whatever it is.
@@ -330,20 +337,20 @@ fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
                     at += length;
                     continue;
                 }
-                None if !whole => return Closing::Unknown,
+                None if !whole => return ClosingMark::Unknown,
                 None => {}
             },
             byte if byte == mark => {
                 let end = at + here;
                 let next = text[end..].chars().next();
                 if next.is_none() && !whole {
-                    return Closing::Unknown;
+                    return ClosingMark::Unknown;
                 }
                 let after_blank = text[..at].ends_with(char::is_whitespace);
                 let in_word = mark == b'_' && next.is_some_and(char::is_alphanumeric);
                 // Three marks also close one or two, together with those opened within.
                 if !after_blank && !in_word && (here == marks || here == 3) {
-                    return Closing::At(end);
+                    return ClosingMark::At(end);
                 }
             }
             _ => {}
@@ -351,30 +358,34 @@ fn closing(text: &str, mark: u8, marks: usize, whole: bool) -> Closing {
         at += here;
     }
     if whole {
-        Closing::None
+        ClosingMark::None
     } else {
-        Closing::Unknown
+        ClosingMark::Unknown
     }
 }
 
 /// Returns the length of the run of marks at `at`, or of the character there.
-fn run_at(text: &str, at: usize) -> usize {
+fn run_length_at(text: &str, at: usize) -> usize {
     let letter = text[at..].chars().next().map_or(1, char::len_utf8);
-    if letter > 1 { letter } else { run(&text[at..]) }
+    if letter > 1 {
+        letter
+    } else {
+        run_length(&text[at..])
+    }
 }
 
-fn image(text: &str) -> Found<'_> {
+fn parse_image(text: &str) -> InlineMark<'_> {
     match text.as_bytes().get(1) {
-        None => Found::Open,
-        Some(b'[') => link(text, 1),
-        Some(_) => Found::Letters(1),
+        None => InlineMark::Open,
+        Some(b'[') => parse_link(text, 1),
+        Some(_) => InlineMark::Literal(1),
     }
 }
 
 /// Parses `[text](address "title")` after `skipped` bytes.
-fn link(whole: &str, skipped: usize) -> Found<'_> {
+fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
     let text = &whole[skipped..];
-    let no = Found::Letters(skipped + 1);
+    let no = InlineMark::Literal(skipped + 1);
     let mut depth = 0_usize;
     let mut end = None;
     let mut escaped = false;
@@ -391,11 +402,13 @@ fn link(whole: &str, skipped: usize) -> Found<'_> {
             break;
         }
     }
-    let Some(end) = end else { return Found::Open };
+    let Some(end) = end else {
+        return InlineMark::Open;
+    };
     let words = &text[1..end];
     let rest = &text[end + 1..];
     match rest.as_bytes().first() {
-        None => return Found::Open,
+        None => return InlineMark::Open,
         Some(b'(') => {}
         Some(_) => return no,
     }
@@ -414,7 +427,7 @@ fn link(whole: &str, skipped: usize) -> Found<'_> {
             let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
             let address = address.trim_start_matches('<').trim_end_matches('>');
             return match is_title && !address.is_empty() {
-                true => Found::Link {
+                true => InlineMark::Link {
                     text: words,
                     address,
                     length: skipped + end + 1 + at + 1,
@@ -423,45 +436,47 @@ fn link(whole: &str, skipped: usize) -> Found<'_> {
             };
         }
     }
-    Found::Open
+    InlineMark::Open
 }
 
 /// Parses `<https://…>`; other tags are shown unchanged.
-fn address(text: &str) -> Found<'_> {
+fn parse_autolink(text: &str) -> InlineMark<'_> {
     let inside = &text[1..];
     let end = inside.find(|letter: char| letter == '>' || letter == '<' || letter.is_whitespace());
-    let Some(end) = end else { return Found::Open };
+    let Some(end) = end else {
+        return InlineMark::Open;
+    };
     let address = &inside[..end];
     let leads = ["http://", "https://", "ftp://", "mailto:"]
         .iter()
         .any(|scheme| address.starts_with(scheme));
     match inside[end..].starts_with('>') && (leads || address.contains('@')) {
-        true => Found::Link {
+        true => InlineMark::Link {
             text: "",
             address,
             length: end + 2,
         },
-        false => Found::Letters(1),
+        false => InlineMark::Literal(1),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Inline, LIMIT, Look};
+    use super::{InlineParser, MAX_MARK_DISTANCE_BYTES, TextStyle};
 
     /// Marks the styled text in the test output.
     fn pieces(cuts: &[&str]) -> String {
-        let mut all: Vec<(Look, String)> = Vec::new();
-        let mut show = |look: Look, text: &str| match all.last_mut() {
+        let mut all: Vec<(TextStyle, String)> = Vec::new();
+        let mut show = |look: TextStyle, text: &str| match all.last_mut() {
             Some((last, words)) if *last == look => words.push_str(text),
             _ => all.push((look, text.to_owned())),
         };
-        let mut inline = Inline::default();
+        let mut inline = InlineParser::default();
         for cut in cuts {
-            inline.feed(cut, Look::PLAIN, &mut show);
+            inline.feed(cut, TextStyle::PLAIN, &mut show);
         }
-        inline.end(Look::PLAIN, &mut show);
-        let name = |look: &Look| {
+        inline.end(TextStyle::PLAIN, &mut show);
+        let name = |look: &TextStyle| {
             let flags = [
                 (look.bold, 'b'),
                 (look.italic, 'i'),
@@ -472,7 +487,7 @@ mod tests {
             let flags = flags.iter().filter(|(is, _)| *is);
             flags.map(|(_, name)| *name).collect::<String>()
         };
-        let mark = |(look, text): &(Look, String)| match name(look) {
+        let mark = |(look, text): &(TextStyle, String)| match name(look) {
             name if name.is_empty() => text.clone(),
             name => format!("{{{name}:{text}}}"),
         };
@@ -542,7 +557,7 @@ mod tests {
             assert_eq!(pieces(&[&long[..cut], &long[cut..]]), long);
         }
         let mut shown = 0;
-        Inline::default().feed(&long, Look::PLAIN, &mut |_, text| shown += text.len());
+        InlineParser::default().feed(&long, TextStyle::PLAIN, &mut |_, text| shown += text.len());
         assert!(shown > 100, "{shown}");
     }
 
@@ -552,14 +567,16 @@ mod tests {
         check("*a\\* *b `c*` d* e", "{i:a* *b }{ic:c*}{i: d} e");
         // Every mark searches the text after it, which was already searched for the previous mark.
         let text = "**b ".repeat(20_000);
-        let mut inline = Inline::default();
+        let mut inline = InlineParser::default();
         let mut shown = String::new();
         for _ in 0..20_000 {
-            inline.feed("**b ", Look::PLAIN, &mut |_, text| shown.push_str(text));
+            inline.feed("**b ", TextStyle::PLAIN, &mut |_, text| {
+                shown.push_str(text)
+            });
         }
-        assert!(inline.held.len() < LIMIT);
-        assert!(inline.closers.0[0].seen >= inline.held.len() - 4);
-        inline.end(Look::PLAIN, &mut |_, text| shown.push_str(text));
+        assert!(inline.pending.len() < MAX_MARK_DISTANCE_BYTES);
+        assert!(inline.closers.0[0].searched_bytes >= inline.pending.len() - 4);
+        inline.end(TextStyle::PLAIN, &mut |_, text| shown.push_str(text));
         assert_eq!(shown, text);
     }
 }

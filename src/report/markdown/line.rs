@@ -10,7 +10,7 @@ pub(super) enum Container {
     Quote,
     Item {
         /// The first column of the item's content.
-        reach: usize,
+        content_column: usize,
         /// The mark shown before its first line.
         mark: String,
     },
@@ -24,25 +24,25 @@ impl Container {
 
 /// The start of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct LineStart {
     /// The number of open containers that the line continues.
-    pub(super) kept: usize,
+    pub(super) continued: usize,
     /// The containers that the line opens.
     pub(super) opened: Vec<Container>,
-    pub(super) kind: Kind,
+    pub(super) kind: LineKind,
     /// The byte offset of its text.
     pub(super) at: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     Blank,
     Heading(usize),
     Rule,
     /// A possible line of a table; the complete line decides.
     Row,
     /// The first line of a code block, decided by the complete line; its text starts at the marks.
-    Fence(Fence),
+    Fence(CodeFence),
     /// Indented code.
     Code,
     Text,
@@ -50,7 +50,7 @@ pub(super) enum Kind {
 
 /// The delimiter of a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fence {
+pub(super) struct CodeFence {
     pub(super) mark: char,
     pub(super) length: usize,
     /// The column of its marks.
@@ -58,20 +58,20 @@ pub(super) struct Fence {
 }
 
 /// Columns of indentation that make a line code.
-const CODE: usize = 4;
+const CODE_INDENT_COLUMNS: usize = 4;
 /// Maximum digits of a list number.
-const DIGITS: usize = 9;
+const MAX_NUMBER_DIGITS: usize = 9;
 
 /// A position in a line.
 #[derive(Clone, Copy)]
-struct Cursor<'t> {
+struct LineCursor<'t> {
     text: &'t str,
     at: usize,
     column: usize,
 }
 
-impl<'t> Cursor<'t> {
-    fn of(text: &'t str) -> Self {
+impl<'t> LineCursor<'t> {
+    fn new(text: &'t str) -> Self {
         Self {
             text,
             at: 0,
@@ -83,13 +83,13 @@ impl<'t> Cursor<'t> {
         &self.text[self.at..]
     }
 
-    fn blanks(mut self) -> Self {
-        while self.blank() {}
+    fn skip_blanks(mut self) -> Self {
+        while self.skip_blank() {}
         self
     }
 
     /// Skips one space, if there is one.
-    fn blank(&mut self) -> bool {
+    fn skip_blank(&mut self) -> bool {
         let width = match self.rest().as_bytes().first() {
             Some(b' ') => 1,
             Some(b'\t') => 4 - self.column % 4,
@@ -108,11 +108,16 @@ impl<'t> Cursor<'t> {
 
 /// Parses the start of a line after the `open` containers; `None` if more text is needed. `is_over` if `head` is the
 /// complete line. With `codes`, indentation may make the line code.
-pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) -> Option<Start> {
+pub(super) fn parse_start(
+    head: &str,
+    is_over: bool,
+    open: &[Container],
+    codes: bool,
+) -> Option<LineStart> {
     let (mut kept, mut cursor) = continue_containers(head, is_over, open)?;
     let mut opened = Vec::new();
     loop {
-        let ahead = cursor.blanks();
+        let ahead = cursor.skip_blanks();
         let is_alone = kept == 0 && opened.is_empty();
         let block = if ahead.rest().is_empty() {
             if !is_over {
@@ -122,21 +127,21 @@ pub(super) fn begin(head: &str, is_over: bool, open: &[Container], codes: bool) 
             if opened.is_empty() {
                 kept += open[kept..].iter().take_while(|one| one.is_item()).count();
             }
-            Block::Leaf(Kind::Blank, head.len())
-        } else if codes && is_alone && ahead.column >= CODE {
-            while cursor.column < CODE && cursor.blank() {}
-            Block::Leaf(Kind::Code, cursor.at)
+            BlockStart::Leaf(LineKind::Blank, head.len())
+        } else if codes && is_alone && ahead.column >= CODE_INDENT_COLUMNS {
+            while cursor.column < CODE_INDENT_COLUMNS && cursor.skip_blank() {}
+            BlockStart::Leaf(LineKind::Code, cursor.at)
         } else {
-            block(ahead, is_over)?
+            parse_block(ahead, is_over)?
         };
         match block {
-            Block::Container(container, inner) => {
+            BlockStart::Container(container, inner) => {
                 opened.push(container);
                 cursor = inner;
             }
-            Block::Leaf(kind, at) => {
-                return Some(Start {
-                    kept,
+            BlockStart::Leaf(kind, at) => {
+                return Some(LineStart {
+                    continued: kept,
                     opened,
                     kind,
                     at,
@@ -152,11 +157,11 @@ fn continue_containers<'t>(
     head: &'t str,
     is_over: bool,
     open: &[Container],
-) -> Option<(usize, Cursor<'t>)> {
-    let mut cursor = Cursor::of(head);
+) -> Option<(usize, LineCursor<'t>)> {
+    let mut cursor = LineCursor::new(head);
     let mut kept = 0;
     for container in open {
-        let ahead = cursor.blanks();
+        let ahead = cursor.skip_blanks();
         let Some(first) = ahead.rest().chars().next() else {
             break;
         };
@@ -167,9 +172,12 @@ fn continue_containers<'t>(
                 if cursor.rest().is_empty() && !is_over {
                     return None;
                 }
-                cursor.blank();
+                cursor.skip_blank();
             }
-            Container::Item { reach, .. } if ahead.column >= *reach => {}
+            Container::Item {
+                content_column: reach,
+                ..
+            } if ahead.column >= *reach => {}
             _ => break,
         }
         kept += 1;
@@ -178,45 +186,45 @@ fn continue_containers<'t>(
 }
 
 /// A block that starts in a line.
-enum Block<'t> {
+enum BlockStart<'t> {
     /// A container and the position of its content.
-    Container(Container, Cursor<'t>),
+    Container(Container, LineCursor<'t>),
     /// A leaf and the byte offset of its text.
-    Leaf(Kind, usize),
+    Leaf(LineKind, usize),
 }
 
 /// Parses the block at `start`, which is not a space; `None` if more of the line is needed.
-fn block(start: Cursor, is_over: bool) -> Option<Block> {
+fn parse_block(start: LineCursor, is_over: bool) -> Option<BlockStart> {
     let rest = start.rest();
     let first = rest.chars().next()?;
     let is_bare = |letter: char| letter == first || letter == ' ' || letter == '\t';
     match first {
-        '>' => quote(start, is_over),
-        '#' => heading(start, is_over),
-        '`' | '~' => fence(start, first, is_over),
-        '|' => Some(Block::Leaf(Kind::Row, start.at)),
+        '>' => parse_quote(start, is_over),
+        '#' => parse_heading(start, is_over),
+        '`' | '~' => parse_fence(start, first, is_over),
+        '|' => Some(BlockStart::Leaf(LineKind::Row, start.at)),
         '-' | '*' | '_' if rest.chars().all(is_bare) && !is_over => None,
         '-' | '*' | '_' if rest.chars().all(is_bare) && rest.matches(first).count() >= 3 => {
-            Some(Block::Leaf(Kind::Rule, start.text.len()))
+            Some(BlockStart::Leaf(LineKind::Rule, start.text.len()))
         }
-        _ => item(start, is_over),
+        _ => parse_item(start, is_over),
     }
 }
 
-fn quote(mut start: Cursor, is_over: bool) -> Option<Block> {
+fn parse_quote(mut start: LineCursor, is_over: bool) -> Option<BlockStart> {
     start.skip(1);
     if start.rest().is_empty() && !is_over {
         return None;
     }
-    start.blank();
-    Some(Block::Container(Container::Quote, start))
+    start.skip_blank();
+    Some(BlockStart::Container(Container::Quote, start))
 }
 
-fn heading(start: Cursor, is_over: bool) -> Option<Block> {
+fn parse_heading(start: LineCursor, is_over: bool) -> Option<BlockStart> {
     let rest = start.rest();
-    let level = run(rest, '#');
+    let level = run_length(rest, '#');
     if level > 6 {
-        return Some(Block::Leaf(Kind::Text, start.at));
+        return Some(BlockStart::Leaf(LineKind::Text, start.at));
     }
     let text = rest[level..].trim_start_matches([' ', '\t']);
     // Spaces before the text may still follow.
@@ -224,89 +232,89 @@ fn heading(start: Cursor, is_over: bool) -> Option<Block> {
         return None;
     }
     Some(match is_blank_at(rest, level) {
-        true => Block::Leaf(Kind::Heading(level), start.text.len() - text.len()),
-        false => Block::Leaf(Kind::Text, start.at),
+        true => BlockStart::Leaf(LineKind::Heading(level), start.text.len() - text.len()),
+        false => BlockStart::Leaf(LineKind::Text, start.at),
     })
 }
 
-fn fence(start: Cursor, mark: char, is_over: bool) -> Option<Block> {
-    let length = run(start.rest(), mark);
+fn parse_fence(start: LineCursor, mark: char, is_over: bool) -> Option<BlockStart> {
+    let length = run_length(start.rest(), mark);
     if length == start.rest().len() && !is_over {
         return None;
     }
     let kind = match length {
-        3.. => Kind::Fence(Fence {
+        3.. => LineKind::Fence(CodeFence {
             mark,
             length,
             column: start.column,
         }),
-        _ => Kind::Text,
+        _ => LineKind::Text,
     };
-    Some(Block::Leaf(kind, start.at))
+    Some(BlockStart::Leaf(kind, start.at))
 }
 
 /// Parses a list item or text.
-fn item(start: Cursor, is_over: bool) -> Option<Block> {
+fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
     let rest = start.rest();
-    let mark = list_mark(rest, is_over)?;
+    let mark = list_mark_length(rest, is_over)?;
     if mark > 0 && rest.len() == mark && !is_over {
         return None;
     }
     if mark == 0 || !is_blank_at(rest, mark) {
-        return Some(Block::Leaf(Kind::Text, start.at));
+        return Some(BlockStart::Leaf(LineKind::Text, start.at));
     }
-    let task = Task::of(rest[mark..].trim_start_matches([' ', '\t']), is_over)?;
+    let task = TaskMark::parse(rest[mark..].trim_start_matches([' ', '\t']), is_over)?;
     let number = match rest.starts_with(|first: char| first.is_ascii_digit()) {
         true => format!("{} ", &rest[..mark]),
         false => String::new(),
     };
     let bullet = match task {
-        Task::Open => "☐ ",
-        Task::Done => "☑ ",
-        Task::None if number.is_empty() => "• ",
-        Task::None => "",
+        TaskMark::Open => "☐ ",
+        TaskMark::Done => "☑ ",
+        TaskMark::None if number.is_empty() => "• ",
+        TaskMark::None => "",
     };
     let container = Container::Item {
-        reach: start.column + 2,
+        content_column: start.column + 2,
         mark: number + bullet,
     };
     let mut content = start;
     content.skip(mark);
     match task {
-        Task::None => {
-            content.blank();
+        TaskMark::None => {
+            content.skip_blank();
         }
-        Task::Open | Task::Done => {
-            content = content.blanks();
+        TaskMark::Open | TaskMark::Done => {
+            content = content.skip_blanks();
             content.skip(3);
         }
     }
-    Some(Block::Container(container, content))
+    Some(BlockStart::Container(container, content))
 }
 
 /// Returns the length in bytes of a list's bullet or number, 0 if there is none; `None` if more text is needed.
-fn list_mark(rest: &str, is_over: bool) -> Option<usize> {
+fn list_mark_length(rest: &str, is_over: bool) -> Option<usize> {
     if rest.starts_with(['-', '*', '+']) {
         return Some(1);
     }
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     match rest.as_bytes().get(digits) {
-        None if !is_over && (1..=DIGITS).contains(&digits) => None,
-        Some(b'.' | b')') if (1..=DIGITS).contains(&digits) => Some(digits + 1),
+        None if !is_over && (1..=MAX_NUMBER_DIGITS).contains(&digits) => None,
+        Some(b'.' | b')') if (1..=MAX_NUMBER_DIGITS).contains(&digits) => Some(digits + 1),
         _ => Some(0),
     }
 }
 
 /// The checkbox of a task.
-enum Task {
+enum TaskMark {
     None,
     Open,
     Done,
 }
 
-impl Task {
+impl TaskMark {
     /// Parses the checkbox at the start of `text`; `None` if more text is needed.
-    fn of(text: &str, is_over: bool) -> Option<Self> {
+    fn parse(text: &str, is_over: bool) -> Option<Self> {
         let boxes = [
             ("[ ] ", Self::Open),
             ("[x] ", Self::Done),
@@ -326,7 +334,7 @@ impl Task {
 
 /// The kind of a line in a code block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Inside {
+pub(super) enum FenceLine {
     /// Code that starts at this byte.
     Code(usize),
     /// The end of the code block.
@@ -336,44 +344,44 @@ pub(super) enum Inside {
 }
 
 /// Parses a line in the code block of `fence`, within `open`; `None` if more text is needed.
-pub(super) fn inside(
+pub(super) fn parse_fence_line(
     head: &str,
     is_over: bool,
     open: &[Container],
-    fence: &Fence,
-) -> Option<Inside> {
-    let mut cursor = Cursor::of(head);
+    fence: &CodeFence,
+) -> Option<FenceLine> {
+    let mut cursor = LineCursor::new(head);
     let quotes = open
         .iter()
         .filter(|container| **container == Container::Quote);
     for _ in quotes {
-        let mut ahead = cursor.blanks();
+        let mut ahead = cursor.skip_blanks();
         match ahead.rest().as_bytes().first() {
             Some(b'>') => ahead.skip(1),
             None if !is_over => return None,
-            _ => return Some(Inside::Out),
+            _ => return Some(FenceLine::Out),
         }
         if ahead.rest().is_empty() && !is_over {
             return None;
         }
-        ahead.blank();
+        ahead.skip_blank();
         cursor = ahead;
     }
-    let ahead = cursor.blanks();
-    let marks = run(ahead.rest(), fence.mark);
+    let ahead = cursor.skip_blanks();
+    let marks = run_length(ahead.rest(), fence.mark);
     let is_end = marks >= fence.length && ahead.rest()[marks..].trim().is_empty();
     let may_end = ahead.rest().is_empty() || marks == ahead.rest().len() || is_end;
     if may_end && !is_over {
         return None;
     }
     if is_end && ahead.column <= fence.column + 3 {
-        return Some(Inside::End);
+        return Some(FenceLine::End);
     }
-    while cursor.column < fence.column && cursor.blank() {}
-    Some(Inside::Code(cursor.at))
+    while cursor.column < fence.column && cursor.skip_blank() {}
+    Some(FenceLine::Code(cursor.at))
 }
 
-fn run(text: &str, letter: char) -> usize {
+fn run_length(text: &str, letter: char) -> usize {
     text.chars()
         .take_while(|other| *other == letter)
         .map(char::len_utf8)

@@ -1,33 +1,34 @@
 //! Tables, held back until they are complete, since the last row may widen a column.
 
-use super::ink::{Ink, Look, Span};
 use super::inline;
-use super::rows::{Rows, trimmed, width_of};
+use super::style::{Span, SpanBuffer, TextStyle};
+use super::wrap::{RowWrapper, spans_columns, trim_spans};
 use termimad::TblFit;
 
 /// The separator between two columns.
-const BAR: &str = " │ ";
-const BAR_WIDTH: usize = 3;
+const COLUMN_SEPARATOR: &str = " │ ";
+const SEPARATOR_COLUMNS: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Align {
     #[default]
     Left,
-    Middle,
+    Center,
     Right,
 }
 
 /// Lines that form a table if the second one is a delimiter row.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct MarkdownTable {
     lines: Vec<String>,
 }
 
-impl Table {
+impl MarkdownTable {
     /// Adds a line. A second line that is not a matching delimiter row is rejected.
-    pub(super) fn take(&mut self, line: &str) -> bool {
+    pub(super) fn push_line(&mut self, line: &str) -> bool {
         let is_table = match self.lines.as_slice() {
-            [first] => aligns(line).is_some_and(|aligns| aligns.len() == cells(first).len()),
+            [first] => parse_alignments(line)
+                .is_some_and(|aligns| aligns.len() == split_cells(first).len()),
             _ => true,
         };
         if is_table {
@@ -46,9 +47,9 @@ impl Table {
         let [header, aligns_line, body @ ..] = self.lines.as_slice() else {
             return Vec::new();
         };
-        let aligns = aligns(aligns_line).unwrap_or_default();
-        let header = cells(header);
-        let body: Vec<Vec<&str>> = body.iter().map(|line| cells(line)).collect();
+        let aligns = parse_alignments(aligns_line).unwrap_or_default();
+        let header = split_cells(header);
+        let body: Vec<Vec<&str>> = body.iter().map(|line| split_cells(line)).collect();
         // Extra cells of a row longer than the header are kept.
         let count = body
             .iter()
@@ -56,7 +57,7 @@ impl Table {
             .max()
             .unwrap_or(0)
             .max(header.len());
-        match widths(&header, &body, count, width) {
+        match fit_columns(&header, &body, count, width) {
             Some(widths) => as_grid(&header, &body, &widths, &aligns),
             None => as_list(&header, &body, width),
         }
@@ -64,14 +65,19 @@ impl Table {
 }
 
 /// Returns the widths of the columns, if they fit.
-fn widths(header: &[&str], body: &[Vec<&str>], count: usize, width: usize) -> Option<Vec<usize>> {
-    let bars = BAR_WIDTH * (count - 1);
+fn fit_columns(
+    header: &[&str],
+    body: &[Vec<&str>],
+    count: usize,
+    width: usize,
+) -> Option<Vec<usize>> {
+    let bars = SEPARATOR_COLUMNS * (count - 1);
     // The fitter counts one column for each border, and one more.
     let room = width.checked_sub(bars)? + count + 1;
     let mut fit = TblFit::new(count, room).ok()?;
     for row in body.iter().map(Vec::as_slice).chain([header]) {
         for (column, cell) in row.iter().enumerate() {
-            fit.see_cell(column, width_of(&spans(cell, Look::PLAIN)));
+            fit.see_cell(column, spans_columns(&cell_spans(cell, TextStyle::PLAIN)));
         }
     }
     let widths = fit.fit().col_widths;
@@ -84,47 +90,52 @@ fn as_grid(
     widths: &[usize],
     aligns: &[Align],
 ) -> Vec<Vec<Span>> {
-    let mut all = row(header, widths, aligns, Look::BOLD);
+    let mut all = format_row(header, widths, aligns, TextStyle::BOLD);
     let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
     let rule = rules.join("─┼─");
     all.push(vec![Span {
-        look: Look::FAINT,
+        style: TextStyle::FAINT,
         text: rule,
     }]);
     for cells in body {
-        all.extend(row(cells, widths, aligns, Look::PLAIN));
+        all.extend(format_row(cells, widths, aligns, TextStyle::PLAIN));
     }
     all
 }
 
 /// Formats a row of cells, with as many lines as its tallest cell.
-fn row(cells: &[&str], widths: &[usize], aligns: &[Align], look: Look) -> Vec<Vec<Span>> {
+fn format_row(
+    cells: &[&str],
+    widths: &[usize],
+    aligns: &[Align],
+    look: TextStyle,
+) -> Vec<Vec<Span>> {
     let wrapped: Vec<Vec<Vec<Span>>> = widths
         .iter()
         .enumerate()
         .map(|(column, width)| {
-            wrapped(cells.get(column).copied().unwrap_or_default(), *width, look)
+            wrap_cell(cells.get(column).copied().unwrap_or_default(), *width, look)
         })
         .collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
     let line = |number: usize| {
-        let mut ink = Ink::default();
+        let mut ink = SpanBuffer::default();
         for (column, (rows, width)) in wrapped.iter().zip(widths).enumerate() {
             if column > 0 {
-                ink.add(Look::FAINT, BAR);
+                ink.add(TextStyle::FAINT, COLUMN_SEPARATOR);
             }
             let words = rows.get(number).map_or(&[][..], Vec::as_slice);
-            let free = width.saturating_sub(width_of(words));
+            let free = width.saturating_sub(spans_columns(words));
             let before = match aligns.get(column).copied().unwrap_or_default() {
                 Align::Left => 0,
-                Align::Middle => free / 2,
+                Align::Center => free / 2,
                 Align::Right => free,
             };
-            ink.add(Look::PLAIN, &" ".repeat(before));
+            ink.add(TextStyle::PLAIN, &" ".repeat(before));
             ink.add_all(words);
-            ink.add(Look::PLAIN, &" ".repeat(free - before));
+            ink.add(TextStyle::PLAIN, &" ".repeat(free - before));
         }
-        trimmed(&ink.take())
+        trim_spans(&ink.take())
     };
     (0..height).map(line).collect()
 }
@@ -132,7 +143,7 @@ fn row(cells: &[&str], widths: &[usize], aligns: &[Align], look: Look) -> Vec<Ve
 /// Formats a table with too many columns: each row as several lines, each cell after its column name.
 fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
     let mut all = Vec::new();
-    let names = wrapped(&header.join(" "), width, Look::BOLD);
+    let names = wrap_cell(&header.join(" "), width, TextStyle::BOLD);
     if body.is_empty() {
         return names;
     }
@@ -141,56 +152,60 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
             all.push(Vec::new());
         }
         for (column, cell) in cells.iter().enumerate() {
-            let mut rows = Rows::of(width);
+            let mut rows = RowWrapper::with_width(width);
             if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
-                inline::show(name, Look::BOLD, &mut |look, text| rows.words(look, text));
-                rows.words(Look::PLAIN, ": ");
+                inline::render(name, TextStyle::BOLD, &mut |look, text| {
+                    rows.push_text(look, text)
+                });
+                rows.push_text(TextStyle::PLAIN, ": ");
             }
-            inline::show(cell, Look::PLAIN, &mut |look, text| rows.words(look, text));
-            all.extend(lines(rows));
+            inline::render(cell, TextStyle::PLAIN, &mut |look, text| {
+                rows.push_text(look, text)
+            });
+            all.extend(split_rows(rows));
         }
     }
     all
 }
 
-fn spans(cell: &str, look: Look) -> Vec<Span> {
-    let mut ink = Ink::default();
-    inline::show(cell, look, &mut |look, text| ink.add(look, text));
+fn cell_spans(cell: &str, look: TextStyle) -> Vec<Span> {
+    let mut ink = SpanBuffer::default();
+    inline::render(cell, look, &mut |look, text| ink.add(look, text));
     ink.take()
 }
 
-fn wrapped(cell: &str, width: usize, look: Look) -> Vec<Vec<Span>> {
-    let mut rows = Rows::of(width);
-    inline::show(cell, look, &mut |look, text| rows.words(look, text));
-    lines(rows)
+fn wrap_cell(cell: &str, width: usize, look: TextStyle) -> Vec<Vec<Span>> {
+    let mut rows = RowWrapper::with_width(width);
+    inline::render(cell, look, &mut |look, text| rows.push_text(look, text));
+    split_rows(rows)
 }
 
 /// Splits the rows, without their line ends.
-fn lines(mut rows: Rows) -> Vec<Vec<Span>> {
+fn split_rows(mut rows: RowWrapper) -> Vec<Vec<Span>> {
     rows.end();
-    let mut all = vec![Ink::default()];
-    for Span { look, text } in rows.ink.take() {
+    let mut all = vec![SpanBuffer::default()];
+    for Span { style: look, text } in rows.output.take() {
         for (number, line) in text.split('\n').enumerate() {
             if number > 0 {
-                all.push(Ink::default());
+                all.push(SpanBuffer::default());
             }
             all.last_mut().expect("there is one").add(look, line);
         }
     }
     // Nothing follows the last line end.
     all.pop();
-    all.iter_mut().map(Ink::take).collect()
+    all.iter_mut().map(SpanBuffer::take).collect()
 }
 
 /// Returns the alignments of the columns, if `line` is a delimiter row such as `|:--|--:|`.
-fn aligns(line: &str) -> Option<Vec<Align>> {
-    let cells = cells(line);
+fn parse_alignments(line: &str) -> Option<Vec<Align>> {
+    let cells = split_cells(line);
     let align = |cell: &&str| {
         let dashes = cell.strip_prefix(':').unwrap_or(cell);
         let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
         let is_rule = !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-');
         is_rule.then_some(match (cell.starts_with(':'), cell.ends_with(':')) {
-            (true, true) => Align::Middle,
+            (true, true) => Align::Center,
             (false, true) => Align::Right,
             _ => Align::Left,
         })
@@ -199,7 +214,7 @@ fn aligns(line: &str) -> Option<Vec<Align>> {
 }
 
 /// Splits a line into cells at bars, except bars in code or after a backslash.
-fn cells(line: &str) -> Vec<&str> {
+fn split_cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
     let mut cells = Vec::new();
@@ -225,12 +240,12 @@ fn cells(line: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, cells};
+    use super::{MarkdownTable, split_cells};
 
     fn check(lines: &[&str], width: usize, expect: &str) {
-        let mut table = Table::default();
+        let mut table = MarkdownTable::default();
         for line in lines {
-            assert!(table.take(line), "{line}");
+            assert!(table.push_line(line), "{line}");
         }
         let rows = table.rows(width);
         let text = |row: &Vec<super::Span>| {
@@ -267,9 +282,12 @@ mod tests {
 
     #[test]
     fn bars_part_cells() {
-        assert_eq!(cells(r"| a | `b|c` | d\|e |"), ["a", "`b|c`", r"d\|e"]);
-        assert_eq!(cells("a|b"), ["a", "b"]);
-        assert_eq!(cells("| a ` | b |"), ["a `", "b"]);
-        assert_eq!(cells("||"), [""; 1]);
+        assert_eq!(
+            split_cells(r"| a | `b|c` | d\|e |"),
+            ["a", "`b|c`", r"d\|e"]
+        );
+        assert_eq!(split_cells("a|b"), ["a", "b"]);
+        assert_eq!(split_cells("| a ` | b |"), ["a `", "b"]);
+        assert_eq!(split_cells("||"), [""; 1]);
     }
 }

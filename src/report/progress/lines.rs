@@ -1,19 +1,23 @@
 //! Text below a line of progress, wrapped to the window and limited in length.
 
-use crate::report::short_text::grouped;
-use crate::sys::terminal::Row;
+use crate::report::short_text::group_thousands;
+use crate::sys::terminal::StyledLine;
 use console::{Style, measure_text_width};
 
 /// Prefix of each line.
 const INDENT: &str = "    ";
 /// Lines of a diff that are shown by default.
-const DIFF: usize = 20;
+const MAX_DIFF_LINES: usize = 20;
 /// Lines of a diff that are shown with details.
-const WHOLE_DIFF: usize = 2000;
+const MAX_DETAILED_DIFF_LINES: usize = 2000;
 
 /// Formats a diff in colour; `whole` raises the limit on its length.
-pub(super) fn of_diff(diff: &str, whole: bool) -> Vec<Row> {
-    let most = if whole { WHOLE_DIFF } else { DIFF };
+pub(super) fn diff_rows(diff: &str, whole: bool) -> Vec<StyledLine> {
+    let most = if whole {
+        MAX_DETAILED_DIFF_LINES
+    } else {
+        MAX_DIFF_LINES
+    };
     let count = diff.lines().count();
     // Do not hide a single line behind a note that takes the same space.
     let shown = if count <= most + 1 { count } else { most };
@@ -24,85 +28,85 @@ pub(super) fn of_diff(diff: &str, whole: bool) -> Vec<Row> {
             Some(b'@') => Style::new().cyan().dim(),
             _ => Style::new().dim(),
         };
-        Row::of(INDENT).styled(line.replace('\t', "    "), style)
+        StyledLine::new(INDENT).styled(line.replace('\t', "    "), style)
     };
-    let mut rows: Vec<Row> = diff.lines().take(shown).map(row).collect();
+    let mut rows: Vec<StyledLine> = diff.lines().take(shown).map(row).collect();
     if shown < count {
         let hint = if whole { "" } else { "; `-v` shows them" };
-        let more = grouped((count - shown) as u64);
-        rows.push(Row::of(INDENT).dim(format!("… {more} more lines{hint}")));
+        let more = group_thousands((count - shown) as u64);
+        rows.push(StyledLine::new(INDENT).dim(format!("… {more} more lines{hint}")));
     }
     rows
 }
 
 /// Counts the lines that a diff adds and removes.
-pub(super) fn changed(diff: &str) -> String {
+pub(super) fn count_changes(diff: &str) -> String {
     let count = |mark: char| {
         let lines = diff.lines().filter(|line| line.starts_with(mark));
-        grouped(lines.count() as u64)
+        group_thousands(lines.count() as u64)
     };
     format!("+{} −{}", count('+'), count('-'))
 }
 
 /// Returns the first `most` lines of a text, dimmed and truncated to the window.
-pub(super) fn head(text: &str, most: usize) -> Vec<Row> {
+pub(super) fn first_rows(text: &str, most: usize) -> Vec<StyledLine> {
     let count = text.lines().count();
     let shown = if count <= most + 1 { count } else { most };
-    let mut rows: Vec<Row> = text.lines().take(shown).map(dim).collect();
+    let mut rows: Vec<StyledLine> = text.lines().take(shown).map(dim_row).collect();
     if shown < count {
-        rows.push(dim(&format!(
+        rows.push(dim_row(&format!(
             "… {} more lines",
-            grouped((count - shown) as u64)
+            group_thousands((count - shown) as u64)
         )));
     }
     rows
 }
 
 /// Returns a dimmed line.
-pub(super) fn dim(line: &str) -> Row {
-    Row::of(INDENT).dim(line.replace('\t', "    "))
+pub(super) fn dim_row(line: &str) -> StyledLine {
+    StyledLine::new(INDENT).dim(line.replace('\t', "    "))
 }
 
 /// Splits text that arrives in pieces into lines no wider than the window.
 #[derive(Debug, Default)]
-pub(super) struct Fold {
-    held: String,
+pub(super) struct LineFolder {
+    pending: String,
 }
 
-impl Fold {
+impl LineFolder {
     /// Adds `text`; returns the lines that are now complete.
-    pub(super) fn put(&mut self, text: &str, width: usize) -> Vec<Row> {
-        self.held.push_str(text);
+    pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<StyledLine> {
+        self.pending.push_str(text);
         let room = width.saturating_sub(INDENT.len() + 1).max(20);
         let mut rows = Vec::new();
-        let mut rest = self.held.as_str();
+        let mut rest = self.pending.as_str();
         loop {
             let line = rest.split('\n').next().unwrap_or_default();
-            match broken(line, room) {
+            match break_position(line, room) {
                 Some(at) => {
-                    rows.push(dim(line[..at].trim_end()));
+                    rows.push(dim_row(line[..at].trim_end()));
                     rest = rest[at..].trim_start_matches(' ');
                 }
                 None if line.len() < rest.len() => {
-                    rows.push(dim(line));
+                    rows.push(dim_row(line));
                     rest = &rest[line.len() + 1..];
                 }
                 None => break,
             }
         }
-        self.held = rest.to_owned();
+        self.pending = rest.to_owned();
         rows
     }
 
     /// Returns the last, unterminated line.
-    pub(super) fn rest(&mut self) -> Option<Row> {
-        let rest = std::mem::take(&mut self.held);
-        (!rest.trim().is_empty()).then(|| dim(&rest))
+    pub(super) fn rest(&mut self) -> Option<StyledLine> {
+        let rest = std::mem::take(&mut self.pending);
+        (!rest.trim().is_empty()).then(|| dim_row(&rest))
     }
 }
 
 /// Returns the break position of a line wider than `room`: after a space, or anywhere if there is none.
-fn broken(line: &str, room: usize) -> Option<usize> {
+fn break_position(line: &str, room: usize) -> Option<usize> {
     // A line has at most as many columns as bytes, so most lines need no measuring.
     if line.len() <= room {
         return None;
@@ -125,15 +129,15 @@ fn broken(line: &str, room: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fold, head, of_diff};
+    use super::{LineFolder, diff_rows, first_rows};
 
     #[test]
     fn text_is_folded_where_the_window_ends() {
         let check = |pieces: &[&str], expect: &[&str]| {
-            let mut fold = Fold::default();
+            let mut fold = LineFolder::default();
             let mut rows = Vec::new();
             for piece in pieces {
-                rows.extend(fold.put(piece, 25));
+                rows.extend(fold.push(piece, 25));
             }
             rows.extend(fold.rest());
             let lines: Vec<String> = rows.iter().map(|row| row.text()).collect();
@@ -160,13 +164,13 @@ mod tests {
     #[test]
     fn only_the_head_is_shown() {
         let text: String = (0..40).map(|line| format!("+{line}\n")).collect();
-        let last = |rows: Vec<crate::sys::terminal::Row>| rows.last().unwrap().text();
-        assert_eq!(last(head(&text, 10)), "    … 30 more lines");
-        assert_eq!(head(&text, 39).len(), 40);
+        let last = |rows: Vec<crate::sys::terminal::StyledLine>| rows.last().unwrap().text();
+        assert_eq!(last(first_rows(&text, 10)), "    … 30 more lines");
+        assert_eq!(first_rows(&text, 39).len(), 40);
         assert_eq!(
-            last(of_diff(&text, false)),
+            last(diff_rows(&text, false)),
             "    … 20 more lines; `-v` shows them"
         );
-        assert_eq!(last(of_diff(&text, true)), "    +39");
+        assert_eq!(last(diff_rows(&text, true)), "    +39");
     }
 }

@@ -6,7 +6,7 @@ pub struct Candidate {
     /// The text to insert.
     pub text: String,
     /// A short description; may be empty.
-    pub about: String,
+    pub description: String,
 }
 
 /// A source of completions and hints.

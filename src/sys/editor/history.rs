@@ -4,42 +4,42 @@
 //! it would follow links and rewrite the whole file whenever another process has added a line. The Python program's
 //! file in the same directory is imported if ours does not exist, and is never changed.
 
-use crate::sys::terminal::harmless;
-use crate::sys::{secret, store};
+use crate::sys::terminal::sanitize;
+use crate::sys::{durable_file, secret};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of entries kept.
-pub(super) const MOST: usize = 10_000;
+pub(super) const MAX_ENTRIES: usize = 10_000;
 /// Number of entries in the file above which it is shortened.
-const TOO_MANY: usize = MOST + MOST / 5;
+const SHORTEN_ABOVE_ENTRIES: usize = MAX_ENTRIES + MAX_ENTRIES / 5;
 const FILE_HEADER: &str = "#V2";
 /// The Python program's file, in the same directory.
-const OTHERS: &str = "cli_history";
+const PYTHON_FILE_NAME: &str = "cli_history";
 
 /// The history file and its last entry.
 #[derive(Default)]
-pub(super) struct History {
+pub(super) struct InputHistory {
     /// `None` if it cannot be used; the history is then kept in memory only.
     path: Option<PathBuf>,
     last: Option<String>,
 }
 
-impl History {
+impl InputHistory {
     /// Opens the history at `path` and returns its entries, oldest first.
     pub(super) fn open(path: PathBuf) -> Result<(Self, Vec<String>)> {
         if let Some(folder) = path.parent() {
-            store::create_dir(folder)?;
+            durable_file::create_dir(folder)?;
         }
-        let entries = match store::read(&path)? {
+        let entries = match durable_file::read(&path)? {
             Some(bytes) => {
-                let entries = decoded(&String::from_utf8_lossy(&bytes));
-                if entries.len() > TOO_MANY {
+                let entries = decode_entries(&String::from_utf8_lossy(&bytes));
+                if entries.len() > SHORTEN_ABOVE_ENTRIES {
                     shorten(&path)?;
                 }
-                newest(entries)
+                newest_entries(entries)
             }
             None => import(&path)?,
         };
@@ -49,8 +49,8 @@ impl History {
     }
 
     /// True if `text` is to be added. The caller must then append it.
-    pub(super) fn takes(&mut self, text: &str) -> bool {
-        let takes = is_worth_it(text) && self.last.as_deref() != Some(text);
+    pub(super) fn accept(&mut self, text: &str) -> bool {
+        let takes = may_be_stored(text) && self.last.as_deref() != Some(text);
         if takes {
             self.last = Some(text.to_owned());
         }
@@ -71,56 +71,61 @@ impl History {
 }
 
 fn append(path: &Path, text: &str) -> Result<()> {
-    let log = store::open_lines(path)?;
+    let log = durable_file::open_line_log(path)?;
     let what = || format!("lock `{}`", path.display());
     // Released when the file is closed.
     log.lock().with_context(what)?;
-    let size = store::size(&log, path)?;
-    let mut line = encoded(text);
+    let size = durable_file::size(&log, path)?;
+    let mut line = encode_entry(text);
     if size == 0 {
         line.insert_str(0, &format!("{FILE_HEADER}\n"));
     }
-    store::append_to(&log, path, size, line.as_bytes())
+    durable_file::append_to(&log, path, size, line.as_bytes())
 }
 
 /// True if an entry may be remembered: it is not blank, does not begin with a space, and contains no key.
-fn is_worth_it(text: &str) -> bool {
-    !text.trim().is_empty() && !text.starts_with(char::is_whitespace) && secret::hide(text) == text
+fn may_be_stored(text: &str) -> bool {
+    !text.trim().is_empty()
+        && !text.starts_with(char::is_whitespace)
+        && secret::redact_all(text) == text
 }
 
 /// Shortens the file to its newest entries. A concurrent writer waits, or appends to the old file, which loses one line
 /// at most.
 fn shorten(path: &Path) -> Result<()> {
-    let Some(log) = store::open_existing(path)? else {
+    let Some(log) = durable_file::open_existing(path)? else {
         return Ok(());
     };
     let what = || format!("lock `{}`", path.display());
     File::lock(&log).with_context(what)?;
-    let bytes = store::read(path)?.unwrap_or_default();
-    write(path, &newest(decoded(&String::from_utf8_lossy(&bytes))))
+    let bytes = durable_file::read(path)?.unwrap_or_default();
+    replace_file(
+        path,
+        &newest_entries(decode_entries(&String::from_utf8_lossy(&bytes))),
+    )
 }
 
-fn write(path: &Path, entries: &[String]) -> Result<()> {
-    store::replace_with(path, |out| fill(out, entries))
+fn replace_file(path: &Path, entries: &[String]) -> Result<()> {
+    durable_file::replace_with(path, |out| write_entries(out, entries))
 }
 
-fn fill(out: &mut dyn Write, entries: &[String]) -> Result<()> {
+fn write_entries(out: &mut dyn Write, entries: &[String]) -> Result<()> {
     writeln!(out, "{FILE_HEADER}")?;
     for entry in entries {
-        out.write_all(encoded(entry).as_bytes())?;
+        out.write_all(encode_entry(entry).as_bytes())?;
     }
     Ok(())
 }
 
 /// Creates the file with the Python program's entries.
 fn import(path: &Path) -> Result<Vec<String>> {
-    let Some(bytes) = store::read(&path.with_file_name(OTHERS))? else {
+    let Some(bytes) = durable_file::read(&path.with_file_name(PYTHON_FILE_NAME))? else {
         return Ok(Vec::new());
     };
-    let mut entries = of_python(&String::from_utf8_lossy(&bytes));
-    entries.retain(|entry| is_worth_it(entry));
-    let entries = newest(entries);
-    match store::create(path, |out| fill(out, &entries)) {
+    let mut entries = parse_python_entries(&String::from_utf8_lossy(&bytes));
+    entries.retain(|entry| may_be_stored(entry));
+    let entries = newest_entries(entries);
+    match durable_file::create(path, |out| write_entries(out, &entries)) {
         Ok(()) => Ok(entries),
         // Another process created it first.
         Err(_) if path.exists() => Ok(entries),
@@ -129,24 +134,24 @@ fn import(path: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns the newest entries, without consecutive duplicates.
-fn newest(mut entries: Vec<String>) -> Vec<String> {
+fn newest_entries(mut entries: Vec<String>) -> Vec<String> {
     entries.dedup();
-    entries.split_off(entries.len().saturating_sub(MOST))
+    entries.split_off(entries.len().saturating_sub(MAX_ENTRIES))
 }
 
-fn encoded(entry: &str) -> String {
+fn encode_entry(entry: &str) -> String {
     let mut line = entry.replace('\\', "\\\\").replace('\n', "\\n");
     line.push('\n');
     line
 }
 
-fn decoded(text: &str) -> Vec<String> {
+fn decode_entries(text: &str) -> Vec<String> {
     let lines = text.lines().filter(|line| !line.is_empty());
     let lines = lines.filter(|line| *line != FILE_HEADER);
-    lines.map(|line| harmless(&unescaped(line))).collect()
+    lines.map(|line| sanitize(&unescape_entry(line))).collect()
 }
 
-fn unescaped(line: &str) -> String {
+fn unescape_entry(line: &str) -> String {
     let mut entry = String::with_capacity(line.len());
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
@@ -164,7 +169,7 @@ fn unescaped(line: &str) -> String {
 }
 
 /// Parses the Python program's file: each entry is a time stamp line, followed by lines that start with a plus.
-fn of_python(text: &str) -> Vec<String> {
+fn parse_python_entries(text: &str) -> Vec<String> {
     let mut entries = Vec::new();
     let mut open: Option<String> = None;
     for line in text.lines() {
@@ -178,12 +183,15 @@ fn of_python(text: &str) -> Vec<String> {
         }
     }
     entries.extend(open);
-    entries.iter().map(|entry| harmless(entry)).collect()
+    entries.iter().map(|entry| sanitize(entry)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{History, MOST, TOO_MANY, decoded, encoded, of_python};
+    use super::{
+        InputHistory, MAX_ENTRIES, SHORTEN_ABOVE_ENTRIES, decode_entries, encode_entry,
+        parse_python_entries,
+    };
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -196,41 +204,41 @@ mod tests {
             "\\\n\\",
             "#V3 x",
         ] {
-            assert_eq!(decoded(&encoded(entry)), [entry]);
+            assert_eq!(decode_entries(&encode_entry(entry)), [entry]);
         }
-        assert_eq!(decoded("#V2\na\\tb\nend\\\n\n"), ["a\\tb", "end\\"]);
+        assert_eq!(decode_entries("#V2\na\\tb\nend\\\n\n"), ["a\\tb", "end\\"]);
     }
 
     #[test]
     fn the_python_programs_file_is_read() {
         let text = "\n# 2026-01-02 03:04:05.000006\n+one\n\n# 2026-01-02 03:04:06.000006\n+two\n+lines\n+\n";
-        assert_eq!(of_python(text), ["one", "two\nlines\n"]);
+        assert_eq!(parse_python_entries(text), ["one", "two\nlines\n"]);
     }
 
     #[test]
-    fn it_is_taken_over_once_and_left_alone() {
+    fn the_python_file_is_imported_once_and_never_changed() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("history");
         std::fs::create_dir(&folder).unwrap();
         let theirs = folder.join("cli_history");
         std::fs::write(&theirs, "\n# x\n+hello\n\n# x\n+ secret\n\n# x\n+hello\n").unwrap();
         let ours = folder.join("repl_history");
-        let (mut history, entries) = History::open(ours.clone()).unwrap();
+        let (mut history, entries) = InputHistory::open(ours.clone()).unwrap();
         assert_eq!(entries, ["hello"]);
-        assert!(history.takes("next"));
+        assert!(history.accept("next"));
         history.append("next").unwrap();
         std::fs::write(&theirs, "\n# x\n+more\n").unwrap();
-        let (_, entries) = History::open(ours.clone()).unwrap();
+        let (_, entries) = InputHistory::open(ours.clone()).unwrap();
         assert_eq!(entries, ["hello", "next"]);
         let mode = std::fs::metadata(&ours).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
-    fn two_at_once_lose_nothing_and_what_is_not_to_be_kept_is_not() {
+    fn concurrent_writers_lose_nothing_and_keys_are_not_stored() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("history/repl_history");
-        let open = || History::open(path.clone()).unwrap().0;
+        let open = || InputHistory::open(path.clone()).unwrap().0;
         let mut both = [open(), open()];
         let secret = format!("my key is sk-ant-{}", "api03-abcdefghijklmnop0123456789");
         for (who, text, kept) in [
@@ -242,27 +250,29 @@ mod tests {
             (0, secret.as_str(), false),
             (0, "third", true),
         ] {
-            assert_eq!(both[who].takes(text), kept, "{text}");
+            assert_eq!(both[who].accept(text), kept, "{text}");
             if kept {
                 both[who].append(text).unwrap();
             }
         }
-        let (_, entries) = History::open(path.clone()).unwrap();
+        let (_, entries) = InputHistory::open(path.clone()).unwrap();
         assert_eq!(entries, ["first", "second\nline", "third"]);
         let folder = std::fs::metadata(path.parent().unwrap()).unwrap();
         assert_eq!(folder.permissions().mode() & 0o777, 0o700);
     }
 
     #[test]
-    fn a_long_file_is_made_shorter() {
+    fn a_long_file_is_shortened() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("repl_history");
-        let lines: String = (0..=TOO_MANY).map(|number| format!("{number}\n")).collect();
+        let lines: String = (0..=SHORTEN_ABOVE_ENTRIES)
+            .map(|number| format!("{number}\n"))
+            .collect();
         std::fs::write(&path, format!("#V2\n{lines}")).unwrap();
-        let (_, entries) = History::open(path.clone()).unwrap();
-        assert_eq!(entries.len(), MOST);
-        assert_eq!(entries.last().unwrap(), &TOO_MANY.to_string());
+        let (_, entries) = InputHistory::open(path.clone()).unwrap();
+        assert_eq!(entries.len(), MAX_ENTRIES);
+        assert_eq!(entries.last().unwrap(), &SHORTEN_ABOVE_ENTRIES.to_string());
         let text = std::fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().count(), MOST + 1);
+        assert_eq!(text.lines().count(), MAX_ENTRIES + 1);
     }
 }

@@ -2,7 +2,7 @@
 
 /// The result of reading a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum InputLine {
     /// The text, without the line ending.
     Text(String),
     /// Ctrl-C.

@@ -4,35 +4,33 @@
 //! The terminal has its original settings while no line is being read. [`Editor`] restores them when dropped, and so
 //! after any end of the run. After `kill -9` they remain as set for editing; shells then restore their own.
 
-mod ahead;
-mod assist;
+mod canonical_reader;
 mod completion;
-mod compose;
-mod entry;
+mod external_editor;
+mod helper;
 mod history;
 mod line;
-mod modes;
-mod plain;
-mod quiet;
-mod reader;
+mod multiline;
+mod rustyline_reader;
+mod termios;
+mod type_ahead;
+mod typing_guard;
 
 pub use completion::{Candidate, CompletionSource};
-pub use compose::compose;
-pub use line::Line;
-pub use quiet::Quiet;
+pub use external_editor::edit_text;
+pub use line::InputLine;
+pub use typing_guard::TypingGuard;
 
 use crate::error::{Exit, Stop, fail};
 use crate::sys::env::Env;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{Terminal, harmless};
+use crate::sys::terminal::{Terminal, sanitize};
 use crate::sys::{secret, signal};
 use anyhow::{Context, Result};
-use assist::Entries;
-use history::{History, MOST};
-use modes::Modes;
-use plain::Plain;
-use quiet::Keys;
-use reader::Reader;
+use canonical_reader::CanonicalReader;
+use helper::HistoryEntries;
+use history::{InputHistory, MAX_ENTRIES};
+use rustyline_reader::RustylineReader;
 use signal_hook::SigId;
 use signal_hook::consts::SIGCONT;
 use signal_hook::low_level::{pipe, unregister};
@@ -40,32 +38,34 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use termios::TerminalModes;
+use typing_guard::TypedKeys;
 
 /// Time during which a new question accepts no input: keys typed at that moment are kept for the next line.
-const SURPRISE: Duration = Duration::from_millis(300);
+const ANSWER_DELAY: Duration = Duration::from_millis(300);
 /// Terminals that cannot redraw a line.
-const DUMB: [&str; 3] = ["dumb", "cons25", "emacs"];
+const DUMB_TERMINALS: [&str; 3] = ["dumb", "cons25", "emacs"];
 
 /// The line editor.
 pub struct Editor {
-    modes: Modes,
-    reading: Reading,
-    history: History,
+    modes: TerminalModes,
+    reader: LineReader,
+    history: InputHistory,
     /// All entries of the history.
-    entries: Entries,
+    history_entries: HistoryEntries,
     notices: Vec<String>,
-    keys: Arc<Mutex<Keys>>,
+    typed_keys: Arc<Mutex<TypedKeys>>,
     /// Becomes readable when the process continues after a stop.
-    resumed: UnixStream,
-    resumes: SigId,
+    resume_rx: UnixStream,
+    resume_handler: SigId,
 }
 
 /// The method of reading a line.
-enum Reading {
+enum LineReader {
     /// Editing with `rustyline`. Answers to questions have neither history nor completion.
-    Rich(Box<Reader>),
+    Rustyline(Box<RustylineReader>),
     /// The kernel's own line editing.
-    Plain(Plain),
+    Canonical(CanonicalReader),
 }
 
 impl Editor {
@@ -78,50 +78,52 @@ impl Editor {
         env: &Env,
         terminal: Terminal,
         history: PathBuf,
-        known: Box<dyn CompletionSource>,
+        completions: Box<dyn CompletionSource>,
     ) -> Result<Self> {
-        let Ok(modes) = Modes::of_stdin() else {
+        let Ok(modes) = TerminalModes::from_stdin() else {
             return Err(fail(Exit::Usage, "standard input is not a terminal"));
         };
         let mut notices = Vec::new();
-        let (history, entries) = match History::open(history) {
+        let (history, entries) = match InputHistory::open(history) {
             Ok(opened) => opened,
             Err(error) => {
-                notices.push(unremembered(&error));
-                (History::default(), Vec::new())
+                notices.push(history_notice(&error));
+                (InputHistory::default(), Vec::new())
             }
         };
-        let all = Entries::default();
-        let is_dumb = env.get("TERM").is_some_and(|term| DUMB.contains(&term));
-        let reading = if is_dumb || !terminal.out {
-            Reading::Plain(Plain::default())
+        let all = HistoryEntries::default();
+        let is_dumb = env
+            .get("TERM")
+            .is_some_and(|term| DUMB_TERMINALS.contains(&term));
+        let reading = if is_dumb || !terminal.stdout_is_tty {
+            LineReader::Canonical(CanonicalReader::default())
         } else {
-            let mut lines = Reader::new(Some(known), &all, MOST)?;
+            let mut lines = RustylineReader::new(Some(completions), &all, MAX_ENTRIES)?;
             for entry in &entries {
-                lines.add(entry)?;
+                lines.add_to_history(entry)?;
             }
-            Reading::Rich(Box::new(lines))
+            LineReader::Rustyline(Box::new(lines))
         };
         all.lock().ignore_poison().extend(entries);
         let what = || "set up the line editor";
         let (resumed, resumes) = UnixStream::pair().with_context(what)?;
         resumed.set_nonblocking(true).with_context(what)?;
         let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
-        let keys = Keys::new(&modes, &resumed).with_context(what)?;
+        let keys = TypedKeys::new(&modes, &resumed).with_context(what)?;
         Ok(Self {
             modes,
-            reading,
+            reader: reading,
             history,
-            entries: all,
+            history_entries: all,
             notices,
-            keys: Arc::new(Mutex::new(keys)),
-            resumed,
-            resumes,
+            typed_keys: Arc::new(Mutex::new(keys)),
+            resume_rx: resumed,
+            resume_handler: resumes,
         })
     }
 
     /// Returns a notice for the user, once: for example, that the history cannot be used.
-    pub fn notice(&mut self) -> Option<String> {
+    pub fn take_notice(&mut self) -> Option<String> {
         let notices = std::mem::take(&mut self.notices);
         (!notices.is_empty()).then(|| notices.join("; "))
     }
@@ -130,19 +132,24 @@ impl Editor {
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
-    pub fn read(&mut self, prompt: &str, initial: &str) -> Result<Line> {
-        let mut keys = self.keys();
-        let line = initial.is_empty().then(|| keys.ahead.next()).flatten();
+    pub fn read(&mut self, prompt: &str, initial: &str) -> Result<InputLine> {
+        let mut keys = self.lock_keys();
+        let line = initial
+            .is_empty()
+            .then(|| keys.type_ahead.pop_line())
+            .flatten();
         if let Some(line) = line {
             drop(keys);
-            self.show(prompt, &line)?;
+            self.echo_line(prompt, &line)?;
             return Ok(line);
         }
-        let initial = format!("{initial}{}", keys.ahead.begun());
+        let initial = format!("{initial}{}", keys.type_ahead.take_partial());
         drop(keys);
-        unless_interrupted(match &mut self.reading {
-            Reading::Rich(lines) => lines.read(&self.modes, &self.resumed, prompt, &initial),
-            Reading::Plain(plain) => plain.read(&self.modes, prompt, &initial, true),
+        interrupt_to_line(match &mut self.reader {
+            LineReader::Rustyline(lines) => {
+                lines.read(&self.modes, &self.resume_rx, prompt, &initial)
+            }
+            LineReader::Canonical(plain) => plain.read(&self.modes, prompt, &initial, true),
         })
     }
 
@@ -151,45 +158,45 @@ impl Editor {
     ///
     /// # Errors
     /// As [`Self::read`].
-    pub fn ask(&mut self, question: &str) -> Result<Line> {
+    pub fn prompt(&mut self, question: &str) -> Result<InputLine> {
         // Keys typed while the question appears cannot be an answer to it.
-        signal::pause(SURPRISE)?;
-        let was_quiet = self.keys().end();
-        let answer = unless_interrupted(match &mut self.reading {
+        signal::sleep(ANSWER_DELAY)?;
+        let was_quiet = self.lock_keys().stop();
+        let answer = interrupt_to_line(match &mut self.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
-            Reading::Rich(_) => Reader::new(None, &self.entries, 0)
-                .and_then(|mut reader| reader.read(&self.modes, &self.resumed, question, "")),
-            Reading::Plain(plain) => {
-                *plain = Plain::default();
+            LineReader::Rustyline(_) => RustylineReader::new(None, &self.history_entries, 0)
+                .and_then(|mut reader| reader.read(&self.modes, &self.resume_rx, question, "")),
+            LineReader::Canonical(plain) => {
+                *plain = CanonicalReader::default();
                 plain.read(&self.modes, question, "", false)
             }
         });
         if was_quiet {
-            self.keys().begin();
+            self.lock_keys().start();
         }
         answer
     }
 
     /// Submits none of the lines that were typed ahead; they become the initial text of the next entry.
-    pub fn hold_back(&mut self) {
-        self.keys().ahead.hold_back();
+    pub fn hold_type_ahead(&mut self) {
+        self.lock_keys().type_ahead.merge_lines();
     }
 
-    fn keys(&self) -> MutexGuard<'_, Keys> {
-        self.keys.lock().ignore_poison()
+    fn lock_keys(&self) -> MutexGuard<'_, TypedKeys> {
+        self.typed_keys.lock().ignore_poison()
     }
 
     /// Shows a line that was typed ahead as if it were typed now.
-    fn show(&self, prompt: &str, line: &Line) -> Result<()> {
+    fn echo_line(&self, prompt: &str, line: &InputLine) -> Result<()> {
         let text = match line {
-            Line::Text(text) => text,
-            Line::Interrupted | Line::End => "",
+            InputLine::Text(text) => text,
+            InputLine::Interrupted | InputLine::End => "",
         };
-        let prompt = console::style(harmless(prompt)).bold();
-        let text = harmless(&secret::mask(text));
+        let prompt = console::style(sanitize(prompt)).bold();
+        let text = sanitize(&secret::redact_known(text));
         let shown = format!("{prompt}{text}\n");
         self.modes
-            .say(shown.as_bytes())
+            .write(shown.as_bytes())
             .context("write to the terminal")
     }
 
@@ -197,15 +204,15 @@ impl Editor {
     ///
     /// # Errors
     /// The history file cannot be written. This is reported once; from then on the history is kept in memory only.
-    pub fn remember(&mut self, text: &str) -> Result<()> {
-        if !self.history.takes(text) {
+    pub fn add_to_history(&mut self, text: &str) -> Result<()> {
+        if !self.history.accept(text) {
             return Ok(());
         }
-        let mut entries = self.entries.lock().ignore_poison();
+        let mut entries = self.history_entries.lock().ignore_poison();
         entries.insert(text.to_owned());
         drop(entries);
-        if let Reading::Rich(lines) = &mut self.reading {
-            lines.add(text)?;
+        if let LineReader::Rustyline(lines) = &mut self.reader {
+            lines.add_to_history(text)?;
         }
         self.history.append(text)
     }
@@ -214,34 +221,38 @@ impl Editor {
     ///
     /// # Errors
     /// The settings cannot be changed.
-    pub fn hand_over(&self) -> Result<()> {
-        self.modes.leave().context("restore the terminal settings")
+    pub fn restore_terminal(&self) -> Result<()> {
+        self.modes
+            .restore_and_reset()
+            .context("restore the terminal settings")
     }
 
     /// Starts collecting input without echo, until the returned value is dropped. The input goes to the next
     /// [`Self::read`].
-    pub fn quiet(&self) -> Quiet {
-        Quiet::begin(&self.keys)
+    pub fn guard_typing(&self) -> TypingGuard {
+        TypingGuard::new(&self.typed_keys)
     }
 }
 
 /// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`InputLine::Interrupted`].
-fn unless_interrupted(line: Result<Line>) -> Result<Line> {
+fn interrupt_to_line(line: Result<InputLine>) -> Result<InputLine> {
     let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {
-        Some(Stop(Exit::Interrupted)) if signal::forgive().is_ok() => Ok(Line::Interrupted),
+        Some(Stop(Exit::Interrupted)) if signal::clear_interrupt().is_ok() => {
+            Ok(InputLine::Interrupted)
+        }
         _ => line,
     }
 }
 
 impl Drop for Editor {
     fn drop(&mut self) {
-        unregister(self.resumes);
+        unregister(self.resume_handler);
         // If the terminal is gone, there are no settings to restore.
-        drop(self.modes.leave());
+        drop(self.modes.restore_and_reset());
     }
 }
 
-fn unremembered(error: &anyhow::Error) -> String {
+fn history_notice(error: &anyhow::Error) -> String {
     format!("input history is disabled: {error:#}")
 }

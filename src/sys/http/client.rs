@@ -1,15 +1,15 @@
 //! The HTTP client: builds requests, reads responses and keeps connections.
 
 use super::connector::{ProxyConnector, SignalConnector};
-use super::error::{MAX_REDIRECTS, to_error};
+use super::error::{MAX_REDIRECTS, from_ureq};
 use super::resolver::GuardedResolver;
 use super::ssrf::{AddressPolicy, SsrfGuard};
-use super::timeouts::{Limits, Timeouts};
+use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use crate::error::{Exit, fail};
 use crate::sys::env::Env;
-use crate::sys::hosts::Hosts;
 use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
+use crate::sys::test_dns::TestHosts;
 use crate::sys::web_url::{is_loopback, to_uri};
 use crate::sys::{signal, test_hooks};
 use std::collections::HashMap;
@@ -45,13 +45,13 @@ const MAX_UNTRUSTED_HEAD_BYTES: usize = INPUT_BUFFER_BYTES;
 
 /// An HTTP client.
 pub struct Http {
-    timeouts: Timeouts,
+    timeouts: HttpTimeouts,
     policy: AddressPolicy,
     /// The deadline of all exchanges, on the clock of [`signal::now`].
     deadline: Option<Duration>,
     ignores_env_proxy: bool,
     user_agent: Option<String>,
-    hosts: Hosts,
+    hosts: TestHosts,
     /// True if the environment names certificates.
     own_certificates: bool,
     /// The configured proxy, used instead of the environment's.
@@ -61,7 +61,7 @@ pub struct Http {
 
 /// Connections that outlive a client, for later clients with the same settings.
 #[derive(Clone, Default)]
-pub struct Connections(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
+pub struct ConnectionPool(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
 
 /// A response: status, headers, and a body still to be read.
 pub struct Response {
@@ -83,7 +83,7 @@ impl Response {
 
 impl Http {
     /// Creates a client for any address, or for loopback addresses only if `offline`.
-    pub fn new(timeouts: Timeouts, offline: bool, env: &Env) -> Self {
+    pub fn new(timeouts: HttpTimeouts, offline: bool, env: &Env) -> Self {
         let policy = match offline {
             true => AddressPolicy::Loopback,
             false => AddressPolicy::Any,
@@ -93,7 +93,7 @@ impl Http {
 
     /// Creates a client for untrusted URLs: it reaches only public addresses over TLS, and follows redirects among
     /// these. It uses no proxy, because only the proxy would then know the actual address.
-    pub fn public_only(timeouts: Timeouts, env: &Env) -> Self {
+    pub fn public_only(timeouts: HttpTimeouts, env: &Env) -> Self {
         let or_loopback = test_hooks::FETCH.get(env) == Some("loopback");
         Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, env).without_proxy()
     }
@@ -102,7 +102,7 @@ impl Http {
     /// addresses are checked, and no other address is connected to. The total timeout is a deadline for all requests of
     /// this client, counted from now. Redirects are not followed: the caller decides about each. Use it with
     /// [`Http::get`].
-    pub fn guarded(timeouts: Timeouts, guard: SsrfGuard, hosts: &Hosts, env: &Env) -> Self {
+    pub fn guarded(timeouts: HttpTimeouts, guard: SsrfGuard, hosts: &TestHosts, env: &Env) -> Self {
         Self {
             deadline: Some(signal::now().saturating_add(timeouts.total)),
             hosts: hosts.clone(),
@@ -122,7 +122,7 @@ impl Http {
         self
     }
 
-    fn with_policy(policy: AddressPolicy, timeouts: Timeouts, env: &Env) -> Self {
+    fn with_policy(policy: AddressPolicy, timeouts: HttpTimeouts, env: &Env) -> Self {
         let own_certificates =
             env.get("SSL_CERT_FILE").is_some() || env.get("SSL_CERT_DIR").is_some();
         Self {
@@ -131,7 +131,7 @@ impl Http {
             deadline: None,
             ignores_env_proxy: false,
             user_agent: None,
-            hosts: Hosts::default(),
+            hosts: TestHosts::default(),
             own_certificates,
             proxy: None,
             agent: Arc::default(),
@@ -155,10 +155,10 @@ impl Http {
 
     /// Shares the connections to `base` in `pool` with clients of the same settings.
     #[must_use]
-    pub fn with_pool(mut self, connections: &Connections, base: &str) -> Self {
+    pub fn with_pool(mut self, pool: &ConnectionPool, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
         let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
-        let mut all = connections.0.lock().ignore_poison();
+        let mut all = pool.0.lock().ignore_poison();
         self.agent = Arc::clone(all.entry(key).or_default());
         drop(all);
         self
@@ -178,7 +178,7 @@ impl Http {
     pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
         let uri =
             to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
-        self.exchange(&uri, headers, Method::Get)
+        self.exchange(&uri, headers, HttpMethod::Get)
     }
 
     /// Sends a POST request with a media type and a body, or a GET request without one. Every status is returned as a
@@ -195,22 +195,22 @@ impl Http {
         body: Option<(&str, &[u8])>,
     ) -> anyhow::Result<Response> {
         let method = match body {
-            Some((kind, body)) => Method::Post(kind, body),
-            None => Method::Get,
+            Some((kind, body)) => HttpMethod::Post(kind, body),
+            None => HttpMethod::Get,
         };
         self.exchange(&parse_uri(url)?, headers, method)
     }
 
     /// Sends a DELETE request to `url`.
     pub fn delete(&self, url: &str, headers: &[(String, String)]) -> anyhow::Result<Response> {
-        self.exchange(&parse_uri(url)?, headers, Method::Delete)
+        self.exchange(&parse_uri(url)?, headers, HttpMethod::Delete)
     }
 
     fn exchange(
         &self,
         uri: &Uri,
         headers: &[(String, String)],
-        method: Method<'_>,
+        method: HttpMethod<'_>,
     ) -> anyhow::Result<Response> {
         let local = uri.host().is_some_and(is_loopback);
         if self.policy == AddressPolicy::Loopback && !local {
@@ -223,19 +223,19 @@ impl Http {
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
         if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Guarded(_)) {
             self.resolver()
-                .find(uri, true)
-                .map_err(|error| to_error(&error))?;
+                .resolve_checked(uri, true)
+                .map_err(|error| from_ureq(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
         let sent = match method {
-            Method::Post(kind, body) => {
+            HttpMethod::Post(kind, body) => {
                 let request = agent.post(uri).header("content-type", kind);
                 with_headers(request, headers, local).send(body)
             }
-            Method::Get => with_headers(agent.get(uri), headers, local).call(),
-            Method::Delete => with_headers(agent.delete(uri), headers, local).call(),
+            HttpMethod::Get => with_headers(agent.get(uri), headers, local).call(),
+            HttpMethod::Delete => with_headers(agent.delete(uri), headers, local).call(),
         };
-        let response = sent.map_err(|error| to_error(&error))?;
+        let response = sent.map_err(|error| from_ureq(&error))?;
         let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
@@ -290,8 +290,8 @@ impl Http {
         })
     }
 
-    fn limits(&self) -> Limits {
-        Limits {
+    fn limits(&self) -> ExchangeLimits {
+        ExchangeLimits {
             timeouts: self.timeouts,
             deadline: self.deadline,
         }
@@ -309,7 +309,7 @@ impl Http {
 
 /// The method of a request, with the body to send.
 #[derive(Clone, Copy)]
-enum Method<'b> {
+enum HttpMethod<'b> {
     Get,
     /// The media type and the body.
     Post(&'b str, &'b [u8]),

@@ -1,9 +1,9 @@
 //! Opens connections that a signal can interrupt.
 
 use super::error::from_stop;
-use super::timeouts::Limits;
+use super::timeouts::ExchangeLimits;
 use super::transport::{Route, SignalTransport, Socket};
-use crate::sys::signal::{self, Patience};
+use crate::sys::signal::{self, Deadline};
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use std::io::Error;
@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, LazyBuf
 
 /// Opens a TCP connection, unless an earlier connector has made one.
 #[derive(Debug)]
-pub(super) struct SignalConnector(pub(super) Limits);
+pub(super) struct SignalConnector(pub(super) ExchangeLimits);
 
 impl<In: Transport> Connector<In> for SignalConnector {
     type Out = Either<In, SignalTransport<In>>;
@@ -27,7 +27,7 @@ impl<In: Transport> Connector<In> for SignalConnector {
         if let Some(inner) = chained {
             return Ok(Some(Either::A(inner)));
         }
-        let stream = dial(&details.addrs, &mut self.0.connect_time())?;
+        let stream = dial(&details.addrs, &mut self.0.connect_deadline())?;
         let config = &details.config;
         let buffers = LazyBuffers::new(config.input_buffer_size(), config.output_buffer_size());
         let route = Route::Direct(Socket::new(stream, buffers));
@@ -37,7 +37,7 @@ impl<In: Transport> Connector<In> for SignalConnector {
 
 /// Wraps a connection to a SOCKS proxy, which `ureq` opens itself.
 #[derive(Debug)]
-pub(super) struct ProxyConnector(pub(super) Limits);
+pub(super) struct ProxyConnector(pub(super) ExchangeLimits);
 
 impl<In: Transport> Connector<In> for ProxyConnector {
     type Out = SignalTransport<In>;
@@ -52,7 +52,7 @@ impl<In: Transport> Connector<In> for ProxyConnector {
 }
 
 /// Connects to the first of `addresses` that accepts.
-fn dial(addresses: &[SocketAddr], deadline: &mut Patience) -> Result<TcpStream, ureq::Error> {
+fn dial(addresses: &[SocketAddr], deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
     let mut last = ureq::Error::ConnectionFailed;
     for (number, address) in addresses.iter().enumerate() {
         // An address that does not respond must leave time for the others.
@@ -64,12 +64,12 @@ fn dial(addresses: &[SocketAddr], deadline: &mut Patience) -> Result<TcpStream, 
             Err(error) if signal::check().is_err() => return Err(error),
             Err(error) => last = error,
         }
-        deadline.spend(share.used(left));
+        deadline.subtract(share.time_used(left));
     }
     Err(last)
 }
 
-fn dial_one(address: SocketAddr, deadline: &mut Patience) -> Result<TcpStream, ureq::Error> {
+fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -79,7 +79,7 @@ fn dial_one(address: SocketAddr, deadline: &mut Patience) -> Result<TcpStream, u
     match net::connect(&socket, &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
-            if !signal::writable(&socket, deadline).map_err(from_stop)? {
+            if !signal::wait_writable(&socket, deadline).map_err(from_stop)? {
                 return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
             }
             let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;

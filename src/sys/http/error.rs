@@ -1,6 +1,6 @@
 //! Maps failed exchanges to messages for the user.
 
-use super::ssrf::AddressRefused;
+use super::ssrf::AddressError;
 use crate::error::Stop;
 use crate::sys::signal;
 use std::io::{Error, ErrorKind};
@@ -15,8 +15,8 @@ pub(super) const MAX_REDIRECTS: u32 = 5;
 pub struct ConnectError(String);
 
 /// Converts an error of `ureq`. A pending cancellation takes precedence.
-pub(super) fn to_error(error: &ureq::Error) -> anyhow::Error {
-    match (signal::check(), AddressRefused::find(error)) {
+pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
+    match (signal::check(), AddressError::find(error)) {
         (Err(stop), _) => stop.into(),
         (Ok(()), Some(refused)) => refused.clone().into_error(),
         (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
@@ -30,7 +30,7 @@ pub(super) fn from_stop(stop: Stop) -> ureq::Error {
 }
 
 /// Returns the message for an error while a body is read.
-pub fn read_failure(error: &Error) -> String {
+pub fn body_error_message(error: &Error) -> String {
     match error
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<ureq::Error>())

@@ -11,8 +11,8 @@ mod ssrf;
 mod timeouts;
 mod transport;
 
-pub use client::{Connections, Http, Response};
+pub use client::{ConnectionPool, Http, Response};
 pub use connector::is_listening;
-pub use error::{ConnectError, read_failure};
+pub use error::{ConnectError, body_error_message};
 pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfGuard};
-pub use timeouts::Timeouts;
+pub use timeouts::HttpTimeouts;

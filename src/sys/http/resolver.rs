@@ -5,10 +5,10 @@
 
 use super::error::from_stop;
 use super::ssrf::AddressPolicy;
-use super::timeouts::Limits;
-use crate::sys::hosts::Hosts;
+use super::timeouts::ExchangeLimits;
 use crate::sys::signal;
-use crate::sys::web_url::{port_of, without_brackets};
+use crate::sys::test_dns::TestHosts;
+use crate::sys::web_url::{port_or_default, without_brackets};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -23,11 +23,11 @@ const MAX_ADDRESSES: usize = 16;
 /// A resolver that checks each address of a host against the policy.
 #[derive(Debug)]
 pub(super) struct GuardedResolver {
-    pub(super) limits: Limits,
+    pub(super) limits: ExchangeLimits,
     pub(super) policy: AddressPolicy,
     /// The URI of the proxy itself, which is not checked, since the user chose it.
     pub(super) proxy: Option<Uri>,
-    pub(super) hosts: Hosts,
+    pub(super) hosts: TestHosts,
 }
 
 impl Resolver for GuardedResolver {
@@ -41,13 +41,13 @@ impl Resolver for GuardedResolver {
             .proxy
             .as_ref()
             .is_some_and(|proxy| proxy.host() == uri.host() && proxy.port_u16() == uri.port_u16());
-        self.find(uri, !is_proxy)
+        self.resolve_checked(uri, !is_proxy)
     }
 }
 
 impl GuardedResolver {
     /// The addresses of `uri`. If `guarded`, fails unless all of them may be reached.
-    pub(super) fn find(
+    pub(super) fn resolve_checked(
         &self,
         uri: &Uri,
         guarded: bool,
@@ -59,19 +59,19 @@ impl GuardedResolver {
         // A name whose addresses would all be refused is not looked up.
         check(&[])?;
         let host = uri.host().unwrap_or_default();
-        let port = port_of(uri);
+        let port = port_or_default(uri);
         let mut found = self.empty();
         if let Ok(address) = without_brackets(host).parse::<IpAddr>() {
             found.push(SocketAddr::new(address, port));
             check(&found)?;
             return Ok(found);
         }
-        match self.hosts.find(host) {
+        match self.hosts.next_addresses(host) {
             Some(known) => known
                 .into_iter()
                 .take(MAX_ADDRESSES)
                 .for_each(|address| found.push(SocketAddr::new(address, port))),
-            None => self.look_up(host, port, &mut found)?,
+            None => self.query_system(host, port, &mut found)?,
         }
         check(&found)?;
         match found.is_empty() {
@@ -81,7 +81,7 @@ impl GuardedResolver {
     }
 
     /// Queries the system's resolver.
-    fn look_up(
+    fn query_system(
         &self,
         host: &str,
         port: u16,
@@ -94,8 +94,8 @@ impl GuardedResolver {
             drop(send.send((host.as_str(), port).to_socket_addrs()));
             drop(done_tx);
         })?;
-        let mut deadline = self.limits.connect_time();
-        if !signal::readable(&done_rx, &mut deadline).map_err(from_stop)? {
+        let mut deadline = self.limits.connect_deadline();
+        if !signal::wait_readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
         let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
@@ -111,11 +111,11 @@ impl GuardedResolver {
 #[cfg(test)]
 mod tests {
     use super::GuardedResolver;
-    use crate::sys::address::is_public;
     use crate::sys::env::Env;
-    use crate::sys::hosts::Hosts;
-    use crate::sys::http::ssrf::{AddressPolicy, AddressRefused, SsrfGuard};
-    use crate::sys::http::timeouts::{Limits, Timeouts};
+    use crate::sys::http::ssrf::{AddressError, AddressPolicy, SsrfGuard};
+    use crate::sys::http::timeouts::{ExchangeLimits, HttpTimeouts};
+    use crate::sys::ip_ranges::is_public;
+    use crate::sys::test_dns::TestHosts;
     use crate::sys::test_hooks;
     use crate::sys::web_url::{self, to_uri, without_brackets};
     use std::net::IpAddr;
@@ -129,33 +129,33 @@ mod tests {
             .into_iter()
             .collect();
         let second = Duration::from_secs(1);
-        let timeouts = Timeouts {
+        let timeouts = HttpTimeouts {
             connect: second,
             first_byte: second,
             idle: second,
             total: second,
         };
         GuardedResolver {
-            limits: Limits {
+            limits: ExchangeLimits {
                 timeouts,
                 deadline: None,
             },
             policy: AddressPolicy::Guarded(SsrfGuard::default()),
             proxy: None,
-            hosts: Hosts::of(&env),
+            hosts: TestHosts::from_env(&env),
         }
     }
 
     #[test]
-    fn a_name_is_asked_for_each_time_and_checked_each_time() {
+    fn each_lookup_is_checked() {
         let resolver = resolver("1.1.1.1|127.0.0.1");
         let uri: Uri = "http://a.example/".parse().unwrap();
-        let first = resolver.find(&uri, true).unwrap();
+        let first = resolver.resolve_checked(&uri, true).unwrap();
         assert_eq!(first[..], ["1.1.1.1:80".parse().unwrap()]);
         for _ in 0..1_000 {
-            let error = resolver.find(&uri, true).unwrap_err();
+            let error = resolver.resolve_checked(&uri, true).unwrap_err();
             assert!(
-                AddressRefused::find(&error)
+                AddressError::find(&error)
                     .unwrap()
                     .message
                     .contains("127.0.0.1")
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_what_is_checked_is_what_is_connected_to() {
+    fn fuzz_only_checked_addresses_are_connected_to() {
         let seeds: &[&[u8]] = &[
             b"https://example.org/a?b=c#d",
             b"http://user:pass@127.0.0.1:8080/x",
@@ -192,8 +192,8 @@ mod tests {
             "2606:4700::5efe:127.0.0.1",
         ];
         let (mut read, mut approved, mut refused) = (0, 0, 0);
-        crate::fuzz::hold(seeds, |input, random| {
-            let text = crate::fuzz::text(input);
+        crate::fuzz::check(seeds, |input, random| {
+            let text = crate::fuzz::lossy_text(input);
             let Ok(url) = web_url::parse(&text) else {
                 return;
             };
@@ -227,7 +227,7 @@ mod tests {
             }
             read += 1;
             let answer = ANSWERS[random.below(ANSWERS.len())];
-            let Ok(found) = resolver(answer).find(&uri, true) else {
+            let Ok(found) = resolver(answer).resolve_checked(&uri, true) else {
                 refused += 1;
                 return;
             };
@@ -235,7 +235,7 @@ mod tests {
             for at in found.iter() {
                 assert!(is_public(at.ip()), "{url} leads to {at}");
                 assert_eq!(Some(at.port()), url.port_or_known_default());
-                assert!(web_url::PORTS.contains(&at.port()));
+                assert!(web_url::WEB_PORTS.contains(&at.port()));
             }
         });
         // Otherwise the test exercised nothing.

@@ -2,9 +2,9 @@
 //!
 //! A host with any non-public address is refused entirely, since an attacker may have mixed that address in.
 
-use crate::error::{Exit, fail, fail_hint};
-use crate::sys::address::{Range, is_public};
-use crate::sys::web_url::{self, port_of, to_uri, without_brackets};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::ip_ranges::{IpRange, is_public};
+use crate::sys::web_url::{self, port_or_default, to_uri, without_brackets};
 use anyhow::Context;
 use std::net::{IpAddr, SocketAddr};
 use ureq::http::Uri;
@@ -31,7 +31,7 @@ pub(super) enum AddressPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsrfGuard {
     /// Non-public address ranges that the user has allowed.
-    pub allowed_ranges: Vec<Range>,
+    pub allowed_ranges: Vec<IpRange>,
     /// Allowed pairs of host and port, in addition to [`web_url::WEB_PORTS`].
     pub allowed_ports: Vec<(String, u16)>,
     /// Allow loopback addresses only.
@@ -41,17 +41,20 @@ pub struct SsrfGuard {
 /// The refusal of an address, with a message.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
-pub(super) struct AddressRefused {
+pub(super) struct AddressError {
     pub(super) message: String,
     /// The flag or config key that would allow it.
-    grant: Option<String>,
+    hint: Option<String>,
 }
 
-impl AddressRefused {
+impl AddressError {
     pub(super) fn into_error(self) -> anyhow::Error {
-        let Self { message, grant } = self;
+        let Self {
+            message,
+            hint: grant,
+        } = self;
         match grant {
-            Some(grant) => fail_hint(Exit::Refused, message, grant),
+            Some(grant) => fail_with_hint(Exit::Refused, message, grant),
             None => fail(Exit::Refused, message),
         }
     }
@@ -65,15 +68,15 @@ impl AddressRefused {
     }
 }
 
-impl From<AddressRefused> for ureq::Error {
-    fn from(refused: AddressRefused) -> Self {
+impl From<AddressError> for ureq::Error {
+    fn from(refused: AddressError) -> Self {
         Self::Other(Box::new(refused))
     }
 }
 
 impl AddressPolicy {
     /// Checks that `uri` may be reached at `found`, the addresses of its host.
-    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressRefused> {
+    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressError> {
         let or_loopback = match self {
             Self::Any | Self::Loopback => return Ok(()),
             Self::Public { or_loopback } => *or_loopback,
@@ -88,16 +91,16 @@ impl AddressPolicy {
                 true => format!("`{host}` is not a public address"),
                 false => format!("`{host}` is at {address}, which is not a public address"),
             };
-            return Err(AddressRefused {
+            return Err(AddressError {
                 message,
-                grant: None,
+                hint: None,
             });
         }
         match uri.scheme_str() == Some("https") || (or_loopback && found.all(is_allowed)) {
             true => Ok(()),
-            false => Err(AddressRefused {
+            false => Err(AddressError {
                 message: format!("`{uri}` is not `https`"),
-                grant: None,
+                hint: None,
             }),
         }
     }
@@ -114,33 +117,38 @@ impl SsrfGuard {
             .parse()
             .ok();
         let found: Vec<SocketAddr> = address
-            .map(|address: IpAddr| SocketAddr::new(address, port_of(&uri)))
+            .map(|address: IpAddr| SocketAddr::new(address, port_or_default(&uri)))
             .into_iter()
             .collect();
-        self.check(&uri, &found).map_err(AddressRefused::into_error)
+        self.check(&uri, &found).map_err(AddressError::into_error)
     }
 
     /// Checks as [`AddressPolicy::check`] does. If `found` is empty, checks that some result of a lookup could be
     /// allowed.
-    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressRefused> {
+    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressError> {
         let Self {
             allowed_ranges,
             allowed_ports,
             offline,
         } = self;
         let host = uri.host().unwrap_or_default();
-        let is_allowed = |at: &SocketAddr| allowed_ranges.iter().any(|range| range.holds(at.ip()));
+        let is_allowed =
+            |at: &SocketAddr| allowed_ranges.iter().any(|range| range.contains(at.ip()));
         let may_be_allowed = match found.is_empty() {
             true => !allowed_ranges.is_empty(),
             false => found.iter().all(is_allowed),
         };
-        let port = port_of(uri);
-        let is_odd = !web_url::PORTS.contains(&port);
-        let refuse =
-            |message: String, grant: Option<String>| Err(AddressRefused { message, grant });
+        let port = port_or_default(uri);
+        let is_odd = !web_url::WEB_PORTS.contains(&port);
+        let refuse = |message: String, grant: Option<String>| {
+            Err(AddressError {
+                message,
+                hint: grant,
+            })
+        };
         // The address of a name is under the control of others, so only ranges of addresses can be granted.
         let by_range = || Some(SSRF_ALLOWLIST_KEY.to_owned());
-        if web_url::is_nearby(host) && !may_be_allowed {
+        if web_url::is_local_name(host) && !may_be_allowed {
             let message = format!("`{host}` is a local host name");
             return refuse(message, by_range());
         }

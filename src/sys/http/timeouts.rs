@@ -1,11 +1,11 @@
 //! The timeouts and the deadline of HTTP exchanges.
 
-use crate::sys::signal::Patience;
+use crate::sys::signal::Deadline;
 use std::time::Duration;
 
 /// Timeouts of a client. Zero means no timeout.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
+pub struct HttpTimeouts {
     /// For the connection, TLS included.
     pub connect: Duration,
     /// From the request to the first byte of the response. A model may take minutes.
@@ -18,20 +18,20 @@ pub struct Timeouts {
 
 /// The timeouts of each exchange, and the deadline of all exchanges of a client.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) timeouts: Timeouts,
+pub(super) struct ExchangeLimits {
+    pub(super) timeouts: HttpTimeouts,
     /// The deadline, on the clock of [`crate::sys::signal::now`].
     pub(super) deadline: Option<Duration>,
 }
 
-impl Limits {
+impl ExchangeLimits {
     /// The timeout for connecting, or for a name lookup.
-    pub(super) fn connect_time(self) -> Patience {
-        Patience::unless_zero(self.timeouts.connect).min(until(self.deadline))
+    pub(super) fn connect_deadline(self) -> Deadline {
+        Deadline::after_or_never(self.timeouts.connect).min(deadline_until(self.deadline))
     }
 }
 
 /// The time left until `end`; unlimited without one.
-pub(super) fn until(end: Option<Duration>) -> Patience {
-    end.map_or_else(Patience::endless, Patience::until)
+pub(super) fn deadline_until(end: Option<Duration>) -> Deadline {
+    end.map_or_else(Deadline::never, Deadline::until)
 }

@@ -1,9 +1,9 @@
 //! A connection whose waits a signal can interrupt. Its timeouts do not count the time that the process was stopped.
 
 use super::error::from_stop;
-use super::timeouts::{Limits, until};
-use crate::sys::signal::{self, Patience};
-use crate::sys::terminal::later;
+use super::timeouts::{ExchangeLimits, deadline_until};
+use crate::sys::signal::{self, Deadline};
+use crate::sys::terminal::write_buffer;
 use rustix::net;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(super) struct SignalTransport<In> {
     route: Route<In>,
-    limits: Limits,
+    limits: ExchangeLimits,
     /// The deadline of this exchange, on the clock of [`signal::now`].
     deadline: Option<Duration>,
     /// True if a request was sent and no response has arrived yet.
@@ -54,13 +54,13 @@ impl Socket {
     }
 
     /// Sends the buffered data.
-    fn flush(&mut self, deadline: &mut Patience) -> Result<(), ureq::Error> {
+    fn flush(&mut self, deadline: &mut Deadline) -> Result<(), ureq::Error> {
         let mut rest = self.write_buffer.as_slice();
         while !rest.is_empty() {
             match self.stream.write(rest) {
                 Ok(count) => rest = &rest[count..],
                 Err(error) if would_block(&error) => {
-                    if !signal::writable(&self.stream, deadline).map_err(from_stop)? {
+                    if !signal::wait_writable(&self.stream, deadline).map_err(from_stop)? {
                         return Err(ureq::Error::Timeout(ureq::Timeout::SendBody));
                     }
                 }
@@ -73,7 +73,7 @@ impl Socket {
 }
 
 impl<In> SignalTransport<In> {
-    pub(super) fn new(route: Route<In>, limits: Limits) -> Self {
+    pub(super) fn new(route: Route<In>, limits: ExchangeLimits) -> Self {
         Self {
             route,
             limits,
@@ -83,13 +83,13 @@ impl<In> SignalTransport<In> {
     }
 
     /// The timeout for sending. A server that accepts no data counts as unresponsive, as one that sends none.
-    fn patience_to_send(&self) -> Patience {
-        Patience::unless_zero(self.limits.timeouts.first_byte).min(self.time_left())
+    fn send_deadline(&self) -> Deadline {
+        Deadline::after_or_never(self.limits.timeouts.first_byte).min(self.exchange_deadline())
     }
 
     /// The time left for the exchange.
-    fn time_left(&self) -> Patience {
-        until(self.deadline).min(until(self.limits.deadline))
+    fn exchange_deadline(&self) -> Deadline {
+        deadline_until(self.deadline).min(deadline_until(self.limits.deadline))
     }
 }
 
@@ -98,12 +98,12 @@ impl<In: Transport> Route<In> {
     fn read(
         &mut self,
         mut timeout: NextTimeout,
-        deadline: &mut Patience,
+        deadline: &mut Deadline,
     ) -> Result<Option<bool>, ureq::Error> {
         loop {
             match self {
                 Self::Direct(socket) => {
-                    if !signal::readable(&socket.stream, deadline).map_err(from_stop)? {
+                    if !signal::wait_readable(&socket.stream, deadline).map_err(from_stop)? {
                         return Ok(None);
                     }
                     match socket.stream.read(socket.buffers.input_append_buf()) {
@@ -117,12 +117,12 @@ impl<In: Transport> Route<In> {
                 }
                 Self::Proxied(inner) => {
                     signal::check().map_err(from_stop)?;
-                    later::catch_up();
+                    write_buffer::flush_deferring_error();
                     timeout.per_read = Some(POLL_INTERVAL.into());
                     match inner.await_input(timeout) {
                         Err(ureq::Error::Timeout(ureq::Timeout::PerRead)) => {
-                            deadline.spend(POLL_INTERVAL);
-                            if deadline.is_over() {
+                            deadline.subtract(POLL_INTERVAL);
+                            if deadline.is_expired() {
                                 return Ok(None);
                             }
                         }
@@ -152,7 +152,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
             let total = Some(self.limits.timeouts.total).filter(|total| !total.is_zero());
             self.deadline = total.map(|total| signal::now().saturating_add(total));
         }
-        let mut deadline = self.patience_to_send();
+        let mut deadline = self.send_deadline();
         match &mut self.route {
             Route::Proxied(inner) => inner.transmit_output(amount, timeout),
             Route::Direct(socket) => {
@@ -172,25 +172,32 @@ impl<In: Transport> Transport for SignalTransport<In> {
         let (limit, reason) = match (timeout.reason, self.awaits_response) {
             // A proxy's reply or the handshake: the time that `ureq` has left for it.
             (ureq::Timeout::Connect, _) => {
-                let left = timeout.not_zero().map(|left| Patience::of(*left));
-                (left.unwrap_or_else(Patience::endless), timeout.reason)
+                let left = timeout.not_zero().map(|left| Deadline::after(*left));
+                (left.unwrap_or_else(Deadline::never), timeout.reason)
             }
             (_, true) => (
-                Patience::unless_zero(timeouts.first_byte),
+                Deadline::after_or_never(timeouts.first_byte),
                 ureq::Timeout::RecvResponse,
             ),
-            (_, false) => (Patience::unless_zero(timeouts.idle), ureq::Timeout::PerRead),
+            (_, false) => (
+                Deadline::after_or_never(timeouts.idle),
+                ureq::Timeout::PerRead,
+            ),
         };
-        let mut to_send = self.patience_to_send();
+        let mut to_send = self.send_deadline();
         if let (true, Route::Direct(socket)) = (self.awaits_response, &mut self.route) {
             socket.flush(&mut to_send)?;
             // A server that sends head and body separately waits for our acknowledgement of the head, which the system
             // would delay by up to 40 ms to send it along with data. Without this option the exchange is slower.
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
         }
-        let more = self.route.read(timeout, &mut limit.min(self.time_left()))?;
+        let more = self
+            .route
+            .read(timeout, &mut limit.min(self.exchange_deadline()))?;
         match more {
-            None if self.time_left().is_over() => Err(ureq::Error::Timeout(ureq::Timeout::Global)),
+            None if self.exchange_deadline().is_expired() => {
+                Err(ureq::Error::Timeout(ureq::Timeout::Global))
+            }
             None => Err(ureq::Error::Timeout(reason)),
             Some(more) => {
                 self.awaits_response = false;

@@ -27,7 +27,7 @@ pub(super) fn detached() -> MutexGuard<'static, Vec<Pid>> {
 }
 
 /// True if no command runs.
-pub(in crate::sys) fn is_alone() -> bool {
+pub(in crate::sys) fn has_no_commands() -> bool {
     groups().is_empty()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn prepare() {
 }
 
 /// Ends every child that this run did not start. Returns true if there was one.
-pub(super) fn end_leftovers() -> bool {
+pub(super) fn kill_leftovers() -> bool {
     let mut found = false;
     // Ending a process can make its children ours.
     for _ in 0..16 {
@@ -55,7 +55,7 @@ pub(super) fn end_leftovers() -> bool {
             // Locked while listing, so that a command that is being started does not count as a leftover.
             let known = groups();
             let all = children().into_iter();
-            all.filter(|pid| !is_known(*pid, &known) && !reaped(*pid))
+            all.filter(|pid| !is_ours_or_in_group(*pid, &known) && !try_reap(*pid))
                 .collect()
         };
         if leftovers.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn end_leftovers() -> bool {
         }
         let killed = Instant::now();
         loop {
-            leftovers.retain(|pid| !reaped(*pid));
+            leftovers.retain(|pid| !try_reap(*pid));
             if leftovers.is_empty() {
                 break;
             }
@@ -82,7 +82,7 @@ pub(super) fn end_leftovers() -> bool {
 
 /// True if a process of this group still runs after its leader has ended. Waits up to `limit` for processes that are
 /// exiting.
-pub(super) fn is_group_left(group: Pid, limit: Duration) -> bool {
+pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {
     let started = Instant::now();
     while rustix::process::test_kill_process_group(group).is_ok() {
         if reap_group(group) {
@@ -128,7 +128,7 @@ pub(super) fn reap_group(group: Pid) -> bool {
     )
 }
 
-fn reaped(pid: Pid) -> bool {
+fn try_reap(pid: Pid) -> bool {
     matches!(
         rustix::process::waitpid(Some(pid), WaitOptions::NOHANG),
         Ok(Some(_))
@@ -136,11 +136,11 @@ fn reaped(pid: Pid) -> bool {
 }
 
 /// True if `pid` is a child that this run started, or is in the group of one.
-fn is_known(pid: Pid, known: &[Pid]) -> bool {
+fn is_ours_or_in_group(pid: Pid, groups: &[Pid]) -> bool {
     let group = rustix::process::getpgid(Some(pid));
     detached().contains(&pid)
-        || known.contains(&pid)
-        || group.is_ok_and(|group| known.contains(&group))
+        || groups.contains(&pid)
+        || group.is_ok_and(|group| groups.contains(&group))
 }
 
 /// The children of all threads of this process.

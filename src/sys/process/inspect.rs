@@ -19,7 +19,7 @@ pub fn is_alive(pid: u32) -> bool {
 
 /// Finds a process of this user with this `HOME` whose command line contains the words of `command` in sequence. The
 /// first word may have a directory in front.
-pub fn running(wanted: &[&str], home: &Path) -> Option<u32> {
+pub fn find_process(command: &[&str], home: &Path) -> Option<u32> {
     let words = |path: PathBuf| -> Vec<String> {
         let bytes = std::fs::read(path).unwrap_or_default();
         let words = bytes.split(|byte| *byte == 0);
@@ -28,9 +28,9 @@ pub fn running(wanted: &[&str], home: &Path) -> Option<u32> {
             .collect()
     };
     let is_it = |line: &[String]| {
-        let last = |word: &str| word.rsplit('/').next() == wanted.first().copied();
-        let rest = |words: &[String]| words.iter().zip(wanted).skip(1).all(|(a, b)| a == b);
-        let mut runs = line.windows(wanted.len());
+        let last = |word: &str| word.rsplit('/').next() == command.first().copied();
+        let rest = |words: &[String]| words.iter().zip(command).skip(1).all(|(a, b)| a == b);
+        let mut runs = line.windows(command.len());
         runs.any(|words| last(&words[0]) && rest(words))
     };
     let home = format!("HOME={}", home.display());

@@ -12,11 +12,11 @@ mod shell;
 mod supervisor;
 mod write_lock;
 
-pub use inspect::{has_terminal, is_alive, running};
-pub use own_program::{detach, program, spawn_self};
-pub use run::{Finished, Spec, run, run_split_stderr};
-pub use sandboxed::{become_command, lets_mount};
-pub use shell::{become_shell, edit};
+pub use inspect::{find_process, has_terminal, is_alive};
+pub use own_program::{program_path, spawn_detached, spawn_self};
+pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
+pub use sandboxed::{become_command, can_mount};
+pub use shell::{become_shell, run_editor};
 pub use supervisor::become_supervisor;
 
 #[cfg(test)]
@@ -26,7 +26,7 @@ use rustix::process::{Resource, Rlimit};
 
 /// Hardens this process; called first in `main`. Inherited descriptors become close-on-exec, and other processes cannot
 /// read our memory, neither directly nor from a core dump.
-pub fn start() {
+pub fn harden() {
     close_fds::set_fds_cloexec(3, &[]);
     // If the kernel refuses, keys in memory are protected as in any other program.
     let _: Result<_, _> =

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 /// Returns the path by which this program was started. A symbolic link is kept, so that it also leads to the next
 /// release. `path` is the value of `PATH`. If the path found leads to another program, the running executable is
 /// returned instead.
-pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
+pub fn program_path(path: Option<&str>) -> io::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let same = |found: &PathBuf| match (std::fs::metadata(found), std::fs::metadata(&own)) {
         (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
@@ -36,7 +36,7 @@ pub fn program(path: Option<&str>) -> io::Result<PathBuf> {
 }
 
 /// Starts this program again with `arguments`, without standard streams, and does not wait for it.
-pub fn detach(arguments: &[OsString]) -> io::Result<()> {
+pub fn spawn_detached(arguments: &[OsString]) -> io::Result<()> {
     let mut command = Command::new(own_executable()?);
     // It gets its own process group from the start: terminal signals go to the foreground group, and if the terminal
     // closes a moment later, a process that has yet to create its own session would be ended too.

@@ -1,14 +1,14 @@
 //! Runs a command to completion: in its own process group, with a timeout, and with its output drained and capped. No
 //! process that it started outlives it.
 
-use super::children::{KILL_TIMEOUT, end_leftovers, groups, is_group_left, prepare, reap_group};
-use super::output::{Kept, OutputPipe};
-use super::sandboxed::{self, SandboxedCommand, lets_mount};
+use super::children::{KILL_TIMEOUT, groups, is_group_alive, kill_leftovers, prepare, reap_group};
+use super::output::{HeadAndTail, OutputPipe};
+use super::sandboxed::{self, SandboxedCommand, can_mount};
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
-use crate::sys::sandbox::{Fence, Ours, Remembered};
-use crate::sys::signal::{self, Patience};
-use crate::sys::store;
+use crate::sys::durable_file;
+use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec};
+use crate::sys::signal::{self, Deadline};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io::{self, Read};
@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A command to run.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct CommandSpec {
     /// The program, by path or by name.
     pub program: PathBuf,
     /// Its arguments, without `argv[0]`.
@@ -40,42 +40,42 @@ pub struct Spec {
     /// The time after which it is ended.
     pub timeout: Duration,
     /// The number of bytes to keep of the output's beginning, and as many of its end.
-    pub keep: usize,
+    pub capture_bytes: usize,
     /// The sandbox. `None` for no restrictions.
-    pub fence: Option<Fence>,
+    pub sandbox: Option<SandboxSpec>,
     /// The content of standard input. Used only for commands without a sandbox.
     pub input: Option<Vec<u8>>,
 }
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Finished {
+pub struct CommandResult {
     /// The beginning of the output.
     pub head: Vec<u8>,
     /// The end of the output.
     pub tail: Vec<u8>,
     /// The number of bytes between the two that were not kept.
-    pub left_out: u64,
+    pub omitted_bytes: u64,
     /// The exit status. `None` after a timeout or cancellation.
     pub status: Option<ExitStatus>,
     /// The reason for cancellation, if the run was cancelled.
-    pub stopped: Option<Stop>,
+    pub stop: Option<Stop>,
     /// True if it left processes behind, which were then ended.
-    pub leftovers: bool,
+    pub had_leftovers: bool,
     /// The paths of [`SandboxSpec::protected`] that it changed, each with the result of restoring it.
     pub restored: Vec<(PathBuf, io::Result<()>)>,
 }
 
-impl Finished {
+impl CommandResult {
     /// The result of a command that was cancelled before it was started.
-    fn unstarted(stop: Stop) -> Self {
+    fn not_started(stop: Stop) -> Self {
         Self {
             head: Vec::new(),
             tail: Vec::new(),
-            left_out: 0,
+            omitted_bytes: 0,
             status: None,
-            stopped: Some(stop),
-            leftovers: false,
+            stop: Some(stop),
+            had_leftovers: false,
             restored: Vec::new(),
         }
     }
@@ -94,8 +94,8 @@ impl Finished {
 ///
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
-pub fn run(spec: &Spec, say: &mut dyn FnMut(&[u8])) -> io::Result<Finished> {
-    run_with(spec, None, say)
+pub fn run(spec: &CommandSpec, on_output: &mut dyn FnMut(&[u8])) -> io::Result<CommandResult> {
+    run_with(spec, None, on_output)
 }
 
 /// The most bytes that are kept of separate standard error.
@@ -103,7 +103,7 @@ const MAX_STDERR_BYTES: u64 = 16 << 10;
 
 /// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
 /// in [`CommandResult`].
-pub fn run_split_stderr(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
+pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
@@ -126,72 +126,73 @@ pub fn run_split_stderr(spec: &Spec) -> io::Result<(Finished, Vec<u8>)> {
 }
 
 fn run_with(
-    spec: &Spec,
+    spec: &CommandSpec,
     errors: Option<io::PipeWriter>,
-    say: &mut dyn FnMut(&[u8]),
-) -> io::Result<Finished> {
+    on_output: &mut dyn FnMut(&[u8]),
+) -> io::Result<CommandResult> {
     prepare();
     let writing = spec
-        .fence
+        .sandbox
         .as_ref()
-        .filter(|sandbox| sandbox.writes.len() > 1);
-    let lock = match writing.map(|sandbox| WriteLock::take(sandbox, Patience::of(spec.timeout))) {
-        None => None,
-        Some(Ok(lock)) => Some(lock),
-        Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
-        Some(Err(LockError::Stopped(stop))) => return Ok(Finished::unstarted(stop)),
-    };
-    let remembered = match &spec.fence {
-        Some(sandbox) if writing.is_some() || sandbox.hides => {
-            Some(sandbox.remember(lets_mount(sandbox))?)
+        .filter(|sandbox| sandbox.writable.len() > 1);
+    let lock =
+        match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
+            None => None,
+            Some(Ok(lock)) => Some(lock),
+            Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
+            Some(Err(LockError::Stopped(stop))) => return Ok(CommandResult::not_started(stop)),
+        };
+    let remembered = match &spec.sandbox {
+        Some(sandbox) if writing.is_some() || sandbox.hide_denied => {
+            Some(sandbox.take_snapshot(can_mount(sandbox))?)
         }
         _ => None,
     };
     let (pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer, errors)?;
-    let mut output = OutputPipe::new(pipe, spec.keep);
-    let (status, stopped) = wait(&mut child, spec.timeout, &mut output, say)?;
+    let mut output = OutputPipe::new(pipe, spec.capture_bytes);
+    let (status, stopped) = wait(&mut child, spec.timeout, &mut output, on_output)?;
     // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
     if status.is_some() {
         let end = signal::now() + PIPE_TIMEOUT;
-        while output.is_readable(Patience::until(end)) {
-            output.read(say)?;
+        while output.is_readable(Deadline::until(end)) {
+            output.read(on_output)?;
             if signal::now() >= end {
                 break;
             }
         }
     }
-    let leftovers = child.end(status.is_some());
+    let leftovers = child.terminate(status.is_some());
     // Read the rest: no process writes any more, unless it could not be ended, so the time is limited.
     let end = signal::now() + PIPE_TIMEOUT;
-    while output.is_readable(Patience::of(Duration::ZERO)) && signal::now() < end {
+    while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(&mut |_| {})?;
     }
-    let restored = remembered.map(Remembered::restore).unwrap_or_default();
+    let restored = remembered.map(PathSnapshot::restore).unwrap_or_default();
     drop(lock);
-    let Kept {
+    let HeadAndTail {
         head,
         tail,
-        left_out,
+        omitted_bytes: left_out,
         ..
-    } = output.kept;
-    Ok(Finished {
+    } = output.captured;
+    Ok(CommandResult {
         head,
         tail,
-        left_out,
+        omitted_bytes: left_out,
         status,
-        stopped,
-        leftovers,
+        stop: stopped,
+        had_leftovers: leftovers,
         restored,
     })
 }
 
 /// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
 fn wait(
-    child: &mut Running,
+    child: &mut RunningChild,
     timeout: Duration,
     output: &mut OutputPipe,
-    say: &mut dyn FnMut(&[u8]),
+    on_output: &mut dyn FnMut(&[u8]),
 ) -> io::Result<(Option<ExitStatus>, Option<Stop>)> {
     // Kernels before 5.3 have no pidfd to wait for; then the child is polled.
     let pidfd = rustix::process::pidfd_open(child.group, PidfdFlags::empty()).ok();
@@ -202,12 +203,12 @@ fn wait(
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        let mut deadline = Patience::until(end);
+        let mut deadline = Deadline::until(end);
         if pidfd.is_none() {
-            deadline = deadline.min(Patience::of(POLL_INTERVAL));
+            deadline = deadline.min(Deadline::after(POLL_INTERVAL));
         }
         match signal::wait(&fds, &mut deadline) {
-            Ok(Some(0)) if pipe.is_some() => output.read(say)?,
+            Ok(Some(0)) if pipe.is_some() => output.read(on_output)?,
             Ok(_) => {}
             Err(stop) => return Ok((None, Some(stop))),
         }
@@ -221,33 +222,33 @@ fn wait(
 }
 
 /// A running child. Dropping this ends it, even during a panic.
-struct Running {
+struct RunningChild {
     process: Child,
     group: Pid,
-    ended: bool,
+    is_ended: bool,
 }
 
-impl Drop for Running {
+impl Drop for RunningChild {
     fn drop(&mut self) {
-        if !self.ended {
-            self.end(false);
+        if !self.is_ended {
+            self.terminate(false);
         }
     }
 }
 
 fn spawn(
-    spec: &Spec,
+    spec: &CommandSpec,
     writer: io::PipeWriter,
     errors: Option<io::PipeWriter>,
-) -> io::Result<Running> {
+) -> io::Result<RunningChild> {
     let with_mounts = spec
-        .fence
+        .sandbox
         .as_ref()
         .filter(|sandbox| sandbox.has_mounts(|| false));
     let mut command = match with_mounts {
-        Some(sandbox) => sandboxed::command(&SandboxedCommand {
-            fence: sandbox.clone(),
-            ours: Ours::now(),
+        Some(sandbox) => sandboxed::self_command(&SandboxedCommand {
+            sandbox: sandbox.clone(),
+            protected: ProtectedPids::current(),
             program: spec.program.clone(),
             arguments: spec.arguments.clone(),
         })?,
@@ -255,7 +256,7 @@ fn spawn(
             let mut command = Command::new(&spec.program);
             let input = match &spec.input {
                 // A file, not a pipe, so that no thread has to write while the command runs.
-                Some(bytes) => store::temporary(bytes)?.reopen()?.into(),
+                Some(bytes) => durable_file::create_temp(bytes)?.reopen()?.into(),
                 None => Stdio::null(),
             };
             command.args(&spec.arguments).stdin(input);
@@ -269,28 +270,30 @@ fn spawn(
     command.stdout(writer.try_clone()?);
     command.stderr(errors.unwrap_or(writer));
     let mut groups = groups();
-    let process = match (&spec.fence, with_mounts) {
-        (Some(sandbox), None) => sandbox.around(&Ours::now(), || command.spawn())?,
+    let process = match (&spec.sandbox, with_mounts) {
+        (Some(sandbox), None) => {
+            sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?
+        }
         _ => command.spawn()?,
     };
-    if spec.fence.is_some() {
-        sandboxed::limit(Pid::from_child(&process));
+    if spec.sandbox.is_some() {
+        sandboxed::set_resource_limits(Pid::from_child(&process));
     }
     let group = Pid::from_child(&process);
     groups.push(group);
-    Ok(Running {
+    Ok(RunningChild {
         process,
         group,
-        ended: false,
+        is_ended: false,
     })
 }
 
-impl Running {
+impl RunningChild {
     /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
-    fn end(&mut self, has_ended: bool) -> bool {
-        self.ended = true;
+    fn terminate(&mut self, has_ended: bool) -> bool {
+        self.is_ended = true;
         let group = self.group;
-        let mut leftovers = has_ended && is_group_left(group, TERM_GRACE);
+        let mut leftovers = has_ended && is_group_alive(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
         let started = Instant::now();
@@ -308,34 +311,34 @@ impl Running {
             std::thread::sleep(Duration::from_millis(2));
         }
         groups().retain(|other| *other != group);
-        leftovers |= end_leftovers();
+        leftovers |= kill_leftovers();
         leftovers
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::{Finished, Spec, run};
+    use super::{CommandResult, CommandSpec, run};
     use crate::sys::sync::IgnorePoison;
     use std::sync::{Mutex, MutexGuard};
     use std::time::Duration;
 
     /// Serialises tests: they share one process, so the leftovers of one test would be counted in another.
-    pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    pub(crate) fn serialize() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().ignore_poison()
     }
 
-    fn sh(command: &str, seconds: u64) -> (Finished, String) {
-        let _alone = alone();
-        let spec = Spec {
+    fn sh(command: &str, seconds: u64) -> (CommandResult, String) {
+        let _alone = serialize();
+        let spec = CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.into()],
             directory: "/".into(),
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
             timeout: Duration::from_secs(seconds),
-            keep: 1000,
-            fence: None,
+            capture_bytes: 1000,
+            sandbox: None,
             input: None,
         };
         let mut output = Vec::new();
@@ -344,46 +347,46 @@ pub(crate) mod tests {
     }
 
     /// True if a process with this mark in its arguments runs.
-    pub(in crate::sys::process) fn lives(mark: &str) -> bool {
+    pub(in crate::sys::process) fn is_process_running(mark: &str) -> bool {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
             .any(|line| String::from_utf8_lossy(&line).contains(mark))
     }
 
     #[test]
-    fn output_comes_in_order_and_status_is_told() {
+    fn output_is_in_order_and_status_is_reported() {
         let (finished, output) = sh("echo one; echo two >&2; echo three; exit 3", 10);
         assert_eq!(output, "one\ntwo\nthree\n");
         assert_eq!(finished.head, output.as_bytes());
         assert_eq!(finished.status.unwrap().code(), Some(3));
-        assert!(!finished.leftovers);
+        assert!(!finished.had_leftovers);
         assert_eq!(sh("kill -9 $$", 10).0.signal(), Some(9));
     }
 
     #[test]
-    fn much_output_is_drained_and_capped() {
+    fn large_output_is_drained_and_capped() {
         // A command that writes all the time has a timeout too, and so do its leftovers.
         assert!(sh("yes", 1).0.status.is_none());
-        assert!(sh("yes & exit 0", 60).0.leftovers);
+        assert!(sh("yes & exit 0", 60).0.had_leftovers);
         let (finished, _) = sh("yes | head -c 50000000; echo; echo end", 60);
         assert!(finished.head.len() == 1000 && finished.tail.ends_with(b"end\n"));
         assert_eq!(
-            finished.head.len() as u64 + finished.tail.len() as u64 + finished.left_out,
+            finished.head.len() as u64 + finished.tail.len() as u64 + finished.omitted_bytes,
             50_000_005
         );
     }
 
     #[test]
-    fn a_process_that_is_ending_is_no_leftover() {
+    fn an_exiting_process_is_not_a_leftover() {
         // The reader ends when the writer's files are closed; nothing waits for the writer itself.
         let command = "d=$(mktemp -d); mkfifo $d/f; (exec > $d/f) & cat $d/f; rm -r $d; exec true";
         for _ in 0..50 {
             let (finished, _) = sh(command, 60);
-            assert!(finished.status.unwrap().success() && !finished.leftovers);
+            assert!(finished.status.unwrap().success() && !finished.had_leftovers);
         }
         // A process that has ended stays in the group until it is reaped.
         let (finished, _) = sh("true & exec sleep 0.01", 60);
-        assert!(!finished.leftovers);
+        assert!(!finished.had_leftovers);
     }
 
     #[test]
@@ -397,14 +400,17 @@ pub(crate) mod tests {
             10,
         );
         assert_eq!(output, "on\n");
-        assert!(finished.leftovers && finished.status.unwrap().success());
+        assert!(finished.had_leftovers && finished.status.unwrap().success());
         let (finished, _) = sh(
             &format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"),
             1,
         );
         assert!(finished.status.is_none());
         for number in 1..=5 {
-            assert!(!lives(&format!("sleep\0{mark}{number}")), "{number}");
+            assert!(
+                !is_process_running(&format!("sleep\0{mark}{number}")),
+                "{number}"
+            );
         }
     }
 }

@@ -3,13 +3,13 @@
 //!
 //! [`supervisor`]: super::supervisor
 
-use super::children::{KILL_TIMEOUT, detached, end_leftovers, is_alone, prepare};
+use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
 #[cfg(not(test))]
 use super::own_program::own_executable;
-use super::sandboxed::lets_mount;
-use super::supervisor::{self, LaunchSpec, Report};
-use crate::sys::sandbox::{self, Fence, Ours};
-use crate::sys::signal::{self, Patience};
+use super::sandboxed::can_mount;
+use super::supervisor::{self, LaunchSpec, SupervisorReport};
+use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec};
+use crate::sys::signal::{self, Deadline};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Pid;
@@ -34,7 +34,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server to start.
 #[derive(Clone, Debug)]
-pub struct Spec {
+pub struct ServerSpec {
     /// Its name in the config file.
     pub name: String,
     /// A path, or a name to be looked up in the `PATH` of `env`.
@@ -46,7 +46,7 @@ pub struct Spec {
     /// Its entire environment.
     pub env: Vec<(String, String)>,
     /// The sandbox. `None` for no restrictions.
-    pub fence: Option<Fence>,
+    pub sandbox: Option<SandboxSpec>,
 }
 
 /// A running server. Dropping this ends it and all processes that it started.
@@ -60,19 +60,19 @@ pub struct ServerProcess {
     pub errors: Option<PipeReader>,
     /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
-    pub absent: Vec<PathBuf>,
+    pub absent_protected: Vec<PathBuf>,
     control: UnixStream,
     /// Bytes received from the supervisor that are not a complete report yet.
-    told: Vec<u8>,
-    ended: Option<Ended>,
+    received: Vec<u8>,
+    exit: Option<ServerExit>,
     supervisor: Child,
     server: Pid,
-    is_over: bool,
+    is_finished: bool,
 }
 
 /// The way a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ServerExit {
     /// The exit status.
     Status(i32),
     /// The number of the signal that ended it.
@@ -81,7 +81,7 @@ pub enum Ended {
     Unknown,
 }
 
-impl std::fmt::Display for Ended {
+impl std::fmt::Display for ServerExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Status(status) => write!(f, "it exited with status {status}"),
@@ -97,8 +97,8 @@ impl std::fmt::Display for Ended {
 /// It cannot be started: [`io::ErrorKind::NotFound`] if there is no such program or directory,
 /// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
 /// run is cancelled.
-pub fn start(spec: &Spec) -> io::Result<ServerProcess> {
-    start_by(supervisor_command()?, spec)
+pub fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
+    start_with(supervisor_command()?, spec)
 }
 
 /// Prepares a command that starts this program as a supervisor.
@@ -110,10 +110,14 @@ fn supervisor_command() -> io::Result<Command> {
 }
 
 /// Starts a server, with the command that becomes the supervisor.
-fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
+fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
-    let protected = spec.fence.iter().flat_map(|sandbox| &sandbox.kept).cloned();
+    let protected = spec
+        .sandbox
+        .iter()
+        .flat_map(|sandbox| &sandbox.protected)
+        .cloned();
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
     let launch = LaunchSpec {
@@ -121,9 +125,9 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
         arguments: spec.arguments.clone(),
         directory: spec.directory.clone(),
         env: spec.env.clone(),
-        with_mounts: spec.fence.as_ref().is_some_and(lets_mount),
-        fence: spec.fence.clone(),
-        ours: Ours::now(),
+        with_mounts: spec.sandbox.as_ref().is_some_and(can_mount),
+        sandbox: spec.sandbox.clone(),
+        protected: ProtectedPids::current(),
     };
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
@@ -147,16 +151,16 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
         input: Some(input),
         output: Some(output),
         errors: Some(errors),
-        absent,
+        absent_protected: absent,
         control,
-        told: Vec::new(),
-        ended: None,
+        received: Vec::new(),
+        exit: None,
         server: Pid::from_child(&child),
         supervisor: child,
-        is_over: false,
+        is_finished: false,
     };
     let streams = [read.into(), write.into(), complain.into()];
-    send(&mut server.control, &launch, &streams)?;
+    send_launch(&mut server.control, &launch, &streams)?;
     // Only the server holds its ends from here on, so each side sees when the other closes.
     drop(streams);
     server.control.set_nonblocking(true)?;
@@ -168,8 +172,8 @@ fn start_by(mut supervisor: Command, spec: &Spec) -> io::Result<ServerProcess> {
 ///
 /// # Errors
 /// The server must run in a sandbox, and none is available.
-fn require_sandbox(spec: &Spec) -> io::Result<()> {
-    match spec.fence.as_ref().map(|_| sandbox::available()) {
+fn require_sandbox(spec: &ServerSpec) -> io::Result<()> {
+    match spec.sandbox.as_ref().map(|_| sandbox::check_available()) {
         None | Some(Ok(())) => Ok(()),
         Some(Err(lack)) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -183,7 +187,7 @@ fn require_sandbox(spec: &Spec) -> io::Result<()> {
 }
 
 /// Explains why it could not be started, for the system's error `number`.
-fn why(spec: &Spec, number: i32) -> io::Error {
+fn start_error(spec: &ServerSpec, number: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(number);
     let program = spec.program.display();
     let message = match error.kind() {
@@ -191,7 +195,7 @@ fn why(spec: &Spec, number: i32) -> io::Error {
             format!("no such directory: `{}`", spec.directory.display())
         }
         io::ErrorKind::NotFound => format!("program not found: `{program}`"),
-        io::ErrorKind::PermissionDenied if spec.fence.is_some() => {
+        io::ErrorKind::PermissionDenied if spec.sandbox.is_some() => {
             format!("`{program}`: permission denied, by its mode or by the sandbox")
         }
         _ => format!("`{program}`: {error}"),
@@ -200,7 +204,11 @@ fn why(spec: &Spec, number: i32) -> io::Error {
 }
 
 /// Sends the supervisor the launch description and the server's streams.
-fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
+fn send_launch(
+    control: &mut UnixStream,
+    launch: &LaunchSpec,
+    streams: &[OwnedFd; 3],
+) -> io::Result<()> {
     let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
     let length = (bytes.len() as u64).to_le_bytes();
     let streams = streams.each_ref().map(AsFd::as_fd);
@@ -214,18 +222,22 @@ fn send(control: &mut UnixStream, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -
 
 impl ServerProcess {
     /// Waits until the supervisor has started the server; returns the server's process id.
-    fn wait_for_start(&mut self, spec: &Spec) -> io::Result<Pid> {
-        let mut deadline = Patience::of(START_TIMEOUT);
+    fn wait_for_start(&mut self, spec: &ServerSpec) -> io::Result<Pid> {
+        let mut deadline = Deadline::after(START_TIMEOUT);
         loop {
-            let has_more = self.hear();
-            match self.next() {
-                Some(Report::Started(server)) => {
+            let has_more = self.read_reports();
+            match self.next_report() {
+                Some(SupervisorReport::Started(server)) => {
                     return Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into());
                 }
-                Some(Report::Failed(Some(number), _)) => return Err(why(spec, number)),
-                Some(Report::Failed(None, message)) => return Err(io::Error::other(message)),
-                Some(Report::Ended(..)) => {}
-                None if has_more => match signal::readable(&self.control, &mut deadline) {
+                Some(SupervisorReport::Failed(Some(number), _)) => {
+                    return Err(start_error(spec, number));
+                }
+                Some(SupervisorReport::Failed(None, message)) => {
+                    return Err(io::Error::other(message));
+                }
+                Some(SupervisorReport::Ended(..)) => {}
+                None if has_more => match signal::wait_readable(&self.control, &mut deadline) {
                     Ok(true) => {}
                     Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
                     Err(_) => return Err(io::ErrorKind::Interrupted.into()),
@@ -242,45 +254,45 @@ impl ServerProcess {
 
     /// True if no report of its end has arrived and its supervisor is alive.
     pub fn is_alive(&mut self) -> bool {
-        self.ended().is_none()
+        self.exit().is_none()
     }
 
     /// The way it ended, or `None` while it runs.
-    pub fn ended(&mut self) -> Option<Ended> {
-        let has_more = self.hear();
-        while let Some(report) = self.next() {
-            if let Report::Ended(status, signal) = report {
-                let signalled = signal.map_or(Ended::Unknown, Ended::Signal);
-                self.ended = Some(status.map_or(signalled, Ended::Status));
+    pub fn exit(&mut self) -> Option<ServerExit> {
+        let has_more = self.read_reports();
+        while let Some(report) = self.next_report() {
+            if let SupervisorReport::Ended(status, signal) = report {
+                let signalled = signal.map_or(ServerExit::Unknown, ServerExit::Signal);
+                self.exit = Some(status.map_or(signalled, ServerExit::Status));
             }
         }
         if !has_more {
-            self.ended.get_or_insert(Ended::Unknown);
+            self.exit.get_or_insert(ServerExit::Unknown);
         }
-        self.ended
+        self.exit
     }
 
     /// Reads pending reports from the supervisor. Returns true if more may follow.
-    fn hear(&mut self) -> bool {
+    fn read_reports(&mut self) -> bool {
         let mut block = [0; 512];
         loop {
             match self.control.read(&mut block) {
                 Ok(0) => return false,
-                Ok(count) => self.told.extend_from_slice(&block[..count]),
+                Ok(count) => self.received.extend_from_slice(&block[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
     }
 
-    fn next(&mut self) -> Option<Report> {
-        let end = self.told.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.told.drain(..=end).collect();
+    fn next_report(&mut self) -> Option<SupervisorReport> {
+        let end = self.received.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.received.drain(..=end).collect();
         serde_json::from_slice(&line).ok()
     }
 
     /// Closes the server's input and orders the supervisor to end.
-    fn release(&mut self) {
+    fn request_shutdown(&mut self) {
         self.input = None;
         // If the supervisor is gone already, no order is needed.
         drop(self.control.shutdown(Shutdown::Write));
@@ -288,12 +300,12 @@ impl ServerProcess {
 
     /// Waits until the supervisor has finished or `end` is reached. In the latter case the supervisor is killed, and
     /// the server's processes, which then become ours, are ended.
-    fn finish(&mut self, end: Instant) {
-        if std::mem::replace(&mut self.is_over, true) {
+    fn wait_or_kill(&mut self, end: Instant) {
+        if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
         let is_done = loop {
-            if !self.hear() {
+            if !self.read_reports() {
                 break true;
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -314,16 +326,16 @@ impl ServerProcess {
         let pid = Pid::from_child(&self.supervisor);
         detached().retain(|other| *other != pid);
         // While commands run, these end leftovers themselves.
-        if !was_in_order && is_alone() {
-            end_leftovers();
+        if !was_in_order && has_no_commands() {
+            kill_leftovers();
         }
     }
 }
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        self.release();
-        self.finish(Instant::now() + SHUTDOWN_TIMEOUT);
+        self.request_shutdown();
+        self.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
     }
 }
 
@@ -332,11 +344,11 @@ impl Drop for ServerProcess {
 /// it started. The total is at most [`SHUTDOWN_TIMEOUT`].
 pub fn end_all(mut servers: Vec<ServerProcess>) {
     for server in &mut servers {
-        server.release();
+        server.request_shutdown();
     }
     let end = Instant::now() + SHUTDOWN_TIMEOUT;
     for server in &mut servers {
-        server.finish(end);
+        server.wait_or_kill(end);
     }
 }
 
@@ -346,10 +358,10 @@ use tests::supervisor_command;
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, SHUTDOWN_TIMEOUT, ServerProcess, Spec, end_all, start_by};
+    use super::{SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec, end_all, start_with};
     use crate::sys::process::supervisor;
-    use crate::sys::process::tests::{alone, lives};
-    use crate::sys::sandbox::Fence;
+    use crate::sys::process::tests::{is_process_running, serialize};
+    use crate::sys::sandbox::SandboxSpec;
     use std::io::{self, BufRead, BufReader, Read, Write};
     use std::path::PathBuf;
     use std::process::{Command, Stdio};
@@ -372,22 +384,22 @@ mod tests {
     #[ignore = "run as the supervisor by other tests"]
     fn be_the_supervisor() {
         let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
-        assert!(!is_one || supervisor::watch().unwrap());
+        assert!(!is_one || supervisor::supervise().unwrap());
     }
 
-    fn spec(command: &str) -> Spec {
-        Spec {
+    fn spec(command: &str) -> ServerSpec {
+        ServerSpec {
             name: "one".into(),
             program: "sh".into(),
             arguments: vec!["-c".into(), command.into()],
             directory: "/".into(),
             env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-            fence: None,
+            sandbox: None,
         }
     }
 
-    fn start(spec: &Spec) -> io::Result<ServerProcess> {
-        start_by(test_command("be_the_supervisor"), spec)
+    fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
+        start_with(test_command("be_the_supervisor"), spec)
     }
 
     /// The first line of its output, without the line break.
@@ -405,22 +417,22 @@ mod tests {
         format!("{}.{number:02}", 300_000 + std::process::id())
     }
 
-    fn sleeps(number: u32) -> bool {
-        lives(&format!("sleep\0{}", mark(number)))
+    fn is_sleeping(number: u32) -> bool {
+        is_process_running(&format!("sleep\0{}", mark(number)))
     }
 
     /// Waits for background processes to become the `sleep` commands of these numbers.
-    fn fall_asleep(numbers: &[u32]) {
+    fn wait_for_sleep(numbers: &[u32]) {
         let begun = Instant::now();
-        while !numbers.iter().all(|number| sleeps(*number)) {
+        while !numbers.iter().all(|number| is_sleeping(*number)) {
             assert!(begun.elapsed() < Duration::from_secs(30));
             std::thread::sleep(Duration::from_millis(2));
         }
     }
 
     #[test]
-    fn it_is_spoken_to_and_the_end_of_its_input_ends_it() {
-        let _alone = alone();
+    fn a_server_communicates_and_ends_with_its_input() {
+        let _alone = serialize();
         let mut server = start(&spec(
             "read word; echo \"$word to you\"; echo no >&2; cat; exit 3",
         ))
@@ -436,15 +448,15 @@ mod tests {
         output.read_to_string(&mut rest).unwrap();
         errors.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "no\n");
-        server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
-        assert_eq!(server.ended(), Some(Ended::Status(3)));
+        server.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
+        assert_eq!(server.exit(), Some(ServerExit::Status(3)));
         end_all(vec![server, start(&spec("cat; exit 0")).unwrap()]);
     }
 
     #[test]
-    fn what_cannot_be_started_is_told() {
-        let _alone = alone();
-        let check = |spec: Spec, kind: io::ErrorKind, message: &str| {
+    fn start_errors_are_reported() {
+        let _alone = serialize();
+        let check = |spec: ServerSpec, kind: io::ErrorKind, message: &str| {
             let error = start(&spec).unwrap_err();
             assert_eq!(
                 (error.kind(), error.to_string()),
@@ -453,7 +465,7 @@ mod tests {
         };
         let missing = io::ErrorKind::NotFound;
         check(
-            Spec {
+            ServerSpec {
                 program: "no-such".into(),
                 ..spec("")
             },
@@ -461,7 +473,7 @@ mod tests {
             "program not found: `no-such`",
         );
         check(
-            Spec {
+            ServerSpec {
                 directory: "/no-such".into(),
                 ..spec("")
             },
@@ -469,7 +481,7 @@ mod tests {
             "no such directory: `/no-such`",
         );
         check(
-            Spec {
+            ServerSpec {
                 program: "/etc/passwd".into(),
                 ..spec("")
             },
@@ -479,8 +491,8 @@ mod tests {
     }
 
     #[test]
-    fn who_heeds_nothing_ends_all_the_same_and_many_at_once() {
-        let _alone = alone();
+    fn stubborn_servers_are_killed_in_parallel() {
+        let _alone = serialize();
         let mut servers = Vec::new();
         for number in 0..4 {
             let deaf = format!(
@@ -491,14 +503,14 @@ mod tests {
             assert_eq!(line(&mut server), "on");
             servers.push(server);
         }
-        fall_asleep(&[0, 1, 2, 3]);
+        wait_for_sleep(&[0, 1, 2, 3]);
         end_all(servers);
-        assert!(!(0..4).any(sleeps));
+        assert!(!(0..4).any(is_sleeping));
     }
 
     #[test]
-    fn what_it_left_ends_with_it() {
-        let _alone = alone();
+    fn leftover_processes_end_with_the_server() {
+        let _alone = serialize();
         let left = format!(
             "setsid sleep {} & setsid sleep {} & echo on; kill -9 $$",
             mark(10),
@@ -513,17 +525,17 @@ mod tests {
             .unwrap()
             .read_to_string(&mut text)
             .unwrap();
-        assert!(!sleeps(10) && !sleeps(11));
-        server.finish(Instant::now() + SHUTDOWN_TIMEOUT);
+        assert!(!is_sleeping(10) && !is_sleeping(11));
+        server.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
         assert_eq!(
-            (text.as_str(), server.ended()),
-            ("on\n", Some(Ended::Signal(9)))
+            (text.as_str(), server.exit()),
+            ("on\n", Some(ServerExit::Signal(9)))
         );
     }
 
     #[test]
-    fn without_its_supervisor_it_ends_too() {
-        let _alone = alone();
+    fn a_server_ends_with_its_supervisor() {
+        let _alone = serialize();
         let hostile = format!(
             "read word; kill -9 $PPID; trap '' TERM; setsid sleep {} & echo on; sleep {}",
             mark(20),
@@ -533,37 +545,37 @@ mod tests {
         let input = server.input.as_mut().unwrap();
         input.write_all(b"now\n").unwrap();
         assert_eq!(line(&mut server), "on");
-        while server.ended().is_none() {
+        while server.exit().is_none() {
             std::thread::sleep(Duration::from_millis(2));
         }
-        assert_eq!(server.ended(), Some(Ended::Unknown));
-        fall_asleep(&[20, 21]);
+        assert_eq!(server.exit(), Some(ServerExit::Unknown));
+        wait_for_sleep(&[20, 21]);
         drop(server);
-        assert!(!sleeps(20) && !sleeps(21));
+        assert!(!is_sleeping(20) && !is_sleeping(21));
     }
 
     #[test]
-    fn commands_and_servers_are_nobodys_strays() {
-        let _alone = alone();
+    fn running_commands_and_servers_are_not_leftovers() {
+        let _alone = serialize();
         let left = format!("setsid sleep {} & read word; echo \"$word\"; cat", mark(40));
         let mut server = start(&spec(&left)).unwrap();
-        fall_asleep(&[40]);
-        let command = crate::sys::process::Spec {
+        wait_for_sleep(&[40]);
+        let command = crate::sys::process::CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), "setsid sleep 60 & exit 0".into()],
             directory: "/".into(),
             env: spec("").env,
             timeout: Duration::from_secs(20),
-            keep: 100,
-            fence: None,
+            capture_bytes: 100,
+            sandbox: None,
             input: None,
         };
         assert!(
             crate::sys::process::run(&command, &mut |_| {})
                 .unwrap()
-                .leftovers
+                .had_leftovers
         );
-        assert!(sleeps(40));
+        assert!(is_sleeping(40));
         let mut input = server.input.take().unwrap();
         input.write_all(b"still here\n").unwrap();
         assert_eq!(line(&mut server), "still here");
@@ -578,13 +590,13 @@ mod tests {
         };
         let mut server = start(&spec(&command)).unwrap();
         assert_eq!(line(&mut server), "on");
-        crate::sys::terminal::Terminal::probe(Some(false), true, true).fail("ready");
+        crate::sys::terminal::Terminal::probe(Some(false), true, true).eprint_failure("ready");
         std::thread::sleep(Duration::from_secs(60));
     }
 
     #[test]
-    fn nothing_outlives_us() {
-        let _alone = alone();
+    fn no_process_outlives_this_program() {
+        let _alone = serialize();
         let deaf = format!(
             "trap '' TERM; setsid sleep {} & echo on; sleep {}",
             mark(30),
@@ -601,19 +613,19 @@ mod tests {
         while !line.ends_with("ready\n") {
             assert!(text.read_line(&mut line).unwrap() > 0, "{line}");
         }
-        fall_asleep(&[30, 31]);
+        wait_for_sleep(&[30, 31]);
         starter.kill().unwrap();
         starter.wait().unwrap();
         let killed = Instant::now();
-        while sleeps(30) || sleeps(31) {
+        while is_sleeping(30) || is_sleeping(31) {
             assert!(killed.elapsed() < SHUTDOWN_TIMEOUT + Duration::from_secs(5));
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     #[test]
-    fn a_fence_holds_it_and_its_supervisor_is_out_of_reach() {
-        let _alone = alone();
+    fn the_sandbox_applies_and_protects_the_supervisor() {
+        let _alone = serialize();
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         for name in ["own", "own/free", "closed", "else"] {
@@ -627,7 +639,7 @@ mod tests {
                 .collect()
         };
         let reads = ["/usr", "/bin", "/lib", "/lib64", "/etc", "closed"];
-        let sandbox = Fence::new(
+        let sandbox = SandboxSpec::new(
             places(&reads),
             places(&["own"]),
             places(&["closed"]),
@@ -640,8 +652,8 @@ mod tests {
             dir.display(),
             std::process::id()
         );
-        let spec = Spec {
-            fence: Some(sandbox),
+        let spec = ServerSpec {
+            sandbox: Some(sandbox),
             ..spec(&tries)
         };
         let mut server = start(&spec).unwrap();
@@ -653,6 +665,6 @@ mod tests {
         input.write_all(b"still\n").unwrap();
         assert_eq!(line(&mut server), "still");
         assert!(server.is_alive() && !dir.join("else/new").exists());
-        assert_eq!(server.absent, [dir.join("own/free/new")]);
+        assert_eq!(server.absent_protected, [dir.join("own/free/new")]);
     }
 }

@@ -19,7 +19,7 @@ pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -
 
 /// Opens the file at `path` in `program`, an interactive shell command such as an editor. Returns true if it exits with
 /// status 0.
-pub fn edit(program: &str, path: &Path) -> io::Result<bool> {
+pub fn run_editor(program: &str, path: &Path) -> io::Result<bool> {
     let mut command = Command::new("/bin/sh");
     // Signals from the terminal reach the shell as well. It traps them to keep waiting; its child does not inherit
     // traps.

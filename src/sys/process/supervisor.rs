@@ -7,8 +7,8 @@
 //! supervisor, and are ended.
 
 use super::children::{KILL_TIMEOUT, children};
-use super::sandboxed::limit;
-use crate::sys::sandbox::{Fence, Ours};
+use super::sandboxed::set_resource_limits;
+use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
@@ -40,16 +40,16 @@ pub(super) struct LaunchSpec {
     pub(super) arguments: Vec<String>,
     pub(super) directory: PathBuf,
     pub(super) env: Vec<(String, String)>,
-    pub(super) fence: Option<Fence>,
+    pub(super) sandbox: Option<SandboxSpec>,
     /// The sandbox is enforced by mounts too.
     pub(super) with_mounts: bool,
     /// The processes that start it; it cannot signal them from within its sandbox.
-    pub(super) ours: Ours,
+    pub(super) protected: ProtectedPids,
 }
 
 /// A report to the parent: one line of JSON each.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Report {
+pub(super) enum SupervisorReport {
     Started(i32),
     /// It could not be started: the `errno` if there is one, and a message.
     Failed(Option<i32>, String),
@@ -66,7 +66,7 @@ pub fn become_supervisor() -> Option<bool> {
     }
     close_fds::set_fds_cloexec(3, &[]);
     // Only the parent could receive an error, and it sees the end of the socket.
-    Some(watch().unwrap_or(false))
+    Some(supervise().unwrap_or(false))
 }
 
 /// Receives the launch description from standard input, and supervises the server until it has ended. Returns true if
@@ -74,18 +74,18 @@ pub fn become_supervisor() -> Option<bool> {
 ///
 /// # Errors
 /// The launch description cannot be read, or no descriptors are left.
-pub(super) fn watch() -> io::Result<bool> {
+pub(super) fn supervise() -> io::Result<bool> {
     let mut control = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let wake = WakePipe::new()?;
-    let (launch, streams) = receive(&mut control)?;
-    let server = match start(launch, streams) {
+    let wake = SignalPipe::new()?;
+    let (launch, streams) = receive_launch(&mut control)?;
+    let server = match start_server(launch, streams) {
         Ok(server) => server,
         Err(error) => {
-            tell(
+            send_report(
                 &mut control,
-                &Report::Failed(error.raw_os_error(), error.to_string()),
+                &SupervisorReport::Failed(error.raw_os_error(), error.to_string()),
             );
             return Ok(true);
         }
@@ -93,29 +93,37 @@ pub(super) fn watch() -> io::Result<bool> {
     // Done last, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
     // reading the launch description in our memory.
     let _: Result<_, _> = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    tell(&mut control, &Report::Started(server.as_raw_pid()));
-    let mut watch = Watch {
+    send_report(
+        &mut control,
+        &SupervisorReport::Started(server.as_raw_pid()),
+    );
+    let mut watch = Supervisor {
         server,
         has_ended: false,
         control,
         wake,
     };
-    Ok(watch.see_out())
+    Ok(watch.run())
 }
 
-fn tell(control: &mut UnixStream, report: &Report) {
+fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     // If the parent is gone, no report is needed.
     drop(control.write_all(&line));
 }
 
-fn receive(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
+fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
     let mut length = [0; 8];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut with = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut length)];
-    let received = rustix::net::recvmsg(&*control, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+    let received = rustix::net::recvmsg(
+        &*control_socket,
+        &mut parts,
+        &mut with,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let streams: Vec<OwnedFd> = with
         .drain()
         .filter_map(|message| match message {
@@ -130,13 +138,13 @@ fn receive(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
     };
     let mut bytes = Vec::new();
     let length = u64::from_le_bytes(length);
-    (&*control).take(length).read_to_end(&mut bytes)?;
+    (&*control_socket).take(length).read_to_end(&mut bytes)?;
     let launch = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
     Ok((launch, streams))
 }
 
 /// Starts the server. It then holds the only copies of its ends of the streams, so what it closes is closed.
-fn start(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
+fn start_server(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
     let mut command = Command::new(&launch.program);
     command
         .args(&launch.arguments)
@@ -146,14 +154,14 @@ fn start(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Resul
         .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
-    let server = match launch.fence {
+    let server = match launch.sandbox {
         None => Pid::from_child(&command.spawn()?),
         Some(sandbox) => {
-            let sandbox = sandbox.for_long(launch.with_mounts)?;
-            let protected = launch.ours.and(&Ours::now());
-            let server = sandbox.around(&protected, || command.spawn())?;
+            let sandbox = sandbox.for_long_lived(launch.with_mounts)?;
+            let protected = launch.protected.merged(&ProtectedPids::current());
+            let server = sandbox.run_inside(&protected, || command.spawn())?;
             let server = Pid::from_child(&server);
-            limit(server);
+            set_resource_limits(server);
             server
         }
     };
@@ -161,17 +169,17 @@ fn start(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Resul
 }
 
 /// The wake pipe of the supervisor: readable after a signal.
-struct WakePipe(UnixStream);
+struct SignalPipe(UnixStream);
 
 /// True after a signal requested the end.
-static ASKED: AtomicBool = AtomicBool::new(false);
+static SHUTDOWN_REQUESTED: AtomicBool = AtomicBool::new(false);
 
-impl WakePipe {
+impl SignalPipe {
     fn new() -> io::Result<Self> {
         let (wake_rx, wake_tx) = UnixStream::pair()?;
         wake_rx.set_nonblocking(true)?;
         for signal in [SIGTERM, SIGINT, SIGHUP] {
-            signal_hook::flag::register(signal, &ASKED)?;
+            signal_hook::flag::register(signal, &SHUTDOWN_REQUESTED)?;
         }
         for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP] {
             signal_hook::low_level::pipe::register(signal, wake_tx.try_clone()?)?;
@@ -185,22 +193,22 @@ impl WakePipe {
     }
 }
 
-struct Watch {
+struct Supervisor {
     /// The server's process id, which is also that of its group.
     server: Pid,
     /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
     control: UnixStream,
-    wake: WakePipe,
+    wake: SignalPipe,
 }
 
-impl Watch {
+impl Supervisor {
     /// Waits for the server's end and ends its process tree. Returns true if no process is left.
-    fn see_out(&mut self) -> bool {
+    fn run(&mut self) -> bool {
         let mut is_ordered = false;
         loop {
             self.reap();
-            if self.has_ended || ASKED.load(Ordering::SeqCst) || is_ordered {
+            if self.has_ended || SHUTDOWN_REQUESTED.load(Ordering::SeqCst) || is_ordered {
                 break;
             }
             is_ordered = self.wait(None, true);
@@ -236,8 +244,9 @@ impl Watch {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) if pid == self.server && !self.has_ended => {
                     self.has_ended = true;
-                    let ended = Report::Ended(status.exit_status(), status.terminating_signal());
-                    tell(&mut self.control, &ended);
+                    let ended =
+                        SupervisorReport::Ended(status.exit_status(), status.terminating_signal());
+                    send_report(&mut self.control, &ended);
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => return false,
@@ -276,10 +285,10 @@ impl Watch {
 
     /// Waits up to `limit` for a signal or, if `watches_control`, for the parent. Returns true if `watches_control` and
     /// the end was ordered.
-    fn wait(&mut self, limit: Option<Duration>, heard: bool) -> bool {
+    fn wait(&mut self, limit: Option<Duration>, watches_control: bool) -> bool {
         let timeout = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let mut fds = vec![PollFd::from_borrowed_fd(self.wake.0.as_fd(), PollFlags::IN)];
-        if heard {
+        if watches_control {
             fds.push(PollFd::new(&self.control, PollFlags::IN));
         }
         // If interrupted, the caller checks again.

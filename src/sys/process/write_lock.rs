@@ -1,8 +1,8 @@
 //! A lock by which only one sandboxed command at a time may change a set of directories.
 
 use crate::error::Stop;
-use crate::sys::sandbox::Fence;
-use crate::sys::signal::{self, Patience};
+use crate::sys::sandbox::SandboxSpec;
+use crate::sys::signal::{self, Deadline};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -18,9 +18,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// such commands at once would mistake each other's changes for the state to keep.
 #[derive(Debug)]
 pub(super) struct WriteLock {
-    _here: MutexGuard<'static, ()>,
+    _process_lock: MutexGuard<'static, ()>,
     /// The writable directories and their ancestors, locked against other processes.
-    _held: Vec<File>,
+    _directory_locks: Vec<File>,
 }
 
 impl WriteLock {
@@ -28,17 +28,20 @@ impl WriteLock {
     ///
     /// # Errors
     /// The run was cancelled, or `deadline` is over.
-    pub(super) fn take(sandbox: &Fence, mut deadline: Patience) -> Result<Self, LockError> {
-        static HERE: Mutex<()> = Mutex::new(());
+    pub(super) fn acquire(
+        sandbox: &SandboxSpec,
+        mut deadline: Deadline,
+    ) -> Result<Self, LockError> {
+        static PROCESS_LOCK: Mutex<()> = Mutex::new(());
         let mut wait = || {
-            if deadline.is_over() {
+            if deadline.is_expired() {
                 return Err(LockError::Busy);
             }
-            deadline.spend(POLL_INTERVAL);
-            signal::pause(POLL_INTERVAL).map_err(LockError::Stopped)
+            deadline.subtract(POLL_INTERVAL);
+            signal::sleep(POLL_INTERVAL).map_err(LockError::Stopped)
         };
         let here = loop {
-            match HERE.try_lock() {
+            match PROCESS_LOCK.try_lock() {
                 Ok(here) => break here,
                 Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => wait()?,
@@ -61,8 +64,8 @@ impl WriteLock {
             locks.push(file);
         }
         Ok(Self {
-            _here: here,
-            _held: locks,
+            _process_lock: here,
+            _directory_locks: locks,
         })
     }
 }
@@ -75,10 +78,10 @@ pub(super) enum LockError {
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
-fn directories_to_lock(sandbox: &Fence) -> Vec<(File, bool)> {
+fn directories_to_lock(sandbox: &SandboxSpec) -> Vec<(File, bool)> {
     let mut places: BTreeMap<(u64, u64), (File, bool)> = BTreeMap::new();
     // The last writable directory is the private one.
-    let roots = sandbox.writes.iter().rev().skip(1);
+    let roots = sandbox.writable.iter().rev().skip(1);
     for (path, exclusive) in roots.flat_map(|root| {
         root.ancestors()
             .zip([true].into_iter().chain(std::iter::repeat(false)))

@@ -4,38 +4,38 @@
 //! program stays unrestricted, and no unsafe code is needed. A requested restriction is either enforced or reported as
 //! an error; it is never silently weakened.
 
-mod calls;
-mod fence;
-mod kept;
+pub mod git_paths;
+mod landlock_rules;
 mod mounts;
-pub mod private;
-mod repository;
-mod rules;
-pub mod startup;
-pub mod system;
-pub mod trial;
+mod new_repository;
+pub mod private_tmp;
+mod restore;
+mod seccomp;
+pub mod self_test;
+mod spec;
+pub mod system_paths;
 
-pub use calls::Ours;
-pub use fence::Fence;
-pub use kept::Remembered;
+pub use restore::PathSnapshot;
+pub use seccomp::ProtectedPids;
+pub use spec::SandboxSpec;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
-use rules::Right;
+use landlock_rules::AccessRight;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 /// The minimum Landlock ABI: version 3 is the first that can forbid truncating files outside the sandbox.
-const LEAST: ABI = ABI::V3;
+const MIN_ABI: ABI = ABI::V3;
 /// The newest Landlock ABI whose features are used if the kernel has them.
-const MOST: ABI = ABI::V9;
+const MAX_ABI: ABI = ABI::V9;
 
 /// The reason that no sandbox is available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lack {
+pub enum SandboxError {
     #[error("Landlock is missing, disabled, or older than Linux 6.2")]
     Landlock,
     #[error("this kernel has no seccomp filters")]
@@ -48,44 +48,48 @@ pub enum Lack {
 ///
 /// # Errors
 /// The missing kernel feature.
-pub fn available() -> Result<(), Lack> {
-    static FOUND: LazyLock<Result<(), Lack>> = LazyLock::new(|| {
-        let tried = on_thread(|| {
-            if calls::ARCHITECTURE.is_none() {
-                return Err(Lack::Architecture);
+pub fn check_available() -> Result<(), SandboxError> {
+    static RESULT: LazyLock<Result<(), SandboxError>> = LazyLock::new(|| {
+        let tried = run_on_thread(|| {
+            if seccomp::ARCHITECTURE.is_none() {
+                return Err(SandboxError::Architecture);
             }
-            let landlock = ruleset(false).and_then(restrict);
-            landlock.map_err(|_| Lack::Landlock)?;
-            calls::apply(false, &Ours::now()).map_err(|_| Lack::Seccomp)
+            let landlock = empty_ruleset(false).and_then(restrict);
+            landlock.map_err(|_| SandboxError::Landlock)?;
+            seccomp::apply(false, &ProtectedPids::current()).map_err(|_| SandboxError::Seccomp)
         });
-        tried.unwrap_or(Err(Lack::Seccomp))
+        tried.unwrap_or(Err(SandboxError::Seccomp))
     });
-    FOUND.clone()
+    RESULT.clone()
 }
 
-impl Fence {
+impl SandboxSpec {
     /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`.
     ///
     /// # Errors
     /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
-    pub fn around<T: Send>(
+    pub fn run_inside<T: Send>(
         &self,
-        protected: &Ours,
+        protected: &ProtectedPids,
         work: impl FnOnce() -> io::Result<T> + Send,
     ) -> io::Result<T> {
-        available().map_err(io::Error::other)?;
+        check_available().map_err(io::Error::other)?;
         let ruleset = self.ruleset()?;
-        on_thread(|| {
-            self.close(ruleset, protected)?;
+        run_on_thread(|| {
+            self.restrict_thread(ruleset, protected)?;
             work()
         })?
     }
 
     /// Restricts this thread irrevocably.
-    fn close(&self, ruleset: RulesetCreated, protected: &Ours) -> io::Result<()> {
+    fn restrict_thread(
+        &self,
+        ruleset: RulesetCreated,
+        protected: &ProtectedPids,
+    ) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
-        calls::apply(self.net, protected)
+        seccomp::apply(self.net, protected)
     }
 
     /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make protected
@@ -94,11 +98,11 @@ impl Fence {
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn close_with_mounts(self, protected: &Ours) -> io::Result<()> {
-        let mut left = self.mounted()?;
-        left.closed = Vec::new();
+    pub fn restrict_process(self, protected: &ProtectedPids) -> io::Result<()> {
+        let mut left = self.with_mounts()?;
+        left.denied = Vec::new();
         let ruleset = left.ruleset()?;
-        left.close(ruleset, protected)
+        left.restrict_thread(ruleset, protected)
     }
 
     /// Returns the restrictions still to be applied to a long-running child of this process. If `with_mounts`, this
@@ -107,91 +111,96 @@ impl Fence {
     ///
     /// # Errors
     /// As [`Self::restrict_process`].
-    pub fn for_long(self, with_mounts: bool) -> io::Result<Self> {
+    pub fn for_long_lived(self, with_mounts: bool) -> io::Result<Self> {
         let mut left = match with_mounts {
-            true => self.mounted()?,
+            true => self.with_mounts()?,
             false => self,
         };
-        left.stays = with_mounts;
-        left.withholds = !with_mounts;
-        left.ready = Arc::default();
+        left.long_lived = with_mounts;
+        left.split_parents = !with_mounts;
+        left.cache = Arc::default();
         Ok(left)
     }
 
-    fn mounted(mut self) -> io::Result<Self> {
-        mounts::arrange(&self)?;
-        self.writes.push(PathBuf::from(mounts::SHARED_MEMORY));
+    fn with_mounts(mut self) -> io::Result<Self> {
+        mounts::set_up(&self)?;
+        self.writable.push(PathBuf::from(mounts::SHARED_MEMORY));
         // Cached rules refer to the mounts before this change.
-        self.ready = Arc::default();
+        self.cache = Arc::default();
         Ok(self)
     }
 
     /// True if commands get mounts of their own. `probe` tries it once, and only if mounts would be useful.
     pub fn has_mounts(&self, probe: impl FnOnce() -> bool) -> bool {
         *self
-            .ready
-            .mounts
-            .get_or_init(|| mounts::are_wanted(self) && probe())
+            .cache
+            .has_mounts
+            .get_or_init(|| mounts::are_useful(self) && probe())
     }
 
     /// Records the state of protected paths that no mount protects.
-    pub fn remember(&self, has_mounts: bool) -> io::Result<Remembered> {
+    pub fn take_snapshot(&self, has_mounts: bool) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
-            self.writes.iter().any(|root| path.starts_with(root)) && !path.exists()
+            self.writable.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
-        let denied = self.closed.iter().filter(is_new);
+        let denied = self.denied.iter().filter(is_new);
         // Without mounts, a directory around a denied path is granted entry by entry. Nothing new can be created
         // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
         // a mount protects it too.
         let is_around = |place: &&PathBuf| {
             let beneath = |denied: &PathBuf| denied != *place && denied.starts_with(place);
-            self.closed.iter().any(beneath)
+            self.denied.iter().any(beneath)
         };
         let protected = self
-            .kept
+            .protected
             .iter()
             .filter(|place| has_mounts || !is_around(place));
         let protected: Vec<PathBuf> = protected.chain(denied).cloned().collect();
-        Remembered::of(&self.writes, &protected, &self.nested, has_mounts)
+        PathSnapshot::take(
+            &self.writable,
+            &protected,
+            &self.nested_protected,
+            has_mounts,
+        )
     }
 
     /// The Landlock ruleset, built once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
-        if let Some(built) = self.ready.rules.get() {
+        if let Some(built) = self.cache.ruleset.get() {
             return built.try_clone();
         }
-        let mut built = ruleset(self.net)?;
-        for rule in rules::of(self)? {
+        let mut built = empty_ruleset(self.net)?;
+        for rule in landlock_rules::build_rules(self)? {
             // A path that has disappeared or become a symbolic link is not granted.
-            let Ok(place) = rules::open(&rule.path) else {
+            let Ok(place) = landlock_rules::open_nofollow(&rule.path) else {
                 continue;
             };
             let is_directory = rule.is_directory;
-            let access = access(rule.right, is_directory);
+            let access = access_rights(rule.right, is_directory);
             built = built
                 .add_rule(PathBeneath::new(place, access))
                 .map_err(io::Error::other)?;
         }
         let clone = built.try_clone()?;
         // If another thread was faster, its rules are the same.
-        drop(self.ready.rules.set(built));
+        drop(self.cache.ruleset.set(built));
         Ok(clone)
     }
 }
 
 /// An empty ruleset, which denies all access.
-fn ruleset(net: bool) -> io::Result<RulesetCreated> {
+fn empty_ruleset(net: bool) -> io::Result<RulesetCreated> {
     let built = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(LEAST))
+        .handle_access(AccessFs::from_all(MIN_ABI))
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
-        .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MOST)))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(MOST)))
+        .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MAX_ABI)))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(MAX_ABI)))
         .and_then(|ruleset| match net {
             true => Ok(ruleset),
             // The seccomp filter is what blocks the network; for TCP this is a second layer.
-            false => ruleset.handle_access(AccessNet::from_all(MOST)),
+            false => ruleset.handle_access(AccessNet::from_all(MAX_ABI)),
         })
         .and_then(|ruleset| ruleset.create());
     built.map_err(io::Error::other)
@@ -202,24 +211,26 @@ fn restrict(ruleset: RulesetCreated) -> io::Result<()> {
     let status = ruleset.restrict_self().map_err(io::Error::other)?;
     // Without Landlock the crate reports success and does nothing.
     match status.ruleset {
-        RulesetStatus::NotEnforced => Err(io::Error::other(Lack::Landlock)),
+        RulesetStatus::NotEnforced => Err(io::Error::other(SandboxError::Landlock)),
         _ => Ok(()),
     }
 }
 
-fn access(right: Right, is_directory: bool) -> BitFlags<AccessFs> {
+fn access_rights(right: AccessRight, is_directory: bool) -> BitFlags<AccessFs> {
     let granted = match right {
-        Right::List => AccessFs::ReadDir.into(),
-        Right::Read => AccessFs::from_read(MOST),
-        Right::Use => {
+        AccessRight::List => AccessFs::ReadDir.into(),
+        AccessRight::Read => AccessFs::from_read(MAX_ABI),
+        AccessRight::Device => {
             AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
         }
         // Creating device nodes is never granted.
-        Right::Write => AccessFs::from_all(MOST) & !(AccessFs::MakeChar | AccessFs::MakeBlock),
+        AccessRight::Write => {
+            AccessFs::from_all(MAX_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+        }
     };
     match is_directory {
         true => granted,
-        false => granted & AccessFs::from_file(MOST),
+        false => granted & AccessFs::from_file(MAX_ABI),
     }
 }
 
@@ -236,7 +247,7 @@ fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Runs `work` on a thread of its own. Restrictions that it applies to that thread end with the thread.
-fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+fn run_on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
         thread

@@ -5,8 +5,8 @@
 //! process can enter: this program, started again. Not every system allows that. Without it, protected paths are
 //! restored afterwards instead, and a directory that contains a denied path is granted entry by entry.
 
-use super::fence::Fence;
-use super::rules;
+use super::landlock_rules;
+use super::spec::SandboxSpec;
 use rustix::fs::{FileType, StatVfsMountFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
@@ -23,54 +23,54 @@ pub(super) const SHARED_MEMORY: &str = "/dev/shm";
 ///
 /// # Errors
 /// The system refuses any part of it.
-pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
+pub(super) fn set_up(sandbox: &SandboxSpec) -> io::Result<()> {
     let here = std::env::current_dir()?;
     let before = rustix::fs::stat(".")?;
-    enter()?;
+    enter_namespaces()?;
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
-    if let Ok(place) = rules::open(Path::new(SHARED_MEMORY)) {
-        cover(&place, "mode=1777,size=1g", MountFlags::empty())?;
+    if let Ok(place) = landlock_rules::open_nofollow(Path::new(SHARED_MEMORY)) {
+        mount_empty(&place, "mode=1777,size=1g", MountFlags::empty())?;
     }
-    let denied = existing(&sandbox.closed, &[&sandbox.reads, &sandbox.writes]);
+    let denied = existing_granted(&sandbox.denied, &[&sandbox.readable, &sandbox.writable]);
     for place in outermost(&denied) {
         let place = place.as_path();
-        let (fd, kind) = hold(place)?;
+        let (fd, kind) = open_path(place)?;
         match kind {
-            FileType::Directory => cover(&fd, "mode=500,size=4k", MountFlags::RDONLY)?,
+            FileType::Directory => mount_empty(&fd, "mode=500,size=4k", MountFlags::RDONLY)?,
             // A symbolic link reveals nothing unless its target is accessible.
             FileType::Symlink => {}
-            _ => rustix::mount::mount_bind("/dev/null", name(&fd))?,
+            _ => rustix::mount::mount_bind("/dev/null", fd_path(&fd))?,
         }
     }
-    let protected = existing(&sandbox.kept, &[&sandbox.writes]);
-    for directory in above(&protected, &sandbox.writes) {
-        let (fd, kind) = hold(&directory)?;
+    let protected = existing_granted(&sandbox.protected, &[&sandbox.writable]);
+    for directory in parents_between(&protected, &sandbox.writable) {
+        let (fd, kind) = open_path(&directory)?;
         // A mount point cannot be renamed, so nothing else can be put in its place.
         if kind == FileType::Directory {
-            rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
+            rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
         }
     }
     // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
     // path becomes read-only.
     for place in sandbox
-        .writes
+        .writable
         .iter()
         .filter(|place| is_within(place, &protected))
     {
-        if let Ok((fd, _)) = hold(place) {
-            rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
+        if let Ok((fd, _)) = open_path(place) {
+            rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
         }
     }
     for place in protected {
-        let (fd, kind) = hold(&place)?;
+        let (fd, kind) = open_path(&place)?;
         match kind {
             // The contents of `.git` have entries of their own.
             FileType::Directory if place.ends_with(".git") => {}
             FileType::Directory | FileType::RegularFile => {
-                rustix::mount::mount_bind_recursive(name(&fd), name(&fd))?;
+                rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
-                freeze(&hold(&place)?.0)?;
+                remount_read_only(&open_path(&place)?.0)?;
             }
             _ => {}
         }
@@ -85,13 +85,13 @@ pub(super) fn arrange(sandbox: &Fence) -> io::Result<()> {
 }
 
 /// True if mounts would enforce `sandbox` better.
-pub(super) fn are_wanted(sandbox: &Fence) -> bool {
+pub(super) fn are_useful(sandbox: &SandboxSpec) -> bool {
     // The last place is the private directory, which every command may write.
-    sandbox.writes.len() > 1 || sandbox.hides
+    sandbox.writable.len() > 1 || sandbox.hide_denied
 }
 
 /// Enters new namespaces in which this process may mount.
-fn enter() -> io::Result<()> {
+fn enter_namespaces() -> io::Result<()> {
     #[expect(
         deprecated,
         reason = "its replacement is unsafe because of a flag that is not used here"
@@ -109,7 +109,7 @@ fn enter() -> io::Result<()> {
 }
 
 /// The existing `places` beneath a granted one.
-fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> {
+fn existing_granted(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> {
     let is_inside = |place: &&PathBuf| {
         let mut granted = granted.iter().copied().flatten();
         granted.any(|root| place.starts_with(root))
@@ -117,7 +117,7 @@ fn existing(places: &[PathBuf], granted: &[&Vec<PathBuf>]) -> BTreeSet<PathBuf> 
     places
         .iter()
         .filter(is_inside)
-        .filter(|place| hold(place).is_ok())
+        .filter(|place| open_path(place).is_ok())
         .cloned()
         .collect()
 }
@@ -140,10 +140,10 @@ fn is_within(place: &Path, protected: &BTreeSet<PathBuf>) -> bool {
 }
 
 /// The directories between writable places and protected ones, parents first.
-fn above(protected: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf> {
+fn parents_between(protected: &BTreeSet<PathBuf>, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for place in protected {
-        let roots = writes.iter().filter(|root| place.starts_with(root));
+        let roots = writable.iter().filter(|root| place.starts_with(root));
         let Some(root) = roots.min_by_key(|root| root.as_os_str().len()) else {
             continue;
         };
@@ -157,25 +157,25 @@ fn above(protected: &BTreeSet<PathBuf>, writes: &[PathBuf]) -> BTreeSet<PathBuf>
     found
 }
 
-fn hold(path: &Path) -> io::Result<(OwnedFd, FileType)> {
-    let fd = rules::open(path)?;
+fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {
+    let fd = landlock_rules::open_nofollow(path)?;
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     Ok((fd, kind))
 }
 
 /// A path to an open descriptor, unaffected by renames.
-fn name(fd: &OwnedFd) -> String {
+fn fd_path(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 /// Mounts an empty file system over an open directory.
-fn cover(fd: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
+fn mount_empty(fd: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
     let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
     let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
     let options = options.as_c_str();
     Ok(rustix::mount::mount(
         "none",
-        name(fd),
+        fd_path(fd),
         "tmpfs",
         flags,
         options,
@@ -183,7 +183,7 @@ fn cover(fd: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
 }
 
 /// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
-fn freeze(fd: &OwnedFd) -> io::Result<()> {
+fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
     let is = rustix::fs::fstatvfs(fd)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
     for (found, flag) in [
@@ -198,16 +198,16 @@ fn freeze(fd: &OwnedFd) -> io::Result<()> {
             flags |= flag;
         }
     }
-    Ok(rustix::mount::mount_remount(name(fd), flags, c"")?)
+    Ok(rustix::mount::mount_remount(fd_path(fd), flags, c"")?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{above, outermost};
+    use super::{outermost, parents_between};
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_closed_is_covered_once() {
+    fn only_outermost_denied_paths_are_covered() {
         let places = ["/h/w", "/h/w/sessions", "/h/ws", "/h/w/a/b", "/x/y"].map(PathBuf::from);
         let places = places.into_iter().collect();
         let found: Vec<_> = outermost(&places).collect();
@@ -221,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mounted_upon() {
+    fn mount_points_between_roots_and_protected_paths() {
         let check = |protected: &[&str], writes: &[&str], expect: &[&str]| {
             let writes: Vec<PathBuf> = writes.iter().map(PathBuf::from).collect();
-            let found = above(&protected.iter().map(PathBuf::from).collect(), &writes);
+            let found = parents_between(&protected.iter().map(PathBuf::from).collect(), &writes);
             let expect: Vec<PathBuf> = expect.iter().map(PathBuf::from).collect();
             assert_eq!(
                 found.into_iter().collect::<Vec<_>>(),

@@ -28,7 +28,7 @@ impl Secret {
     }
 
     /// Replaces each literal occurrence of this key in `text` by `***`, unless the key is too short to search for.
-    pub fn mask(&self, text: String) -> String {
+    pub fn redact_in(&self, text: String) -> String {
         match self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
             true => text.replace(&self.0, REDACTED),
             false => text,

@@ -1,8 +1,8 @@
 //! The known keys, and the functions that redact them.
 
 use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
-use super::replacement::{Found, replaced};
-use super::{formats, forms};
+use super::replacement::{KeyMatch, replace_matches};
+use super::{encodings, key_patterns};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -11,115 +11,115 @@ use std::sync::{Arc, RwLock};
 
 /// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
 const MIN_DISTINCT_CHARS: usize = 4;
-static KNOWN: RwLock<Known> = RwLock::new(Known {
+static KNOWN_KEYS: RwLock<KnownKeys> = RwLock::new(KnownKeys {
     secrets: Vec::new(),
-    forms: None,
+    encodings: None,
 });
 
 /// The registered keys.
-struct Known {
+struct KnownKeys {
     secrets: Vec<Secret>,
     /// All their forms, computed at the first search.
-    forms: Option<Arc<[String]>>,
+    encodings: Option<Arc<[String]>>,
 }
 
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
-pub fn remember(secret: &Secret) {
-    let is_registered = |keys: &Known| keys.secrets.contains(secret);
+pub fn register(secret: &Secret) {
+    let is_registered = |keys: &KnownKeys| keys.secrets.contains(secret);
     let letters: HashSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
         || letters.len() < MIN_DISTINCT_CHARS
-        || is_registered(&KNOWN.read().ignore_poison())
+        || is_registered(&KNOWN_KEYS.read().ignore_poison())
     {
         return;
     }
-    let mut keys = KNOWN.write().ignore_poison();
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
     if !is_registered(&keys) {
         keys.secrets.push(secret.clone());
-        keys.forms = None;
+        keys.encodings = None;
     }
 }
 
 /// All forms of all known keys.
-pub(super) fn known_forms() -> Arc<[String]> {
-    let keys = KNOWN.read().ignore_poison();
-    if let Some(forms) = &keys.forms {
+pub(super) fn known_encodings() -> Arc<[String]> {
+    let keys = KNOWN_KEYS.read().ignore_poison();
+    if let Some(forms) = &keys.encodings {
         return Arc::clone(forms);
     }
     drop(keys);
-    let mut keys = KNOWN.write().ignore_poison();
-    let forms: Arc<[String]> = forms::all(&keys.secrets).into();
-    keys.forms = Some(Arc::clone(&forms));
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let forms: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
+    keys.encodings = Some(Arc::clone(&forms));
     forms
 }
 
 /// Replaces each known key in `text` by `***`, even if line breaks split it.
-pub fn mask(text: &str) -> Cow<'_, str> {
-    replaced(text, forms::find(text, &known_forms()))
+pub fn redact_known(text: &str) -> Cow<'_, str> {
+    replace_matches(text, encodings::find_encodings(text, &known_encodings()))
 }
 
 /// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
 /// `sk-ant-***`.
-pub fn hide(text: &str) -> Cow<'_, str> {
-    replaced(text, hidden(text, &known_forms(), None))
+pub fn redact_all(text: &str) -> Cow<'_, str> {
+    replace_matches(text, find_all(text, &known_encodings(), None))
 }
 
 /// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
-pub(super) fn hidden(text: &str, forms: &[String], before: Option<u8>) -> Vec<Found> {
-    let mut found = forms::find(text, forms);
-    formats::find(text, before, &mut found);
+pub(super) fn find_all(text: &str, encodings: &[String], previous: Option<u8>) -> Vec<KeyMatch> {
+    let mut found = encodings::find_encodings(text, encodings);
+    key_patterns::find_keys(text, previous, &mut found);
     found
 }
 
 /// Applies [`redact_known`] to every string within `value`.
-pub fn mask_json(value: &Value) -> Cow<'_, Value> {
-    in_json(value, &|text| mask(text))
+pub fn redact_known_json(value: &Value) -> Cow<'_, Value> {
+    redact_json(value, &|text| redact_known(text))
 }
 
 /// Applies [`redact_all`] to every string within `value`.
-pub fn hide_json(value: &Value) -> Cow<'_, Value> {
-    in_json(value, &|text| hide(text))
+pub fn redact_all_json(value: &Value) -> Cow<'_, Value> {
+    redact_json(value, &|text| redact_all(text))
 }
 
 /// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
 /// characters. Checked for data that is about to be sent.
-pub fn leaks(text: &str) -> bool {
-    let keys = KNOWN.read().ignore_poison();
-    forms::leak(text, &keys.secrets)
+pub fn contains_key(text: &str) -> bool {
+    let keys = KNOWN_KEYS.read().ignore_poison();
+    encodings::contains_any(text, &keys.secrets)
 }
 
 /// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
 /// keys redacted.
-pub fn is_masked_copy(old: &str, new: &str) -> bool {
+pub fn is_redacted_copy(old: &str, new: &str) -> bool {
     if !new.contains(REDACTED) {
         return false;
     }
     let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
-    hide(old)
+    redact_all(old)
         .lines()
         .map(str::trim)
         .filter(marked)
         .any(|line| new.contains(line))
 }
 
-fn in_json<'v>(value: &'v Value, clean: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
-    match cleaned(value, clean) {
+fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
+    match map_strings(value, redact) {
         Some(value) => Cow::Owned(value),
         None => Cow::Borrowed(value),
     }
 }
 
 /// The cleaned `value`, or `None` if nothing changes.
-fn cleaned(value: &Value, clean: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
+fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
     match value {
-        Value::String(text) => match clean(text) {
+        Value::String(text) => match redact(text) {
             Cow::Owned(text) => Some(Value::String(text)),
             Cow::Borrowed(_) => None,
         },
         Value::Array(items) => {
             let mut copy = None;
             for (index, item) in items.iter().enumerate() {
-                if let Some(item) = cleaned(item, clean) {
+                if let Some(item) = map_strings(item, redact) {
                     copy.get_or_insert_with(|| items.clone())[index] = item;
                 }
             }
@@ -128,7 +128,7 @@ fn cleaned(value: &Value, clean: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value>
         Value::Object(members) => {
             let mut copy = None;
             for (name, member) in members {
-                if let Some(member) = cleaned(member, clean) {
+                if let Some(member) = map_strings(member, redact) {
                     copy.get_or_insert_with(|| members.clone())
                         .insert(name.clone(), member);
                 }

@@ -6,41 +6,42 @@ use std::io::IsTerminal;
 #[derive(Clone, Copy, Debug)]
 pub struct Terminal {
     /// True if standard output is a terminal.
-    pub out: bool,
+    pub stdout_is_tty: bool,
     /// True if standard error is a terminal that can show a spinner.
-    pub err: bool,
+    pub stderr_is_tty: bool,
     /// True if standard output is a terminal that can show more than plain text.
-    pub rich: bool,
+    pub stdout_is_rich: bool,
     /// True if colour may be used on standard error.
-    pub color: bool,
+    pub stderr_color: bool,
 }
 
 impl Terminal {
     /// Inspects the streams. `color` is the user's explicit choice, if any; `no_color` and `dumb` come from the
     /// environment.
     pub fn probe(color: Option<bool>, no_color: bool, dumb: bool) -> Self {
-        let out = std::io::stdout().is_terminal();
-        let err = std::io::stderr().is_terminal() && !dumb;
-        console::set_colors_enabled(color.unwrap_or(out && !dumb && !no_color));
-        let color = color.unwrap_or(err && !no_color);
-        console::set_colors_enabled_stderr(color);
+        let stdout_is_tty = std::io::stdout().is_terminal();
+        let stderr_is_tty = std::io::stderr().is_terminal() && !dumb;
+        console::set_colors_enabled(color.unwrap_or(stdout_is_tty && !dumb && !no_color));
+        let stderr_color = color.unwrap_or(stderr_is_tty && !no_color);
+        console::set_colors_enabled_stderr(stderr_color);
         Self {
-            out,
-            err,
-            rich: out && !dumb,
-            color,
+            stdout_is_tty,
+            stderr_is_tty,
+            stdout_is_rich: stdout_is_tty && !dumb,
+            stderr_color,
         }
     }
 
     /// Returns the width of standard output in columns, 80 if unknown; `None` if it is not a terminal.
-    pub fn width(self) -> Option<usize> {
+    pub fn stdout_width(self) -> Option<usize> {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         let columns = size.map_or(0, |size| size.ws_col.into());
-        self.out.then_some(if columns == 0 { 80 } else { columns })
+        self.stdout_is_tty
+            .then_some(if columns == 0 { 80 } else { columns })
     }
 
     /// Returns the height of standard output in rows; 24 if unknown.
-    pub fn height(self) -> usize {
+    pub fn stdout_height(self) -> usize {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         match size.map_or(0, |size| size.ws_row.into()) {
             0 => 24,
@@ -49,7 +50,7 @@ impl Terminal {
     }
 
     /// True if all three standard streams are terminals, so that a user can type and read.
-    pub fn converses(self) -> bool {
-        self.out && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    pub fn is_interactive(self) -> bool {
+        self.stdout_is_tty && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 }

@@ -1,7 +1,7 @@
 //! Unbuffered, unmodified writes to standard output and standard error. A signal ends a write that blocks.
 
 use crate::error::{Exit, Stop};
-use crate::sys::signal::{self, Patience};
+use crate::sys::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -12,10 +12,10 @@ const PIPE_BUF_BYTES: usize = 4096;
 
 /// Writes all of `bytes`, bypassing the buffers of the standard library, which would keep the data of an interrupted
 /// write.
-fn write(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()> {
     while !bytes.is_empty() {
         // A signal cannot end a blocking write; a write after this wait does not block.
-        signal::writable(fd, &mut Patience::endless())?;
+        signal::wait_writable(fd, &mut Deadline::never())?;
         match rustix::io::write(fd, &bytes[..bytes.len().min(PIPE_BUF_BYTES)]) {
             Ok(count) => bytes = &bytes[count..],
             Err(Errno::INTR | Errno::AGAIN) => {}
@@ -33,21 +33,21 @@ fn write(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result<()>
 ///
 /// # Errors
 /// System errors; a [`Stop`] if the reader is gone or the run is cancelled.
-pub(super) fn write_out(bytes: &[u8]) -> Result<()> {
+pub(super) fn write_stdout(bytes: &[u8]) -> Result<()> {
     let stdout = std::io::stdout();
     let lock = stdout.lock();
-    write(lock.as_fd(), bytes, "standard output")
+    write_all(lock.as_fd(), bytes, "standard output")
 }
 
 /// Writes `text` to standard error. False if it failed, which can be reported nowhere.
 pub(super) fn write_stderr(text: &str) -> bool {
     let stderr = std::io::stderr();
     let lock = stderr.lock();
-    write(lock.as_fd(), text.as_bytes(), "standard error").is_ok()
+    write_all(lock.as_fd(), text.as_bytes(), "standard error").is_ok()
 }
 
 /// Writes the few bytes of `text` to standard error if that needs no wait. True if they were written.
-pub(super) fn write_at_once(text: &str) -> bool {
+pub(super) fn try_write_stderr(text: &str) -> bool {
     let stderr = std::io::stderr();
     let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
     let is_ready = poll(&mut ready, Some(&Timespec::default())) == Ok(1);
@@ -55,7 +55,7 @@ pub(super) fn write_at_once(text: &str) -> bool {
 }
 
 /// Returns the width of standard error in columns; 80 if unknown.
-pub fn error_width() -> usize {
+pub fn stderr_width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     match size.map_or(0, |size| size.ws_col.into()) {
         0 => 80,

@@ -1,63 +1,67 @@
 //! The state that a call to an MCP server needs, and the conversion of its result for the model.
 
-use super::result::{self, Limits};
-use crate::mcp::offer::{Answer, Failed};
-use crate::mcp::roster::{Missed, Roster};
-use crate::mcp::words;
+use super::result::{self, ResultLimits};
+use crate::mcp::catalog::{CallError, ToolCatalog};
+use crate::mcp::protocol::{McpError, ServerAnswer};
+use crate::mcp::sanitize;
 use crate::policy::Refusal;
-use crate::policy::seen::{Free, Seen};
-use crate::shell_quote::quoted;
+use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use crate::shell_quote::quote;
 use crate::sys::env::Env;
-use crate::tool::{Failure, Output};
+use crate::tool::{ToolError, ToolOutput};
 use std::sync::Arc;
 
 /// The servers of a run and the limits of their tools.
 #[derive(Clone)]
-pub struct Means {
-    pub roster: Roster,
-    pub limits: Limits,
+pub struct McpToolContext {
+    pub catalog: ToolCatalog,
+    pub limits: ResultLimits,
     pub env: Env,
     /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
-    pub seen: Arc<Seen>,
-    pub free: Free,
+    pub provenance: Arc<ProvenanceTracker>,
+    pub allowed_hosts: AllowedHosts,
 }
 
 /// Converts the outcome of a call for the model.
-pub(super) fn given(
-    means: &Means,
+pub(super) fn to_output(
+    context: &McpToolContext,
     server: &str,
     tool: Option<&str>,
-    answer: Result<Answer, Missed>,
-) -> Result<Output, Failure> {
-    let name = words::line(server, 64);
+    answer: Result<ServerAnswer, CallError>,
+) -> Result<ToolOutput, ToolError> {
+    let name = sanitize::single_line(server, 64);
     let failed = match answer {
-        Ok(answer) => return result::output(&name, answer, means.limits, &means.env),
-        Err(Missed::Changed) => return Err(changed(server, tool.unwrap_or_default()).into()),
-        Err(Missed::Gone) => {
+        Ok(answer) => return result::convert_answer(&name, answer, context.limits, &context.env),
+        Err(CallError::Changed) => {
+            return Err(changed_refusal(server, tool.unwrap_or_default()).into());
+        }
+        Err(CallError::NotOffered) => {
             return Err(
                 format!("server `{name}` no longer has this tool; continue without it").into(),
             );
         }
-        Err(Missed::Failed(failed)) => failed,
+        Err(CallError::Failed(failed)) => failed,
     };
-    let message = words::line(&failed.to_string(), 1_000);
+    let message = sanitize::single_line(&failed.to_string(), 1_000);
     let next = match failed {
-        Failed::Late(_) => "; the call may have taken effect",
-        Failed::Unusable(_) | Failed::Unreachable(_) | Failed::Login(_) => "; continue without it",
+        McpError::TimedOut(_) => "; the call may have taken effect",
+        McpError::Unusable(_) | McpError::Unreachable(_) | McpError::Login(_) => {
+            "; continue without it"
+        }
         _ => "",
     };
     Err(format!("server `{name}`: {message}{next}").into())
 }
 
 /// The refusal to call a tool whose description has changed.
-pub(super) fn changed(server: &str, tool: &str) -> Refusal {
-    let tool = words::line(tool, 64);
-    let accept = format!("nanobot mcp accept {}", quoted(server));
+pub(super) fn changed_refusal(server: &str, tool: &str) -> Refusal {
+    let tool = sanitize::single_line(tool, 64);
+    let accept = format!("nanobot mcp accept {}", quote(server));
     Refusal {
-        words: format!(
+        message: format!(
             "MCP server `{}` changed the description of its tool `{tool}`; `{accept}` shows the difference",
-            words::line(server, 64)
+            sanitize::single_line(server, 64)
         ),
-        grant: Some(accept),
+        suggested_flag: Some(accept),
     }
 }

@@ -4,27 +4,33 @@
 
 use super::Tool;
 use crate::mcp::tool_list::ToolList;
-pub use call::Means;
+pub use call::McpToolContext;
 use server_tool::ServerTool;
 use std::sync::Arc;
 
 mod call;
-mod ours;
+mod resources_and_prompts;
 pub mod result;
 mod server_tool;
 
 /// Builds the tools for everything that the servers offer.
-pub fn tools(means: &Means, offers: &ToolList) -> Vec<Box<dyn Tool>> {
-    let means = Arc::new(means.clone());
+pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Box<dyn Tool>> {
+    let means = Arc::new(context.clone());
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     for shown in &offers.tools {
         tools.push(Box::new(ServerTool::new(&means, shown)));
     }
     if !offers.resources.is_empty() {
-        tools.push(Box::new(ours::resources(&means, &offers.resources)));
+        tools.push(Box::new(resources_and_prompts::resource_tool(
+            &means,
+            &offers.resources,
+        )));
     }
     if !offers.prompts.is_empty() {
-        tools.push(Box::new(ours::prompts(&means, &offers.prompts)));
+        tools.push(Box::new(resources_and_prompts::prompt_tool(
+            &means,
+            &offers.prompts,
+        )));
     }
     tools
 }

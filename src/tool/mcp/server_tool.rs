@@ -1,37 +1,37 @@
 //! A tool that an MCP server offers.
 
-use super::call::{Means, changed, given};
+use super::call::{McpToolContext, changed_refusal, to_output};
+use crate::mcp::sanitize;
 use crate::mcp::tool_list::ToolView;
-use crate::mcp::words;
 use crate::message::ToolSpec;
-use crate::tool::{Effect, Failure, Output, Tool, arguments};
+use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, arguments};
 use serde_json::Value;
 use std::sync::Arc;
 
 /// Maximum lines of progress passed on for one call, as protection against a server that floods the output.
-const PROGRESS: usize = 200;
+const MAX_PROGRESS_LINES: usize = 200;
 
 /// Maximum characters of a progress line.
-const LINE: usize = 200;
+const MAX_LINE_CHARS: usize = 200;
 
 /// A tool that an MCP server offers.
 pub(super) struct ServerTool {
     spec: ToolSpec,
-    shown: ToolView,
-    means: Arc<Means>,
+    view: ToolView,
+    context: Arc<McpToolContext>,
 }
 
 impl ServerTool {
     /// Creates the tool.
-    pub(super) fn new(means: &Arc<Means>, shown: &ToolView) -> Self {
+    pub(super) fn new(context: &Arc<McpToolContext>, view: &ToolView) -> Self {
         Self {
             spec: ToolSpec {
-                name: shown.name.clone(),
-                description: shown.description.clone(),
-                parameters: shown.schema.clone(),
+                name: view.name.clone(),
+                description: view.description.clone(),
+                parameters: view.schema.clone(),
             },
-            shown: shown.clone(),
-            means: Arc::clone(means),
+            view: view.clone(),
+            context: Arc::clone(context),
         }
     }
 }
@@ -41,46 +41,53 @@ impl Tool for ServerTool {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> Effect {
-        match self.shown.reads_only {
-            true => Effect::Reads,
-            false => Effect::Writes,
+    fn effect(&self, _: &Value) -> CallEffect {
+        match self.view.reads_only {
+            true => CallEffect::Reads,
+            false => CallEffect::Writes,
         }
     }
 
     /// Arguments are corrected but not checked: the server checks them itself, against a schema that is more detailed
     /// than our reduced copy.
-    fn reading(&self, given: &Value) -> Result<Value, String> {
-        arguments::mended(&self.spec.parameters, given)
+    fn parse_arguments(&self, given: &Value) -> Result<Value, String> {
+        arguments::repair(&self.spec.parameters, given)
     }
 
-    fn foresee(&self, _: &Value) -> Result<(), Failure> {
-        let ToolView { server, tool, .. } = &self.shown;
-        match self.shown.changed || self.means.roster.has_changed(server, tool) {
-            true => Err(changed(server, tool).into()),
+    fn precheck(&self, _: &Value) -> Result<(), ToolError> {
+        let ToolView { server, tool, .. } = &self.view;
+        match self.view.has_changed || self.context.catalog.has_changed(server, tool) {
+            true => Err(changed_refusal(server, tool).into()),
             false => Ok(()),
         }
     }
 
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<Output, Failure> {
-        let ToolView { server, tool, .. } = &self.shown;
-        let Means {
-            roster, seen, free, ..
-        } = &*self.means;
+    fn run(
+        &self,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let ToolView { server, tool, .. } = &self.view;
+        let McpToolContext {
+            catalog: roster,
+            provenance: seen,
+            allowed_hosts: free,
+            ..
+        } = &*self.context;
         // A tool that may change something has the user's consent already; a read-only one must not send untrusted
         // content out.
-        if self.shown.reads_only {
-            seen.allows_sent(arguments, free)?;
+        if self.view.reads_only {
+            seen.check_arguments(arguments, free)?;
         }
-        let mut left = PROGRESS;
+        let mut left = MAX_PROGRESS_LINES;
         let mut pass = |text: &str| {
-            let line = words::line(text, LINE);
+            let line = sanitize::single_line(text, MAX_LINE_CHARS);
             if left > 0 && !line.is_empty() {
                 left -= 1;
-                say(&format!("{line}\n"));
+                on_output(&format!("{line}\n"));
             }
         };
         let answer = roster.call(server, tool, arguments, &mut pass);
-        given(&self.means, server, Some(tool), answer)
+        to_output(&self.context, server, Some(tool), answer)
     }
 }

@@ -18,41 +18,42 @@ pub(in crate::tool) struct Article {
 }
 
 /// Time limit for the parser.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PARSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval at which the wait for the parser checks for a signal.
-const STEP: Duration = Duration::from_millis(50);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Stack size in bytes, for parsers that recurse for each nested element.
-const STACK: usize = 32 << 20;
+const STACK_BYTES: usize = 32 << 20;
 /// Maximum nesting depth and number of elements, far above those of real pages.
-const DEPTH: usize = 256;
-const ELEMENTS: usize = 300_000;
+const MAX_DEPTH: usize = 256;
+const MAX_ELEMENTS: usize = 300_000;
 /// Maximum number of different element names in a page; HTML has about 140.
-const NAMES: usize = 200;
+const MAX_ELEMENT_NAMES: usize = 200;
 /// An article of fewer characters is not the main content of a page.
-const LEAST: usize = 200;
+const MIN_ARTICLE_CHARS: usize = 200;
 /// Elements whose content is not text.
-const UNSEEN: &[&str] = &[
+const NON_TEXT_ELEMENTS: &[&str] = &[
     "script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object",
 ];
 /// Elements without an end tag.
-const VOID: &[&str] = &[
+const VOID_ELEMENTS: &[&str] = &[
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
     "wbr",
 ];
 /// Elements that are often ended by another one, without an end tag.
-const LOOSE: &[&str] = &["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
+const OPTIONAL_END_TAG_ELEMENTS: &[&str] =
+    &["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
 /// Formatting elements that the parser opens again in every block until they are closed.
-const REPEATED: &[&str] = &[
+const FORMATTING_ELEMENTS: &[&str] = &[
     "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
 ];
 
 /// Reads `page`, fetched from `base`, with links or as plain text.
-pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
+pub(in crate::tool) fn extract(page: &str, base: &Url, plain: bool) -> Article {
     let by_tags = || Article {
         title: String::new(),
-        text: html::text(page),
+        text: html::extract_text(page),
     };
-    if !is_bearable(page) {
+    if !is_safe_to_parse(page) {
         return by_tags();
     }
     let (send, receive) = mpsc::sync_channel(1);
@@ -60,27 +61,27 @@ pub(in crate::tool) fn read(page: &str, base: &Url, plain: bool) -> Article {
     // The parser cannot be cancelled. If it exceeds its limit, its thread runs on until it finishes or the process
     // ends.
     let parser = std::thread::Builder::new()
-        .stack_size(STACK)
+        .stack_size(STACK_BYTES)
         .spawn(move || drop(send.send(parse(&owned, &base, plain))));
     if parser.is_err() {
         return by_tags();
     }
     let started = Instant::now();
     loop {
-        match receive.recv_timeout(STEP) {
+        match receive.recv_timeout(SIGNAL_POLL_INTERVAL) {
             Ok(Some(article)) => return article,
             // The parser found nothing, or panicked.
             Ok(None) | Err(RecvTimeoutError::Disconnected) => return by_tags(),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if started.elapsed() > PATIENCE || signal::check().is_err() {
+        if started.elapsed() > PARSE_TIMEOUT || signal::check().is_err() {
             return by_tags();
         }
     }
 }
 
 /// True if `page` is safe for the parser: a few bytes can demand more elements than fit into memory.
-fn is_bearable(page: &str) -> bool {
+fn is_safe_to_parse(page: &str) -> bool {
     let mut open: Vec<(&str, usize)> = Vec::new();
     let (mut elements, mut depth, mut repeated) = (0_usize, 0_usize, 0_usize);
     let mut rest = page;
@@ -92,11 +93,15 @@ fn is_bearable(page: &str) -> bool {
         };
         let length = tag.find(|letter: char| !letter.is_ascii_alphanumeric());
         let name = &tag[..length.unwrap_or(tag.len()).min(16)];
-        if name.is_empty() || VOID.iter().any(|void| name.eq_ignore_ascii_case(void)) {
+        if name.is_empty()
+            || VOID_ELEMENTS
+                .iter()
+                .any(|void| name.eq_ignore_ascii_case(void))
+        {
             continue;
         }
         let is = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
-        let repeats = is(REPEATED);
+        let repeats = is(FORMATTING_ELEMENTS);
         let names = open.len();
         let known = open
             .iter_mut()
@@ -110,17 +115,17 @@ fn is_bearable(page: &str) -> bool {
             continue;
         }
         elements += 1 + repeated;
-        if !is(LOOSE) {
+        if !is(OPTIONAL_END_TAG_ELEMENTS) {
             match known {
                 Some((_, count)) => *count += 1,
                 // Too many different names cannot be a real page.
-                None if names < NAMES => open.push((name, 1)),
+                None if names < MAX_ELEMENT_NAMES => open.push((name, 1)),
                 None => return false,
             }
             depth += 1;
             repeated += usize::from(repeats);
         }
-        if depth > 4 * DEPTH || elements > ELEMENTS {
+        if depth > 4 * MAX_DEPTH || elements > MAX_ELEMENTS {
             return false;
         }
     }
@@ -135,14 +140,14 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     }
     let in_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let title = in_line(&document.select_single("title").text());
-    make_links_whole(&document, base);
+    make_links_absolute(&document, base);
     let whole = document.clone();
     let config = Config {
         text_mode: match plain {
             true => TextMode::Formatted,
             false => TextMode::Markdown,
         },
-        max_elements_to_parse: ELEMENTS,
+        max_elements_to_parse: MAX_ELEMENTS,
         ..Config::default()
     };
     let found = Readability::with_document(document, Some(base.as_str()), Some(config))
@@ -154,13 +159,13 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
         },
         text: tidy(&article.text_content),
     });
-    let long = |article: &Article| article.text.chars().nth(LEAST).is_some();
+    let long = |article: &Article| article.text.chars().nth(MIN_ARTICLE_CHARS).is_some();
     if let Some(article) = article.filter(long) {
         return Some(article);
     }
     let text = match plain {
-        true => html::text(page),
-        false => tidy(&whole.md(Some(UNSEEN))),
+        true => html::extract_text(page),
+        false => tidy(&whole.md(Some(NON_TEXT_ELEMENTS))),
     };
     (!text.is_empty()).then_some(Article { title, text })
 }
@@ -172,7 +177,7 @@ fn is_too_deep(document: &Document) -> bool {
     while let Some(node) = next {
         if let Some(child) = node.first_child() {
             depth += 1;
-            if depth > DEPTH {
+            if depth > MAX_DEPTH {
                 return true;
             }
             next = Some(child);
@@ -193,7 +198,7 @@ fn is_too_deep(document: &Document) -> bool {
 }
 
 /// Makes the addresses of links and images absolute; removes invalid ones.
-fn make_links_whole(document: &Document, base: &Url) {
+fn make_links_absolute(document: &Document, base: &Url) {
     let set = |node: &NodeRef<'_>, name: &str| {
         let Some(value) = node.attr(name) else { return };
         let whole = base.join(value.trim()).ok();
@@ -217,7 +222,7 @@ fn tidy(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     let mut empty = 0;
     for line in text.lines() {
-        let line = mended(line.trim_end());
+        let line = remove_empty_links(line.trim_end());
         if line.trim().is_empty() {
             empty += 1;
             continue;
@@ -232,7 +237,7 @@ fn tidy(text: &str) -> String {
 }
 
 /// Removes `[](…)` and `![](…)` from `line`, since they show nothing, and decodes `&amp;` in the other addresses.
-fn mended(line: &str) -> String {
+fn remove_empty_links(line: &str) -> String {
     let mut done = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(at) = rest.find("](") {
@@ -255,7 +260,7 @@ fn mended(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Article, is_bearable, read, tidy};
+    use super::{Article, extract, is_safe_to_parse, tidy};
     use std::time::{Duration, Instant};
     use url::Url;
 
@@ -264,7 +269,7 @@ mod tests {
     }
 
     /// Enough words for an article.
-    fn words() -> String {
+    fn article_text() -> String {
         "This sentence, which says little, is one of several that make an article, and not a menu. "
             .repeat(12)
     }
@@ -273,12 +278,12 @@ mod tests {
     fn articles_become_markdown() {
         let page = format!(
             "<html><head><title>A  title</title><script>x()</script></head><body><nav><a href=/a>navigation</a></nav>\
-             <article><h1>Head</h1><p>{words}</p><p>See <a href='../b?c=1&amp;d'>there</a>, <a href='javascript:x()'>nowhere</a>\
+             <article><h1>Head</h1><p>{article_text}</p><p>See <a href='../b?c=1&amp;d'>there</a>, <a href='javascript:x()'>nowhere</a>\
              </p><ul><li>one</li><li>two</li></ul><pre><code>let x = 1;\n</code></pre><table><tr><th>k</th><th>v</th></tr>\
              <tr><td>a</td><td>b</td></tr></table></article></body></html>",
-            words = words()
+            article_text = article_text()
         );
-        let Article { title, text } = read(&page, &base(), false);
+        let Article { title, text } = extract(&page, &base(), false);
         assert_eq!(title, "A title");
         for wanted in [
             "[there](https://a.example/b?c=1&d)",
@@ -292,14 +297,14 @@ mod tests {
             !text.contains("x()") && !text.contains("navigation"),
             "{text}"
         );
-        let plain = read(&page, &base(), true).text;
+        let plain = extract(&page, &base(), true).text;
         assert!(plain.contains("there") && !plain.contains("]("), "{plain}");
     }
 
     #[test]
     fn pages_without_an_article_are_shown_whole() {
         let check = |page: &str, expect: &str| {
-            assert_eq!(read(page, &base(), false).text, expect, "{page}");
+            assert_eq!(extract(page, &base(), false).text, expect, "{page}");
         };
         check("<p>short", "short");
         check(
@@ -321,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_mean_ill_are_read_by_their_tags() {
+    fn hostile_pages_are_read_tag_by_tag() {
         let deep = "<div>".repeat(100_000);
         let quotes = "<blockquote><ul><li>".repeat(30_000);
         let fonts: String = (0..500).map(|number| format!("<b id={number}>")).collect();
@@ -330,11 +335,11 @@ mod tests {
         let crossed = "<a><b></a></i>".repeat(50_000);
         let names: String = (0..5_000).map(|number| format!("<x{number}>")).collect();
         for page in [&deep, &quotes, &again, &tables, &names] {
-            assert!(!is_bearable(page), "{}", &page[..60]);
+            assert!(!is_safe_to_parse(page), "{}", &page[..60]);
         }
         for page in [deep, quotes, again, tables, crossed, names] {
             let started = Instant::now();
-            let text = read(&format!("{page}end"), &base(), false).text;
+            let text = extract(&format!("{page}end"), &base(), false).text;
             assert!(text.contains("end"), "{}", &page[..60]);
             assert!(
                 started.elapsed() < Duration::from_secs(20),
@@ -342,8 +347,8 @@ mod tests {
                 &page[..60]
             );
         }
-        assert!(is_bearable(&"<p>a<li>b<b>c</b>".repeat(20_000)));
-        assert!(is_bearable(&format!(
+        assert!(is_safe_to_parse(&"<p>a<li>b<b>c</b>".repeat(20_000)));
+        assert!(is_safe_to_parse(&format!(
             "{}{}",
             "<div>".repeat(200),
             "</div>".repeat(200)
@@ -358,12 +363,12 @@ mod tests {
             b"<math><mi><svg><title><p></svg></math><template><table></template><frameset>",
         ];
         let mut number = 0;
-        crate::fuzz::hold(seeds, |input, _| {
+        crate::fuzz::check(seeds, |input, _| {
             number += 1;
             // Each call starts a thread, and the parser has tests of its own, so a tenth of the inputs suffices.
             if number % 10 == 0 {
                 let page = String::from_utf8_lossy(input);
-                read(&page, &base(), number % 20 == 0);
+                extract(&page, &base(), number % 20 == 0);
             }
         });
     }

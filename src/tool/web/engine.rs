@@ -1,14 +1,14 @@
 //! Search engines: the request for each, and the parsing of its answer. Pure.
 
 use crate::attach::html;
-use crate::sys::web_url::percent_encoded;
+use crate::sys::web_url::percent_encode;
 use dom_query::Document;
 use serde_json::Value;
 use url::Url;
 
 /// A search engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Engine {
+pub(crate) enum SearchEngine {
     Brave,
     Searxng,
     DuckDuckGo,
@@ -16,15 +16,15 @@ pub(crate) enum Engine {
 
 /// A search result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     pub(crate) title: String,
     pub(crate) url: Url,
-    pub(crate) about: String,
+    pub(crate) snippet: String,
 }
 
-impl Engine {
+impl SearchEngine {
     /// The engine called `name` in the config.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name.trim().to_ascii_lowercase().as_str() {
             "brave" => Some(Self::Brave),
             "searxng" => Some(Self::Searxng),
@@ -43,7 +43,7 @@ impl Engine {
     }
 
     /// The default base address, for engines that have one.
-    pub(crate) fn home(self) -> Option<&'static str> {
+    pub(crate) fn default_base(self) -> Option<&'static str> {
         match self {
             Self::Brave => Some("https://api.search.brave.com"),
             Self::DuckDuckGo => Some("https://html.duckduckgo.com"),
@@ -52,8 +52,8 @@ impl Engine {
     }
 
     /// The address that requests `query` from the engine at `base`.
-    pub(crate) fn question(self, base: &str, query: &str, count: usize) -> String {
-        let (base, query) = (base.trim_end_matches('/'), percent_encoded(query));
+    pub(crate) fn request_url(self, base: &str, query: &str, count: usize) -> String {
+        let (base, query) = (base.trim_end_matches('/'), percent_encode(query));
         // Some users configure the whole address, including the path.
         let at = |path: &str| match base.ends_with(path) {
             true => base.to_owned(),
@@ -70,10 +70,10 @@ impl Engine {
     ///
     /// # Errors
     /// The answer has another format; text for the model.
-    pub(crate) fn read(self, answer: &str) -> Result<Vec<Found>, String> {
+    pub(crate) fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
         let odd = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
-            return duckduckgo(answer).ok_or_else(odd);
+            return parse_duckduckgo(answer).ok_or_else(odd);
         }
         let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
         let (list, snippet_key) = match self {
@@ -85,7 +85,7 @@ impl Engine {
         let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
         let list = list.as_array().ok_or_else(odd)?.iter();
         let found = list.filter_map(|result| {
-            found(
+            build_result(
                 &text(result, "title"),
                 &text(result, "url"),
                 &text(result, snippet_key),
@@ -96,7 +96,7 @@ impl Engine {
 }
 
 /// The results on DuckDuckGo's page without scripts; `None` for any other page, such as the one for suspected robots.
-fn duckduckgo(page: &str) -> Option<Vec<Found>> {
+fn parse_duckduckgo(page: &str) -> Option<Vec<SearchResult>> {
     let document = Document::from(page);
     let results = document.select(".result");
     let mut all = Vec::new();
@@ -122,7 +122,7 @@ fn duckduckgo(page: &str) -> Option<Vec<Found>> {
             (None, Some(_)) => continue,
             (None, None) => &*href,
         };
-        all.extend(found(
+        all.extend(build_result(
             &link.text(),
             url,
             &result.select(".result__snippet").text(),
@@ -133,34 +133,34 @@ fn duckduckgo(page: &str) -> Option<Vec<Found>> {
 }
 
 /// Builds a result, if its address is on the web. Title and description become one line each, without markup.
-fn found(title: &str, url: &str, about: &str) -> Option<Found> {
+fn build_result(title: &str, url: &str, snippet: &str) -> Option<SearchResult> {
     let url = Url::parse(url)
         .ok()
         .filter(|url| ["http", "https"].contains(&url.scheme()))?;
     let line = |text: &str| {
-        let text = html::text(text);
-        crate::sys::invisible::strip(&text)
+        let text = html::extract_text(text);
+        crate::sys::hidden_chars::strip(&text)
             .0
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
     };
-    Some(Found {
+    Some(SearchResult {
         title: line(title),
         url,
-        about: line(about),
+        snippet: line(snippet),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Engine;
+    use super::SearchEngine;
 
     #[test]
-    fn questions() {
-        use Engine::{Brave, DuckDuckGo, Searxng};
-        let check = |engine: Engine, base: &str, expect: &str| {
-            assert_eq!(engine.question(base, "a b&c", 3), expect);
+    fn request_urls() {
+        use SearchEngine::{Brave, DuckDuckGo, Searxng};
+        let check = |engine: SearchEngine, base: &str, expect: &str| {
+            assert_eq!(engine.request_url(base, "a b&c", 3), expect);
         };
         check(
             Brave,
@@ -183,11 +183,12 @@ mod tests {
 
     #[test]
     fn answers() {
-        use Engine::{Brave, DuckDuckGo, Searxng};
-        let check = |engine: Engine, answer: &str, expect: Result<&str, &str>| {
-            let found = engine.read(answer).map(|found| {
-                let line =
-                    |found: &super::Found| format!("{}|{}|{}", found.title, found.url, found.about);
+        use SearchEngine::{Brave, DuckDuckGo, Searxng};
+        let check = |engine: SearchEngine, answer: &str, expect: Result<&str, &str>| {
+            let found = engine.parse_answer(answer).map(|found| {
+                let line = |found: &super::SearchResult| {
+                    format!("{}|{}|{}", found.title, found.url, found.snippet)
+                };
                 found.iter().map(line).collect::<Vec<_>>().join("\n")
             });
             match (&found, expect) {
@@ -236,20 +237,24 @@ mod tests {
     }
 
     #[test]
-    fn fuzz_any_answer_is_results_or_none() {
+    fn fuzz_answers_are_parsed_or_rejected() {
         let seeds: &[&[u8]] = &[
             br#"{"web": {"results": [{"title": "a", "url": "https://a.example", "description": "b"}]}}"#,
             br#"{"results": [{"title": "a", "url": "https://a.example", "content": "b"}]}"#,
             b"<div class=result><a class=result__a href='//duckduckgo.com/l/?uddg=https%3A%2F%2Fa'>b</a></div>",
         ];
-        crate::fuzz::hold(seeds, |input, random| {
-            let engines = [Engine::Brave, Engine::Searxng, Engine::DuckDuckGo];
+        crate::fuzz::check(seeds, |input, random| {
+            let engines = [
+                SearchEngine::Brave,
+                SearchEngine::Searxng,
+                SearchEngine::DuckDuckGo,
+            ];
             for found in engines[random.below(3)]
-                .read(&crate::fuzz::text(input))
+                .parse_answer(&crate::fuzz::lossy_text(input))
                 .unwrap_or_default()
             {
                 assert!(["http", "https"].contains(&found.url.scheme()));
-                assert!(!found.title.contains('\n') && !found.about.contains('\n'));
+                assert!(!found.title.contains('\n') && !found.snippet.contains('\n'));
             }
         });
     }

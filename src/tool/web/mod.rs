@@ -6,19 +6,21 @@
 //! composed the address, and only its host is allowed, the target must pass the check itself: many hosts redirect to
 //! any address that a parameter names, which would be a way to send data out.
 
-use super::Failure;
+use super::ToolError;
 use crate::attach::pdf;
-use crate::error::{Exit, Stop, exit_of, hint_of};
-use crate::policy::seen::addresses;
-use crate::policy::seen::{Free, Grounds, LEADS_ON, Seen};
-use crate::policy::{Decision, Policy, Refusal};
-use crate::shell_quote::quoted;
-use crate::sys::address::Range;
+use crate::error::{Exit, Stop, exit_for, hint_for};
+use crate::policy::provenance::addresses;
+use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker, REDIRECT_PHRASE};
+use crate::policy::{Policy, PolicyDecision, Refusal};
+use crate::shell_quote::quote;
 use crate::sys::env::Env;
-use crate::sys::hosts::Hosts;
-use crate::sys::http::{Http, Response, SSRF_ALLOWLIST_KEY, SsrfGuard, Timeouts, read_failure};
+use crate::sys::http::{
+    Http, HttpTimeouts, Response, SSRF_ALLOWLIST_KEY, SsrfGuard, body_error_message,
+};
 use crate::sys::input::image_type;
-use crate::sys::secret::{Secret, leaks};
+use crate::sys::ip_ranges::IpRange;
+use crate::sys::secret::{Secret, contains_key};
+use crate::sys::test_dns::TestHosts;
 use crate::sys::{signal, web_url};
 use serde_json::json;
 use std::io::Read;
@@ -30,16 +32,16 @@ pub(super) mod article;
 pub(super) mod engine;
 
 /// Maximum number of redirects.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// Maximum bytes taken of a text, counted after decompression: more than is ever read of a page.
-const LIMIT: usize = 2 << 20;
+const MAX_TEXT_BYTES: usize = 2 << 20;
 /// Maximum bytes of an image or a PDF, which are useless if cut.
-const WHOLE: usize = 16 << 20;
+const MAX_BINARY_BYTES: usize = 16 << 20;
 /// The accepted content types, for servers that offer a page in several forms.
 const ACCEPT: &str =
     "text/markdown, text/html;q=0.9, application/json;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
-const TIMEOUTS: Timeouts = Timeouts {
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(10),
     first_byte: Duration::from_secs(30),
     idle: Duration::from_secs(30),
@@ -47,59 +49,61 @@ const TIMEOUTS: Timeouts = Timeouts {
 };
 
 /// The configuration and state of the web tools.
-pub struct Web {
+pub struct WebAccess {
     pub policy: Arc<Policy>,
-    pub seen: Arc<Seen>,
-    pub free: Free,
+    pub provenance: Arc<ProvenanceTracker>,
+    pub allowed_hosts: AllowedHosts,
     /// Address ranges that may be reached although they are not public.
-    pub spared: Vec<Range>,
+    pub allowed_ranges: Vec<IpRange>,
     /// True if only this machine may be reached.
     pub offline: bool,
     pub proxy: Option<Secret>,
     pub user_agent: Option<String>,
     /// Hosts whose addresses are known without a DNS query.
-    pub hosts: Hosts,
+    pub test_dns: TestHosts,
     /// Maximum characters that the session keeps of a result.
-    pub limit: usize,
+    pub max_result_chars: usize,
     pub env: Env,
 }
 
 /// The content fetched from an address.
-pub(super) struct Fetched {
+pub(super) struct FetchedContent {
     /// The address after all redirects.
     pub(super) url: Url,
     /// The server's `content-type`, in lower case.
-    pub(super) kind: String,
+    pub(super) content_type: String,
     pub(super) bytes: Vec<u8>,
     /// True if the content was longer and has been cut.
-    pub(super) cut: bool,
+    pub(super) is_truncated: bool,
 }
 
-impl Web {
+impl WebAccess {
     /// Fetches the address that the model wrote.
-    pub(super) fn fetch(&self, given: &str) -> Result<Fetched, Failure> {
-        let first = web_url::parse(addresses::bare(given))?;
+    pub(super) fn fetch(&self, given: &str) -> Result<FetchedContent, ToolError> {
+        let first = web_url::parse(addresses::strip_delimiters(given))?;
         let mut url = first.clone();
-        self.follow(&mut url).map_err(|failure| match failure {
-            // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
-            // cannot be taken for our own text.
-            Failure::Denied(refusal) if url != first && !refusal.words.contains(LEADS_ON) => {
-                let message = format!("`{first}`{LEADS_ON}another address: {}", refusal.words);
-                Refusal {
-                    words: message,
-                    ..refusal
+        self.fetch_following_redirects(&mut url)
+            .map_err(|failure| match failure {
+                // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
+                // cannot be taken for our own text.
+                ToolError::Denied(refusal)
+                    if url != first && !refusal.message.contains(REDIRECT_PHRASE) =>
+                {
+                    let message = format!(
+                        "`{first}`{REDIRECT_PHRASE}another address: {}",
+                        refusal.message
+                    );
+                    Refusal { message, ..refusal }.into()
                 }
-                .into()
-            }
-            other => other,
-        })
+                other => other,
+            })
     }
 
     /// Fetches `url`, and follows redirects. `url` is set to the last address reached.
-    fn follow(&self, url: &mut Url) -> Result<Fetched, Failure> {
+    fn fetch_following_redirects(&self, url: &mut Url) -> Result<FetchedContent, ToolError> {
         let end = signal::now().saturating_add(TIMEOUTS.total);
-        let mut grounds = self.judge(url)?;
-        for _ in 0..=REDIRECTS {
+        let mut grounds = self.check_address(url)?;
+        for _ in 0..=MAX_REDIRECTS {
             let left = end.saturating_sub(signal::now());
             if left.is_zero() {
                 return Err(
@@ -109,37 +113,40 @@ impl Web {
             let http = self.client(url, left)?;
             let answer = http
                 .get(url, &[("accept".into(), ACCEPT.into())])
-                .map_err(|error| failed(url, &error))?;
-            match next(url, &answer)? {
+                .map_err(|error| fetch_error(url, &error))?;
+            match redirect_target(url, &answer)? {
                 Some(next) => {
-                    self.rules(&next)?;
-                    if !grounds.vouch() {
-                        grounds = self.consider(&next).map_err(|refusal| Refusal {
-                            words: format!("`{url}`{LEADS_ON}`{next}`; {}", refusal.words),
+                    self.check_rules(&next)?;
+                    if !grounds.is_safe() {
+                        grounds = self.check_provenance(&next).map_err(|refusal| Refusal {
+                            message: format!(
+                                "`{url}`{REDIRECT_PHRASE}`{next}`; {}",
+                                refusal.message
+                            ),
                             ..refusal
                         })?;
                     }
                     *url = next;
                 }
-                None => return taken(url.clone(), answer),
+                None => return read_body(url.clone(), answer),
             }
         }
-        Err(format!("`{url}` redirects more than {REDIRECTS} times").into())
+        Err(format!("`{url}` redirects more than {MAX_REDIRECTS} times").into())
     }
 
     /// Checks the address that the model wrote, without requesting it.
-    pub(super) fn foresee(&self, given: &str) -> Result<(), Failure> {
-        let url = web_url::parse(addresses::bare(given))
-            .map_err(|message| Failure::Denied(Refusal::of(message)))?;
-        self.judge(&url)?;
+    pub(super) fn precheck(&self, given: &str) -> Result<(), ToolError> {
+        let url = web_url::parse(addresses::strip_delimiters(given))
+            .map_err(|message| ToolError::Denied(Refusal::new(message)))?;
+        self.check_address(&url)?;
         let judged = self.ssrf_guard(&url).check_url(&url);
-        judged.map_err(|error| failed(&url, &error))
+        judged.map_err(|error| fetch_error(&url, &error))
     }
 
     /// Refuses `text` that is to be sent out and contains a key of ours.
-    pub(super) fn keeps_secrets(text: &str) -> Result<(), Refusal> {
-        match leaks(text) {
-            true => Err(Refusal::of(
+    pub(super) fn check_secrets(text: &str) -> Result<(), Refusal> {
+        match contains_key(text) {
+            true => Err(Refusal::new(
                 "it contains an API key, which must not leave this machine",
             )),
             false => Ok(()),
@@ -147,25 +154,25 @@ impl Web {
     }
 
     /// Decides if `url` may be requested, and on what grounds.
-    fn judge(&self, url: &Url) -> Result<Grounds, Refusal> {
-        self.rules(url)?;
-        self.consider(url)
+    fn check_address(&self, url: &Url) -> Result<AddressTrust, Refusal> {
+        self.check_rules(url)?;
+        self.check_provenance(url)
     }
 
     /// Applies the policy's rules to `url`. The policy has checked the text that the model wrote; rules about hosts
     /// apply to the parsed address, and to the targets of redirects.
-    fn rules(&self, url: &Url) -> Result<(), Refusal> {
+    fn check_rules(&self, url: &Url) -> Result<(), Refusal> {
         match self
             .policy
             .decide("web_fetch", &json!({ "url": url.as_str() }))
         {
-            Decision::Deny(refusal) => Err(refusal),
-            _ => Self::keeps_secrets(url.as_str()),
+            PolicyDecision::Deny(refusal) => Err(refusal),
+            _ => Self::check_secrets(url.as_str()),
         }
     }
 
-    fn consider(&self, url: &Url) -> Result<Grounds, Refusal> {
-        self.seen.allows(url, &self.free)
+    fn check_provenance(&self, url: &Url) -> Result<AddressTrust, Refusal> {
+        self.provenance.check_address(url, &self.allowed_hosts)
     }
 
     /// The restrictions of a client for `url` and no other address.
@@ -177,12 +184,15 @@ impl Web {
         let bare = host.trim_matches(['[', ']']);
         let typed = port.is_some_and(|port| {
             let found = bare.parse();
-            found.is_ok_and(|address| self.policy.has_typed(address, port, web_url::PORTS))
+            found.is_ok_and(|address| {
+                self.policy
+                    .is_explicit_address(address, port, web_url::WEB_PORTS)
+            })
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
-        let mut spared = self.spared.clone();
+        let mut spared = self.allowed_ranges.clone();
         // The exception is for this literal address only; it does not extend to names that resolve to it.
-        spared.extend(bare.parse::<Range>().ok().filter(|_| typed));
+        spared.extend(bare.parse::<IpRange>().ok().filter(|_| typed));
         SsrfGuard {
             allowed_ranges: spared,
             allowed_ports: port
@@ -193,22 +203,22 @@ impl Web {
         }
     }
 
-    fn client(&self, url: &Url, left: Duration) -> Result<Http, Failure> {
+    fn client(&self, url: &Url, left: Duration) -> Result<Http, ToolError> {
         let guard = self.ssrf_guard(url);
-        let timeouts = Timeouts {
+        let timeouts = HttpTimeouts {
             total: left,
             ..TIMEOUTS
         };
-        self.dressed(Http::guarded(timeouts, guard, &self.hosts, &self.env))
+        self.with_client_settings(Http::guarded(timeouts, guard, &self.test_dns, &self.env))
     }
 
     /// A client for an address that the user has configured, wherever it is.
-    pub(super) fn own_client(&self, total: Duration) -> Result<Http, Failure> {
-        let timeouts = Timeouts { total, ..TIMEOUTS };
-        self.dressed(Http::new(timeouts, self.offline, &self.env).without_proxy())
+    pub(super) fn configured_client(&self, total: Duration) -> Result<Http, ToolError> {
+        let timeouts = HttpTimeouts { total, ..TIMEOUTS };
+        self.with_client_settings(Http::new(timeouts, self.offline, &self.env).without_proxy())
     }
 
-    fn dressed(&self, http: Http) -> Result<Http, Failure> {
+    fn with_client_settings(&self, http: Http) -> Result<Http, ToolError> {
         http.with_user_agent(self.user_agent.clone())
             .with_proxy(self.proxy.as_ref(), "`tools.web.proxy`")
             .map_err(|error| error.to_string().into())
@@ -216,7 +226,7 @@ impl Web {
 }
 
 /// The target of a redirect from `url`; `None` if `answer` is not one.
-fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
+fn redirect_target(url: &Url, answer: &Response) -> Result<Option<Url>, ToolError> {
     if ![301, 302, 303, 307, 308].contains(&answer.status) {
         return Ok(None);
     }
@@ -237,7 +247,7 @@ fn next(url: &Url, answer: &Response) -> Result<Option<Url>, Failure> {
 }
 
 /// Reads the body of `answer`.
-fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
+fn read_body(url: Url, mut answer: Response) -> Result<FetchedContent, ToolError> {
     if !(200..300).contains(&answer.status) {
         return Err(format!("the server returned {} for `{url}`", answer.status).into());
     }
@@ -245,46 +255,46 @@ fn taken(url: Url, mut answer: Response) -> Result<Fetched, Failure> {
     let mut read = |bytes: &mut Vec<u8>, limit: usize| {
         let more = (limit + 1).saturating_sub(bytes.len()) as u64;
         let read = answer.body.by_ref().take(more).read_to_end(bytes);
-        read.map_err(|error| format!("`{url}`: {}", read_failure(&error)))
+        read.map_err(|error| format!("`{url}`: {}", body_error_message(&error)))
     };
-    read(&mut bytes, LIMIT)?;
-    let mut limit = LIMIT;
-    if pdf::is_one(&bytes) || image_type(&bytes).is_some() {
-        limit = WHOLE;
-        read(&mut bytes, WHOLE)?;
-        if bytes.len() > WHOLE {
-            return Err(format!("`{url}` is larger than {} MiB", WHOLE >> 20).into());
+    read(&mut bytes, MAX_TEXT_BYTES)?;
+    let mut limit = MAX_TEXT_BYTES;
+    if pdf::is_pdf(&bytes) || image_type(&bytes).is_some() {
+        limit = MAX_BINARY_BYTES;
+        read(&mut bytes, MAX_BINARY_BYTES)?;
+        if bytes.len() > MAX_BINARY_BYTES {
+            return Err(format!("`{url}` is larger than {} MiB", MAX_BINARY_BYTES >> 20).into());
         }
     }
     let kind = answer.header("content-type").unwrap_or_default();
     let kind = kind.to_ascii_lowercase();
     let cut = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(Fetched {
+    Ok(FetchedContent {
         url,
-        kind,
+        content_type: kind,
         bytes,
-        cut,
+        is_truncated: cut,
     })
 }
 
 /// The failure of a request, as text for the model.
-fn failed(url: &Url, error: &anyhow::Error) -> Failure {
+fn fetch_error(url: &Url, error: &anyhow::Error) -> ToolError {
     if error.is::<Stop>() {
         return "interrupted: the run is ending".into();
     }
-    if exit_of(error) != Exit::Refused {
+    if exit_for(error) != Exit::Refused {
         return format!("`{url}` cannot be fetched: {error:#}").into();
     }
     let message = format!("`{url}` is not fetched: {error:#}");
-    Failure::Denied(match hint_of(error) {
-        Some(SSRF_ALLOWLIST_KEY) => Refusal::of(format!(
+    ToolError::Denied(match hint_for(error) {
+        Some(SSRF_ALLOWLIST_KEY) => Refusal::new(format!(
             "{message}; to allow it, the user adds its address to `{SSRF_ALLOWLIST_KEY}` in the config file"
         )),
         flag => Refusal {
-            words: message,
-            grant: flag.map(|flag| match flag.split_once('=') {
-                Some((name, host)) => format!("{name}={}", quoted(host)),
+            message,
+            suggested_flag: flag.map(|flag| match flag.split_once('=') {
+                Some((name, host)) => format!("{name}={}", quote(host)),
                 None => flag.to_owned(),
             }),
         },

@@ -1,13 +1,13 @@
 //! Hostile behavior during a call: no answer, invalid messages, too much data, and requests to the client.
 
-use super::yard::{CANARY, Yard};
+use super::fixture::{CANARY, HostileServer};
 use crate::story::write;
 use serde_json::json;
 
 /// The call fails, but the turn succeeds.
-fn fails(behaviour: &str, words: &str) {
-    if let Some(yard) = Yard::new(behaviour) {
-        let told = yard.turn().called(words);
+fn assert_call_fails(behaviour: &str, words: &str) {
+    if let Some(yard) = HostileServer::new(behaviour) {
+        let told = yard.turn().result_has(words);
         assert!(!told.results[0].contains("the work is done"));
         let (code, ..) = yard.mcp(&["call", "hostile", "work", "{}"]);
         assert_ne!(code, 0);
@@ -15,10 +15,10 @@ fn fails(behaviour: &str, words: &str) {
 }
 
 /// The call succeeds despite everything sent with it.
-fn works(behaviour: &str) {
-    if let Some(yard) = Yard::new(behaviour) {
+fn assert_call_works(behaviour: &str) {
+    if let Some(yard) = HostileServer::new(behaviour) {
         let yard = yard.set("toolTimeout", json!(60));
-        yard.turn().called("the work is done");
+        yard.turn().result_has("the work is done");
         let (code, output, _) = yard.mcp(&["call", "hostile", "work", "{}"]);
         assert_eq!(code, 0);
         assert!(output.contains("the work is done"), "{output:.2000}");
@@ -26,57 +26,57 @@ fn works(behaviour: &str) {
 }
 
 #[test]
-fn one_that_never_answers_is_late() {
-    fails("never-answers", "3");
+fn a_server_that_never_answers_times_out() {
+    assert_call_fails("never-answers", "3");
 }
 
 #[test]
-fn one_that_ends_may_have_done_it() {
-    fails("dies-in-call", "may have taken effect");
+fn a_server_that_exits_during_a_call_may_have_executed_it() {
+    assert_call_fails("dies-in-call", "may have taken effect");
 }
 
 #[test]
-fn one_that_sends_half_a_message_and_ends() {
-    fails("half-message", "may have taken effect");
+fn a_server_that_exits_after_half_a_message_fails_the_call() {
+    assert_call_fails("half-message", "may have taken effect");
 }
 
 #[test]
-fn a_byte_a_second() {
-    fails("trickles", "");
+fn a_server_that_sends_a_byte_a_second_times_out() {
+    assert_call_fails("trickles", "");
 }
 
 #[test]
-fn progress_without_end_does_not_put_off_the_deadline() {
-    fails("always-nearly-done", "");
+fn endless_progress_does_not_extend_the_deadline() {
+    assert_call_fails("always-nearly-done", "");
 }
 
 #[test]
-fn a_line_without_end() {
-    fails("endless-line", "");
+fn an_endless_line_is_rejected() {
+    assert_call_fails("endless-line", "");
 }
 
 #[test]
-fn words_for_people_without_end() {
-    fails("chatters", "");
+fn endless_log_messages_are_bounded() {
+    assert_call_fails("chatters", "");
 }
 
 #[test]
-fn a_hundred_megabytes() {
-    fails("huge-result", "");
+fn a_result_of_a_hundred_megabytes_is_rejected() {
+    assert_call_fails("huge-result", "");
 }
 
 #[test]
-fn a_result_that_is_too_deep() {
-    fails("deep-result", "");
+fn a_deeply_nested_result_is_rejected() {
+    assert_call_fails("deep-result", "");
 }
 
 /// An answer after the timeout is not taken for the answer of a later call.
 #[test]
-fn an_answer_that_comes_too_late() {
-    let Some(yard) = Yard::new("late") else {
+fn a_late_answer_is_ignored() {
+    let Some(yard) = HostileServer::new("late") else {
         return;
     };
-    let told = yard.turn_of(2);
+    let told = yard.turn_with_calls(2);
     assert_eq!(told.answer, "Done.\n");
     assert!(
         !told.results[1].contains("first call's"),
@@ -86,25 +86,25 @@ fn an_answer_that_comes_too_late() {
 }
 
 #[test]
-fn results_of_every_wrong_shape() {
+fn malformed_results_are_rejected() {
     for shape in 0..11 {
-        if let Some(yard) = Yard::new("shapeless") {
-            let told = yard.with(json!({ "shape": shape })).turn();
-            assert_eq!(told.answer, "Done.\n", "{shape}: {}", told.complaints);
+        if let Some(yard) = HostileServer::new("shapeless") {
+            let told = yard.with_arguments(json!({ "shape": shape })).turn();
+            assert_eq!(told.answer, "Done.\n", "{shape}: {}", told.stderr);
             assert_eq!(told.results.len(), 1);
         }
     }
 }
 
 #[test]
-fn more_than_a_model_can_take() {
+fn an_oversized_result_is_truncated_for_the_model() {
     for (behaviour, words) in [
         ("large-result", "the beginning"),
         ("huge-error", "it failed"),
     ] {
-        if let Some(yard) = Yard::new(behaviour) {
+        if let Some(yard) = HostileServer::new(behaviour) {
             let yard = yard.set("toolTimeout", json!(60));
-            let told = yard.turn().called(words);
+            let told = yard.turn().result_has(words);
             let length = told.results[0].len();
             assert!(length < 100_000, "{length} bytes");
         }
@@ -112,41 +112,41 @@ fn more_than_a_model_can_take() {
 }
 
 #[test]
-fn three_hundred_thousand_notifications() {
-    let Some(yard) = Yard::new("floods") else {
+fn three_hundred_thousand_notifications_are_handled() {
+    let Some(yard) = HostileServer::new("floods") else {
         return;
     };
     // They may take longer than the call timeout, which then expires.
-    let told = yard.set("toolTimeout", json!(60)).turn().called("");
-    assert!(told.complaints.len() < 2000, "{}", told.complaints);
+    let told = yard.set("toolTimeout", json!(60)).turn().result_has("");
+    assert!(told.stderr.len() < 2000, "{}", told.stderr);
 }
 
 #[test]
-fn questions_whose_answers_nobody_reads() {
-    if let Some(yard) = Yard::new("deaf") {
-        yard.turn().called("");
+fn a_server_that_never_reads_its_input_does_not_block() {
+    if let Some(yard) = HostileServer::new("deaf") {
+        yard.turn().result_has("");
     }
 }
 
 #[test]
-fn a_hundred_megabytes_on_standard_error() {
-    works("loud");
-    if let Some(yard) = Yard::new("loud") {
+fn standard_error_of_a_hundred_megabytes_is_bounded() {
+    assert_call_works("loud");
+    if let Some(yard) = HostileServer::new("loud") {
         let yard = yard.set("toolTimeout", json!(60));
         yard.turn();
-        let kept = size(&yard.story.home().join(".nanobot/mcp"));
+        let kept = dir_size_bytes(&yard.story.home().join(".nanobot/mcp"));
         assert!(kept < 4 << 20, "{kept} bytes are kept");
     }
 }
 
-fn size(folder: &std::path::Path) -> u64 {
+fn dir_size_bytes(folder: &std::path::Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;
     };
     let entries = entries.flatten().map(|entry| {
         let kind = entry.file_type().unwrap();
         match kind.is_dir() {
-            true => size(&entry.path()),
+            true => dir_size_bytes(&entry.path()),
             false => entry.metadata().unwrap().len(),
         }
     });
@@ -154,13 +154,13 @@ fn size(folder: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn escapes_and_invisible_letters() {
-    let Some(yard) = Yard::new("painted") else {
+fn escape_sequences_and_invisible_characters_are_removed() {
+    let Some(yard) = HostileServer::new("painted") else {
         return;
     };
-    yard.turn().called("the work is");
-    let yard = yard.with(json!({ "p": "fail" }));
-    yard.turn().called("red");
+    yard.turn().result_has("the work is");
+    let yard = yard.with_arguments(json!({ "p": "fail" }));
+    yard.turn().result_has("red");
     for words in [
         &["test", "hostile"][..],
         &["show", "hostile"],
@@ -182,66 +182,66 @@ fn escapes_and_invisible_letters() {
         assert!(!raw.contains(obeyed), "{obeyed:?} in {raw:?}");
     }
     assert!(raw.contains("the work is"), "{raw:?}");
-    screen.is_restored();
+    screen.assert_restored();
 }
 
 #[test]
-fn pictures_that_are_none() {
-    works("bad-images");
+fn invalid_images_are_rejected() {
+    assert_call_works("bad-images");
 }
 
 #[test]
-fn a_thousand_pictures() {
-    if let Some(yard) = Yard::new("many-images") {
+fn a_thousand_images_are_bounded() {
+    if let Some(yard) = HostileServer::new("many-images") {
         let told = yard.turn();
         assert_eq!(told.answer, "Done.\n");
     }
 }
 
 /// A server request is rejected with the protocol's error.
-fn asks(behaviour: &str, no: &str) {
-    if let Some(yard) = Yard::new(behaviour) {
-        yard.turn().called(no);
+fn assert_request_rejected(behaviour: &str, rejection: &str) {
+    if let Some(yard) = HostileServer::new(behaviour) {
+        yard.turn().result_has(rejection);
         assert!(!yard.story.dir().join("owned").exists());
     }
 }
 
 #[test]
-fn it_wants_the_model() {
-    asks("samples", "\"error\": {");
+fn a_sampling_request_is_rejected() {
+    assert_request_rejected("samples", "\"error\": {");
 }
 
 #[test]
-fn it_wants_a_password() {
+fn an_elicitation_of_a_password_is_declined() {
     // Nobody can be asked, which is reported either before or during the call.
-    asks("elicits", "got {");
-    asks("elicits-address", "got {");
-    if let Some(yard) = Yard::new("elicits") {
+    assert_request_rejected("elicits", "got {");
+    assert_request_rejected("elicits-address", "got {");
+    if let Some(yard) = HostileServer::new("elicits") {
         let told = yard.turn();
         assert!(!told.results[0].contains("accept"), "{:?}", told.results);
     }
 }
 
 #[test]
-fn it_wants_our_directories() {
-    let Some(yard) = Yard::new("wants-roots") else {
+fn a_roots_request_reveals_no_directories() {
+    let Some(yard) = HostileServer::new("wants-roots") else {
         return;
     };
-    let told = yard.turn().called("got {");
+    let told = yard.turn().result_has("got {");
     assert!(!told.results[0].contains("file://"), "{:?}", told.results);
 }
 
 #[test]
-fn it_wants_us_to_run_a_command() {
-    asks("made-up-request", "\"error\": {");
+fn a_request_to_run_a_command_is_rejected() {
+    assert_request_rejected("made-up-request", "\"error\": {");
 }
 
 #[test]
-fn it_sees_the_variables_of_the_config_and_no_key() {
-    let Some(yard) = Yard::new("environment") else {
+fn a_server_sees_its_configured_variables_and_no_key() {
+    let Some(yard) = HostileServer::new("environment") else {
         return;
     };
-    let told = yard.turn().called("\"GIVEN\": ");
+    let told = yard.turn().result_has("\"GIVEN\": ");
     // The variable that marks commands of an agent is not a secret.
     let seen = told.results[0].replace("NANOBOT_INSIDE", "");
     assert!(!seen.contains("SOME_VARIABLE"), "{seen}");
@@ -251,8 +251,8 @@ fn it_sees_the_variables_of_the_config_and_no_key() {
 }
 
 #[test]
-fn it_takes_nothing_and_leaves_nothing() {
-    let Some(yard) = Yard::new("thief") else {
+fn a_server_can_neither_read_secrets_nor_write_files() {
+    let Some(yard) = HostileServer::new("thief") else {
         return;
     };
     let home = yard.story.home();
@@ -266,7 +266,7 @@ fn it_takes_nothing_and_leaves_nothing() {
     write(&home.join(".bashrc"), b"# mine\n");
     let config = std::fs::read(home.join(".nanobot/config.json")).unwrap();
     // The raw value, before redaction.
-    let told = yard.turn().called("read .ssh/id_rsa: ");
+    let told = yard.turn().result_has("read .ssh/id_rsa: ");
     let loot = &told.results[0];
     let tried = loot
         .lines()

@@ -2,18 +2,18 @@
 //! output is sanitized, our memory is bounded, and no process is left ([`fixture`] checks this for each run).
 
 mod calls;
-mod ends;
-mod lists;
+mod fixture;
+mod listing;
 mod remote;
-mod yard;
+mod shutdown;
 
-use crate::needs::need;
+use crate::requirements::require;
 use std::process::Command;
 
 /// A behavior without a story would be assumed to be contained.
 #[test]
-fn there_is_a_story_for_each_behaviour() {
-    if !need("python3") {
+fn each_hostile_behaviour_has_a_story() {
+    if !require("python3") {
         return;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/servers/hostile.py");
@@ -24,8 +24,8 @@ fn there_is_a_story_for_each_behaviour() {
     let text = String::from_utf8(output.stdout).unwrap();
     let stories = [
         include_str!("calls.rs"),
-        include_str!("ends.rs"),
-        include_str!("lists.rs"),
+        include_str!("shutdown.rs"),
+        include_str!("listing.rs"),
         include_str!("remote.rs"),
     ];
     let is_told = |name: &str| {

@@ -1,88 +1,88 @@
 //! Hostile remote servers.
 
-use super::yard::Yard;
+use super::fixture::HostileServer;
 use serde_json::json;
 
 /// Another server received nothing of ours.
 #[track_caller]
-fn is_unheard(yard: &Yard) {
-    let heard = std::fs::read_to_string(&yard.state).unwrap();
+fn assert_canary_not_received(yard: &HostileServer) {
+    let heard = std::fs::read_to_string(&yard.state_file).unwrap();
     assert!(!heard.contains("canary"), "{heard}");
     assert!(!heard.to_lowercase().contains("x-own"), "{heard}");
 }
 
 /// The server is unusable: a missing tool with a notice.
-fn is_missing(behaviour: &str, words: &str) {
-    let Some(yard) = Yard::new(behaviour) else {
+fn assert_unavailable(behaviour: &str, words: &str) {
+    let Some(yard) = HostileServer::new(behaviour) else {
         return;
     };
     let yard = yard.set("startTimeout", json!(3));
-    yard.turn().missing(words);
+    yard.turn().tool_is_missing(words);
     let (code, ..) = yard.mcp(&["test", "hostile"]);
     assert_ne!(code, 0);
-    is_unheard(&yard);
+    assert_canary_not_received(&yard);
 }
 
 /// The server is available, and its call fails.
-fn fails(behaviour: &str) {
-    let Some(yard) = Yard::new(behaviour) else {
+fn assert_call_fails(behaviour: &str) {
+    let Some(yard) = HostileServer::new(behaviour) else {
         return;
     };
-    let told = yard.turn().called("");
+    let told = yard.turn().result_has("");
     assert!(!told.results[0].contains("the work is done"));
-    is_unheard(&yard);
+    assert_canary_not_received(&yard);
 }
 
 #[test]
-fn one_that_is_as_it_should_be() {
-    if let Some(yard) = Yard::new("http-tame") {
-        yard.turn().called("the work is done");
+fn a_well_behaved_server_works() {
+    if let Some(yard) = HostileServer::new("http-tame") {
+        yard.turn().result_has("the work is done");
     }
 }
 
 #[test]
-fn headers_go_to_nobody_else() {
-    is_missing("http-redirects", "");
-    fails("http-redirects-later");
-    is_missing("sse-elsewhere", "");
+fn headers_are_not_sent_to_other_hosts() {
+    assert_unavailable("http-redirects", "");
+    assert_call_fails("http-redirects-later");
+    assert_unavailable("sse-elsewhere", "");
 }
 
 #[test]
-fn one_that_wants_a_login_is_told_of() {
-    is_missing("http-unauthorised", "headers");
+fn a_server_that_requires_a_login_is_reported() {
+    assert_unavailable("http-unauthorised", "headers");
 }
 
 #[test]
-fn one_that_is_not_there() {
-    is_missing("http-not-found", "404");
+fn an_unreachable_server_is_reported() {
+    assert_unavailable("http-not-found", "404");
 }
 
 #[test]
-fn one_that_forgets_who_we_are() {
-    fails("http-forgets");
+fn a_server_that_forgets_the_session_is_reconnected() {
+    assert_call_fails("http-forgets");
 }
 
 #[test]
-fn a_hundred_megabytes() {
-    is_missing("http-huge-error", "500");
-    fails("http-huge-result");
+fn a_response_of_a_hundred_megabytes_is_rejected() {
+    assert_unavailable("http-huge-error", "500");
+    assert_call_fails("http-huge-result");
 }
 
 #[test]
-fn events_without_end() {
-    fails("http-endless-events");
-    fails("http-endless-event");
+fn endless_events_are_bounded() {
+    assert_call_fails("http-endless-events");
+    assert_call_fails("http-endless-event");
 }
 
 #[test]
-fn answers_that_are_no_messages() {
-    is_missing("http-html", "");
-    is_missing("http-wrong-kind", "");
-    fails("http-cuts");
+fn invalid_responses_are_rejected() {
+    assert_unavailable("http-html", "");
+    assert_unavailable("http-wrong-kind", "");
+    assert_call_fails("http-cuts");
 }
 
 #[test]
-fn one_that_never_answers() {
-    is_missing("http-mute", "");
-    is_missing("sse-mute", "");
+fn a_server_that_never_answers_times_out() {
+    assert_unavailable("http-mute", "");
+    assert_unavailable("sse-mute", "");
 }

@@ -1,7 +1,7 @@
 //! Destructive commands in a directory with `victim/`, most of which no list of forbidden words would catch.
 
-use super::yard::{User, Yard, say, users};
-use crate::needs::{has, skip};
+use super::fixture::{SandboxFixture, User, available_users, print_count};
+use crate::requirements::{is_installed, skip};
 use std::path::{Path, PathBuf};
 
 /// A program that may be missing, and the command, which runs beside `victim/`.
@@ -113,24 +113,24 @@ const COMMANDS: [(&str, &str); 71] = [
 ];
 
 /// Creates a directory with a canary for each command.
-fn prepare(yard: &Yard, place: &Path) -> Vec<PathBuf> {
+fn create_victims(yard: &SandboxFixture, place: &Path) -> Vec<PathBuf> {
     let each = (0..COMMANDS.len()).map(|number| {
         let dir = place.join(format!("case{number}"));
-        yard.file(&dir.join("victim/a"), "alive\n");
-        yard.file(&dir.join("victim/b/c"), "alive\n");
+        yard.write_file(&dir.join("victim/a"), "alive\n");
+        yard.write_file(&dir.join("victim/b/c"), "alive\n");
         dir
     });
     each.collect()
 }
 
-fn lives(dir: &Path) -> bool {
+fn is_intact(dir: &Path) -> bool {
     ["victim/a", "victim/b/c"].iter().all(|name| {
         let path = dir.join(name);
         !path.is_symlink() && std::fs::read_to_string(path).is_ok_and(|text| text == "alive\n")
     })
 }
 
-fn commands(dirs: &[PathBuf]) -> Vec<String> {
+fn build_commands(dirs: &[PathBuf]) -> Vec<String> {
     COMMANDS
         .iter()
         .zip(dirs)
@@ -139,13 +139,16 @@ fn commands(dirs: &[PathBuf]) -> Vec<String> {
 }
 
 /// The indexes of commands that can be tested here: those that are destructive without the sandbox.
-fn deadly(user: User) -> Vec<usize> {
-    let yard = Yard::new(user);
-    let dirs = prepare(&yard, &yard.outside());
-    let told = yard.run(&["--sandbox", "off"], &commands(&dirs));
+fn destructive_commands(user: User) -> Vec<usize> {
+    let yard = SandboxFixture::new(user);
+    let dirs = create_victims(&yard, &yard.outside_dir());
+    let told = yard.run_commands(&["--sandbox", "off"], &build_commands(&dirs));
     let mut deadly = Vec::new();
     for (number, (program, command)) in COMMANDS.iter().enumerate() {
-        match (lives(&dirs[number]), program.is_empty() || has(program)) {
+        match (
+            is_intact(&dirs[number]),
+            program.is_empty() || is_installed(program),
+        ) {
             (false, _) => deadly.push(number),
             (true, false) => skip(&format!("`{program}` is not installed")),
             (true, true) => panic!("it destroys nothing: {command}\n{}", told[number]),
@@ -155,26 +158,26 @@ fn deadly(user: User) -> Vec<usize> {
 }
 
 #[test]
-fn what_destroys_destroys_nothing_that_may_not_be_written() {
-    for user in users() {
-        let deadly = deadly(user);
+fn destructive_commands_destroy_only_writable_files() {
+    for user in available_users() {
+        let deadly = destructive_commands(user);
         for (words, flags, is_inside) in [
             ("in a directory that is read", &[][..], true),
             ("outside of one that is written", &["--write"][..], false),
         ] {
-            let yard = Yard::new(user);
+            let yard = SandboxFixture::new(user);
             let place = match is_inside {
                 true => yard.story.dir(),
-                false => yard.outside(),
+                false => yard.outside_dir(),
             };
-            let dirs = prepare(&yard, &place);
-            let told = yard.run(flags, &commands(&dirs));
+            let dirs = create_victims(&yard, &place);
+            let told = yard.run_commands(flags, &build_commands(&dirs));
             let dead: Vec<String> = deadly
                 .iter()
-                .filter(|number| !lives(&dirs[**number]))
+                .filter(|number| !is_intact(&dirs[**number]))
                 .map(|number| format!("{}\n{}", COMMANDS[*number].1, told[*number]))
                 .collect();
-            say(&format!(
+            print_count(&format!(
                 "{user:?}, {words}: {} of {} canaries alive",
                 deadly.len() - dead.len(),
                 deadly.len()

@@ -1,12 +1,12 @@
 //! Attempts to escape from the sandbox. Each prints `escaped` if it succeeded, and `held` if not.
 
-use super::yard::{User, Yard, say, users};
-use crate::needs::need;
+use super::fixture::{SandboxFixture, User, available_users, print_count};
+use crate::requirements::require;
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
 /// file that must not be written, `SECRET` one that must not be read, `US` the process that started the shell. A true value
 /// means an escape.
-const PYTHON: [(&str, &str); 39] = [
+const PYTHON_PROGRAMS: [(&str, &str); 39] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
     (
         "read the parent's memory",
@@ -88,7 +88,7 @@ const PYTHON: [(&str, &str); 39] = [
 ];
 
 /// Shell commands.
-const SHELL: [(&str, &str); 18] = [
+const SHELL_COMMANDS: [(&str, &str); 18] = [
     (
         "a hard link",
         "ln OUTSIDE $TMPDIR/hard && echo x > $TMPDIR/hard && echo escaped || echo held",
@@ -163,7 +163,7 @@ const SHELL: [(&str, &str); 18] = [
     ),
 ];
 
-const HEAD: &str = "python3 - <<'end' 2>&1
+const C_HARNESS: &str = "python3 - <<'end' 2>&1
 import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
 US = os.popen('ps -o ppid= -p '+str(os.getppid())).read().strip() if False else open('/proc/%d/stat' % os.getppid()).read().split()[3]
@@ -195,33 +195,36 @@ def ioctl(request):
 ";
 
 #[test]
-fn nothing_gets_out() {
-    for user in users() {
-        let yard = Yard::new(user);
-        let (outside, secret) = (yard.outside().join("file"), yard.outside().join("secret"));
-        yard.file(&outside, "safe\n");
-        yard.file(&secret, "canary-77aa\n");
+fn escape_attempts_fail() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let (outside, secret) = (
+            yard.outside_dir().join("file"),
+            yard.outside_dir().join("secret"),
+        );
+        yard.write_file(&outside, "safe\n");
+        yard.write_file(&secret, "canary-77aa\n");
         let (mut names, mut commands) = (Vec::new(), Vec::new());
-        match need("python3") && cfg!(target_arch = "x86_64") {
+        match require("python3") && cfg!(target_arch = "x86_64") {
             true => {
-                for (name, text) in PYTHON {
+                for (name, text) in PYTHON_PROGRAMS {
                     names.push(name);
                     commands.push(format!(
-                        "{HEAD}print('escaped' if {text} else 'held', errno())\nend"
+                        "{C_HARNESS}print('escaped' if {text} else 'held', errno())\nend"
                     ));
                 }
             }
-            false => say("system calls are not tried: the numbers are those of x86-64"),
+            false => print_count("system calls are not tried: the numbers are those of x86-64"),
         }
-        for (name, text) in SHELL {
+        for (name, text) in SHELL_COMMANDS {
             names.push(name);
             let text = text
                 .replace("OUTSIDE", outside.to_str().unwrap())
                 .replace("SECRET", secret.to_str().unwrap());
             commands.push(text);
         }
-        if need("gcc") && cfg!(target_arch = "x86_64") {
-            for (name, text) in C {
+        if require("gcc") && cfg!(target_arch = "x86_64") {
+            for (name, text) in C_PROGRAMS {
                 names.push(name);
                 commands.push(format!(
                     "cd $(mktemp -d); cat > x.c <<'end'\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
@@ -230,9 +233,9 @@ fn nothing_gets_out() {
                 ));
             }
         } else {
-            say("foreign system calls are not tried: they are those of x86-64");
+            print_count("foreign system calls are not tried: they are those of x86-64");
         }
-        let told = yard.run(&[], &commands);
+        let told = yard.run_commands(&[], &commands);
         let mut out = Vec::new();
         for (name, told) in names.iter().zip(&told) {
             assert!(
@@ -243,7 +246,7 @@ fn nothing_gets_out() {
                 out.push(format!("{name}: {told}"));
             }
         }
-        say(&format!(
+        print_count(&format!(
             "{user:?}: {} of {} escapes held",
             names.len() - out.len(),
             names.len()
@@ -251,9 +254,10 @@ fn nothing_gets_out() {
         assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
         assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
         // Without the sandbox some harmless ones do escape, which shows that the table works.
-        if user == User::Us && commands.len() > 57 {
+        if user == User::Current && commands.len() > 57 {
             let some = [5, 8, 11, 39, 40, 41];
-            let told = yard.run(&["--sandbox", "off"], &some.map(|number| &commands[number]));
+            let told =
+                yard.run_commands(&["--sandbox", "off"], &some.map(|number| &commands[number]));
             let out = told.iter().filter(|told| told.contains("escaped")).count();
             assert!(out >= 4, "{told:?}");
         }
@@ -261,7 +265,7 @@ fn nothing_gets_out() {
 }
 
 /// C programs, which exit with a failure inside the sandbox.
-const C: [(&str, &str); 3] = [
+const C_PROGRAMS: [(&str, &str); 3] = [
     (
         "a call of the x32 kind",
         "int main(){ return syscall(0x40000000|39) > 0 ? puts(\"escaped\") < 0 : 1; }",
@@ -281,11 +285,11 @@ const C: [(&str, &str); 3] = [
 
 /// Processes that a command leaves behind end with it.
 #[test]
-fn nothing_outlives_a_command() {
-    for user in users() {
-        let yard = Yard::new(user);
+fn no_process_outlives_a_command() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
         let mark = yard.story.dir().join("late");
-        let told = yard.run(
+        let told = yard.run_commands(
             &["--write"],
             &[
                 format!(

@@ -1,8 +1,8 @@
 //! Everyday commands, which must work unchanged in the sandbox.
 
-use super::yard::User;
-use super::yard::{Yard, say, users};
-use crate::needs::skip;
+use super::fixture::User;
+use super::fixture::{SandboxFixture, available_users, print_count};
+use crate::requirements::skip;
 
 /// A program that may be missing, the command, and the expected end of its output.
 const TASKS: [(&str, &str, &str); 34] = [
@@ -156,20 +156,22 @@ const TASKS: [(&str, &str, &str); 34] = [
 ];
 
 #[test]
-fn everyday_tasks_run_unchanged() {
-    for user in users() {
-        let yard = Yard::new(user);
+fn everyday_commands_work_in_the_sandbox() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
         // Only programs of this user: a toolchain may be in another user's home.
         let looks = TASKS.map(|(program, ..)| format!("command -v {program} || echo none"));
-        let found = Yard::new(user).run(&["--sandbox", "off"], &looks);
+        let found = SandboxFixture::new(user).run_commands(&["--sandbox", "off"], &looks);
         let here = |number: usize| TASKS[number].0.is_empty() || !found[number].starts_with("none");
-        let told = yard.run(&["--write"], &TASKS.map(|(_, command, _)| command));
+        let told = yard.run_commands(&["--write"], &TASKS.map(|(_, command, _)| command));
         let (mut tried, mut wrong) = (0, Vec::new());
         for (number, ((program, command, expect), told)) in TASKS.iter().zip(&told).enumerate() {
             if !here(number) {
                 match user {
-                    User::Us => skip(&format!("`{program}` is not installed")),
-                    User::Nobody => say(&format!("{user:?} cannot run {program}: {command}")),
+                    User::Current => skip(&format!("`{program}` is not installed")),
+                    User::Nobody => {
+                        print_count(&format!("{user:?} cannot run {program}: {command}"))
+                    }
                 }
                 continue;
             }
@@ -178,7 +180,7 @@ fn everyday_tasks_run_unchanged() {
                 wrong.push(format!("{command}\n{told}"));
             }
         }
-        say(&format!(
+        print_count(&format!(
             "{user:?}: {} of {tried} everyday tasks done",
             tried - wrong.len()
         ));

@@ -3,10 +3,10 @@
 mod destructive;
 mod escapes;
 mod everyday;
+mod fixture;
 mod paths;
 mod refusals;
 mod sockets;
-mod turns;
-mod yard;
+mod write_lock;
 
-pub(crate) use refusals::without_landlock;
+pub(crate) use refusals::command_without_landlock;

@@ -1,13 +1,13 @@
 //! Files that no command can write, and files that none can read.
 
-use super::yard::{User, Yard, say, users};
-use crate::needs::skip;
+use super::fixture::{SandboxFixture, User, available_users, print_count};
+use crate::requirements::skip;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Startup and policy files beneath a home or a directory: existing ones first, and from `.zlogout` on those that do not
 /// exist.
-const STARTUP: [&str; 60] = [
+const STARTUP_FILES: [&str; 60] = [
     ".git/hooks/pre-commit",
     ".git/hooks/post-checkout",
     ".git/config",
@@ -70,7 +70,7 @@ const STARTUP: [&str; 60] = [
     ".git/config.worktree",
 ];
 
-const PRESENT: usize = 29;
+const EXISTING_COUNT: usize = 29;
 
 /// The system call that creates namespaces.
 const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
@@ -79,23 +79,23 @@ const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
     272
 };
 
-fn prepare(yard: &Yard, place: &Path) {
-    for name in &STARTUP[..PRESENT] {
+fn create_startup_files(yard: &SandboxFixture, place: &Path) {
+    for name in &STARTUP_FILES[..EXISTING_COUNT] {
         if !place.join(name).exists() {
-            yard.file(&place.join(name), "mine\n");
+            yard.write_file(&place.join(name), "mine\n");
         }
     }
-    yard.file(&place.join(".git/HEAD"), "ref: refs/heads/main\n");
+    yard.write_file(&place.join(".git/HEAD"), "ref: refs/heads/main\n");
 }
 
 /// The content of each file, if it exists.
-fn states(place: &Path) -> BTreeMap<&'static str, Option<String>> {
+fn read_contents(place: &Path) -> BTreeMap<&'static str, Option<String>> {
     let read = |name: &&'static str| (*name, std::fs::read_to_string(place.join(name)).ok());
-    STARTUP.iter().map(read).collect()
+    STARTUP_FILES.iter().map(read).collect()
 }
 
 /// Every way to write `name` in the current directory, one after another.
-fn ways(name: &str) -> String {
+fn write_attempts(name: &str) -> String {
     let parent = Path::new(name).parent().unwrap().display().to_string();
     let parent = if parent.is_empty() { "." } else { &parent };
     let first = name.split('/').next().unwrap();
@@ -116,7 +116,7 @@ fn ways(name: &str) -> String {
 
 #[test]
 fn startup_files_are_never_changed() {
-    for user in users() {
+    for user in available_users() {
         for (words, flags, is_home, has_namespaces) in [
             ("of the home", &[][..], true, true),
             ("of the directory", &[][..], false, true),
@@ -133,32 +133,32 @@ fn startup_files_are_never_changed() {
                 false,
             ),
         ] {
-            let mut yard = Yard::new(user);
+            let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without(UNSHARE);
+                yard = yard.without_syscall(UNSHARE);
             }
             let place = match is_home {
                 true => yard.story.home(),
                 false => yard.story.dir(),
             };
-            prepare(&yard, &place);
-            let before = states(&place);
-            let commands: Vec<String> = STARTUP
+            create_startup_files(&yard, &place);
+            let before = read_contents(&place);
+            let commands: Vec<String> = STARTUP_FILES
                 .iter()
-                .map(|name| format!("cd {}\n{}", place.display(), ways(name)))
+                .map(|name| format!("cd {}\n{}", place.display(), write_attempts(name)))
                 .collect();
-            let told = yard.run(flags, &commands);
-            let after = states(&place);
-            let wrong: Vec<String> = STARTUP
+            let told = yard.run_commands(flags, &commands);
+            let after = read_contents(&place);
+            let wrong: Vec<String> = STARTUP_FILES
                 .iter()
                 .zip(told)
                 .filter(|(name, _)| before[*name] != after[*name])
                 .map(|(name, told)| format!("{name}: {:?}\n{told}", after[name]))
                 .collect();
-            say(&format!(
+            print_count(&format!(
                 "{user:?}, {words}: {} of {} start-up files unchanged",
-                STARTUP.len() - wrong.len(),
-                STARTUP.len()
+                STARTUP_FILES.len() - wrong.len(),
+                STARTUP_FILES.len()
             ));
             assert!(wrong.is_empty(), "{user:?}, {words}:\n{}", wrong.join("\n"));
         }
@@ -166,22 +166,22 @@ fn startup_files_are_never_changed() {
 }
 
 #[test]
-fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
+fn nested_repositories_keep_their_hooks_and_config() {
     for has_namespaces in [true, false] {
-        let mut yard = Yard::new(User::Us);
+        let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without(UNSHARE);
+            yard = yard.without_syscall(UNSHARE);
         }
         let dir = yard.story.dir();
         for name in ["sub", "a/b/deep", "gone"] {
-            yard.file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
-            yard.file(&dir.join(name).join(".git/config"), "mine\n");
+            yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
+            yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
         }
-        yard.file(
+        yard.write_file(
             &dir.join("sub/.git/modules/x/y/HEAD"),
             "ref: refs/heads/main\n",
         );
-        let told = yard.run(
+        let told = yard.run_commands(
             &["--write"],
             &[
                 "mkdir -p sub/.git/hooks; echo evil > sub/.git/hooks/post-checkout; echo evil > sub/.git/config",
@@ -213,7 +213,7 @@ fn repositories_beneath_a_written_directory_keep_their_hooks_and_config() {
 }
 
 /// Files of a home that no command can read, including our own.
-const SECRET: [&str; 60] = [
+const SECRET_FILES: [&str; 60] = [
     ".ssh/id_ed25519",
     ".ssh/config",
     ".gnupg/private-keys-v1.d/x.key",
@@ -278,18 +278,18 @@ const SECRET: [&str; 60] = [
 
 const CANARY: &str = "canary-5f1d";
 
-fn hide(yard: &Yard) {
-    for name in SECRET {
+fn create_secrets(yard: &SandboxFixture) {
+    for name in SECRET_FILES {
         let path = yard.story.home().join(name);
         if !path.exists() {
-            yard.file(&path, &format!("{CANARY}\n"));
+            yard.write_file(&path, &format!("{CANARY}\n"));
         }
     }
 }
 
 #[test]
 fn secrets_are_never_read() {
-    for user in users() {
+    for user in available_users() {
         // The home may be granted, or be the directory: secrets stay denied.
         for flags in [
             &[][..],
@@ -297,16 +297,16 @@ fn secrets_are_never_read() {
             &["-C", "HOME"][..],
             &["--write", "-C", "HOME"][..],
         ] {
-            let yard = Yard::new(user);
-            hide(&yard);
+            let yard = SandboxFixture::new(user);
+            create_secrets(&yard);
             let home = yard.story.home();
-            yard.file(&home.join("notes.txt"), "open\n");
+            yard.write_file(&home.join("notes.txt"), "open\n");
             let flags: Vec<String> = flags
                 .iter()
                 .map(|flag| flag.replace("HOME", home.to_str().unwrap()))
                 .collect();
             let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-            let mut commands: Vec<String> = SECRET
+            let mut commands: Vec<String> = SECRET_FILES
                 .iter()
                 .map(|name| {
                     format!(
@@ -317,29 +317,30 @@ fn secrets_are_never_read() {
                 })
                 .collect();
             commands.push(format!("cat {}/notes.txt", home.display()));
-            let mut told = yard.run(&flags, &commands);
+            let mut told = yard.run_commands(&flags, &commands);
             let open = told.pop().unwrap();
             // Without the sandbox all of them are readable.
             if flags.is_empty() {
-                let told = yard.run(&["--sandbox", "off"], &commands[..SECRET.len()]);
+                let told =
+                    yard.run_commands(&["--sandbox", "off"], &commands[..SECRET_FILES.len()]);
                 let read = told
                     .iter()
                     .filter(|told| told.contains(CANARY) || told.contains("apiKey"));
-                assert_eq!(read.count(), SECRET.len());
+                assert_eq!(read.count(), SECRET_FILES.len());
             }
             assert_eq!(open.contains("open"), flags.contains(&"-C"), "{open}");
             // A key would be redacted in the output, but the text around it would not.
             let is_read = |told: &str| told.contains(CANARY) || told.contains("apiKey");
-            let read: Vec<&str> = SECRET
+            let read: Vec<&str> = SECRET_FILES
                 .into_iter()
                 .zip(&told)
                 .filter(|(_, told)| is_read(told))
                 .map(|(name, _)| name)
                 .collect();
-            say(&format!(
+            print_count(&format!(
                 "{user:?} {flags:?}: {} of {} secrets unread",
-                SECRET.len() - read.len(),
-                SECRET.len()
+                SECRET_FILES.len() - read.len(),
+                SECRET_FILES.len()
             ));
             assert!(read.is_empty(), "{user:?} {flags:?}: {read:?}");
         }
@@ -348,8 +349,8 @@ fn secrets_are_never_read() {
 
 #[test]
 fn other_processes_keep_their_secrets() {
-    for user in users() {
-        let mut yard = Yard::new(user);
+    for user in available_users() {
+        let mut yard = SandboxFixture::new(user);
         yard.story = yard.story.env("CANARY_OF_THE_STORY", CANARY);
         let commands: Vec<String> = [
             "cat /proc/[0-9]*/environ | tr '\\0' '\\n'",
@@ -365,7 +366,7 @@ fn other_processes_keep_their_secrets() {
         ]
         .map(str::to_owned)
         .into();
-        let told = yard.run(&[], &commands);
+        let told = yard.run_commands(&[], &commands);
         for (command, told) in commands.iter().zip(&told) {
             assert!(!told.contains(CANARY), "{user:?}: {command}\n{told}");
         }
@@ -382,8 +383,8 @@ fn other_processes_keep_their_secrets() {
             told[9]
         );
         // Without the sandbox it is readable by root and by the same user.
-        if user == User::Us && rustix::process::getuid().is_root() {
-            let told = yard.run(&["--sandbox", "off"], &commands[1..2]);
+        if user == User::Current && rustix::process::getuid().is_root() {
+            let told = yard.run_commands(&["--sandbox", "off"], &commands[1..2]);
             assert!(told[0].contains(CANARY), "{}", told[0]);
         }
     }
@@ -391,12 +392,12 @@ fn other_processes_keep_their_secrets() {
 
 /// Our own files are denied to commands, wherever they are.
 #[test]
-fn our_own_files_are_closed_where_the_directory_contains_them() {
-    let yard = Yard::new(User::Us);
+fn our_own_files_are_denied_within_a_granted_directory() {
+    let yard = SandboxFixture::new(User::Current);
     let workspace: PathBuf = yard.story.workspace();
-    yard.file(&workspace.join("sessions/s.jsonl"), CANARY);
-    yard.file(&workspace.join("memory/MEMORY.md"), "remembered");
-    let told = yard.run(
+    yard.write_file(&workspace.join("sessions/s.jsonl"), CANARY);
+    yard.write_file(&workspace.join("memory/MEMORY.md"), "remembered");
+    let told = yard.run_commands(
         &["-C", workspace.to_str().unwrap()],
         &[
             "cat sessions/s.jsonl",
@@ -411,17 +412,17 @@ fn our_own_files_are_closed_where_the_directory_contains_them() {
 
 /// A grant for a startup file must name that file, and covers nothing else.
 #[test]
-fn a_kept_file_that_is_granted_by_name_is_written() {
+fn a_protected_file_granted_by_name_is_writable() {
     for has_namespaces in [true, false] {
-        let mut yard = Yard::new(User::Us);
+        let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without(UNSHARE);
+            yard = yard.without_syscall(UNSHARE);
         }
         let dir = yard.story.dir();
         for name in [".git/HEAD", ".git/config", ".envrc"] {
-            yard.file(&dir.join(name), "mine\n");
+            yard.write_file(&dir.join(name), "mine\n");
         }
-        let told = yard.run(
+        let told = yard.run_commands(
             &["--write", "--write=.git/config"],
             &[
                 "echo new > .git/config.lock && mv .git/config.lock .git/config",
@@ -439,17 +440,17 @@ fn a_kept_file_that_is_granted_by_name_is_written() {
 
 /// A directory with a denied path can be listed if mounts hide the path; otherwise the reason is given.
 #[test]
-fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
+fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
     for has_namespaces in [true, false] {
-        let mut yard = Yard::new(User::Us);
+        let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without(UNSHARE);
+            yard = yard.without_syscall(UNSHARE);
         }
         let home = yard.story.home();
-        yard.file(&home.join(".ssh/id_ed25519"), CANARY);
-        yard.file(&home.join("notes.txt"), "open\n");
+        yard.write_file(&home.join(".ssh/id_ed25519"), CANARY);
+        yard.write_file(&home.join("notes.txt"), "open\n");
         let home = home.to_str().unwrap();
-        let told = yard.run(
+        let told = yard.run_commands(
             &["-C", home],
             &["ls && cat notes.txt", "cat .ssh/*; ls .ssh"],
         );
@@ -469,18 +470,18 @@ fn a_directory_that_holds_a_closed_place_is_listed_or_it_is_said_why_not() {
 
 /// A grant around a home, or within one: startup files are found at their usual paths.
 #[test]
-fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
-    for user in users() {
+fn startup_files_of_a_home_are_protected_under_any_grant() {
+    for user in available_users() {
         for has_namespaces in [true, false] {
             for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
-                let mut yard = Yard::new(user);
+                let mut yard = SandboxFixture::new(user);
                 if !has_namespaces {
-                    yard = yard.without(UNSHARE);
+                    yard = yard.without_syscall(UNSHARE);
                 }
                 let home = yard.story.home();
-                yard.file(&home.join(".config/fish/config.fish"), "mine\n");
-                yard.file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
-                yard.file(&home.join(".bashrc"), "mine\n");
+                yard.write_file(&home.join(".config/fish/config.fish"), "mine\n");
+                yard.write_file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
+                yard.write_file(&home.join(".bashrc"), "mine\n");
                 let names = [".bashrc", ".zlogin", ".config/autostart/x.desktop"];
                 let fish = ".config/fish/config.fish";
                 let granted = home.parent().unwrap().join(inside);
@@ -496,7 +497,8 @@ fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
                     .collect();
                 let new = granted.join("new");
                 commands.push(format!("echo good > {}", new.display()));
-                let told = yard.run(&[&format!("--write={}", granted.display())], &commands);
+                let told =
+                    yard.run_commands(&[&format!("--write={}", granted.display())], &commands);
                 let what = format!("{user:?} {has_namespaces} {inside}: {told:?}");
                 let is = |name: &str| std::fs::read_to_string(home.join(name)).ok();
                 assert_eq!(is(".bashrc").as_deref(), Some("mine\n"), "{what}");
@@ -514,17 +516,17 @@ fn startup_files_of_a_home_are_kept_wherever_the_grant_begins() {
 
 /// A read-only grant stays read-only within a writable directory.
 #[test]
-fn what_is_granted_for_reading_is_not_written_within_what_is() {
-    for user in users() {
+fn a_read_only_grant_within_a_writable_one_is_not_writable() {
+    for user in available_users() {
         for has_namespaces in [true, false] {
-            let mut yard = Yard::new(user);
+            let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without(UNSHARE);
+                yard = yard.without_syscall(UNSHARE);
             }
-            let outer = yard.outside();
+            let outer = yard.outside_dir();
             let inner = outer.join("deep/inner");
-            yard.file(&inner.join("file"), "mine\n");
-            let told = yard.run(
+            yard.write_file(&inner.join("file"), "mine\n");
+            let told = yard.run_commands(
                 &[
                     &format!("--read={}", inner.display()),
                     &format!("--write={}", outer.display()),
@@ -548,12 +550,12 @@ fn what_is_granted_for_reading_is_not_written_within_what_is() {
 
 /// Where a command may create a repository, git's own interpretation of a config must not run commands.
 #[test]
-fn a_new_repository_says_nothing_that_git_runs() {
-    for user in users() {
+fn a_new_repository_cannot_make_git_run_commands() {
+    for user in available_users() {
         for has_namespaces in [true, false] {
-            let mut yard = Yard::new(user);
+            let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without(UNSHARE);
+                yard = yard.without_syscall(UNSHARE);
             }
             let config = yard.story.dir().join(".git/config");
             let configs = [
@@ -568,12 +570,12 @@ fn a_new_repository_says_nothing_that_git_runs() {
                 )
             };
             for text in configs {
-                let told = yard.run(&["--write"], &[make(text)]);
+                let told = yard.run_commands(&["--write"], &[make(text)]);
                 assert!(told[0].contains("made"), "{told:?}");
                 assert!(!config.exists(), "{user:?}: {text}: {told:?}");
                 std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
             }
-            let told = yard.run(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
+            let told = yard.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
             assert_eq!(told, ["made"]);
             assert!(config.exists());
         }
@@ -583,12 +585,12 @@ fn a_new_repository_says_nothing_that_git_runs() {
 /// Root can read everybody's files. The homes of this story are at the system's path, for the program only.
 #[test]
 fn secrets_of_other_homes_are_never_read() {
-    let yard = Yard::new(User::Us);
-    let homes = yard.outside();
-    yard.file(&homes.join("other/.ssh/id_rsa"), CANARY);
-    yard.file(&homes.join("other/.config/gh/hosts.yml"), CANARY);
-    yard.file(&homes.join("other/notes"), "open");
-    yard.file(&homes.join("other/.bashrc"), "mine\n");
+    let yard = SandboxFixture::new(User::Current);
+    let homes = yard.outside_dir();
+    yard.write_file(&homes.join("other/.ssh/id_rsa"), CANARY);
+    yard.write_file(&homes.join("other/.config/gh/hosts.yml"), CANARY);
+    yard.write_file(&homes.join("other/notes"), "open");
+    yard.write_file(&homes.join("other/.bashrc"), "mine\n");
     let bind = format!("mount --bind {} /home && exec \"$@\"", homes.display());
     let unshare = ["unshare", "-Urm", "sh", "-c", &bind, "sh"];
     let mut tried = std::process::Command::new("unshare");
@@ -597,9 +599,9 @@ fn secrets_of_other_homes_are_never_read() {
         skip("there are no namespaces of mounts, or no `/home`");
         return;
     }
-    let yard = yard.within(&unshare);
+    let yard = yard.with_wrapper(&unshare);
     for flags in [["--read=/home"], ["--read=/home/other"], ["--write=/home"]] {
-        let told = yard.run(
+        let told = yard.run_commands(
             &flags,
             &[
                 "cat /home/other/.ssh/id_rsa",
@@ -621,16 +623,16 @@ fn secrets_of_other_homes_are_never_read() {
 
 /// With the home as the directory: none of our files can be created in any way, and existing ones stay.
 #[test]
-fn nothing_new_appears_beside_what_is_ours() {
+fn nothing_new_can_be_created_next_to_our_files() {
     for has_namespaces in [true, false] {
-        let mut yard = Yard::new(User::Us);
+        let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without(UNSHARE);
+            yard = yard.without_syscall(UNSHARE);
         }
         let home = yard.story.home();
         let ours = home.join(".nanobot");
         let flags = ["-C", home.to_str().unwrap(), "--write"];
-        yard.run(
+        yard.run_commands(
             &flags,
             &[
                 "echo evil > .nanobot/new",
@@ -652,8 +654,8 @@ fn nothing_new_appears_beside_what_is_ours() {
 /// Instruction files of other runs cannot be created while a command runs, in the workspace or around it; existing ones
 /// cannot be changed.
 #[test]
-fn no_note_or_job_comes_into_being_while_a_command_runs() {
-    const TOLD: &[&str] = &[
+fn no_instruction_file_or_job_can_be_created_by_a_command() {
+    const INSTRUCTION_FILES: &[&str] = &[
         "AGENTS.md",
         "SOUL.md",
         "USER.md",
@@ -666,16 +668,16 @@ fn no_note_or_job_comes_into_being_while_a_command_runs() {
     ];
     for has_namespaces in [true, false] {
         for is_around in [false, true] {
-            let mut yard = Yard::new(User::Us);
+            let mut yard = SandboxFixture::new(User::Current);
             if !has_namespaces {
-                yard = yard.without(UNSHARE);
+                yard = yard.without_syscall(UNSHARE);
             }
             let workspace = yard.story.workspace();
             let (directory, inner) = match is_around {
                 true => (yard.story.home(), ".nanobot/workspace/"),
                 false => (workspace.clone(), ""),
             };
-            let commands: Vec<String> = TOLD
+            let commands: Vec<String> = INSTRUCTION_FILES
                 .iter()
                 .map(|name| {
                     let path = format!("{inner}{name}");
@@ -683,9 +685,9 @@ fn no_note_or_job_comes_into_being_while_a_command_runs() {
                 })
                 .collect();
             let flags = ["-C", directory.to_str().unwrap(), "--write"];
-            let told = yard.run(&flags, &commands);
+            let told = yard.run_commands(&flags, &commands);
             let what = format!("{has_namespaces} {is_around}");
-            for (name, told) in TOLD.iter().zip(&told) {
+            for (name, told) in INSTRUCTION_FILES.iter().zip(&told) {
                 assert!(!told.contains("evil\n"), "{what}: {name}: {told}");
                 let text = std::fs::read_to_string(workspace.join(name)).unwrap_or_default();
                 assert!(!text.contains("evil"), "{what}: {name}");

@@ -1,28 +1,29 @@
 //! Runs without a sandbox, and messages to commands inside of one.
 
-use super::yard::{User, Yard, kernel_without};
-use crate::needs::need;
+use super::fixture::{SandboxFixture, User, wrapper_without_syscall};
+use crate::requirements::require;
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::process::Command;
 
 /// The program in `story` on a kernel without Landlock; `None` if that cannot be simulated.
-pub(crate) fn without_landlock(story: &Story, arguments: &[&str]) -> Option<Command> {
+pub(crate) fn command_without_landlock(story: &Story, arguments: &[&str]) -> Option<Command> {
     // `landlock_create_ruleset` has the same number on every architecture.
-    let launcher = kernel_without(444)?;
+    let launcher = wrapper_without_syscall(444)?;
     let mut command = story.program(&launcher[0]);
     command.args(&launcher[1..]).arg(NANOBOT).args(arguments);
     Some(command)
 }
 
 #[test]
-fn without_a_sandbox_commands_are_refused() {
+fn without_a_sandbox_commands_are_denied() {
     let story = Story::new().script([
         calls("exec", json!({ "command": "touch ran" })),
         says("done"),
     ]);
-    let Some(mut command) = without_landlock(&story, &["agent", "-m", "x", "--write"]) else {
+    let Some(mut command) = command_without_landlock(&story, &["agent", "-m", "x", "--write"])
+    else {
         story
             .run(["agent", "-m", "x", "--sandbox", "off"])
             .stdout("done\n");
@@ -35,7 +36,7 @@ fn without_a_sandbox_commands_are_refused() {
         ran.error_text()
     );
     ran.stdout("done\n");
-    let told = story.asked()[1].last();
+    let told = story.requests()[1].last_content();
     assert!(
         told.contains("not run") && told.contains("Landlock"),
         "{told}"
@@ -44,26 +45,26 @@ fn without_a_sandbox_commands_are_refused() {
 }
 
 #[test]
-fn where_a_sandbox_is_required_nothing_is_asked() {
+fn a_missing_required_sandbox_fails_before_any_request() {
     let story = Story::new();
     let arguments = ["agent", "-m", "x", "--sandbox", "strict"];
-    let Some(mut command) = without_landlock(&story, &arguments) else {
+    let Some(mut command) = command_without_landlock(&story, &arguments) else {
         return;
     };
     let ran = story.wait(command.spawn().unwrap()).status(126);
     ran.stderr_has("a sandbox is required but unavailable")
         .stdout("");
-    assert!(story.asked().is_empty());
+    assert!(story.requests().is_empty());
 }
 
 #[test]
-fn without_a_sandbox_and_with_it_off_commands_run() {
+fn with_the_sandbox_off_commands_run_without_one() {
     let story = Story::new().script([
         calls("exec", json!({ "command": "echo ran > ran" })),
         says("done"),
     ]);
     let arguments = ["agent", "-m", "x", "--sandbox", "off"];
-    match without_landlock(&story, &arguments) {
+    match command_without_landlock(&story, &arguments) {
         Some(mut command) => story.wait(command.spawn().unwrap()).stdout("done\n"),
         None => story.run(arguments).stdout("done\n"),
     };
@@ -71,18 +72,18 @@ fn without_a_sandbox_and_with_it_off_commands_run() {
 }
 
 #[test]
-fn a_required_sandbox_that_is_there_is_used() {
-    let yard = Yard::new(User::Us);
-    let told = yard.run(&["--sandbox", "strict"], &["touch ran", "echo fine"]);
+fn an_available_required_sandbox_is_used() {
+    let yard = SandboxFixture::new(User::Current);
+    let told = yard.run_commands(&["--sandbox", "strict"], &["touch ran", "echo fine"]);
     assert!(told[0].contains("Permission denied"), "{}", told[0]);
     assert_eq!(told[1], "fine");
     assert!(!yard.story.dir().join("ran").exists());
 }
 
 #[test]
-fn a_failure_by_the_sandbox_is_explained_once() {
-    let yard = Yard::new(User::Us);
-    let told = yard.run(
+fn a_failure_caused_by_the_sandbox_is_explained_once() {
+    let yard = SandboxFixture::new(User::Current);
+    let told = yard.run_commands(
         &[],
         &[
             "touch a; touch b",
@@ -94,16 +95,16 @@ fn a_failure_by_the_sandbox_is_explained_once() {
     assert!(!told[1].contains("`--"), "{}", told[1]);
     assert_eq!(
         told[2].matches("`--net`").count(),
-        usize::from(need("bash")),
+        usize::from(require("bash")),
         "{}",
         told[2]
     );
 }
 
 #[test]
-fn what_may_not_change_is_put_back_and_said() {
-    let yard = Yard::new(User::Us);
-    yard.file(&yard.story.dir().join(".git/config"), "[core]\n");
+fn changed_protected_files_are_restored_and_reported() {
+    let yard = SandboxFixture::new(User::Current);
+    yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
     let command = "(echo '[alias]' >> .git/config); echo x > .envrc; echo x > fine";
     yard.story
         .server()
@@ -114,7 +115,7 @@ fn what_may_not_change_is_put_back_and_said() {
     let result = ran.json();
     drop(ran.error_text());
     assert_eq!(result["denials"][0]["tool"], "exec", "{result}");
-    let told = yard.story.asked()[1].last();
+    let told = yard.story.requests()[1].last_content();
     // With mounts, existing files cannot be opened at all, and new ones have to be removed.
     assert!(
         told.contains("`.envrc`") && told.contains("commands may not change"),
@@ -127,17 +128,17 @@ fn what_may_not_change_is_put_back_and_said() {
 }
 
 #[test]
-fn what_is_refused_says_which_flag_would_do() {
-    let yard = Yard::new(User::Us);
+fn a_denial_names_the_flag_that_allows_it() {
+    let yard = SandboxFixture::new(User::Current);
     for name in [
         ".git/HEAD",
         ".git/config",
         "sub/.git/HEAD",
         "sub/.git/config",
     ] {
-        yard.file(&yard.story.dir().join(name), "mine\n");
+        yard.write_file(&yard.story.dir().join(name), "mine\n");
     }
-    let told = yard.run(
+    let told = yard.run_commands(
         &["--write"],
         &[
             "mv .git aside",
@@ -161,7 +162,7 @@ fn what_is_refused_says_which_flag_would_do() {
 }
 
 #[test]
-fn the_status_of_a_command_by_hand_tells_how_it_went() {
+fn the_tool_command_exits_with_the_result_of_the_command() {
     let story = Story::new();
     let run = |command: &str| {
         let arguments = json!({ "command": command, "timeout": 3 }).to_string();
@@ -184,14 +185,14 @@ fn the_status_of_a_command_by_hand_tells_how_it_went() {
 
 /// Toolchains outside the system are found by the user's variables, and their credentials stay denied.
 #[test]
-fn tools_that_lie_elsewhere_are_read_and_their_logins_are_not() {
-    let mut yard = Yard::new(User::Us);
-    let place = yard.outside().join("cargo");
-    yard.file(&place.join("registry/x"), "open\n");
-    yard.file(&place.join("credentials.toml"), "canary\n");
+fn toolchains_outside_the_system_are_readable_but_their_credentials_are_not() {
+    let mut yard = SandboxFixture::new(User::Current);
+    let place = yard.outside_dir().join("cargo");
+    yard.write_file(&place.join("registry/x"), "open\n");
+    yard.write_file(&place.join("credentials.toml"), "canary\n");
     yard.story = yard.story.env("CARGO_HOME", place.to_str().unwrap());
     for flags in [&[][..], &["--read", place.to_str().unwrap()][..]] {
-        let told = yard.run(
+        let told = yard.run_commands(
             flags,
             &[
                 "cat $CARGO_HOME/registry/x",
@@ -204,7 +205,7 @@ fn tools_that_lie_elsewhere_are_read_and_their_logins_are_not() {
 }
 
 #[test]
-fn a_program_of_ours_inside_says_what_to_use() {
+fn nanobot_inside_the_sandbox_suggests_a_tool() {
     let story = Story::bare().env("NANOBOT_INSIDE", "1");
     story
         .run(["agent", "-m", "x"])
@@ -219,9 +220,9 @@ fn a_program_of_ours_inside_says_what_to_use() {
 }
 
 #[test]
-fn commands_find_that_they_are_inside_and_nothing_is_left_of_theirs() {
-    let yard = Yard::new(User::Us);
-    let told = yard.run(
+fn commands_can_detect_the_sandbox_and_leave_no_files() {
+    let yard = SandboxFixture::new(User::Current);
+    let told = yard.run_commands(
         &[],
         &["echo $NANOBOT_INSIDE; echo x > $TMPDIR/x; stat -c %a $TMPDIR; ls -d $TMPDIR"],
     );
@@ -234,9 +235,9 @@ fn commands_find_that_they_are_inside_and_nothing_is_left_of_theirs() {
 
 /// A command starts in the directory that was checked, whatever is at its path later.
 #[test]
-fn a_swapped_directory_leads_nowhere() {
-    let yard = Yard::new(User::Us);
-    let (dir, outside) = (yard.story.dir(), yard.outside());
+fn a_swapped_directory_does_not_escape() {
+    let yard = SandboxFixture::new(User::Current);
+    let (dir, outside) = (yard.story.dir(), yard.outside_dir());
     std::fs::create_dir_all(dir.join("sub")).unwrap();
     std::fs::create_dir_all(&outside).unwrap();
     let call = |number| json!({ "command": format!("pwd; : {number}"), "working_dir": "sub" });
@@ -263,7 +264,7 @@ fn a_swapped_directory_leads_nowhere() {
     });
     drop(ran.error_text());
     ran.stdout("done\n");
-    let told = yard.story.asked()[1].messages();
+    let told = yard.story.requests()[1].messages();
     let wrong = told.iter().filter(|message| {
         let text = message["content"].as_str().unwrap_or_default();
         message["role"] == "tool" && text.trim() == outside.to_str().unwrap()

@@ -1,7 +1,7 @@
 //! Attempts to open or reach a socket. Listeners count the connections.
 
-use super::yard::{Yard, say, users};
-use crate::needs::need;
+use super::fixture::{SandboxFixture, available_users, print_count};
+use crate::requirements::require;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::sync::Arc;
@@ -76,12 +76,12 @@ const SHELL: [(&str, &str, &str); 3] = [
 ];
 
 #[test]
-fn no_socket_is_opened() {
-    if !need("python3") {
+fn sockets_cannot_be_opened() {
+    if !require("python3") {
         return;
     }
-    for user in users() {
-        let yard = Yard::new(user);
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
         let arrived = Arc::new(AtomicUsize::new(0));
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -142,12 +142,12 @@ fn no_socket_is_opened() {
             ));
         }
         for (program, name, text) in SHELL {
-            if need(program) {
+            if require(program) {
                 names.push(name);
                 commands.push(filled(text));
             }
         }
-        let told = yard.run(&[], &commands);
+        let told = yard.run_commands(&[], &commands);
         let open: Vec<String> = names
             .iter()
             .zip(&told)
@@ -160,7 +160,7 @@ fn no_socket_is_opened() {
                 "{name} was not tried: {told}"
             );
         }
-        say(&format!(
+        print_count(&format!(
             "{user:?}: {} of {} sockets not opened, {} connections arrived",
             names.len() - open.len(),
             names.len(),
@@ -169,7 +169,7 @@ fn no_socket_is_opened() {
         assert!(open.is_empty(), "{user:?}:\n{}", open.join("\n"));
         assert_eq!(arrived.load(Ordering::SeqCst), 0);
         // Without the sandbox they open and connect.
-        let told = yard.run(
+        let told = yard.run_commands(
             &["--sandbox", "off"],
             &[
                 &commands[0],

@@ -2,16 +2,16 @@
 
 use super::rules::RULES;
 use super::source::Source;
-use super::tree::Tree;
+use super::tree::SourceTree;
 
 /// A rule, files that break it, and its messages; none if they follow it.
-type Example = (
+type RuleExample = (
     &'static str,
     &'static [(&'static str, &'static str)],
     &'static [&'static str],
 );
 
-const EXAMPLES: &[Example] = &[
+const EXAMPLES: &[RuleExample] = &[
     (
         "layers",
         &[
@@ -234,7 +234,8 @@ const EXAMPLES: &[Example] = &[
 #[test]
 fn every_rule_fails_when_it_is_broken() {
     for (name, judge) in RULES {
-        let examples: Vec<&Example> = EXAMPLES.iter().filter(|(rule, ..)| rule == name).collect();
+        let examples: Vec<&RuleExample> =
+            EXAMPLES.iter().filter(|(rule, ..)| rule == name).collect();
         assert!(
             examples.iter().any(|(.., said)| !said.is_empty()),
             "no example breaks `{name}`"
@@ -242,7 +243,7 @@ fn every_rule_fails_when_it_is_broken() {
         for (_, files, expected) in examples {
             let parse =
                 |(name, text): &(&str, &str)| Source::parse(name, written_out(text)).unwrap();
-            let tree = Tree::new(files.iter().map(parse).collect());
+            let tree = SourceTree::new(files.iter().map(parse).collect());
             let said: Vec<String> = judge(&tree)
                 .into_iter()
                 .map(|found| found.message)

@@ -10,7 +10,7 @@ mod tree;
 
 use rules::RULES;
 use std::path::Path;
-use tree::Tree;
+use tree::SourceTree;
 
 /// The modules from the highest to the lowest, each with the lower modules that it may import.
 const LAYERS: &[(&str, &str)] = &[
@@ -62,7 +62,7 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// Modules that every other one may import, except where [`PURE`] forbids I/O.
-const EVERYBODY_MAY_IMPORT: [&str; 5] = ["sys", "error", "diff", "format", "shell_quote"];
+const IMPORTABLE_BY_ALL: [&str; 5] = ["sys", "error", "diff", "format", "shell_quote"];
 
 /// Files and directories without I/O. Of `sys` they may only import [`NO_IO_IN_SYS`].
 const PURE: &[&str] = &[
@@ -117,16 +117,16 @@ const ONLY_IN: &[(&str, &[&str])] = &[
 ];
 
 /// From `fn` to the closing brace.
-const FUNCTION_LINES: usize = 80;
+const MAX_FUNCTION_LINES: usize = 80;
 
 /// Without `self`.
-const PARAMETERS: usize = 6;
+const MAX_PARAMETERS: usize = 6;
 
 /// Without tests.
-const FILE_LINES: usize = 600;
+const MAX_FILE_LINES: usize = 600;
 
 /// Files with their own limit, in lines that are neither blank nor a comment.
-const CODE_LINES: &[(&str, usize, &str)] = &[
+const MAX_CODE_LINES: &[(&str, usize, &str)] = &[
     (
         "lib.rs",
         150,
@@ -138,14 +138,14 @@ const CODE_LINES: &[(&str, usize, &str)] = &[
 /// Rule, subject, and reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-const EXCEPTION_LIMIT: usize = 5;
+const MAX_EXCEPTIONS: usize = 5;
 
-fn sources() -> Tree {
-    Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
+fn sources() -> SourceTree {
+    SourceTree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))
 }
 
 #[test]
-fn the_sources_keep_every_rule() {
+fn the_sources_follow_every_rule() {
     let tree = sources();
     let mut broken = Vec::new();
     let mut is_needed = vec![false; EXCEPTIONS.len()];
@@ -179,13 +179,13 @@ fn the_sources_keep_every_rule() {
 
 #[test]
 fn exceptions_are_few_and_have_reasons() {
-    assert!(EXCEPTIONS.len() <= EXCEPTION_LIMIT, "split one instead");
+    assert!(EXCEPTIONS.len() <= MAX_EXCEPTIONS, "split one instead");
     assert!(EXCEPTIONS.iter().all(|(_, _, reason)| !reason.is_empty()));
 }
 
 /// This guarantees that LAYERS has no cycle.
 #[test]
-fn layers_allow_only_what_stands_below() {
+fn layers_import_only_lower_layers() {
     for (row, (module, allowed)) in LAYERS.iter().enumerate() {
         for name in allowed.split_whitespace() {
             let is_below = LAYERS[row + 1..].iter().any(|(other, _)| *other == name);

@@ -1,10 +1,10 @@
 //! The rules, each a function from the sources to its violations. Every message says where and what to do.
 
 use super::source::{Source, WrittenPath};
-use super::tree::{Import, Target, Tree};
+use super::tree::{Import, ImportTarget, SourceTree};
 use super::{
-    CODE_LINES, EVERYBODY_MAY_IMPORT, FILE_LINES, FUNCTION_LINES, LAYERS, NO_IO_IN_SYS, ONLY_IN,
-    PARAMETERS, PURE, TURN_IMPORTS,
+    IMPORTABLE_BY_ALL, LAYERS, MAX_CODE_LINES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS,
+    NO_IO_IN_SYS, ONLY_IN, PURE, TURN_IMPORTS,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(super) struct Violation {
     pub(super) message: String,
 }
 
-pub(super) type Rule = fn(&Tree) -> Vec<Violation>;
+pub(super) type Rule = fn(&SourceTree) -> Vec<Violation>;
 
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("layers", layers),
@@ -32,7 +32,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
 ];
 
 /// The top-level module of a file; `lib` for the root itself.
-fn top(source: &Source) -> &str {
+fn top_module(source: &Source) -> &str {
     source.module.first().map_or("lib", String::as_str)
 }
 
@@ -46,18 +46,18 @@ fn place(source: &Source, path: &WrittenPath) -> String {
 }
 
 /// True if `name` is one of the files, or in one of the directories, in `places`.
-fn is_in(name: &str, places: &[&str]) -> bool {
+fn is_in_any(name: &str, places: &[&str]) -> bool {
     let is_there = |place: &&str| {
         Path::new(name).starts_with(place) || name.strip_suffix(".rs") == Some(*place)
     };
     places.iter().any(is_there)
 }
 
-fn layers(tree: &Tree) -> Vec<Violation> {
+fn layers(tree: &SourceTree) -> Vec<Violation> {
     let row = |module: &str| LAYERS.iter().position(|(name, _)| *name == module);
     let mut violations = Vec::new();
     for source in &tree.sources {
-        let own = top(source);
+        let own = top_module(source);
         if row(own).is_none() {
             violations.push(Violation {
                 subject: own.to_owned(),
@@ -70,16 +70,16 @@ fn layers(tree: &Tree) -> Vec<Violation> {
     }
     let mut reported = BTreeSet::new();
     for (from, path, target) in tree.targets() {
-        let Target::Ours { file, through, .. } = target else {
+        let ImportTarget::Internal { file, through, .. } = target else {
             continue;
         };
         let source = &tree.sources[from];
-        let own = top(source);
+        let own = top_module(source);
         let Some(own_row) = row(own) else { continue };
         let allowed = LAYERS[own_row].1;
         for passed in through.iter().chain([file]) {
-            let other = top(&tree.sources[*passed]);
-            let mut lower = allowed.split(' ').chain(EVERYBODY_MAY_IMPORT);
+            let other = top_module(&tree.sources[*passed]);
+            let mut lower = allowed.split(' ').chain(IMPORTABLE_BY_ALL);
             if other == own || lower.any(|name| name == other) || !reported.insert((from, other)) {
                 continue;
             }
@@ -101,7 +101,7 @@ fn layers(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Disjoint cycles, the shortest first, until the remaining files import each other in one direction.
-fn cycles(tree: &Tree) -> Vec<Violation> {
+fn cycles(tree: &SourceTree) -> Vec<Violation> {
     let mut graph: BTreeMap<usize, BTreeMap<usize, Import>> = BTreeMap::new();
     for import in tree.imports() {
         graph.entry(import.to).or_default();
@@ -113,7 +113,7 @@ fn cycles(tree: &Tree) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     loop {
-        drop_ends(&mut graph);
+        remove_acyclic_files(&mut graph);
         let cycles = graph
             .keys()
             .filter_map(|file| shortest_cycle(&graph, *file));
@@ -146,7 +146,7 @@ fn cycles(tree: &Tree) -> Vec<Violation> {
 }
 
 /// Repeatedly removes files without remaining imports: they are in no cycle.
-fn drop_ends(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
+fn remove_acyclic_files(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
     loop {
         let before = graph.len();
         let left: Vec<usize> = graph.keys().copied().collect();
@@ -182,24 +182,24 @@ fn shortest_cycle<'g, 't>(
     Some(cycle)
 }
 
-fn function_length(tree: &Tree) -> Vec<Violation> {
+fn function_length(tree: &SourceTree) -> Vec<Violation> {
     functions(tree, |function| {
-        (function.lines > FUNCTION_LINES).then(|| {
-            format!("has {} lines, more than {FUNCTION_LINES}: give its steps functions and names of their own", function.lines)
+        (function.lines > MAX_FUNCTION_LINES).then(|| {
+            format!("has {} lines, more than {MAX_FUNCTION_LINES}: give its steps functions and names of their own", function.lines)
         })
     })
 }
 
-fn parameters(tree: &Tree) -> Vec<Violation> {
+fn parameters(tree: &SourceTree) -> Vec<Violation> {
     functions(tree, |function| {
-        (function.parameters > PARAMETERS).then(|| {
-            format!("has {} parameters, more than {PARAMETERS}: find the type that some of them belong to", function.parameters)
+        (function.parameters > MAX_PARAMETERS).then(|| {
+            format!("has {} parameters, more than {MAX_PARAMETERS}: find the type that some of them belong to", function.parameters)
         })
     })
 }
 
 fn functions(
-    tree: &Tree,
+    tree: &SourceTree,
     judge: impl Fn(&super::source::Function) -> Option<String>,
 ) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -219,25 +219,25 @@ fn functions(
     violations
 }
 
-fn file_length(tree: &Tree) -> Vec<Violation> {
+fn file_length(tree: &SourceTree) -> Vec<Violation> {
     let long = tree
         .sources
         .iter()
-        .filter(|source| source.lines > FILE_LINES);
+        .filter(|source| source.lines > MAX_FILE_LINES);
     long.map(|source| Violation {
         subject: source.name.clone(),
         message: format!(
-            "{}: {} lines without its tests, more than {FILE_LINES}: split it by what its parts are for",
+            "{}: {} lines without its tests, more than {MAX_FILE_LINES}: split it by what its parts are for",
             source.name, source.lines
         ),
     })
     .collect()
 }
 
-fn code_lines(tree: &Tree) -> Vec<Violation> {
+fn code_lines(tree: &SourceTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for source in &tree.sources {
-        for (name, most, advice) in CODE_LINES {
+        for (name, most, advice) in MAX_CODE_LINES {
             if source.name == *name && source.code_lines > *most {
                 violations.push(Violation {
                     subject: source.name.clone(),
@@ -252,15 +252,15 @@ fn code_lines(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn one_place(tree: &Tree) -> Vec<Violation> {
+fn one_place(tree: &SourceTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (from, path, target) in tree.targets() {
-        let Target::Foreign(meant) = target else {
+        let ImportTarget::External(meant) = target else {
             continue;
         };
         let source = &tree.sources[from];
         for (prefix, places) in ONLY_IN {
-            if meant.starts_with(prefix) && !is_in(&source.name, places) {
+            if meant.starts_with(prefix) && !is_in_any(&source.name, places) {
                 violations.push(Violation {
                     subject: source.name.clone(),
                     message: match places {
@@ -281,20 +281,20 @@ fn one_place(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn no_io(tree: &Tree) -> Vec<Violation> {
+fn no_io(tree: &SourceTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (from, path, target) in tree.targets() {
         let source = &tree.sources[from];
         let does_io = match target {
-            Target::Ours { file, .. } => {
+            ImportTarget::Internal { file, .. } => {
                 let meant = &tree.sources[*file];
-                top(meant) == "sys" && !is_in(&meant.name, NO_IO_IN_SYS)
+                top_module(meant) == "sys" && !is_in_any(&meant.name, NO_IO_IN_SYS)
             }
-            Target::Foreign(meant) => ["std::fs", "std::net", "std::process", "std::io"]
+            ImportTarget::External(meant) => ["std::fs", "std::net", "std::process", "std::io"]
                 .iter()
                 .any(|module| meant.starts_with(module)),
         };
-        if does_io && is_in(&source.name, PURE) {
+        if does_io && is_in_any(&source.name, PURE) {
             violations.push(Violation {
                 subject: source.name.clone(),
                 message: format!(
@@ -307,21 +307,21 @@ fn no_io(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn turn_imports(tree: &Tree) -> Vec<Violation> {
+fn turn_imports(tree: &SourceTree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (from, path, target) in tree.targets() {
         let source = &tree.sources[from];
-        let Target::Ours { file, item, .. } = target else {
+        let ImportTarget::Internal { file, item, .. } = target else {
             continue;
         };
-        let other = top(&tree.sources[*file]);
+        let other = top_module(&tree.sources[*file]);
         let Some((_, names)) = TURN_IMPORTS.iter().find(|(module, _)| *module == other) else {
             continue;
         };
         let is_interface = item
             .as_ref()
             .is_some_and(|item| names.split(' ').any(|name| name == item));
-        if top(source) == "turn" && !is_interface {
+        if top_module(source) == "turn" && !is_interface {
             violations.push(Violation {
                 subject: source.name.clone(),
                 message: format!("{}: the turn takes only {names} from `{other}`: bring a feature in as a tool, guard, provider or event sink", place(source, path)),
@@ -331,7 +331,7 @@ fn turn_imports(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
-fn module_comment(tree: &Tree) -> Vec<Violation> {
+fn module_comment(tree: &SourceTree) -> Vec<Violation> {
     let bare = tree
         .sources
         .iter()
@@ -346,7 +346,7 @@ fn module_comment(tree: &Tree) -> Vec<Violation> {
     .collect()
 }
 
-fn map(tree: &Tree) -> Vec<Violation> {
+fn map(tree: &SourceTree) -> Vec<Violation> {
     let lib = tree.sources.iter().find(|source| source.name == "lib.rs");
     let text = lib.map_or("", |lib| lib.text.as_str());
     let is_drawn = |module: &str| {
@@ -354,7 +354,7 @@ fn map(tree: &Tree) -> Vec<Violation> {
         text.lines()
             .any(|line| line.starts_with("//!") && line.contains(&link))
     };
-    let mut modules: Vec<&str> = tree.sources.iter().map(top).collect();
+    let mut modules: Vec<&str> = tree.sources.iter().map(top_module).collect();
     modules.dedup();
     modules.retain(|module| !["lib", "main"].contains(module) && !is_drawn(module));
     let missing = modules.into_iter().map(|module| Violation {

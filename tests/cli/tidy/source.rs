@@ -46,7 +46,7 @@ pub(super) struct WrittenPath {
 impl Source {
     pub(super) fn parse(name: &str, text: String) -> syn::Result<Self> {
         let file = syn::parse_file(&text)?;
-        let mut reader = Reader {
+        let mut reader = SourceVisitor {
             source: Self {
                 name: name.to_owned(),
                 module: module_of(name),
@@ -75,7 +75,7 @@ fn module_of(name: &str) -> Vec<String> {
     }
 }
 
-struct Reader {
+struct SourceVisitor {
     source: Source,
     /// Number of `mod name { … }` around the current item.
     inline_depth: usize,
@@ -83,7 +83,7 @@ struct Reader {
     test_lines: Vec<(usize, usize)>,
 }
 
-impl Reader {
+impl SourceVisitor {
     fn read(&mut self, file: &File) {
         self.visit_file(file);
         let is_production = |(index, _): &(usize, &str)| {
@@ -205,12 +205,12 @@ impl Reader {
 }
 
 /// A path's segments without generic arguments, and the line of the first.
-fn written(path: &syn::Path) -> (Vec<String>, usize) {
+fn path_segments(path: &syn::Path) -> (Vec<String>, usize) {
     let words = path.segments.iter().map(|part| part.ident.to_string());
     (words.collect(), path.segments[0].ident.span().start().line)
 }
 
-impl<'ast> Visit<'ast> for Reader {
+impl<'ast> Visit<'ast> for SourceVisitor {
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         let end = match &item.content {
             Some((braces, _)) => braces.span.close(),
@@ -259,14 +259,14 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
         if path.segments.len() > 1 {
-            let (segments, line) = written(path);
+            let (segments, line) = path_segments(path);
             self.add_path(segments, line);
         }
         visit::visit_path(self, path);
     }
 
     fn visit_macro(&mut self, call: &'ast Macro) {
-        let (mut segments, line) = written(&call.path);
+        let (mut segments, line) = path_segments(&call.path);
         if let Some(name) = segments.last_mut() {
             name.push('!');
         }

@@ -4,25 +4,25 @@ use super::source::{Source, WrittenPath};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-pub(super) struct Tree {
+pub(super) struct SourceTree {
     pub(super) sources: Vec<Source>,
     /// Module path → index in `sources`.
     files: BTreeMap<Vec<String>, usize>,
     /// For each source, the targets of its paths.
-    targets: Vec<Vec<Target>>,
+    targets: Vec<Vec<ImportTarget>>,
 }
 
 /// The target of a written path.
-pub(super) enum Target {
+pub(super) enum ImportTarget {
     /// An item of this crate, or a module if the item is `None`.
-    Ours {
+    Internal {
         file: usize,
         item: Option<String>,
         /// The files that re-export it, in the order of the path.
         through: Vec<usize>,
     },
     /// An absolute path into another crate.
-    Foreign(String),
+    External(String),
 }
 
 /// One file that imports another.
@@ -32,11 +32,11 @@ pub(super) struct Import<'a> {
     pub(super) path: &'a WrittenPath,
 }
 
-impl Tree {
+impl SourceTree {
     /// Parses everything below `root` on all cores.
     pub(super) fn read(root: &Path) -> Self {
         let mut files = Vec::new();
-        list(root, &mut files);
+        list_rust_files(root, &mut files);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let sources = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..cores)
@@ -97,7 +97,7 @@ impl Tree {
     pub(super) fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         self.targets()
             .filter_map(|(from, path, target)| match target {
-                Target::Ours { file, .. } if *file != from => Some(Import {
+                ImportTarget::Internal { file, .. } if *file != from => Some(Import {
                     from,
                     to: *file,
                     path,
@@ -107,7 +107,7 @@ impl Tree {
     }
 
     /// Every path of every file with its target.
-    pub(super) fn targets(&self) -> impl Iterator<Item = (usize, &WrittenPath, &Target)> {
+    pub(super) fn targets(&self) -> impl Iterator<Item = (usize, &WrittenPath, &ImportTarget)> {
         let files = self.sources.iter().zip(&self.targets).enumerate();
         files.flat_map(|(from, (source, targets))| {
             let pairs = source.paths.iter().zip(targets);
@@ -115,11 +115,11 @@ impl Tree {
         })
     }
 
-    fn resolve(&self, source: &Source, path: &WrittenPath) -> Target {
+    fn resolve(&self, source: &Source, path: &WrittenPath) -> ImportTarget {
         let mut through = Vec::new();
         let mut absolute = match self.absolute(&source.module, &path.segments) {
             Ok(absolute) => absolute,
-            Err(foreign) => return Target::Foreign(foreign),
+            Err(foreign) => return ImportTarget::External(foreign),
         };
         'again: loop {
             let mut module: Vec<String> = Vec::new();
@@ -130,7 +130,7 @@ impl Tree {
                 }
                 module.pop();
                 let Some(file) = self.files.get(&module).copied() else {
-                    return Target::Foreign(absolute.join("::"));
+                    return ImportTarget::External(absolute.join("::"));
                 };
                 // A name that the module itself imported, and so may re-export.
                 if let Some(meant) = self.sources[file].bindings.get(word)
@@ -144,23 +144,23 @@ impl Tree {
                             continue 'again;
                         }
                         Ok(_) => {}
-                        Err(foreign) => return Target::Foreign(foreign),
+                        Err(foreign) => return ImportTarget::External(foreign),
                     }
                 }
                 let item = Some(word.clone());
-                return Target::Ours {
+                return ImportTarget::Internal {
                     file,
                     item,
                     through,
                 };
             }
             return match self.files.get(&module).copied() {
-                Some(file) => Target::Ours {
+                Some(file) => ImportTarget::Internal {
                     file,
                     item: None,
                     through,
                 },
-                None => Target::Foreign(absolute.join("::")),
+                None => ImportTarget::External(absolute.join("::")),
             };
         }
     }
@@ -198,11 +198,11 @@ impl Tree {
     }
 }
 
-fn list(folder: &Path, files: &mut Vec<PathBuf>) {
+fn list_rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         match path.is_dir() {
-            true => list(&path, files),
+            true => list_rust_files(&path, files),
             false if path.extension().is_some_and(|kind| kind == "rs") => files.push(path),
             false => {}
         }

@@ -1,0 +1,47 @@
+//! `nanobot skill new`: creates the skeleton of a skill.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::context::Context;
+use crate::skill::folder::{EntryType, FolderEntry};
+use crate::skill::{MAX_DESCRIPTION_CHARS, install, is_valid_name, skill_template};
+use crate::sys::terminal::sanitize;
+use anyhow::Result;
+
+/// Runs `nanobot skill new`.
+pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Result<Exit> {
+    if !is_valid_name(name) {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            format!("`{}` is not a valid skill name", sanitize(name)),
+            "lower-case letters, digits and single hyphens between them, 64 at most",
+        ));
+    }
+    let letters = description.map_or(0, |text| text.chars().count());
+    if letters > MAX_DESCRIPTION_CHARS {
+        let cause = format!(
+            "the description has {letters} characters; at most {MAX_DESCRIPTION_CHARS} are allowed"
+        );
+        return Err(fail(Exit::Usage, cause));
+    }
+    let text = skill_template(name, description).into_bytes();
+    let entry = FolderEntry {
+        path: "SKILL.md".into(),
+        entry_type: EntryType::File {
+            size: text.len() as u64,
+            is_executable: false,
+        },
+    };
+    let dir = ctx.settings()?.workspace.join("skills");
+    if dir.join(name).symlink_metadata().is_ok() {
+        let cause = format!("the workspace already has a skill `{name}`");
+        let hint = format!(
+            "another name, or edit {}",
+            dir.join(name).join("SKILL.md").display()
+        );
+        return Err(fail_with_hint(Exit::Failed, cause, hint));
+    }
+    let place = install::install(&dir, name, &[(entry, text)], false)?;
+    let path = place.join("SKILL.md");
+    ctx.terminal.print(&format!("{}\n", path.display()))?;
+    Ok(Exit::Answered)
+}

@@ -1,0 +1,342 @@
+//! The servers of a run and the calls to them. A server is started when one of its tools is called, or if its offer is
+//! not cached. Its offer is then checked against the pins before any call.
+
+use super::cache::{CachedResult, McpCache};
+use super::client::{ClientConfig, ClientPool};
+use super::pin::{self, PinFile, ToolChange};
+use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
+use super::{limits, sanitize};
+use crate::settings::servers::{McpServer, ServerTransport};
+use crate::sys::clock::Clock;
+use crate::sys::sync::IgnorePoison;
+use anyhow::Result;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Maximum of retries of a call because the server's offer changed in between.
+const MAX_CALL_ATTEMPTS: usize = 5;
+
+/// The servers of a run, with what is known about them.
+#[derive(Clone)]
+pub struct ToolCatalog(pub(super) Arc<CatalogInner>);
+
+pub(super) struct CatalogInner {
+    pub(super) clients: ClientPool,
+    pub(super) pins: PinFile,
+    pub(super) cache: McpCache,
+    pub(super) clock: Clock,
+    /// The checked offers, by server.
+    checked: Mutex<BTreeMap<String, CheckedFeatures>>,
+}
+
+/// The offer of a server, and which tools of it may be used.
+#[derive(Clone, Default)]
+pub(super) struct CheckedFeatures {
+    pub(super) features: Arc<ServerFeatures>,
+    /// The tools that differ from their pins.
+    pub(super) changed: BTreeSet<String>,
+    /// The offer as the server sent it in this run.
+    pub(super) received: Option<Arc<ServerFeatures>>,
+}
+
+/// The current offer of a server, checked.
+#[derive(Clone, Debug, Default)]
+pub struct ServerView {
+    /// The offer, cut to the size limits.
+    pub features: Arc<ServerFeatures>,
+    /// Messages about what was left out.
+    pub notes: Vec<String>,
+    /// The tools that differ from their pins.
+    pub changed: Vec<ToolChange>,
+    /// The name was pinned for another program or address.
+    pub replaced_server: bool,
+    /// The tools that no person has accepted.
+    pub unaccepted: BTreeSet<String>,
+}
+
+/// The reason why a tool was not called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The tool differs from its pin.
+    Changed,
+    /// The server no longer offers the tool.
+    NotOffered,
+    Failed(McpError),
+}
+
+impl From<McpError> for CallError {
+    fn from(failed: McpError) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl ToolCatalog {
+    /// Creates the catalog of `servers`. Nothing is read or started yet.
+    pub fn new(servers: &[McpServer], clock: &Clock, config: ClientConfig) -> Self {
+        let folder = config.paths.mcp();
+        Self(Arc::new(CatalogInner {
+            pins: PinFile::new(&folder),
+            cache: McpCache::new(&folder, clock, &config.env)
+                .with_elicitation(config.elicitation.is_some()),
+            clock: clock.clone(),
+            clients: ClientPool::new(servers, config),
+            checked: Mutex::default(),
+        }))
+    }
+
+    /// Calls `tool` of `server`, by the server's own name for it. `on_progress` receives the server's progress messages.
+    ///
+    /// # Errors
+    /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
+    pub fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: &Value,
+        on_progress: &mut dyn FnMut(&str),
+    ) -> Result<ServerAnswer, CallError> {
+        let mut tries = MAX_CALL_ATTEMPTS;
+        loop {
+            let held = self.checked_features(server)?;
+            if held.changed.contains(tool) {
+                return Err(CallError::Changed);
+            }
+            if !held
+                .features
+                .tools
+                .iter()
+                .any(|offered| offered.name == tool)
+            {
+                return Err(CallError::NotOffered);
+            }
+            let given = held.received.unwrap_or_default();
+            tries -= 1;
+            match self
+                .0
+                .clients
+                .call_tool(server, &given, tool, arguments, on_progress)
+            {
+                // The server announced a change between the check and the call.
+                Err(McpError::FeaturesChanged) if tries > 0 => {}
+                done => {
+                    let mut answer = done?;
+                    let walls = sandbox_explanation(self.server(server)?, &answer);
+                    answer.parts.extend(walls.map(ContentPart::Text));
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    /// Reads the resource `uri` of `server`.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, CallError> {
+        self.checked_features(server)?;
+        Ok(self.0.clients.read_resource(server, uri)?)
+    }
+
+    /// Requests the prompt `name` of `server`, filled in.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn get_prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<ServerAnswer, CallError> {
+        self.checked_features(server)?;
+        Ok(self.0.clients.get_prompt(server, name, arguments)?)
+    }
+
+    /// Returns the offer of `server` as last checked.
+    pub fn features(&self, server: &str) -> Arc<ServerFeatures> {
+        let held = self.checked();
+        held.get(server)
+            .map_or_else(Arc::default, |held| Arc::clone(&held.features))
+    }
+
+    /// True if the last check found that `tool` of `server` differs from its pin.
+    pub fn has_changed(&self, server: &str, tool: &str) -> bool {
+        let held = self.checked();
+        held.get(server)
+            .is_some_and(|held| held.changed.contains(tool))
+    }
+
+    /// Ends all running servers.
+    pub fn shut_down(&self) {
+        self.0.clients.shut_down();
+    }
+
+    /// Asks `server` for its offer now, ignoring the cache, and caches the result.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its offer cannot be checked against the pins.
+    pub fn query(&self, server: &str) -> Result<ServerView, McpError> {
+        self.query_with(server, true)
+    }
+
+    /// Does the same as [`Self::look`], and pins new tools if `pin` is true.
+    fn query_with(&self, server: &str, pin: bool) -> Result<ServerView, McpError> {
+        let server = self.server(server)?;
+        if let Some(words) = &server.unusable_reason {
+            return Err(McpError::Unusable(words.clone()));
+        }
+        let CatalogInner {
+            clients: fleet,
+            pins,
+            cache,
+            clock,
+            ..
+        } = &*self.0;
+        let given = match fleet.fetch_features(&[&server.name]).pop() {
+            Some((_, Ok(given))) => given,
+            Some((_, Err(failed))) => {
+                if is_persistent(&failed) {
+                    cache.store_failure(server, &sanitize::single_line(&failed.to_string(), 500));
+                }
+                return Err(failed);
+            }
+            None => return Err(McpError::Unreachable("it is not available".into())),
+        };
+        let (offer, notes) = limits::apply_limits((*given).clone());
+        let pairs = [(server, &offer)];
+        let held = match pin {
+            true => pins.check_and_pin(&pairs, &clock.local_timestamp()),
+            false => pins.check(&pairs),
+        };
+        let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
+        cache.store(server, &offer);
+        let pin::PinCheck {
+            changed,
+            replaced_server: anew,
+            unaccepted,
+            ..
+        } = held.into_iter().next().unwrap_or_default();
+        let offer = Arc::new(offer);
+        let held = CheckedFeatures {
+            changed: changed.iter().map(|change| change.name.clone()).collect(),
+            features: Arc::clone(&offer),
+            received: Some(given),
+        };
+        self.checked().insert(server.name.clone(), held);
+        Ok(ServerView {
+            features: offer,
+            notes,
+            changed,
+            replaced_server: anew,
+            unaccepted,
+        })
+    }
+
+    /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<ToolChange>> {
+        let server = self.server(server)?;
+        let offer = self.features(&server.name);
+        let CatalogInner { pins, clock, .. } = &*self.0;
+        let accepted = pins.accept(server, &offer, tools, &clock.local_timestamp())?;
+        if let Some(held) = self.checked().get_mut(&server.name) {
+            for change in &accepted {
+                held.changed.remove(&change.name);
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Removes everything stored about the server `name`. Returns true if there was anything.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        let CatalogInner {
+            pins, cache, clock, ..
+        } = &*self.0;
+        cache.remove(name);
+        pins.remove(name, &clock.local_timestamp())
+    }
+
+    /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.
+    ///
+    /// # Errors
+    /// The pins cannot be read.
+    pub fn cached(&self, server: &str) -> Result<(Option<CachedResult>, Vec<ToolChange>)> {
+        let server = self.server(server)?;
+        let CatalogInner { pins, cache, .. } = &*self.0;
+        let known = cache.get(server);
+        let changed = match &known {
+            Some(CachedResult::Features(offer)) => pins.check(&[(server, offer)])?,
+            _ => Vec::new(),
+        };
+        Ok((
+            known,
+            changed.into_iter().flat_map(|it| it.changed).collect(),
+        ))
+    }
+
+    fn server(&self, name: &str) -> Result<&McpServer, McpError> {
+        let mut servers = self.0.clients.servers().iter();
+        let server = servers.find(|server| server.name == name);
+        server.ok_or_else(|| McpError::Unusable("no such server in the config".into()))
+    }
+
+    /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
+    fn checked_features(&self, name: &str) -> Result<CheckedFeatures, CallError> {
+        let fleet = &self.0.clients;
+        let given = match fleet.fetch_features(&[name]).pop() {
+            Some((_, reached)) => reached?,
+            None => return Err(McpError::Unreachable("it is not available".into()).into()),
+        };
+        if let Some(held) = self.checked_result(name, &given) {
+            return Ok(held);
+        }
+        // New tools are pinned only at a point that can report it.
+        self.query_with(name, false)?;
+        Ok(self.checked().get(name).cloned().unwrap_or_default())
+    }
+
+    /// Returns the result of the check of `received`, if it has been checked.
+    pub(super) fn checked_result(
+        &self,
+        server: &str,
+        received: &Arc<ServerFeatures>,
+    ) -> Option<CheckedFeatures> {
+        let held = self.checked();
+        let held = held.get(server)?;
+        let before = held.received.as_ref()?;
+        Arc::ptr_eq(before, received).then(|| held.clone())
+    }
+
+    pub(super) fn checked(&self) -> MutexGuard<'_, BTreeMap<String, CheckedFeatures>> {
+        self.0.checked.lock().ignore_poison()
+    }
+}
+
+/// Explains a failure that appears to be caused by the sandbox, which the server itself does not know about.
+fn sandbox_explanation(server: &McpServer, answer: &ServerAnswer) -> Option<String> {
+    const PERMISSION_ERRORS: [&str; 4] = ["EACCES", "EPERM", "ermission denied", "not permitted"];
+    let is_fenced =
+        matches!(server.transport, ServerTransport::Program { .. }) && !server.is_unsandboxed;
+    let tells = |piece: &ContentPart| match piece {
+        ContentPart::Text(text) => PERMISSION_ERRORS.iter().any(|sign| text.contains(sign)),
+        _ => false,
+    };
+    let is_it = is_fenced && answer.is_error && answer.parts.iter().any(tells);
+    is_it.then(|| {
+        "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
+            .to_owned()
+    })
+}
+
+/// True if the failure will persist for a while, so that a retry in a moment is of no use.
+pub(super) fn is_persistent(error: &McpError) -> bool {
+    matches!(
+        error,
+        McpError::Unreachable(_) | McpError::Broken(_) | McpError::TimedOut(_) | McpError::Login(_)
+    )
+}

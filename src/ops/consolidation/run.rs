@@ -1,0 +1,221 @@
+//! Consolidates sessions until none of them is due.
+
+use super::consolidator::{
+    ConsolidatedChunk, ConsolidationCost, Consolidator, StepResult, progress_report,
+};
+use super::memory_edit;
+use crate::error::{Exit, Stop};
+use crate::memory::LockedMemory;
+use crate::ops::context::report_error;
+use crate::report::{ProgressLevel, Reporter};
+use crate::session;
+use crate::session::consolidation::{self, ConsolidationRange};
+use crate::sys::signal;
+use crate::sys::terminal::sanitize;
+use anyhow::{Error, Result};
+use std::time::Duration;
+
+/// Receives the progress of a run.
+pub(crate) trait ConsolidationProgress {
+    /// Called once, with the total number of messages that are due.
+    fn begin(&mut self, messages: usize);
+    /// Called before the session `key` is consolidated.
+    fn begin_session(&mut self, key: &str);
+    /// Called after a chunk of `key` was consolidated for `cost`.
+    fn end_chunk(
+        &mut self,
+        key: &str,
+        chunk: &ConsolidatedChunk,
+        cost: &ConsolidationCost,
+    ) -> Result<()>;
+}
+
+/// A session with messages to consolidate.
+pub(crate) struct DueSession {
+    pub(crate) key: String,
+    pub(crate) next: ConsolidationRange,
+}
+
+/// A run over one session or all of them. A session that fails does not prevent the others from being consolidated.
+pub(crate) struct ConsolidationRun<'a> {
+    consolidator: Consolidator<'a>,
+    /// Also consolidate sessions that are not due yet.
+    include_not_due: bool,
+    /// The status of the first failure.
+    first_failure: Option<Exit>,
+    /// Cost so far.
+    pub(crate) cost: ConsolidationCost,
+    /// Chunks so far.
+    pub(crate) chunk_count: usize,
+}
+
+impl<'a> ConsolidationRun<'a> {
+    /// Creates a run. With `include_not_due`, sessions that are not due are included.
+    pub(crate) fn new(consolidator: Consolidator<'a>, include_not_due: bool) -> Self {
+        Self {
+            consolidator,
+            include_not_due,
+            first_failure: None,
+            cost: ConsolidationCost::default(),
+            chunk_count: 0,
+        }
+    }
+
+    /// The status of the run: that of the first failure.
+    pub(crate) fn exit(&self) -> Exit {
+        self.first_failure.unwrap_or(Exit::Answered)
+    }
+
+    /// The session `key`, or every session, that has something to consolidate.
+    ///
+    /// # Errors
+    /// There is no session `key`; the sessions cannot be listed; the run was cancelled.
+    pub(crate) fn due_sessions(&mut self, key: Option<&str>) -> Result<Vec<DueSession>> {
+        let keys = match key {
+            Some(key) => {
+                session::summarize(&self.consolidator.sessions, key)?;
+                vec![key.to_owned()]
+            }
+            None => self.all_keys()?,
+        };
+        let mut due = Vec::new();
+        for key in keys {
+            let Consolidator {
+                sessions: place,
+                limits: terms,
+                ..
+            } = &self.consolidator;
+            match consolidation::next_range(place, &key, terms, self.include_not_due) {
+                Ok(next) => due.extend(next.map(|next| DueSession { key, next })),
+                Err(error) => drop(self.record_failure(error)?),
+            }
+        }
+        Ok(due)
+    }
+
+    /// Finishes an interrupted consolidation, if there is one.
+    pub(crate) fn finish_interrupted(&self, wait: Duration) -> Result<()> {
+        if self.consolidator.memory.is_unfinished() {
+            drop(self.lock(wait)?);
+        }
+        Ok(())
+    }
+
+    /// Consolidates these sessions. Stops early if the next one would fail too.
+    ///
+    /// # Errors
+    /// The memory cannot be locked; the run was cancelled.
+    pub(crate) fn consolidate_all(
+        &mut self,
+        due: &[DueSession],
+        wait: Duration,
+        progress: &mut dyn ConsolidationProgress,
+    ) -> Result<()> {
+        let locked_memory = self.lock(wait)?;
+        let ctx = self.consolidator.ctx;
+        let level = if ctx.quiet {
+            ProgressLevel::Quiet
+        } else {
+            ProgressLevel::Notices
+        };
+        let mut report = progress_report(ctx, level);
+        progress.begin(due.iter().map(|due| due.next.limit - due.next.from).sum());
+        let mut outages = 0;
+        for (number, DueSession { key, .. }) in due.iter().enumerate() {
+            let Err(error) = self.consolidate_session(&locked_memory, key, &mut report, progress)
+            else {
+                outages = 0;
+                continue;
+            };
+            let exit = self.record_failure(error)?;
+            // A single session may make a server fail. Two failures in a row are an outage.
+            outages = match exit {
+                Exit::Unavailable | Exit::TryAgain => outages + 1,
+                _ => 0,
+            };
+            let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
+            let left = due.len() - number - 1;
+            if left > 0 && (is_hopeless || outages > 1) {
+                ctx.notice(&format!("sessions skipped after repeated failures: {left}"));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Consolidates one session, chunk by chunk.
+    fn consolidate_session(
+        &mut self,
+        locked_memory: &LockedMemory,
+        key: &str,
+        report: &mut Reporter,
+        progress: &mut dyn ConsolidationProgress,
+    ) -> Result<()> {
+        progress.begin_session(key);
+        loop {
+            signal::check()?;
+            let mut spent = ConsolidationCost::default();
+            let step = self.consolidator.step(
+                locked_memory,
+                key,
+                self.include_not_due,
+                &mut spent,
+                report,
+            );
+            self.cost.merge(&spent);
+            match step? {
+                StepResult::Idle => return Ok(()),
+                StepResult::Failed(cause) => {
+                    let line = format!("{}: {cause}; retrying", sanitize(key));
+                    self.consolidator.ctx.notice(&line);
+                }
+                StepResult::Consolidated(chunk) => {
+                    self.chunk_count += 1;
+                    progress.end_chunk(key, &chunk, &spent)?;
+                }
+            }
+        }
+    }
+
+    fn lock(&self, wait: Duration) -> Result<LockedMemory> {
+        let Consolidator {
+            ctx,
+            memory,
+            sessions: place,
+            ..
+        } = &self.consolidator;
+        memory_edit::lock(ctx, memory, place, wait)
+    }
+
+    /// The keys of all sessions that this release may write to.
+    fn all_keys(&mut self) -> Result<Vec<String>> {
+        let listing = session::list(&self.consolidator.sessions)?;
+        for error in listing.failures {
+            self.record_failure(error)?;
+        }
+        let mut keys = Vec::new();
+        for session in listing.sessions {
+            match session.is_newer {
+                true => self.consolidator.ctx.notice(&format!(
+                    "skipping `{}`: it was written by a newer version of nanobot",
+                    sanitize(&session.key)
+                )),
+                false => keys.push(session.key),
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Reports the failure of a session.
+    ///
+    /// # Errors
+    /// The run was cancelled.
+    fn record_failure(&mut self, error: Error) -> Result<Exit> {
+        if error.is::<Stop>() {
+            return Err(error);
+        }
+        let exit = report_error(&error, self.consolidator.ctx.terminal);
+        self.first_failure.get_or_insert(exit);
+        Ok(exit)
+    }
+}

@@ -1,0 +1,79 @@
+//! The job store of a workspace, and the lookup of jobs by name or id.
+
+use super::cron_environment;
+use crate::cron::job::{Job, JobOptions};
+use crate::cron::job_store::JobStore;
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::context::Context;
+use crate::settings::Settings;
+use crate::settings::keys::nearest;
+use crate::sys::secret::random_hex;
+use anyhow::Result;
+use std::path::PathBuf;
+
+/// The working directory of a job: the workspace, unless the job has another one.
+pub(crate) fn job_directory(settings: &Settings, terms: &JobOptions) -> PathBuf {
+    match terms.grants["directory"].as_str() {
+        Some(path) => PathBuf::from(path),
+        None => settings.workspace.clone(),
+    }
+}
+
+/// Opens the job store of the workspace. Jobs that older releases keep in the data directory belong to the workspace of
+/// the config file.
+pub(crate) fn open(ctx: &Context, settings: &Settings) -> JobStore {
+    // Most users have no such jobs, so the config file need not be read.
+    let older = JobStore::has_legacy_file(&ctx.paths.root) && {
+        let usual = cron_environment::default_workspace(ctx, &ctx.paths.config);
+        usual == Some(cron_environment::real_path(&settings.workspace))
+    };
+    JobStore::new(&settings.workspace, &ctx.paths.root, older)
+}
+
+/// The job that `name_or_id` names: by its id, or by its name if the name is unique.
+pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
+    let jobs = store.jobs()?;
+    if let Some(job) = jobs.iter().find(|job| job.id == name_or_id) {
+        return Ok(job.clone());
+    }
+    let named: Vec<&Job> = jobs.iter().filter(|job| job.name == name_or_id).collect();
+    match named[..] {
+        [job] => Ok(job.clone()),
+        [] => Err(unknown_job_error(&jobs, name_or_id)),
+        _ => {
+            let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
+            Err(fail_with_hint(
+                Exit::Usage,
+                format!("{} jobs are named `{name_or_id}`", named.len()),
+                format!("an id: {}", ids.join(", ")),
+            ))
+        }
+    }
+}
+
+/// The error for a job that does not exist.
+pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error {
+    let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);
+    let list = "`nanobot cron list --all` for the ids";
+    let hint = match nearest(name_or_id, names) {
+        Some(meant) => format!("`{meant}`, or {list}"),
+        None => list.to_owned(),
+    };
+    fail_with_hint(
+        Exit::NoInput,
+        format!("there is no job `{name_or_id}`"),
+        hint,
+    )
+}
+
+/// A new id that no job has or had: a deleted job may have left records. Fails before anything is written if the job
+/// file cannot be read.
+pub(crate) fn unused_id(store: &JobStore) -> Result<String> {
+    let jobs = store.jobs()?;
+    loop {
+        let id = random_hex(4);
+        if jobs.iter().all(|job| job.id != id) && !store.job_dir(&id)?.exists() {
+            return Ok(id);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The names of the tools that a run can offer. A misspelled name in a rule would silently forbid or allow nothing, so
+//! names are checked here. Patterns may use `*` and `?`.
+
+/// All built-in tools, offered or not. Tools of MCP servers are not listed; their names begin with `mcp_`.
+pub const TOOLS: &[&str] = &[
+    "read_file",
+    "write_file",
+    "edit_file",
+    "delete_file",
+    "list_dir",
+    "glob",
+    "grep",
+    "exec",
+    "todo",
+    "web_search",
+    "web_fetch",
+    "spawn",
+    "cron",
+];
+
+/// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
+/// visible through another.
+pub const READ_TOOLS: &[&str] = &["read_file", "list_dir", "glob", "grep"];
+/// Tools that change files. A rule about the paths of one applies to all of them, as with [`LOOKING`].
+pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file"];
+
+/// Checks that `name` can refer to a tool: a built-in, an `mcp_` name or a pattern.
+///
+/// # Errors
+/// If it cannot: a phrase to append to the name, with the closest known name.
+pub fn check(name: &str) -> Result<(), String> {
+    if TOOLS.contains(&name) || name.starts_with("mcp_") || name.contains(['*', '?']) {
+        return Ok(());
+    }
+    let small = name.to_lowercase();
+    let near = TOOLS
+        .iter()
+        .map(|tool| (strsim::jaro_winkler(&small, tool), tool))
+        .filter(|(score, _)| *score >= 0.8)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b));
+    Err(match near {
+        Some((_, tool)) => format!("is not a tool; did you mean `{tool}`?"),
+        None => format!("is not a tool; the tools are {}", TOOLS.join(", ")),
+    })
+}
+
+/// The tool's own spelling of `name` if only the case differs (environment variable names are often upper case), else
+/// `name`.
+pub fn canonical_name(name: &str) -> &str {
+    let same = |tool: &&&str| tool.eq_ignore_ascii_case(name);
+    TOOLS.iter().find(same).copied().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{canonical_name, check};
+
+    #[test]
+    fn names() {
+        let check = |name: &str, expect: Result<(), &str>| match (check(name), expect) {
+            (Ok(()), Ok(())) => {}
+            (Err(message), Err(part)) => assert!(message.contains(part), "{name}: {message}"),
+            (found, _) => panic!("{name}: {found:?}"),
+        };
+        check("exec", Ok(()));
+        check("mcp_github_search", Ok(()));
+        check("*", Ok(()));
+        check("read_*", Ok(()));
+        check("exce", Err("did you mean `exec`?"));
+        check("Exec", Err("did you mean `exec`?"));
+        check("readfile", Err("did you mean `read_file`?"));
+        check("zzz", Err("the tools are read_file"));
+        check("", Err("is not a tool"));
+        assert_eq!(canonical_name("WEB_FETCH"), "web_fetch");
+        assert_eq!(canonical_name("MCP_X"), "MCP_X");
+    }
+}

@@ -1,0 +1,869 @@
+//! Builds the request body. `messages` is the last key, and nothing that was sent before changes except the last cache
+//! mark, which keeps the prompt cache valid.
+
+use super::{AnthropicFormat, WIRE_NAME};
+use crate::message::ToolSpec;
+use crate::message::{
+    Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first,
+    plain_text,
+};
+use crate::provider::quirks::{Temperature, ThinkingStyle};
+use crate::provider::tool_call_ids::ToolCallIds;
+use crate::provider::{Request, ToolChoice};
+use base64::Engine;
+use serde_json::{Map, Value, json};
+
+/// The smallest thinking budget that Anthropic accepts, in tokens.
+const MIN_THINKING_BUDGET_TOKENS: u32 = 1024;
+
+/// The body of `request`.
+pub(super) fn build_body(
+    request: &Request<'_>,
+    format: &AnthropicFormat,
+    stream: bool,
+) -> Map<String, Value> {
+    let effort = request.sampling.reasoning_effort.as_deref();
+    let thinking = effort.filter(|effort| *effort != "none" && can_think(request, format));
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
+    put("model", request.model.into());
+    let (limit, budget) = token_limits(request.sampling.max_tokens, thinking, format);
+    put("max_tokens", limit.into());
+    let mut output = Map::new();
+    let thinks = thinking.is_some()
+        && (budget.is_some() || format.quirks.thinking == ThinkingStyle::Adaptive);
+    match (thinking, format.quirks.thinking, budget) {
+        (Some(effort), ThinkingStyle::Adaptive, _) => {
+            put("thinking", json!({ "type": "adaptive" }));
+            output.insert(
+                "effort".into(),
+                adaptive_effort(effort, request.model).into(),
+            );
+        }
+        (Some(_), _, Some(budget)) => {
+            put(
+                "thinking",
+                json!({ "type": "enabled", "budget_tokens": budget }),
+            );
+        }
+        _ => {}
+    }
+    // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
+    // one.
+    if let Temperature::Fixed(degree) = format.quirks.temperature {
+        put("temperature", degree.into());
+    }
+    if let Some(schema) = request.schema.and_then(close_schema) {
+        output.insert(
+            "format".into(),
+            json!({ "type": "json_schema", "schema": schema }),
+        );
+    }
+    if !output.is_empty() {
+        put("output_config", output.into());
+    }
+    if stream {
+        put("stream", true.into());
+    }
+    let mark = format.quirks.cache_marks;
+    if !request.tools.is_empty() {
+        let tool = |spec: &ToolSpec| json!({ "name": spec.name, "description": spec.description, "input_schema": spec.parameters });
+        let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
+        if mark {
+            add_cache_mark(&mut tools);
+        }
+        put("tools", tools.into());
+        let choice = match request.tool_choice {
+            ToolChoice::None => json!({ "type": "none" }),
+            // With thinking enabled, a tool call cannot be forced.
+            ToolChoice::Required(name) if !thinks => json!({ "type": "tool", "name": name }),
+            ToolChoice::Auto | ToolChoice::Required(_) => json!({ "type": "auto" }),
+        };
+        put("tool_choice", choice);
+    }
+    if !request.system.trim().is_empty() {
+        let mut system = vec![json!({ "type": "text", "text": request.system })];
+        if mark {
+            add_cache_mark(&mut system);
+        }
+        put("system", system.into());
+    }
+    put("messages", build_messages(request, format).into());
+    body
+}
+
+/// Reduces `schema` to the subset that Anthropic accepts: every object is closed, and limits that it does not support
+/// are removed (they are checked here in any case). `None` if the schema uses a feature that cannot be expressed.
+fn close_schema(schema: &Value) -> Option<Value> {
+    const SUPPORTED_KEYWORDS: [&str; 13] = [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "allOf",
+        "$ref",
+        "$defs",
+        "description",
+        "title",
+        "default",
+    ];
+    const CONSTRAINT_KEYWORDS: [&str; 14] = [
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "pattern",
+        "minItems",
+        "maxItems",
+        "uniqueItems",
+        "format",
+        "$schema",
+        "$id",
+    ];
+    let all = |map: &Map<String, Value>| -> Option<Map<String, Value>> {
+        map.iter()
+            .map(|(name, inner)| Some((name.clone(), close_schema(inner)?)))
+            .collect()
+    };
+    let mut new = Map::new();
+    for (key, value) in schema.as_object()? {
+        let value = match (key.as_str(), value) {
+            ("properties" | "$defs", Value::Object(map)) => all(map)?.into(),
+            ("anyOf" | "allOf", Value::Array(list)) => list
+                .iter()
+                .map(close_schema)
+                .collect::<Option<Vec<_>>>()?
+                .into(),
+            ("items", value) => close_schema(value)?,
+            ("additionalProperties", Value::Bool(false)) => continue,
+            (key, value) if SUPPORTED_KEYWORDS.contains(&key) => value.clone(),
+            (key, _) if CONSTRAINT_KEYWORDS.contains(&key) => continue,
+            _ => return None,
+        };
+        new.insert(key.clone(), value);
+    }
+    if new.get("type").is_some_and(|kind| kind == "object") {
+        // A closed object without properties would always be empty.
+        new.get("properties")?;
+        new.insert("additionalProperties".into(), false.into());
+    }
+    Some(new.into())
+}
+
+/// The output limit including thinking, and the thinking budget if the model takes one. Both in tokens.
+fn token_limits(
+    max_tokens: u32,
+    effort: Option<&str>,
+    format: &AnthropicFormat,
+) -> (u32, Option<u32>) {
+    let most = format.max_output_tokens.unwrap_or(u32::MAX);
+    let share = match effort {
+        None => return (max_tokens.min(most), None),
+        Some("minimal") => MIN_THINKING_BUDGET_TOKENS,
+        Some("low") => 2048,
+        Some("medium") => 8192,
+        Some("high") => 16_384,
+        Some(_) => 32_768,
+    };
+    // Thinking is added on top of the share for the answer.
+    let limit = max_tokens.saturating_add(share).min(most);
+    // If the limit cannot hold both, each gets half.
+    let budget = if limit < max_tokens.saturating_add(share) {
+        share.min(limit / 2)
+    } else {
+        share
+    };
+    let has_budget =
+        format.quirks.thinking == ThinkingStyle::Budget && budget >= MIN_THINKING_BUDGET_TOKENS;
+    (limit, has_budget.then_some(budget))
+}
+
+/// Maps the effort to the values of adaptive thinking.
+fn adaptive_effort<'a>(effort: &'a str, model: &str) -> &'a str {
+    match effort {
+        "minimal" => "low",
+        // The first models with adaptive thinking have no value between high and max.
+        "xhigh" if model.contains("-4-6") => "max",
+        other => other,
+    }
+}
+
+/// True if thinking can be requested. With a budget, it cannot be enabled in the middle of tool calls that began
+/// without it, as after a change of model; the later calls of a turn do without.
+fn can_think(request: &Request<'_>, format: &AnthropicFormat) -> bool {
+    let is_user = |message: &Message| matches!(message, Message::User(_));
+    let start = request.messages.iter().rposition(is_user).unwrap_or(0);
+    let mut replies = request.messages[start..].iter();
+    let first = replies.find_map(|message| match message {
+        Message::Assistant(reply) if !reply.tool_calls.is_empty() => Some(reply),
+        _ => None,
+    });
+    let thought = |reply: &Reply| {
+        preserved_blocks(reply, request.model)
+            .iter()
+            .any(is_thinking_block)
+    };
+    format.quirks.thinking != ThinkingStyle::Budget || first.is_none_or(thought)
+}
+
+fn is_thinking_block(block: &Value) -> bool {
+    block["type"] == "thinking" || block["type"] == "redacted_thinking"
+}
+
+/// The blocks of a reply that are sent back unchanged, if this model produced them. Placeholders mark the positions of
+/// its text and calls.
+fn preserved_blocks<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
+    let opaque = reply.provider_data.as_ref().filter(|opaque| {
+        opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
+    });
+    let blocks = opaque.and_then(|opaque| opaque["keep"].as_array());
+    blocks.map_or(&[], Vec::as_slice)
+}
+
+fn build_messages(request: &Request<'_>, format: &AnthropicFormat) -> Vec<Value> {
+    let is_user = |message: &Message| matches!(message, Message::User(_));
+    let turn = request.messages.iter().rposition(is_user);
+    let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
+    let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
+    for (number, message) in request.messages.iter().enumerate() {
+        let (role, mut blocks) = match message {
+            Message::Assistant(reply) => (
+                "assistant",
+                assistant_blocks(reply, request.model, &mut ids),
+            ),
+            Message::User(user) => ("user", user_blocks(user, format)),
+            Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, format)]),
+        };
+        if blocks.is_empty() {
+            continue;
+        }
+        // The latest user message stays marked for the whole turn, because all requests of the turn share that prefix.
+        if format.quirks.cache_marks && Some(number) == turn {
+            add_cache_mark(&mut blocks);
+        }
+        match list.last_mut() {
+            // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
+            Some((last, before)) if *last == role => before.extend(blocks),
+            _ => list.push((role, blocks)),
+        }
+    }
+    if list.first().is_some_and(|(role, _)| *role == "assistant") {
+        list.insert(
+            0,
+            (
+                "user",
+                vec![json!({ "type": "text", "text": "(continued)" })],
+            ),
+        );
+    }
+    for (role, blocks) in &mut list {
+        if *role == "user" {
+            // Tool results must precede the user's text.
+            blocks.sort_by_key(|block| block["type"] != "tool_result");
+        }
+    }
+    if let Some((_, blocks)) = list.last_mut().filter(|_| format.quirks.cache_marks) {
+        add_cache_mark(blocks);
+    }
+    list.into_iter()
+        .map(|(role, blocks)| json!({ "role": role, "content": blocks }))
+        .collect()
+}
+
+/// Marks the last of `blocks`: the provider caches the prompt up to it.
+fn add_cache_mark(blocks: &mut [Value]) {
+    let last = blocks.iter_mut().rfind(|block| !is_thinking_block(block));
+    if let Some(block) = last {
+        block["cache_control"] = json!({ "type": "ephemeral" });
+    }
+}
+
+fn text_block(content: &str) -> Option<Value> {
+    (!content.trim().is_empty()).then(|| json!({ "type": "text", "text": content }))
+}
+
+/// The blocks of a user message: images first, the per-message facts last.
+fn user_blocks(user: &UserMessage, format: &AnthropicFormat) -> Vec<Value> {
+    let mut blocks: Vec<Value> = images_first(&user.parts)
+        .filter_map(|part| part_to_block(part, format))
+        .collect();
+    blocks.extend(text_block(&user.runtime_facts));
+    blocks
+}
+
+fn part_to_block(part: &MessagePart, format: &AnthropicFormat) -> Option<Value> {
+    match part {
+        MessagePart::Text(words) => text_block(words),
+        MessagePart::Image(_) if format.quirks.no_images => {
+            text_block(&plain_text(std::slice::from_ref(part)))
+        }
+        MessagePart::Image(picture) => Some(image_block(picture)),
+        MessagePart::Document(file) => Some(document_block(file)),
+    }
+}
+
+fn image_block(image: &Image) -> Value {
+    let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
+    json!({ "type": "image", "source": { "type": "base64", "media_type": image.media_type, "data": data } })
+}
+
+fn document_block(document: &Document) -> Value {
+    let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
+    json!({ "type": "document", "title": document.name,
+            "source": { "type": "base64", "media_type": document.media_type, "data": data } })
+}
+
+fn assistant_blocks<'a>(reply: &'a Reply, model: &str, ids: &mut ToolCallIds<'a>) -> Vec<Value> {
+    let mut call = |call: &'a ToolCall| json!({ "type": "tool_use", "id": ids.assign(&call.id), "name": call.name, "input": call.arguments_object() });
+    let kept = preserved_blocks(reply, model);
+    let mut rest = reply.text.as_str();
+    let mut calls = reply.tool_calls.iter();
+    let mut blocks = Vec::new();
+    for block in kept {
+        match block["type"].as_str() {
+            Some("text") => {
+                let length = block["length"]
+                    .as_u64()
+                    .and_then(|length| usize::try_from(length).ok());
+                let (words, after) = length
+                    .and_then(|length| rest.split_at_checked(length))
+                    .unwrap_or((rest, ""));
+                blocks.extend(text_block(words));
+                rest = after;
+            }
+            Some("tool_use") => blocks.extend(calls.next().map(&mut call)),
+            _ => blocks.push(block.clone()),
+        }
+    }
+    // Text without a placeholder (all of it if nothing was kept) goes after the last text block, or before the calls.
+    let after = blocks.iter().rposition(|block| block["type"] == "text");
+    let before = blocks.iter().position(|block| block["type"] == "tool_use");
+    let place = after.map(|place| place + 1).or(before);
+    if let Some(rest) = text_block(rest) {
+        blocks.insert(place.unwrap_or(blocks.len()), rest);
+    }
+    blocks.extend(calls.map(call));
+    blocks
+}
+
+fn tool_result_block(
+    result: &ToolResult,
+    ids: &ToolCallIds<'_>,
+    format: &AnthropicFormat,
+) -> Value {
+    let mut content: Vec<Value> = result
+        .parts
+        .iter()
+        .filter_map(|part| part_to_block(part, format))
+        .collect();
+    if content.is_empty() {
+        content.extend(text_block("(no output)"));
+    }
+    let is_text = content.iter().all(|block| block["type"] == "text");
+    let mut value = json!({ "type": "tool_result", "tool_use_id": ids.for_result(&result.call_id), "content": content });
+    // An error result that holds more than text is refused.
+    if result.failed && is_text {
+        value["is_error"] = true.into();
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::build_body;
+    use crate::message::ToolSpec;
+    use crate::message::{
+        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+    };
+    use crate::provider::anthropic::AnthropicFormat;
+    use crate::provider::quirks::{NONE, Quirks, Temperature, ThinkingStyle};
+    use crate::provider::{Request, Sampling, ToolChoice};
+    use serde_json::{Value, json};
+
+    /// The registry's quirks for one of the vendor's models, older or newer.
+    fn quirks(thinking: ThinkingStyle) -> Quirks {
+        Quirks {
+            cache_marks: true,
+            thinking,
+            ..NONE
+        }
+    }
+
+    fn user(text: &str) -> Message {
+        Message::User(UserMessage {
+            parts: vec![MessagePart::Text(text.into())],
+            runtime_facts: "[now]".into(),
+            ..UserMessage::default()
+        })
+    }
+
+    fn result(call: &str, parts: Vec<MessagePart>, failed: bool) -> Message {
+        Message::Tool(ToolResult {
+            call_id: call.into(),
+            name: "t".into(),
+            parts,
+            failed,
+        })
+    }
+
+    fn text(words: &str) -> MessagePart {
+        MessagePart::Text(words.into())
+    }
+
+    fn picture() -> MessagePart {
+        MessagePart::Image(Image {
+            media_type: "image/png",
+            bytes: vec![1],
+            name: "a".into(),
+        })
+    }
+
+    fn reply_with_calls(ids: &[&str], keep: Value) -> Reply {
+        let call = |id: &&str| ToolCall {
+            id: (*id).to_owned(),
+            name: "t".into(),
+            arguments: json!({ "a": 1 }),
+        };
+        Reply {
+            tool_calls: ids.iter().map(call).collect(),
+            provider_data: keep
+                .is_array()
+                .then(|| json!({ "wire": "anthropic", "model": "m", "keep": keep })),
+            ..Reply::default()
+        }
+    }
+
+    struct BodyInput<'a> {
+        quirks: Quirks,
+        effort: Option<&'a str>,
+        max_output_tokens: Option<u32>,
+        model: &'a str,
+        tool_choice: ToolChoice<'a>,
+    }
+
+    const DEFAULT_INPUT: BodyInput<'static> = BodyInput {
+        quirks: NONE,
+        effort: None,
+        max_output_tokens: None,
+        model: "m",
+        tool_choice: ToolChoice::Auto,
+    };
+
+    fn body(messages: &[Message], asked: &BodyInput<'_>) -> Value {
+        let tool = |name: &str| ToolSpec {
+            name: name.into(),
+            description: "d".into(),
+            parameters: json!({ "type": "object" }),
+        };
+        let request = Request {
+            system: "s",
+            messages,
+            tools: &[tool("t"), tool("u")],
+            tool_choice: asked.tool_choice,
+            model: asked.model,
+            sampling: &Sampling {
+                max_tokens: 8192,
+                temperature: Some(0.5),
+                reasoning_effort: asked.effort.map(str::to_owned),
+            },
+            reply_id: "r",
+            schema: None,
+        };
+        let format = AnthropicFormat {
+            quirks: asked.quirks,
+            max_output_tokens: asked.max_output_tokens,
+        };
+        Value::Object(build_body(&request, &format, true))
+    }
+
+    fn messages(messages: &[Message]) -> Value {
+        body(messages, &DEFAULT_INPUT)["messages"].clone()
+    }
+
+    #[test]
+    fn consecutive_messages_of_a_role_are_merged() {
+        let list = [
+            user("a"),
+            Message::Assistant(reply_with_calls(&["x|1", "y"], Value::Null)),
+            result("x|1", vec![text("1")], false),
+            user("b"),
+            result("y", vec![], true),
+            user("c"),
+        ];
+        let sent = messages(&list);
+        let call =
+            |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": { "a": 1 } });
+        let calls = sent[1]["content"].clone();
+        let id = calls[0]["id"].as_str().unwrap();
+        assert_eq!(calls, json!([call(id), call("y")]));
+        let say = |words: &str| json!({ "type": "text", "text": words });
+        let expect = json!([
+            { "role": "user", "content": [say("a"), say("[now]")] },
+            { "role": "assistant", "content": calls },
+            // Results come first, whatever else the user said in between.
+            { "role": "user", "content": [
+                { "type": "tool_result", "tool_use_id": id, "content": [say("1")] },
+                { "type": "tool_result", "tool_use_id": "y", "content": [say("(no output)")], "is_error": true },
+                say("b"), say("[now]"), say("c"), say("[now]"),
+            ] },
+        ]);
+        assert_eq!(sent, expect);
+        assert!(id.starts_with("x1_"), "{id}");
+    }
+
+    #[test]
+    fn empty_content_is_omitted() {
+        let blank = Reply {
+            text: " \n".into(),
+            ..Reply::default()
+        };
+        let sent = messages(&[
+            Message::Assistant(reply_with_calls(&["x"], Value::Null)),
+            result("x", vec![text("")], false),
+            Message::Assistant(blank),
+            Message::User(UserMessage::default()),
+            user("a"),
+        ]);
+        let roles: Vec<&Value> = sent
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|message| &message["role"])
+            .collect();
+        assert_eq!(roles, ["user", "assistant", "user"]);
+        assert_eq!(sent[0]["content"][0]["text"], "(continued)");
+        assert_eq!(sent[2]["content"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn images_and_documents() {
+        let document = MessagePart::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
+        let parts = vec![text("look"), picture(), document];
+        let list = [
+            Message::User(UserMessage {
+                parts,
+                ..UserMessage::default()
+            }),
+            Message::Assistant(reply_with_calls(&["x"], Value::Null)),
+            result("x", vec![text("1"), picture()], true),
+        ];
+        let source = |kind: &str| json!({ "type": "base64", "media_type": kind, "data": "AQ==" });
+        let image = json!({ "type": "image", "source": source("image/png") });
+        let sent = messages(&list);
+        let file =
+            json!({ "type": "document", "title": "a.pdf", "source": source("application/pdf") });
+        assert_eq!(
+            sent[0]["content"],
+            json!([image, file, { "type": "text", "text": "look" }])
+        );
+        // An error result with an image would be refused.
+        let content = json!([{ "type": "text", "text": "1" }, image]);
+        let expect = json!([{ "type": "tool_result", "tool_use_id": "x", "content": content }]);
+        assert_eq!(sent[2]["content"], expect);
+        let mut blind = DEFAULT_INPUT;
+        blind.quirks.no_images = true;
+        let sent = body(&list, &blind);
+        assert_eq!(sent["messages"][0]["content"][0]["text"], "[image: a]");
+    }
+
+    /// A reply with thinking between its calls, and the blocks that it was built from.
+    fn reply_with_thinking() -> (Reply, Value) {
+        let keep = json!([
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "text", "length": 2 },
+            { "type": "tool_use" },
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "length": 3 },
+            { "type": "tool_use" },
+        ]);
+        let mut reply = reply_with_calls(&["x", "y"], keep);
+        reply.text = "onetwo".into();
+        reply.text.truncate(5);
+        let call =
+            |id: &str| json!({ "type": "tool_use", "id": id, "name": "t", "input": { "a": 1 } });
+        let blocks = json!([
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "text", "text": "on" },
+            call("x"),
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "text": "etw" },
+            call("y"),
+        ]);
+        (reply, blocks)
+    }
+
+    #[test]
+    fn thinking_is_sent_back_in_position_to_the_same_model() {
+        let (reply, blocks) = reply_with_thinking();
+        let list = [user("a"), Message::Assistant(reply.clone())];
+        assert_eq!(messages(&list)[1]["content"], blocks);
+        let other = BodyInput {
+            model: "n",
+            ..DEFAULT_INPUT
+        };
+        let sent = body(&list, &other)["messages"][1]["content"].clone();
+        let kinds: Vec<&Value> = sent
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|block| &block["type"])
+            .collect();
+        assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
+        // If the text was changed in the meantime, all of the new text is sent.
+        for words in ["", "o", "\u{e9}\u{e9}", "onetwo and more"] {
+            let mut reply = reply.clone();
+            reply.text = words.into();
+            let sent = messages(&[user("a"), Message::Assistant(reply)]);
+            let list = sent[1]["content"].as_array().unwrap();
+            let texts: String = list
+                .iter()
+                .filter_map(|block| block["text"].as_str())
+                .collect();
+            assert_eq!(texts, words);
+            assert_eq!(
+                list.iter()
+                    .filter(|block| block["type"] == "tool_use")
+                    .count(),
+                2
+            );
+        }
+    }
+
+    #[test]
+    fn thinking_is_requested_by_effort() {
+        let check = |thinking: ThinkingStyle, effort: &str, most: Option<u32>, expect: Value| {
+            let asked = BodyInput {
+                quirks: quirks(thinking),
+                effort: Some(effort),
+                max_output_tokens: most,
+                ..DEFAULT_INPUT
+            };
+            let sent = body(&[user("a")], &asked);
+            let found = json!([sent["max_tokens"], sent["thinking"], sent["output_config"]]);
+            assert_eq!(found, expect, "{effort}");
+        };
+        let budget = |tokens: u32| json!({ "type": "enabled", "budget_tokens": tokens });
+        let old = ThinkingStyle::Budget;
+        check(old, "none", None, json!([8192, null, null]));
+        check(old, "minimal", None, json!([9216, budget(1024), null]));
+        check(old, "low", None, json!([10240, budget(2048), null]));
+        check(old, "medium", None, json!([16384, budget(8192), null]));
+        check(old, "high", None, json!([24576, budget(16384), null]));
+        check(old, "high", Some(8192), json!([8192, budget(4096), null]));
+        check(old, "high", Some(1024), json!([1024, null, null]));
+        let adaptive =
+            |limit: u32, effort: &str| json!([limit, { "type": "adaptive" }, { "effort": effort }]);
+        let new = ThinkingStyle::Adaptive;
+        check(new, "none", None, json!([8192, null, null]));
+        check(new, "minimal", None, adaptive(9216, "low"));
+        check(new, "high", None, adaptive(24_576, "high"));
+        check(new, "xhigh", None, adaptive(40_960, "xhigh"));
+        check(
+            new,
+            "low",
+            Some(100),
+            json!([100, { "type": "adaptive" }, { "effort": "low" }]),
+        );
+    }
+
+    #[test]
+    fn thinking_is_not_requested_amid_calls_that_began_without_it() {
+        let (with, _) = reply_with_thinking();
+        let without = reply_with_calls(&["z"], Value::Null);
+        let check = |thinking: ThinkingStyle, replies: &[&Reply], expect: bool| {
+            let mut list = vec![user("a"), Message::Assistant(without.clone()), user("b")];
+            for reply in replies {
+                list.push(Message::Assistant((*reply).clone()));
+                list.extend(
+                    reply
+                        .tool_calls
+                        .iter()
+                        .map(|call| result(&call.id, vec![], false)),
+                );
+            }
+            let asked = BodyInput {
+                quirks: quirks(thinking),
+                effort: Some("high"),
+                ..DEFAULT_INPUT
+            };
+            assert_eq!(body(&list, &asked)["thinking"].is_object(), expect);
+        };
+        check(ThinkingStyle::Budget, &[], true);
+        check(ThinkingStyle::Budget, &[&without], false);
+        check(ThinkingStyle::Budget, &[&with], true);
+        // The second request of a turn often has no thinking.
+        check(ThinkingStyle::Budget, &[&with, &without], true);
+        check(ThinkingStyle::Budget, &[&without, &with], false);
+        // Newer models decide themselves when to think.
+        check(ThinkingStyle::Adaptive, &[&without], true);
+    }
+
+    #[test]
+    fn only_a_required_temperature_is_sent() {
+        let check = |temperature: Temperature, expect: Value| {
+            let mut asked = DEFAULT_INPUT;
+            asked.quirks.temperature = temperature;
+            assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
+        };
+        check(Temperature::Configured, Value::Null);
+        check(Temperature::None, Value::Null);
+        check(Temperature::Fixed(1.0), json!(1.0));
+    }
+
+    #[test]
+    fn tools_can_be_forbidden() {
+        let sent = body(
+            &[user("a")],
+            &BodyInput {
+                tool_choice: ToolChoice::None,
+                ..DEFAULT_INPUT
+            },
+        );
+        assert_eq!(sent["tool_choice"], json!({ "type": "none" }));
+        assert_eq!(sent["tools"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_tool_can_be_forced_without_thinking() {
+        let check = |effort, expect: Value| {
+            let asked = BodyInput {
+                tool_choice: ToolChoice::Required("u"),
+                effort,
+                quirks: Quirks {
+                    thinking: ThinkingStyle::Adaptive,
+                    ..NONE
+                },
+                ..DEFAULT_INPUT
+            };
+            assert_eq!(body(&[user("a")], &asked)["tool_choice"], expect);
+        };
+        check(None, json!({ "type": "tool", "name": "u" }));
+        check(Some("none"), json!({ "type": "tool", "name": "u" }));
+        check(Some("low"), json!({ "type": "auto" }));
+    }
+
+    /// Collects the positions of all cache marks and removes them from `value`.
+    fn remove_cache_marks(value: &mut Value, place: &str, found: &mut Vec<String>) {
+        match value {
+            Value::Array(list) => {
+                for (number, value) in list.iter_mut().enumerate() {
+                    remove_cache_marks(value, &format!("{place}/{number}"), found);
+                }
+            }
+            Value::Object(object) => {
+                if object.shift_remove("cache_control").is_some() {
+                    let block = Value::Object(object.clone());
+                    assert!(!super::is_thinking_block(&block), "{place}");
+                    assert_ne!(object.get("text"), Some(&json!("")), "{place}");
+                    found.push(place.to_owned());
+                }
+                for (key, value) in object {
+                    remove_cache_marks(value, &format!("{place}/{key}"), found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn cache_marks_match_the_next_request() {
+        let (with, _) = reply_with_thinking();
+        let mut list = vec![
+            user("old"),
+            Message::Assistant(with.clone()),
+            user("a"),
+            user("b"),
+        ];
+        let mut turn = vec![list.clone()];
+        for number in 0..3 {
+            let mut reply = with.clone();
+            let ids = [format!("x{number}"), format!("y{number}")];
+            for (call, id) in reply.tool_calls.iter_mut().zip(&ids) {
+                call.id.clone_from(id);
+            }
+            list.push(Message::Assistant(reply));
+            list.extend(ids.map(|id| result(&id, vec![text("1")], false)));
+            turn.push(list.clone());
+        }
+        let asked = BodyInput {
+            quirks: quirks(ThinkingStyle::Adaptive),
+            effort: Some("high"),
+            ..DEFAULT_INPUT
+        };
+        let mut before: Option<String> = None;
+        for (number, list) in turn.iter().enumerate() {
+            let mut sent = body(list, &asked);
+            let marked = sent.to_string();
+            let mut marks = Vec::new();
+            remove_cache_marks(&mut sent, "", &mut marks);
+            let last = 2 + 2 * number;
+            let mut expect = vec![
+                "/tools/1".to_owned(),
+                "/system/0".into(),
+                "/messages/2/content/3".into(),
+            ];
+            if number > 0 {
+                expect.push(format!("/messages/{last}/content/1"));
+            }
+            assert_eq!(marks, expect);
+            let bare = sent.to_string();
+            if number == 1 {
+                let first = body(&turn[0], &asked).to_string();
+                assert!(marked.starts_with(first.strip_suffix("]}").unwrap()));
+            }
+            if let Some(before) = &before {
+                assert!(bare.starts_with(before.strip_suffix("]}").unwrap()));
+            }
+            before = Some(bare);
+        }
+        // A reply that ends in thinking, as after truncation.
+        let mut cut = reply_with_calls(
+            &[],
+            json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]),
+        );
+        cut.text = "x".into();
+        let mut sent = body(&[user("a"), Message::Assistant(cut)], &asked);
+        let mut marks = Vec::new();
+        remove_cache_marks(&mut sent, "", &mut marks);
+        assert_eq!(marks.last().unwrap(), "/messages/1/content/1");
+        assert_eq!(marks.len(), 4);
+    }
+
+    #[test]
+    fn schemas_are_closed_and_stripped_of_constraints() {
+        let check = |schema: Value, expect: Option<Value>| {
+            assert_eq!(super::close_schema(&schema), expect, "{schema}");
+        };
+        check(
+            json!({ "$schema": "x", "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } }),
+            Some(
+                json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "additionalProperties": false }),
+            ),
+        );
+        check(
+            json!({ "type": "array", "items": { "anyOf": [{ "type": "string", "maxLength": 3 }, { "$ref": "#/$defs/a" }] },
+                    "$defs": { "a": { "enum": [1] } } }),
+            Some(
+                json!({ "type": "array", "items": { "anyOf": [{ "type": "string" }, { "$ref": "#/$defs/a" }] },
+                         "$defs": { "a": { "enum": [1] } } }),
+            ),
+        );
+        check(json!({ "type": "object" }), None);
+        check(
+            json!({ "type": "object", "properties": {}, "additionalProperties": { "type": "string" } }),
+            None,
+        );
+        check(json!({ "not": { "type": "string" } }), None);
+        check(json!(true), None);
+    }
+}

@@ -1,0 +1,543 @@
+//! Builds the request body. The order of the keys is fixed with `messages` last, and nothing that was sent before
+//! changes: each request of a conversation starts with the bytes of the previous one, which lets providers' prompt
+//! caches hit.
+
+use super::{ChatFormat, WIRE_NAME};
+use crate::message::ToolSpec;
+use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, plain_text};
+use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
+use crate::provider::tool_call_ids::ToolCallIds;
+use crate::provider::{Request, ToolChoice};
+use base64::Engine;
+use serde_json::{Map, Value, json};
+
+/// The body of `request`.
+pub(super) fn build_body(
+    request: &Request<'_>,
+    format: &ChatFormat,
+    stream: bool,
+) -> Map<String, Value> {
+    let quirks = &format.quirks;
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
+    put("model", request.model.into());
+    let limit = if quirks.max_completion_tokens {
+        "max_completion_tokens"
+    } else {
+        "max_tokens"
+    };
+    if !quirks.no_output_limit {
+        put(
+            limit,
+            request
+                .sampling
+                .max_tokens
+                .min(format.max_output_tokens.unwrap_or(u32::MAX))
+                .into(),
+        );
+    }
+    let temperature = match quirks.temperature {
+        Temperature::Configured => request.sampling.temperature,
+        Temperature::Fixed(degree) => Some(degree),
+        Temperature::None => None,
+    };
+    if let Some(temperature) = temperature {
+        put("temperature", temperature.into());
+    }
+    if let Some((key, value)) = thinking_field(request.sampling.reasoning_effort.as_deref(), quirks)
+    {
+        put(key, value);
+    }
+    if stream {
+        put("stream", true.into());
+        if !quirks.no_stream_options {
+            put("stream_options", json!({ "include_usage": true }));
+        }
+    }
+    if let Some(schema) = request.schema {
+        let format = json!({ "name": "answer", "schema": schema });
+        put(
+            "response_format",
+            json!({ "type": "json_schema", "json_schema": format }),
+        );
+    }
+    if !request.tools.is_empty() {
+        let function = |spec: &ToolSpec| json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters });
+        let tools = request
+            .tools
+            .iter()
+            .map(|spec| json!({ "type": "function", "function": function(spec) }));
+        put("tools", tools.collect());
+        put(
+            "tool_choice",
+            match request.tool_choice {
+                ToolChoice::Auto => "auto".into(),
+                ToolChoice::None => "none".into(),
+                ToolChoice::Required(name) => {
+                    json!({ "type": "function", "function": { "name": name } })
+                }
+            },
+        );
+    }
+    put("messages", build_messages(request, quirks).into());
+    body
+}
+
+/// The field that sets the thinking effort on this server. Without an effort, the server's default applies.
+fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str, Value)> {
+    // Without this, reasoning arrives within the text and would be lost on the next request.
+    if quirks.thinking == ThinkingStyle::Split {
+        return Some(("reasoning_split", true.into()));
+    }
+    let effort = effort?;
+    let on = effort != "none";
+    Some(match quirks.thinking {
+        ThinkingStyle::Effort => ("reasoning_effort", effort.into()),
+        ThinkingStyle::NoneOrHigh => {
+            let high = !matches!(effort, "none" | "minimal" | "low");
+            (
+                "reasoning_effort",
+                if high { "high" } else { "none" }.into(),
+            )
+        }
+        ThinkingStyle::Type => {
+            let kind = if on { "enabled" } else { "disabled" };
+            ("thinking", json!({ "type": kind }))
+        }
+        ThinkingStyle::Enable => ("enable_thinking", on.into()),
+        ThinkingStyle::Object => ("reasoning", json!({ "effort": effort })),
+        ThinkingStyle::Split
+        | ThinkingStyle::Unsupported
+        | ThinkingStyle::Budget
+        | ThinkingStyle::Adaptive => return None,
+    })
+}
+
+fn build_messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
+    let mut list = Vec::new();
+    let mut ids = ToolCallIds::new(quirks.tool_call_ids);
+    let mut opening = request.system;
+    if !quirks.no_system {
+        list.push(json!({ "role": "system", "content": with_cache_mark(request.system.into(), quirks.cache_marks) }));
+        opening = "";
+    }
+    let is_user = |message: &Message| matches!(message, Message::User(_));
+    let turn = request.messages.iter().rposition(is_user);
+    let mut rest = request.messages;
+    while let Some((message, after)) = rest.split_first() {
+        let at = request.messages.len() - rest.len();
+        rest = after;
+        match message {
+            Message::Assistant(reply) => {
+                list.push(assistant_message(reply, request.model, &mut ids, quirks));
+            }
+            Message::User(user) => {
+                // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
+                let more = rest.iter().take_while(|next| is_user(next)).count();
+                let mut parts = user_parts(user);
+                for next in &rest[..more] {
+                    if let Message::User(user) = next {
+                        parts.extend(user_parts(user));
+                    }
+                }
+                rest = &rest[more..];
+                if !opening.is_empty() {
+                    parts.insert(
+                        0,
+                        MessagePart::Text(std::mem::take(&mut opening).to_owned()),
+                    );
+                }
+                if quirks.assistant_after_tools
+                    && list.last().is_some_and(|last| last["role"] == "tool")
+                {
+                    list.push(json!({ "role": "assistant", "content": "(interrupted)" }));
+                }
+                let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
+                let content =
+                    with_cache_mark(parts_to_content(&parts, quirks), quirks.cache_marks && last);
+                list.push(json!({ "role": "user", "content": content }));
+            }
+            Message::Tool(first) => {
+                let more = rest
+                    .iter()
+                    .take_while(|next| matches!(next, Message::Tool(_)))
+                    .count();
+                let mut others = Vec::new();
+                list.push(tool_message(first, &ids, &mut others));
+                for next in &rest[..more] {
+                    if let Message::Tool(result) = next {
+                        list.push(tool_message(result, &ids, &mut others));
+                    }
+                }
+                rest = &rest[more..];
+                // Tool messages hold text only; images and documents follow in a user message.
+                others.retain(|part| !is_sent_as_text(part, quirks));
+                if !others.is_empty() {
+                    if quirks.assistant_after_tools {
+                        list.push(json!({ "role": "assistant", "content": "(images follow)" }));
+                    }
+                    list.push(
+                        json!({ "role": "user", "content": parts_to_content(&others, quirks) }),
+                    );
+                }
+            }
+        }
+    }
+    list
+}
+
+/// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
+fn with_cache_mark(content: Value, mark: bool) -> Value {
+    if !mark {
+        return content;
+    }
+    let mut list = match content {
+        Value::Array(list) => list,
+        text => vec![json!({ "type": "text", "text": text })],
+    };
+    if let Some(last) = list.last_mut() {
+        last["cache_control"] = json!({ "type": "ephemeral" });
+    }
+    list.into()
+}
+
+/// The parts of a user message, the per-message facts last.
+fn user_parts(user: &UserMessage) -> Vec<MessagePart> {
+    let mut parts = user.parts.clone();
+    if !user.runtime_facts.is_empty() {
+        match parts.last_mut() {
+            Some(MessagePart::Text(text)) => *text = format!("{text}\n\n{}", user.runtime_facts),
+            _ => parts.push(MessagePart::Text(user.runtime_facts.clone())),
+        }
+    }
+    parts
+}
+
+/// True if `part` is sent as text.
+fn is_sent_as_text(part: &MessagePart, quirks: &Quirks) -> bool {
+    match part {
+        MessagePart::Text(_) => true,
+        MessagePart::Image(_) => quirks.no_images,
+        MessagePart::Document(_) => false,
+    }
+}
+
+/// The parts as one text if they are all text, else as a list with images and documents first.
+fn parts_to_content(parts: &[MessagePart], quirks: &Quirks) -> Value {
+    if parts.iter().all(|part| is_sent_as_text(part, quirks)) {
+        let texts: Vec<String> = parts
+            .iter()
+            .map(|part| plain_text(std::slice::from_ref(part)))
+            .collect();
+        return texts.join("\n\n").into();
+    }
+    let value = |part: &MessagePart| match part {
+        part if is_sent_as_text(part, quirks) => {
+            json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) })
+        }
+        MessagePart::Text(text) => json!({ "type": "text", "text": text }),
+        MessagePart::Image(image) => {
+            let url = data_url(image.media_type, &image.bytes);
+            json!({ "type": "image_url", "image_url": { "url": url } })
+        }
+        MessagePart::Document(document) => {
+            let data = data_url(document.media_type, &document.bytes);
+            json!({ "type": "file", "file": { "filename": document.name, "file_data": data } })
+        }
+    };
+    let (texts, others): (Vec<&MessagePart>, Vec<&MessagePart>) =
+        parts.iter().partition(|part| is_sent_as_text(part, quirks));
+    others.into_iter().chain(texts).map(value).collect()
+}
+
+fn data_url(media_type: &str, bytes: &[u8]) -> String {
+    let data = base64::engine::general_purpose::STANDARD.encode(bytes);
+    format!("data:{media_type};base64,{data}")
+}
+
+fn assistant_message<'a>(
+    reply: &'a Reply,
+    model: &str,
+    ids: &mut ToolCallIds<'a>,
+    quirks: &Quirks,
+) -> Value {
+    let mut message = Map::new();
+    message.insert("role".into(), "assistant".into());
+    let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
+    message.insert(
+        "content".into(),
+        if silent {
+            Value::Null
+        } else {
+            reply.text.as_str().into()
+        },
+    );
+    // Other servers would refuse keys that they do not know.
+    let keep = reply.provider_data.as_ref().filter(|opaque| {
+        opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
+    });
+    let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
+    // Sent even if it is empty: these servers require the key in every message.
+    if quirks.requires_reasoning {
+        message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
+    }
+    if let Some(details) = keep.get("reasoning_details") {
+        message.insert("reasoning_details".into(), details.clone());
+    }
+    if !reply.tool_calls.is_empty() {
+        let call = |(place, call): (usize, &'a ToolCall)| {
+            let arguments = call.arguments_object().to_string();
+            let mut value = json!({ "id": ids.assign(&call.id), "type": "function",
+                                    "function": { "name": call.name, "arguments": arguments } });
+            let extra = &keep["extra_content"][place];
+            if !extra.is_null() {
+                value["extra_content"] = extra.clone();
+            }
+            value
+        };
+        message.insert(
+            "tool_calls".into(),
+            reply.tool_calls.iter().enumerate().map(call).collect(),
+        );
+    }
+    Value::Object(message)
+}
+
+/// The message for a tool result. Parts that are not text are added to `others`.
+fn tool_message(
+    result: &ToolResult,
+    ids: &ToolCallIds<'_>,
+    others: &mut Vec<MessagePart>,
+) -> Value {
+    others.extend(
+        result
+            .parts
+            .iter()
+            .filter(|part| !matches!(part, MessagePart::Text(_)))
+            .cloned(),
+    );
+    let text = plain_text(&result.parts);
+    let text = if text.is_empty() {
+        "(no output)"
+    } else {
+        &text
+    };
+    json!({ "role": "tool", "tool_call_id": ids.for_result(&result.call_id), "content": text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::build_body;
+    use crate::message::ToolSpec;
+    use crate::message::{
+        Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
+    };
+    use crate::provider::chat::ChatFormat;
+    use crate::provider::quirks::{NONE, Quirks, Temperature, ToolCallIdFormat};
+    use crate::provider::{Request, Sampling, ToolChoice};
+    use serde_json::{Value, json};
+
+    fn user(text: &str) -> Message {
+        Message::User(UserMessage {
+            id: String::new(),
+            parts: vec![MessagePart::Text(text.into())],
+            runtime_facts: "[now]".into(),
+            injected: false,
+        })
+    }
+
+    fn result(parts: Vec<MessagePart>) -> Message {
+        Message::Tool(ToolResult {
+            call_id: "c".into(),
+            name: "t".into(),
+            parts,
+            failed: false,
+        })
+    }
+
+    fn body(messages: &[Message], quirks: &Quirks, calls: ToolChoice<'_>) -> Value {
+        let sampling = Sampling {
+            max_tokens: 9,
+            temperature: Some(0.5),
+            reasoning_effort: None,
+        };
+        let tools = [ToolSpec {
+            name: "t".into(),
+            description: "d".into(),
+            parameters: json!({ "type": "object" }),
+        }];
+        let request = Request {
+            system: "s",
+            messages,
+            tools: &tools,
+            tool_choice: calls,
+            model: "m",
+            sampling: &sampling,
+            reply_id: "r",
+            schema: None,
+        };
+        let format = ChatFormat {
+            quirks: *quirks,
+            max_output_tokens: None,
+        };
+        Value::Object(build_body(&request, &format, true))
+    }
+
+    #[test]
+    fn a_longer_conversation_shares_the_prefix_bytes() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "t".into(),
+            arguments: json!({ "a": 1 }),
+        };
+        let mut messages = vec![
+            user("hi"),
+            Message::Assistant(Reply {
+                tool_calls: vec![call],
+                ..Reply::default()
+            }),
+        ];
+        messages.push(result(vec![MessagePart::Text("out".into())]));
+        messages.push(Message::Assistant(Reply {
+            text: "done".into(),
+            ..Reply::default()
+        }));
+        messages.push(user("more"));
+        for end in [1, 3, 5] {
+            let short = body(&messages[..end], &NONE, ToolChoice::Auto).to_string();
+            let long = body(&messages, &NONE, ToolChoice::Auto).to_string();
+            assert!(long.starts_with(short.strip_suffix("]}").unwrap()));
+        }
+    }
+
+    #[test]
+    fn neighbours_are_merged_and_images_follow_results() {
+        let image = MessagePart::Image(Image {
+            media_type: "image/png",
+            bytes: vec![1],
+            name: "a".into(),
+        });
+        let sent = body(
+            &[user("a"), user("b"), result(vec![image]), result(vec![])],
+            &NONE,
+            ToolChoice::Auto,
+        );
+        let messages = sent["messages"].as_array().unwrap();
+        assert_eq!(
+            messages[1],
+            json!({ "role": "user", "content": "a\n\n[now]\n\nb\n\n[now]" })
+        );
+        assert_eq!(messages[2]["content"], "[image: a]");
+        assert_eq!(messages[3]["content"], "(no output)");
+        let url =
+            json!([{ "type": "image_url", "image_url": { "url": "data:image/png;base64,AQ==" } }]);
+        assert_eq!(messages[4], json!({ "role": "user", "content": url }));
+    }
+
+    #[test]
+    fn a_document_is_sent_as_a_file_before_the_text() {
+        let document = MessagePart::Document(Document {
+            media_type: "application/pdf",
+            bytes: vec![1],
+            name: "a.pdf".into(),
+        });
+        let parts = vec![MessagePart::Text("read".into()), document];
+        let user = Message::User(UserMessage {
+            parts,
+            ..UserMessage::default()
+        });
+        let sent = body(&[user], &NONE, ToolChoice::Auto);
+        let file = json!({ "filename": "a.pdf", "file_data": "data:application/pdf;base64,AQ==" });
+        let expect = json!([{ "type": "file", "file": file }, { "type": "text", "text": "read" }]);
+        assert_eq!(sent["messages"][1]["content"], expect);
+    }
+
+    #[test]
+    fn quirks_change_the_keys() {
+        let plain = body(&[user("a")], &NONE, ToolChoice::None);
+        assert_eq!(
+            (
+                &plain["max_tokens"],
+                &plain["temperature"],
+                &plain["tool_choice"]
+            ),
+            (&json!(9), &json!(0.5), &json!("none"))
+        );
+        let forced = body(&[user("a")], &NONE, ToolChoice::Required("t"));
+        assert_eq!(
+            forced["tool_choice"],
+            json!({ "type": "function", "function": { "name": "t" } })
+        );
+        let odd = Quirks {
+            max_completion_tokens: true,
+            temperature: Temperature::None,
+            requires_reasoning: true,
+            no_stream_options: true,
+            tool_call_ids: ToolCallIdFormat::NineAlphanumerics,
+            ..NONE
+        };
+        let reply = Message::Assistant(Reply {
+            text: "x".into(),
+            reasoning: "why".into(),
+            ..Reply::default()
+        });
+        let sent = body(&[user("a"), reply.clone()], &odd, ToolChoice::Auto);
+        assert_eq!(
+            (&sent["max_completion_tokens"], &sent["max_tokens"]),
+            (&json!(9), &Value::Null)
+        );
+        assert_eq!(sent["temperature"], Value::Null);
+        assert_eq!(sent["messages"][2]["reasoning_content"], "why");
+        assert_eq!(
+            body(&[reply], &NONE, ToolChoice::Auto)["messages"][1],
+            json!({ "role": "assistant", "content": "x" })
+        );
+    }
+
+    #[test]
+    fn opaque_data_is_sent_only_to_its_own_model() {
+        let check = |model: Value, expect: bool| {
+            let keep = json!({ "reasoning_details": [1], "extra_content": [2] });
+            let call = ToolCall {
+                id: "c".into(),
+                name: "t".into(),
+                arguments: json!({}),
+            };
+            let reply = Reply {
+                tool_calls: vec![call],
+                provider_data: Some(json!({ "wire": "chat", "model": model, "keep": keep })),
+                ..Reply::default()
+            };
+            let sent =
+                body(&[Message::Assistant(reply)], &NONE, ToolChoice::Auto)["messages"][1].clone();
+            assert_eq!(sent["reasoning_details"] == json!([1]), expect);
+            assert_eq!(sent["tool_calls"][0]["extra_content"] == 2, expect);
+        };
+        check(json!("m"), true);
+        // The format of older sessions.
+        check(Value::Null, true);
+        check(json!("n"), false);
+    }
+
+    #[test]
+    fn arguments_that_are_not_json_are_sent_as_an_object() {
+        let call = ToolCall {
+            id: "c".into(),
+            name: "t".into(),
+            arguments: Value::String("{oops".into()),
+        };
+        let sent = body(
+            &[Message::Assistant(Reply {
+                tool_calls: vec![call],
+                ..Reply::default()
+            })],
+            &NONE,
+            ToolChoice::Auto,
+        );
+        let arguments = sent["messages"][1]["tool_calls"][0]["function"]["arguments"]
+            .as_str()
+            .unwrap();
+        assert_eq!(arguments, "{\"malformed_arguments\":\"{oops\"}");
+        assert_eq!(sent["messages"][1]["content"], Value::Null);
+    }
+}

@@ -1,0 +1,152 @@
+//! Resolves API keys on first use: from the config, a file, a command, a service manager credential, an environment
+//! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires.
+
+use super::login::{self, LoginEndpoints, RequestCredentials};
+use super::registry::KeySource;
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::clock::Clock;
+use crate::sys::http::Http;
+use crate::sys::input;
+use crate::sys::process::{self, CommandSpec};
+use crate::sys::secret::{self, Secret};
+use crate::sys::sync::IgnorePoison;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Timeout of a command that prints the key. Generous, because a person may have to touch a hardware token.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of a key in bytes. A longer one indicates the wrong file.
+const MAX_KEY_BYTES: usize = 16 << 10;
+
+/// A key that is resolved on first use.
+pub struct LazyCredentials {
+    source: Option<KeySource>,
+    /// The source of the key, as a phrase for the message when the key is rejected.
+    pub source_label: String,
+    /// The environment of the command.
+    env: Vec<(String, String)>,
+    logins: LoginStore,
+    /// The resolved key.
+    cached_key: Mutex<Option<Secret>>,
+}
+
+/// Access to stored logins, and the means to renew them.
+pub struct LoginStore {
+    pub folder: PathBuf,
+    pub clock: Clock,
+    pub endpoints: LoginEndpoints,
+}
+
+impl LazyCredentials {
+    /// A key from `source`; nothing is read yet.
+    pub fn new(
+        source: Option<KeySource>,
+        source_label: String,
+        env: Vec<(String, String)>,
+        logins: LoginStore,
+    ) -> Self {
+        Self {
+            source,
+            source_label,
+            env,
+            logins,
+            cached_key: Mutex::default(),
+        }
+    }
+
+    /// True if a key is configured.
+    pub fn is_configured(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The credentials for a request; `None` if none are needed.
+    ///
+    /// # Errors
+    /// Status 78 if a file or a command yields no key, or there is no login; 77 if the login is refused.
+    pub fn resolve(&self, http: &Http) -> Result<Option<RequestCredentials>> {
+        let Some(source) = &self.source else {
+            return Ok(None);
+        };
+        let known = self.cached_key.lock().ignore_poison().clone();
+        let key = match (source, known) {
+            (KeySource::Login(name), _) => {
+                let LoginStore {
+                    folder,
+                    clock,
+                    endpoints,
+                } = &self.logins;
+                let access = login::credentials(name, folder, http, clock, endpoints)?;
+                self.cache_key(&access.token);
+                return Ok(Some(access));
+            }
+            (_, Some(key)) => key,
+            (KeySource::Text(key), None) => key.clone(),
+            (KeySource::File(path), None) => self.with_source_context(read_key_file(path))?,
+            (KeySource::Command(command), None) => {
+                self.with_source_context(run_key_command(command, &self.env))?
+            }
+        };
+        self.cache_key(&key);
+        Ok(Some(RequestCredentials {
+            token: key,
+            base_url: None,
+            headers: Vec::new(),
+        }))
+    }
+
+    fn with_source_context(&self, key: Result<Secret>) -> Result<Secret> {
+        key.with_context(|| format!("read the key from {}", self.source_label))
+    }
+
+    fn cache_key(&self, key: &Secret) {
+        secret::register(key);
+        *self.cached_key.lock().ignore_poison() = Some(key.clone());
+    }
+}
+
+fn read_key_file(path: &Path) -> Result<Secret> {
+    let bytes = input::read_file(path, &path.display().to_string(), MAX_KEY_BYTES)
+        .map_err(|error| fail(Exit::Config, format!("{error:#}")))?;
+    first_line(&bytes).ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
+}
+
+fn run_key_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
+    let spec = CommandSpec {
+        program: PathBuf::from("/bin/sh"),
+        // Standard error is discarded, because it must not be mistaken for the key.
+        arguments: vec!["-c".into(), format!("{{ {command}\n}} 2>/dev/null")],
+        directory: PathBuf::from("/"),
+        env: env.to_vec(),
+        timeout: COMMAND_TIMEOUT,
+        capture_bytes: MAX_KEY_BYTES,
+        sandbox: None,
+        input: None,
+    };
+    let finished = process::run(&spec, &mut |_| ())?;
+    if let Some(stop) = finished.stop {
+        return Err(stop.into());
+    }
+    let hint = "run the command by hand to see its output";
+    match finished.status {
+        None => Err(fail_with_hint(
+            Exit::Config,
+            "the command timed out after 60 s",
+            hint,
+        )),
+        Some(status) if !status.success() => Err(fail_with_hint(
+            Exit::Config,
+            format!("the command failed: {status}"),
+            hint,
+        )),
+        Some(_) => first_line(&finished.head)
+            .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
+    }
+}
+
+fn first_line(bytes: &[u8]) -> Option<Secret> {
+    let text = String::from_utf8_lossy(bytes);
+    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
+    Some(Secret::new(line.trim()))
+}

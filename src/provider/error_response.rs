@@ -1,0 +1,285 @@
+//! Parses servers' error responses in their various forms.
+
+use crate::sys::http::Response;
+use serde_json::Value;
+use std::time::Duration;
+
+/// The message in an error body: the error of JSON, the title of an HTML page, or else the beginning of the text.
+pub(super) fn error_message(body: &str) -> String {
+    let body = body.trim();
+    if let Ok(value) = serde_json::from_str::<Value>(body) {
+        let places = [
+            "/error/message",
+            "/message",
+            "/error",
+            "/detail",
+            "/0/error/message",
+            "/error/msg",
+            "/msg",
+        ];
+        let found = places
+            .iter()
+            .find_map(|place| value.pointer(place)?.as_str());
+        return found.map_or_else(|| body.to_owned(), str::to_owned);
+    }
+    if body.starts_with('<') {
+        let lower = body.to_ascii_lowercase();
+        let title = lower
+            .find("<title>")
+            .and_then(|start| Some((start + 7, lower[start..].find("</title>")? + start)));
+        let title = title
+            .and_then(|(start, end)| body.get(start..end))
+            .unwrap_or("without a title")
+            .trim();
+        return format!("the server sent a web page instead of a reply: {title}");
+    }
+    body.to_owned()
+}
+
+/// The HTTP status named by an error within a successful response.
+pub(super) fn embedded_status(error: &Value) -> Option<u16> {
+    let number = |value: &Value| match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    };
+    let places = [
+        "/error/code",
+        "/error/status",
+        "/code",
+        "/status",
+        "/error/status_code",
+    ];
+    let found = places
+        .iter()
+        .filter_map(|place| error.pointer(place))
+        .find_map(number)
+        .and_then(|found| u16::try_from(found).ok())
+        .filter(|status| (400..600).contains(status));
+    let kinds = ["/error/type", "/error/code", "/code", "/type"];
+    found.or_else(|| {
+        let mut kinds = kinds
+            .iter()
+            .filter_map(|place| error.pointer(place)?.as_str());
+        kinds.find_map(status_for_type)
+    })
+}
+
+/// The HTTP status for an error type, as named by Anthropic and OpenAI.
+fn status_for_type(kind: &str) -> Option<u16> {
+    Some(match kind {
+        "invalid_request_error" | "invalid_prompt" => 400,
+        "authentication_error" | "invalid_api_key" => 401,
+        "billing_error" | "insufficient_quota" => 402,
+        "permission_error" => 403,
+        "not_found_error" | "model_not_found" => 404,
+        "request_too_large" | "context_length_exceeded" => 413,
+        "rate_limit_error" | "rate_limit_exceeded" => 429,
+        "api_error" | "server_error" => 500,
+        "timeout_error" => 504,
+        "overloaded_error" | "server_is_overloaded" | "slow_down" => 529,
+        _ => return None,
+    })
+}
+
+/// True if the error says that the conversation exceeds the context window, by the phrases of known servers.
+pub(super) fn is_context_overflow(status: u16, message: &str) -> bool {
+    let words = [
+        "context length",
+        "context_length",
+        "context window",
+        "maximum context",
+        "too many tokens",
+        "prompt is too long",
+        "input is too long",
+        "exceeds the available context",
+        "request too large",
+        "context too long",
+        "input too large",
+        "input length and",
+        "prompt_too_long",
+        "couldn't fit with truncation",
+        "model_context_exceeded",
+    ];
+    let message = message.to_lowercase();
+    status == 413
+        || (matches!(status, 400 | 422 | 500) && words.iter().any(|word| message.contains(word)))
+}
+
+/// True if the account is out of credit; a retry is pointless then.
+pub(super) fn is_out_of_credit(message: &str) -> bool {
+    let message = message.to_lowercase();
+    [
+        "current quota",
+        "insufficient_quota",
+        "insufficient balance",
+        "insufficient credit",
+        "billing hard limit",
+        "billing_not_active",
+    ]
+    .iter()
+    .any(|word| message.contains(word))
+}
+
+/// The delay that the server requests before a retry, from the headers.
+pub(super) fn retry_after(answer: &Response) -> Option<Duration> {
+    let millis = answer
+        .header("retry-after-ms")
+        .and_then(|text| text.trim().parse::<f64>().ok());
+    let after = answer.header("retry-after").map(str::trim);
+    duration_from_secs(millis.map(|millis| millis / 1000.0)).or_else(|| {
+        let after = after?;
+        duration_from_secs(after.parse().ok())
+            .or_else(|| duration_between(after, answer.header("date")?))
+    })
+}
+
+/// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
+pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
+    let after = |mark: &str| {
+        let (_, rest) = body.split_once(mark)?;
+        let rest = rest.trim_start_matches([' ', ':', '"']);
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let unit = &rest[end..];
+        let is_seconds = unit.starts_with('s') && !unit.starts_with("se ");
+        duration_from_secs(rest[..end].parse().ok().filter(|_| is_seconds))
+    };
+    after("\"retryDelay\"").or_else(|| after("retry in"))
+}
+
+fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
+    Duration::try_from_secs_f64(number?.max(0.0)).ok()
+}
+
+/// The time from one date to another. `Retry-After` dates are relative to the server's own `Date`, because our clock
+/// may differ.
+fn duration_between(after: &str, date: &str) -> Option<Duration> {
+    let parse = |text: &str| {
+        jiff::fmt::rfc2822::parse(text)
+            .ok()
+            .map(|time| time.timestamp())
+    };
+    let gap = parse(after)?.duration_since(parse(date)?);
+    Some(Duration::try_from(gap).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        duration_between, embedded_status, error_message, is_context_overflow, is_out_of_credit,
+    };
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn messages_in_their_forms() {
+        let check = |body: &str, expect: &str| assert_eq!(error_message(body), expect);
+        check(r#"{"error": {"message": "no", "code": 1}}"#, "no");
+        check(r#"{"error": "no"}"#, "no");
+        check(r#"{"message": "no"}"#, "no");
+        check(r#"{"detail": "no"}"#, "no");
+        check(r#"[{"error": {"message": "no"}}]"#, "no");
+        check(r#"{"odd": 1}"#, r#"{"odd": 1}"#);
+        check(" plain ", "plain");
+        check("", "");
+        check(
+            "<html><TITLE>502 Bad</TITLE>",
+            "the server sent a web page instead of a reply: 502 Bad",
+        );
+        check(
+            "<html>",
+            "the server sent a web page instead of a reply: without a title",
+        );
+    }
+
+    #[test]
+    fn causes_are_classified_by_message() {
+        assert!(is_context_overflow(
+            400,
+            "This model's maximum context length is 8192 tokens"
+        ));
+        assert!(is_context_overflow(413, ""));
+        assert!(
+            !is_context_overflow(400, "bad parameter")
+                && !is_context_overflow(401, "context length")
+        );
+        assert!(is_out_of_credit(
+            "You exceeded your current quota, please check your plan"
+        ));
+        assert!(!is_out_of_credit("rate limit reached"));
+    }
+
+    #[test]
+    fn a_status_within_an_error() {
+        assert_eq!(
+            embedded_status(&json!({ "error": { "code": 429 } })),
+            Some(429)
+        );
+        assert_eq!(
+            embedded_status(&json!({ "error": { "code": "503" } })),
+            Some(503)
+        );
+        assert_eq!(
+            embedded_status(&json!({ "error": { "code": "invalid" } })),
+            None
+        );
+        assert_eq!(embedded_status(&json!({ "error": { "code": 7 } })), None);
+        let named = |kind: &str| embedded_status(&json!({ "error": { "type": kind } }));
+        assert_eq!(named("overloaded_error"), Some(529));
+        assert_eq!(named("rate_limit_error"), Some(429));
+        assert_eq!(named("odd"), None);
+    }
+
+    #[test]
+    fn a_retry_delay_in_the_body() {
+        let check = |body: &str, expect: Option<f64>| {
+            assert_eq!(
+                super::retry_after_in_body(body),
+                expect.map(Duration::from_secs_f64),
+                "{body}"
+            );
+        };
+        check(
+            r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#,
+            Some(36.0),
+        );
+        check(
+            "You exceeded your current quota. Please retry in 36.5s.",
+            Some(36.5),
+        );
+        check("please retry in a while", None);
+        check("retry in 5 minutes", None);
+        check("", None);
+    }
+
+    #[test]
+    fn a_retry_date() {
+        let (from, to) = (
+            "Fri, 02 Jan 2026 03:04:05 GMT",
+            "Fri, 02 Jan 2026 03:04:15 GMT",
+        );
+        assert_eq!(duration_between(to, from), Some(Duration::from_secs(10)));
+        assert_eq!(duration_between(from, to), Some(Duration::ZERO));
+        assert_eq!(duration_between("soon", from), None);
+    }
+
+    #[test]
+    fn fuzz_any_failure_has_a_message() {
+        let seeds: &[&[u8]] = &[
+            br#"{"error": {"message": "no", "code": "429", "status": 500}}"#,
+            br#"[{"error": {"message": "no"}}]"#,
+            "<html><TITLE>Bad \u{130} gateway</title></html>".as_bytes(),
+            b"plain",
+        ];
+        crate::fuzz::check(seeds, |input, _| {
+            let body = crate::fuzz::lossy_text(input);
+            let message = error_message(&body);
+            is_context_overflow(400, &message);
+            is_out_of_credit(&message);
+            if let Ok(value) = serde_json::from_str(&body) {
+                embedded_status(&value);
+            }
+            duration_between(&body, "Wed, 21 Oct 2015 07:28:00 GMT");
+        });
+    }
+}

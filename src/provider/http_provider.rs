@@ -1,0 +1,443 @@
+//! One HTTP exchange with a model's server. The translation of the request and of the response is left to a
+//! [`WireFormat`].
+
+use super::credentials::LazyCredentials;
+use super::error_response;
+use super::response::{ReplyBuilder, ReplyError, ResponseReader};
+use super::{DeltaSink, Provider, ProviderError, Request};
+use crate::error::{HintedError, Stop};
+use crate::message::{Reply, Usage};
+use crate::sys::http::{self, Http, Response};
+use crate::sys::secret;
+use crate::sys::signal;
+use crate::sys::web_url;
+use serde_json::{Map, Value};
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+/// A wire format, configured for one server and model. Pure.
+pub trait WireFormat: Send + Sync {
+    /// The path of the endpoint, appended to the base URL.
+    fn path(&self) -> &'static str;
+    /// The path of the list of models, appended to the base URL.
+    fn models_path(&self) -> &'static str {
+        "/models"
+    }
+    /// Headers that the format requires.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+    /// The default header for the key.
+    fn key_header(&self) -> &'static str {
+        "authorization"
+    }
+    /// Builds the request body. Its last key is the one that grows during a conversation.
+    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value>;
+    /// An empty draft for the reply to `request`.
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder>;
+}
+
+/// Maximum number of bytes read of a response. A runaway reply is truncated here.
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// Maximum number of pages read of a list of models.
+const MAX_MODEL_PAGES: usize = 100;
+
+/// A model server, and how to reach it.
+pub struct HttpProvider {
+    pub format: Box<dyn WireFormat>,
+    /// The base URL without a trailing slash, such as `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// True if the address comes from the user's config. A login does not override it then.
+    pub is_base_configured: bool,
+    pub key: LazyCredentials,
+    /// The header for the key, if it differs from the format's default.
+    pub key_header: &'static str,
+    pub headers: Vec<(String, String)>,
+    /// Extra fields of every request body.
+    pub extra_body: Map<String, Value>,
+    pub query: Vec<(String, String)>,
+    /// True if replies are requested as a stream.
+    pub stream: bool,
+    /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
+    pub supports_schemas: bool,
+    pub http: Http,
+}
+
+impl Provider for HttpProvider {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let body = serde_json::to_vec(&self.body(request)).expect("a JSON value can be serialized");
+        let (base, headers) = self.base_and_headers()?;
+        let started = Instant::now();
+        let place = self.display_url();
+        let (size, count) = (body.len(), request.messages.len());
+        log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
+        let answer = self
+            .http
+            .post_json(&self.url(&base, self.format.path()), &headers, &body)
+            .map_err(|error| self.connect_error(error))?;
+        let (status, first) = (answer.status, started.elapsed().as_millis());
+        log::info!(target: "http", "status {status}, first byte after {first} ms");
+        let reply = match status {
+            200..=299 => self.read_reply(answer, request, on_delta),
+            _ => Err(self.status_error(answer)),
+        };
+        let total = started.elapsed().as_millis();
+        match &reply {
+            Ok(reply) => {
+                let Usage {
+                    input,
+                    cached,
+                    output,
+                    ..
+                } = reply.usage;
+                log::info!(target: "http", "reply complete after {total} ms: {input} tokens in, {cached} of them cached, {output} out");
+            }
+            Err(error) => log::info!(target: "http", "no reply after {total} ms: {error}"),
+        }
+        reply
+    }
+}
+
+impl HttpProvider {
+    /// Lists the models of the server, in its order.
+    ///
+    /// # Errors
+    /// Those of a request. A server without a list of models is reported as unusable.
+    pub fn list_models(&self) -> Result<Vec<String>, ProviderError> {
+        let (base, headers) = self.base_and_headers()?;
+        let first = self.url(&base, self.format.models_path());
+        let mut found = Vec::new();
+        let mut url = first.clone();
+        for _ in 0..MAX_MODEL_PAGES {
+            let answer = self
+                .http
+                .send(&url, &headers, None)
+                .map_err(|error| self.connect_error(error))?;
+            if !(200..=299).contains(&answer.status) {
+                return Err(self.status_error(answer));
+            }
+            let mut text = Vec::new();
+            let read = answer
+                .body
+                .take(MAX_RESPONSE_BYTES as u64)
+                .read_to_end(&mut text);
+            if let Err(error) = read {
+                signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
+                return Err(
+                    self.parse_error(ReplyError::Truncated(http::body_error_message(&error)))
+                );
+            }
+            let Some((ids, next)) = serde_json::from_slice(&text)
+                .ok()
+                .and_then(|list| parse_model_list(&list))
+            else {
+                return Err(self.parse_error(ReplyError::Malformed("not a list of models".into())));
+            };
+            found.extend(ids);
+            let Some(next) = next else {
+                break;
+            };
+            let mark = if first.contains('?') { '&' } else { '?' };
+            url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
+        }
+        Ok(found)
+    }
+
+    /// The base URL and the headers of a request, including credentials.
+    fn base_and_headers(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
+        let fixed = self.format.headers().iter();
+        let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let own = |(name, _): &(String, String)| {
+            let is_set = |(other, _): &(String, String)| other.eq_ignore_ascii_case(name);
+            !self.headers.iter().any(is_set)
+        };
+        let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
+        headers.extend(self.headers.iter().cloned());
+        let mut base = self.base_url.clone();
+        if let Some(access) = self
+            .key
+            .resolve(&self.http)
+            .map_err(ProviderError::Aborted)?
+        {
+            let key = self.key_value(access.token.expose());
+            headers.push((self.key_header().into(), key));
+            headers.extend(access.headers);
+            // A login can determine the address, unless the user configured one.
+            base = access
+                .base_url
+                .filter(|_| !self.is_base_configured)
+                .unwrap_or(base);
+        }
+        Ok((base, headers))
+    }
+
+    /// Converts a failure to send a request.
+    fn connect_error(&self, error: anyhow::Error) -> ProviderError {
+        match error.is::<HintedError>() || error.is::<Stop>() {
+            true => ProviderError::Aborted(error),
+            false => ProviderError::Unavailable(
+                self.sanitize(&format!("send request to {}: {error}", self.display_url())),
+            ),
+        }
+    }
+
+    fn url(&self, base: &str, path: &str) -> String {
+        let mut url = format!("{base}{path}");
+        for (number, (name, value)) in self.query.iter().enumerate() {
+            let mark = if number == 0 && !url.contains('?') {
+                '?'
+            } else {
+                '&'
+            };
+            url.push_str(&format!(
+                "{mark}{}={}",
+                web_url::percent_encode(name),
+                web_url::percent_encode(value)
+            ));
+        }
+        url
+    }
+
+    /// The complete request body. The user's extra fields come before the key that grows, to keep the prompt prefix
+    /// unchanged.
+    pub fn body(&self, request: &Request<'_>) -> Value {
+        // Servers require an object schema. Any other schema is described in the prompt only.
+        let is_object = |schema: &&Value| schema["type"] == "object";
+        let schema = request
+            .schema
+            .filter(|_| self.supports_schemas)
+            .filter(is_object);
+        let request = &Request { schema, ..*request };
+        let mut body = self.format.body(request, self.stream);
+        if self.extra_body.is_empty() {
+            return body.into();
+        }
+        let grows = body
+            .iter()
+            .next_back()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        if let Some((key, value)) = grows {
+            body.remove(&key);
+            body.extend(self.extra_body.clone());
+            body.insert(key, value);
+        }
+        body.into()
+    }
+
+    fn key_header(&self) -> &'static str {
+        match self.key_header {
+            "authorization" => self.format.key_header(),
+            other => other,
+        }
+    }
+
+    fn key_value(&self, key: &str) -> String {
+        match self.key_header() {
+            "authorization" => format!("Bearer {key}"),
+            _ => key.to_owned(),
+        }
+    }
+
+    /// A curl command that sends the request. It reads the key from an environment variable that the user must set.
+    pub fn curl(&self, request: &Request<'_>) -> String {
+        let mut command = format!(
+            "curl -sS {} \\\n  -H 'content-type: application/json' \\\n",
+            shell_quote(&web_url::redact_url(
+                &self.url(&self.base_url, self.format.path())
+            ))
+        );
+        if self.key.is_configured() {
+            let variable = self.key.source_label.strip_prefix('$').unwrap_or("API_KEY");
+            let value = self.key_value(&format!("${variable}"));
+            command.push_str(&format!("  -H \"{}: {value}\" \\\n", self.key_header()));
+        }
+        for (name, value) in self.format.headers() {
+            command.push_str(&format!(
+                "  -H {} \\\n",
+                shell_quote(&format!("{name}: {value}"))
+            ));
+        }
+        for (name, _) in &self.headers {
+            command.push_str(&format!(
+                "  -H {} \\\n",
+                shell_quote(&format!("{name}: ***"))
+            ));
+        }
+        command.push_str(&format!(
+            "  -d {}\n",
+            shell_quote(&self.body(request).to_string())
+        ));
+        command
+    }
+
+    /// Reads the response, as a stream of events or in one piece, according to its content.
+    fn read_reply(
+        &self,
+        answer: Response,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let events = answer
+            .header("content-type")
+            .is_some_and(|kind| kind.contains("event-stream"));
+        let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
+        let mut body = answer.body;
+        let mut chunk = vec![0; 16 << 10];
+        let mut total = 0;
+        loop {
+            let count = match body.read(&mut chunk) {
+                Ok(count) => count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                // The response is complete, so the way in which the connection ended does not matter.
+                Err(_) if reading.is_done() => 0,
+                Err(error) => {
+                    signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
+                    return Err(
+                        self.parse_error(ReplyError::Truncated(http::body_error_message(&error)))
+                    );
+                }
+            };
+            total += count;
+            if total > MAX_RESPONSE_BYTES {
+                return Err(ProviderError::Refused(format!(
+                    "the response is larger than {} MiB",
+                    MAX_RESPONSE_BYTES >> 20
+                )));
+            }
+            let result = match count {
+                0 => reading.finish(on_delta),
+                _ => reading.feed(&chunk[..count], on_delta),
+            };
+            result.map_err(|trouble| self.parse_error(trouble))?;
+            if count == 0 {
+                return reading
+                    .into_reply()
+                    .map_err(|trouble| self.parse_error(trouble));
+            }
+        }
+    }
+
+    fn parse_error(&self, error: ReplyError) -> ProviderError {
+        match error {
+            ReplyError::Cancelled(error) => ProviderError::Aborted(error),
+            ReplyError::Truncated(cause) => ProviderError::Interrupted(self.sanitize(&format!(
+                "{} sent an incomplete response: {cause}",
+                self.display_url()
+            ))),
+            ReplyError::Malformed(cause) => ProviderError::Unavailable(
+                self.sanitize(&format!("{}: {cause}", self.display_url())),
+            ),
+            ReplyError::Server(error) => {
+                let status = error_response::embedded_status(&error).unwrap_or(500);
+                self.classify_error(
+                    status,
+                    &error_response::error_message(&error.to_string()),
+                    None,
+                )
+            }
+        }
+    }
+
+    /// Converts a response with an error status.
+    fn status_error(&self, answer: Response) -> ProviderError {
+        let named = error_response::retry_after(&answer);
+        let place = answer.header("location").map(str::to_owned);
+        let status = answer.status;
+        let mut text = Vec::new();
+        // The part of the body that arrived is used even if the rest is missing.
+        drop(answer.body.take(64 << 10).read_to_end(&mut text));
+        let text = String::from_utf8_lossy(&text);
+        let wait = named.or_else(|| error_response::retry_after_in_body(&text));
+        let mut message = error_response::error_message(&text);
+        if let (300..=399, Some(place)) = (status, place) {
+            message = format!(
+                "redirected to {place}; the key is not sent there without your consent: set that base URL"
+            );
+        }
+        self.classify_error(status, &message, wait)
+    }
+
+    fn classify_error(
+        &self,
+        status: u16,
+        message: &str,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let message = self.sanitize(message);
+        let detail = if message.is_empty() {
+            format!("status {status}")
+        } else {
+            format!("{message} (status {status})")
+        };
+        let description = format!("{}: {detail}", self.display_url());
+        if error_response::is_context_overflow(status, &message) {
+            return ProviderError::ContextExceeded(description);
+        }
+        // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
+        let is_limit = status == 429 && retry_after.is_some();
+        if matches!(status, 401..=403) || !is_limit && error_response::is_out_of_credit(&message) {
+            let source = match self.key.is_configured() {
+                true => format!("the key is from {}", self.key.source_label),
+                false => "no API key is configured".into(),
+            };
+            return ProviderError::KeyRejected(format!("{description}; {source}"));
+        }
+        match status {
+            404 => ProviderError::NotFound(description),
+            429 => ProviderError::Busy {
+                message: description,
+                retry_after,
+            },
+            503 | 529 if retry_after.is_some() => ProviderError::Busy {
+                message: description,
+                retry_after,
+            },
+            408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),
+            _ => ProviderError::Refused(description),
+        }
+    }
+
+    /// The base URL, without a password.
+    fn display_url(&self) -> String {
+        web_url::redact_url(&self.base_url)
+    }
+
+    /// Makes a server's message fit to display: masked, on one line, short. Masking comes first, because a truncated
+    /// key is still a secret.
+    fn sanitize(&self, text: &str) -> String {
+        let masked = secret::redact_all(text);
+        let line: String = masked
+            .chars()
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .take(500)
+            .collect();
+        line.trim().to_owned()
+    }
+}
+
+/// Parses a page of the list of models: the names, and the name after which the next page starts. Servers use `id` or
+/// `name`, and some send the bare list.
+fn parse_model_list(list: &Value) -> Option<(Vec<String>, Option<String>)> {
+    let items = [&list["data"], &list["models"], list];
+    let items = items.into_iter().find_map(Value::as_array)?;
+    let id = |item: &Value| {
+        let id = [&item["id"], &item["name"], item];
+        id.into_iter().find_map(Value::as_str).map(str::to_owned)
+    };
+    let more = list["has_more"] == true && !items.is_empty();
+    let next = list["last_id"].as_str().filter(|_| more);
+    Some((
+        items.iter().filter_map(id).collect(),
+        next.map(str::to_owned),
+    ))
+}
+
+/// Quotes `text` as one shell word.
+fn shell_quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

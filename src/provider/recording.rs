@@ -1,0 +1,25 @@
+//! `--record FILE`: a wrapper that records every exchange.
+
+use super::{DeltaSink, Provider, ProviderError, Request, cassette};
+use crate::message::Reply;
+use crate::sys::durable_file;
+use std::path::PathBuf;
+
+/// Forwards requests to `inner`, and appends each exchange to a file.
+pub struct RecordingProvider<P> {
+    pub inner: P,
+    pub path: PathBuf,
+}
+
+impl<P: Provider> Provider for RecordingProvider<P> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let answer = self.inner.reply(request, on_delta);
+        let line = cassette::format_line(request, &answer);
+        durable_file::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
+        answer
+    }
+}

@@ -1,0 +1,315 @@
+//! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested.
+//! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
+
+use super::DeltaSink;
+use super::error_response;
+use crate::message::{Reply, ToolCall, lenient_json};
+use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
+use serde_json::{Map, Value};
+
+/// A reply under construction, in one wire format.
+pub trait ReplyBuilder {
+    /// Processes an event of a stream.
+    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
+    /// Processes a complete response.
+    fn add_response(
+        &mut self,
+        answer: &Value,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<(), ReplyError>;
+    /// Processes the stream's closing mark, if the format has one in addition to its events.
+    fn close(&mut self) {}
+    /// True once the response is complete, whatever follows.
+    fn is_done(&self) -> bool;
+    /// Ends the response: passes on the text held back so far, and reports missing parts.
+    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
+    /// Returns the finished reply.
+    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError>;
+}
+
+/// The reason why a response is unusable.
+#[derive(Debug)]
+pub enum ReplyError {
+    /// The receiver cancelled the exchange.
+    Cancelled(anyhow::Error),
+    /// The response ended before it was complete.
+    Truncated(String),
+    /// The response has no known form.
+    Malformed(String),
+    /// The server reports a failure within a successful response.
+    Server(Value),
+}
+
+impl From<EventTooLarge> for ReplyError {
+    fn from(_: EventTooLarge) -> Self {
+        Self::Malformed("an event larger than 32 MiB".into())
+    }
+}
+
+/// Maximum size of an event. A tool call with a whole file in it stays far below.
+const MAX_EVENT_BYTES: usize = 32 << 20;
+
+/// A response, as far as it has arrived.
+pub(super) struct ResponseReader {
+    parser: SseParser,
+    /// The bytes so far, while the response may be one object.
+    buffer: Vec<u8>,
+    shape: ResponseShape,
+    builder: Box<dyn ReplyBuilder>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ResponseShape {
+    /// Not enough bytes to decide.
+    Unknown,
+    Events,
+    Object,
+}
+
+impl ResponseReader {
+    /// `events` is true if the server declares an event stream. Otherwise the first byte decides.
+    pub(super) fn new(builder: Box<dyn ReplyBuilder>, is_event_stream: bool) -> Self {
+        let shape = if is_event_stream {
+            ResponseShape::Events
+        } else {
+            ResponseShape::Unknown
+        };
+        Self {
+            parser: SseParser::new(MAX_EVENT_BYTES),
+            buffer: Vec::new(),
+            shape,
+            builder,
+        }
+    }
+
+    /// Processes the next bytes.
+    pub(super) fn feed(
+        &mut self,
+        bytes: &[u8],
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<(), ReplyError> {
+        if self.shape == ResponseShape::Unknown {
+            self.buffer.extend_from_slice(bytes);
+            let mark = b"\xef\xbb\xbf";
+            let text = self.buffer.strip_prefix(mark).unwrap_or(&self.buffer);
+            self.shape = match text.trim_ascii_start().first() {
+                None => ResponseShape::Unknown,
+                // An incomplete byte order mark.
+                Some(_) if mark.starts_with(text) => ResponseShape::Unknown,
+                Some(b'{' | b'<' | b'[') => ResponseShape::Object,
+                Some(_) => ResponseShape::Events,
+            };
+            if self.shape != ResponseShape::Events {
+                return Ok(());
+            }
+            let first = std::mem::take(&mut self.buffer);
+            return self.feed(&first, on_delta);
+        }
+        if self.shape == ResponseShape::Object {
+            self.buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        let draft = self.builder.as_mut();
+        self.parser
+            .feed(bytes, &mut |found| process_event(&found, draft, on_delta))
+    }
+
+    /// Ends the response.
+    pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+        let draft = self.builder.as_mut();
+        if self.shape == ResponseShape::Events {
+            self.parser
+                .finish(&mut |found| process_event(&found, draft, on_delta))?;
+        } else {
+            let text = String::from_utf8_lossy(&self.buffer);
+            let text = text.trim_start_matches('\u{feff}').trim();
+            let object = lenient_json::parse(text)
+                .ok_or_else(|| ReplyError::Malformed(error_response::error_message(text)))?;
+            check_for_error(&object)?;
+            draft.add_response(&object, on_delta)?;
+        }
+        draft.finish(on_delta)
+    }
+
+    /// True once the response is complete, whatever follows.
+    pub(super) fn is_done(&self) -> bool {
+        self.builder.is_done()
+    }
+
+    /// Returns the finished reply.
+    pub(super) fn into_reply(self) -> Result<Reply, ReplyError> {
+        self.builder.into_reply()
+    }
+}
+
+/// Processes one event. Events without data only keep the connection open.
+fn process_event(
+    event: &SseEvent,
+    builder: &mut dyn ReplyBuilder,
+    on_delta: &mut DeltaSink<'_>,
+) -> Result<(), ReplyError> {
+    let data = event.data.as_deref().unwrap_or_default().trim();
+    if data == "[DONE]" {
+        builder.close();
+        return Ok(());
+    }
+    if data.is_empty() {
+        return Ok(());
+    }
+    let object = lenient_json::parse(data)
+        .ok_or_else(|| ReplyError::Malformed(format!("an event that is not JSON: {data}")))?;
+    check_for_error(&object)?;
+    builder.add_event(&object, on_delta)
+}
+
+/// Detects an error object within a successful response.
+fn check_for_error(object: &Value) -> Result<(), ReplyError> {
+    let has_error = object.get("error").is_some_and(|error| !error.is_null());
+    match has_error || object["object"] == "error" || object["type"] == "error" {
+        true => Err(ReplyError::Server(object.clone())),
+        false => Ok(()),
+    }
+}
+
+/// Parses the arguments of a call. Text that is not an object is kept as text, so that the model can be told about it.
+pub(super) fn parse_arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    match lenient_json::parse(text) {
+        Some(object @ Value::Object(_)) => object,
+        // Arguments that were encoded twice.
+        Some(Value::String(inner)) if inner.trim_start().starts_with('{') => {
+            lenient_json::parse(&inner).unwrap_or_else(|| text.into())
+        }
+        _ => text.into(),
+    }
+}
+
+/// The arguments of a call, from any JSON value that a server sends for them.
+pub(super) fn arguments_from_value(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => value.clone(),
+        Value::Null => parse_arguments(""),
+        Value::String(text) => parse_arguments(text),
+        other => parse_arguments(&other.to_string()),
+    }
+}
+
+/// Adds `call` to the calls of the same reply, with `spare_id` if its own id is missing or a duplicate, which would
+/// assign a result to the wrong call.
+pub(super) fn add_call(
+    calls: &mut Vec<ToolCall>,
+    mut call: ToolCall,
+    spare_id: String,
+) -> Result<(), ReplyError> {
+    if call.name.is_empty() {
+        return Err(ReplyError::Malformed("a tool call without a name".into()));
+    }
+    if call.id.is_empty() || calls.iter().any(|other| other.id == call.id) {
+        call.id = spare_id;
+    }
+    calls.push(call);
+    Ok(())
+}
+
+/// Parses a number of tokens. Clamped, so that sums cannot overflow.
+pub(super) fn parse_tokens(value: &Value) -> Option<u64> {
+    let number = value.as_f64()?;
+    Some(number.clamp(0.0, f64::from(u32::MAX)) as u64)
+}
+
+/// Test helpers: read responses in every wire format.
+#[cfg(test)]
+pub(super) mod test_support {
+    use super::{ReplyError, ResponseReader};
+    use crate::message::Reply;
+    use crate::provider::http_provider::WireFormat;
+    use crate::provider::{Delta, Request, Sampling, ToolChoice};
+    use serde_json::Value;
+
+    /// A request without content, for the model `m`.
+    pub(in crate::provider) const REQUEST: Request<'static> = Request {
+        system: "",
+        messages: &[],
+        tools: &[],
+        tool_choice: ToolChoice::Auto,
+        model: "m",
+        sampling: &Sampling {
+            max_tokens: 1,
+            temperature: None,
+            reasoning_effort: None,
+        },
+        reply_id: "r",
+        schema: None,
+    };
+
+    /// The deltas emitted while a response arrived.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    pub(in crate::provider) struct EmittedDeltas {
+        pub(in crate::provider) text: String,
+        pub(in crate::provider) reasoning: String,
+    }
+
+    /// Reads `answer` in two pieces, split at `cut`.
+    pub(in crate::provider) fn read(
+        dialect: &dyn WireFormat,
+        answer: &[u8],
+        cut: usize,
+    ) -> Result<(Reply, EmittedDeltas), ReplyError> {
+        let mut reading = ResponseReader::new(dialect.reply_builder(&REQUEST), false);
+        let mut told = EmittedDeltas::default();
+        let mut on_delta = |delta: Delta<'_>| {
+            match delta {
+                Delta::Text(text) => told.text.push_str(text),
+                Delta::Reasoning(text) => told.reasoning.push_str(text),
+                _ => {}
+            }
+            Ok(())
+        };
+        reading.feed(&answer[..cut], &mut on_delta)?;
+        reading.feed(&answer[cut..], &mut on_delta)?;
+        reading.finish(&mut on_delta)?;
+        Ok((reading.into_reply()?, told))
+    }
+
+    /// Checks that `answer`, split anywhere, gives the same reply, and that all of it was emitted. Returns the reply.
+    #[track_caller]
+    pub(in crate::provider) fn read_object(dialect: &dyn WireFormat, answer: &[u8]) -> Reply {
+        let (expect, _) = read(dialect, answer, answer.len()).unwrap();
+        for cut in 0..answer.len() {
+            let (reply, told) = read(dialect, answer, cut).unwrap();
+            assert_eq!(reply, expect, "cut at {cut}");
+            assert_eq!(told.text, expect.text, "cut at {cut}");
+            assert_eq!(told.reasoning, expect.reasoning, "cut at {cut}");
+        }
+        expect
+    }
+
+    /// Formats events as a server sends them.
+    pub(in crate::provider) fn events(list: &[Value]) -> String {
+        list.iter()
+            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"]))
+            .collect()
+    }
+
+    /// The calls of a reply: id, name, arguments.
+    pub(in crate::provider) fn calls(reply: &Reply) -> Vec<(&str, &str, Value)> {
+        let calls = reply.tool_calls.iter();
+        calls
+            .map(|call| (&*call.id, &*call.name, call.arguments.clone()))
+            .collect()
+    }
+
+    /// Checks that any response is read or refused in the same way wherever it is split.
+    pub(in crate::provider) fn fuzz(dialect: &dyn WireFormat, seeds: &[&[u8]]) {
+        let same = |found: Result<(Reply, EmittedDeltas), ReplyError>| format!("{found:?}");
+        crate::fuzz::check(seeds, |input, random| {
+            let cut = random.below(input.len() + 1);
+            assert_eq!(
+                same(read(dialect, input, cut)),
+                same(read(dialect, input, 0))
+            );
+        });
+    }
+}

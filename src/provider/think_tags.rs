@@ -1,0 +1,192 @@
+//! Separates think blocks, which some models emit within their text as reasoning, from the text.
+//!
+//! Only a block at the beginning of the text counts; a tag quoted later, in prose or code, is text. An unclosed block
+//! extends to the end. Pure, and independent of how the stream is split.
+
+/// The names of the tags, longest first because one is a prefix of another.
+const TAG_NAMES: [&str; 3] = ["thinking", "thought", "think"];
+
+/// Splits a stream of text into text and reasoning.
+#[derive(Debug, Default)]
+pub struct ThinkTagSplitter {
+    state: SplitterState,
+    /// Text that is not classified yet.
+    buffer: String,
+    /// True after a block: white space between it and the text is dropped.
+    after_block: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum SplitterState {
+    /// Only white space so far: a block may begin.
+    #[default]
+    Start,
+    /// Within a block of this tag.
+    Thinking(&'static str),
+    /// Text until the end of the stream.
+    Text,
+}
+
+/// A classified piece of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TextSegment {
+    Text(String),
+    Reasoning(String),
+}
+
+impl ThinkTagSplitter {
+    /// Processes the next piece of the stream. Returns the pieces that are classified by now.
+    pub fn feed(&mut self, text: &str) -> Vec<TextSegment> {
+        if self.state == SplitterState::Text {
+            return vec![TextSegment::Text(text.to_owned())];
+        }
+        self.buffer.push_str(text);
+        let mut pieces = Vec::new();
+        while self.split_next(&mut pieces) {}
+        pieces
+    }
+
+    /// Ends the stream. Returns the rest.
+    pub fn finish(&mut self) -> Vec<TextSegment> {
+        let held = std::mem::take(&mut self.buffer);
+        match self.state {
+            _ if held.is_empty() => Vec::new(),
+            SplitterState::Thinking(_) => vec![TextSegment::Reasoning(held)],
+            SplitterState::Start | SplitterState::Text => vec![TextSegment::Text(held)],
+        }
+    }
+
+    /// Classifies one piece of the held text; `false` if more input is needed.
+    fn split_next(&mut self, segments: &mut Vec<TextSegment>) -> bool {
+        match self.state {
+            SplitterState::Text => {
+                let held = std::mem::take(&mut self.buffer);
+                if !held.is_empty() {
+                    segments.push(TextSegment::Text(held));
+                }
+                false
+            }
+            SplitterState::Start => {
+                if self.after_block {
+                    self.buffer = self.buffer.trim_start().to_owned();
+                }
+                let rest = self.buffer.trim_start();
+                let opened = TAG_NAMES
+                    .iter()
+                    .find(|name| rest.starts_with(&format!("<{name}>")));
+                let may_open = TAG_NAMES
+                    .iter()
+                    .any(|name| format!("<{name}>").starts_with(rest));
+                if let Some(name) = opened {
+                    self.buffer = rest[name.len() + 2..].to_owned();
+                    self.state = SplitterState::Thinking(name);
+                } else if may_open {
+                    return false;
+                } else {
+                    self.state = SplitterState::Text;
+                }
+                true
+            }
+            SplitterState::Thinking(name) => {
+                let end = format!("</{name}>");
+                if let Some(at) = self.buffer.find(&end) {
+                    let rest = self.buffer[at + end.len()..].to_owned();
+                    self.after_block = true;
+                    self.buffer.truncate(at);
+                    segments.push(TextSegment::Reasoning(std::mem::replace(
+                        &mut self.buffer,
+                        rest,
+                    )));
+                    self.state = SplitterState::Start;
+                    return true;
+                }
+                // Everything is reasoning, except a suffix that may be the beginning of the closing tag.
+                let known = (0..end.len())
+                    .rev()
+                    .find(|length| self.buffer.ends_with(&end[..*length]))
+                    .unwrap_or(0);
+                let rest = self.buffer.split_off(self.buffer.len() - known);
+                let thought = std::mem::replace(&mut self.buffer, rest);
+                if !thought.is_empty() {
+                    segments.push(TextSegment::Reasoning(thought));
+                }
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TextSegment, ThinkTagSplitter};
+
+    fn split<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
+        let mut splitter = ThinkTagSplitter::default();
+        let mut found: Vec<TextSegment> = pieces
+            .into_iter()
+            .flat_map(|piece| splitter.feed(piece))
+            .collect();
+        found.extend(splitter.finish());
+        let (mut thought, mut text) = (String::new(), String::new());
+        for piece in found {
+            match piece {
+                TextSegment::Text(words) => text.push_str(&words),
+                TextSegment::Reasoning(words) => thought.push_str(&words),
+            }
+        }
+        (thought, text)
+    }
+
+    #[test]
+    fn blocks_at_the_start_are_reasoning() {
+        let check = |stream: &str, thought: &str, text: &str| {
+            for (cut, _) in stream.char_indices().chain([(stream.len(), ' ')]) {
+                assert_eq!(
+                    split([&stream[..cut], &stream[cut..]]),
+                    (thought.into(), text.into()),
+                    "{stream:?} cut at {cut}"
+                );
+            }
+            let letters: Vec<String> = stream.chars().map(String::from).collect();
+            assert_eq!(
+                split(letters.iter().map(String::as_str)),
+                (thought.into(), text.into()),
+                "{stream:?} by letters"
+            );
+        };
+        check("plain", "", "plain");
+        check("", "", "");
+        check("<think>a</think>b", "a", "b");
+        check("\n<thinking>a</thinking>\n\nb", "a", "b");
+        check("<thought>a</thought>b", "a", "b");
+        check("<think>a</think><think>c</think>b", "ac", "b");
+        check("<think>never ends", "never ends", "");
+        check("<think>a < b </thin </think>c", "a < b </thin ", "c");
+        check("use <think>x</think> tags", "", "use <think>x</think> tags");
+        check("<think", "", "<think");
+        check("<thinker>x", "", "<thinker>x");
+        check("a<think>b", "", "a<think>b");
+        check("<think>é</think>日本", "é", "日本");
+        check("  indented", "", "  indented");
+    }
+
+    #[test]
+    fn fuzz_nothing_is_lost_and_cuts_do_not_matter() {
+        let seeds: &[&[u8]] = &[
+            b"<think>hm, 4?</think>\n\n4",
+            b"\n<thinking>a</thinking><thought>b</thought>c <think>d</think>",
+            "<think>\u{e9} < </thin</think>\u{65e5}".as_bytes(),
+        ];
+        crate::fuzz::check(seeds, |input, random| {
+            let stream = crate::fuzz::lossy_text(input);
+            let mut cut = random.below(stream.len() + 1);
+            while !stream.is_char_boundary(cut) {
+                cut -= 1;
+            }
+            let whole = split([stream.as_str()]);
+            assert_eq!(split([&stream[..cut], &stream[cut..]]), whole);
+            assert!(whole.0.len() + whole.1.len() <= stream.len());
+            assert!(stream.ends_with(&whole.1));
+        });
+    }
+}

@@ -1,0 +1,177 @@
+//! The state of a conversation at the terminal, and its turns.
+
+use super::approval::{SharedEditor, TerminalPrompter};
+use super::program_commands::ProgramCommands;
+use super::{completion, hints, mention};
+use crate::error::Exit;
+use crate::ops::agent_turn::{self, origin::ReplContext};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::columns::hanging_indent;
+use crate::session;
+use crate::settings::{FlagOverrides, Settings};
+use crate::sys::editor::Editor;
+use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
+use anyhow::Result;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The session of a REPL without `--session`.
+pub(super) const DEFAULT_SESSION: &str = "cli:direct";
+
+/// A conversation: its session, the flags of its turns, and the last exchange, which the user may repeat or save.
+pub(super) struct ReplSession<'w> {
+    pub(super) ctx: &'w Context,
+    pub(super) program: &'w dyn ProgramCommands,
+    /// The flags of later turns.
+    pub(super) options: TurnOptions,
+    editor: SharedEditor,
+    pub(super) prompter: Arc<TerminalPrompter>,
+    /// Output of the user's shell commands, sent with the next message.
+    pub(super) extra_input: String,
+    /// The last message.
+    pub(super) last_message: Option<String>,
+    /// The last answer.
+    pub(super) last_answer: Option<String>,
+    /// True if the last turn did not finish.
+    pub(super) is_interrupted: bool,
+}
+
+impl<'w> ReplSession<'w> {
+    /// Opens the editor, forks the session if requested, and greets the user.
+    pub(super) fn open(
+        ctx: &'w Context,
+        mut options: TurnOptions,
+        program: &'w dyn ProgramCommands,
+    ) -> Result<Self> {
+        let source = options.fork.take();
+        // A replay stores nothing unless a session is named.
+        if options.session.is_none() && (options.replay.is_none() || source.is_some()) {
+            options.session = Some(match source {
+                Some(_) => format!("fork:{}", random_hex(4)),
+                None => DEFAULT_SESSION.into(),
+            });
+        }
+        // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
+        // known. A turn reports the error of an invalid config.
+        drop(settings(ctx, &options));
+        let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
+        let conversation = Self {
+            ctx,
+            program,
+            prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor)),
+            editor,
+            options,
+            extra_input: String::new(),
+            last_message: None,
+            last_answer: None,
+            is_interrupted: false,
+        };
+        if let (Some(source), Some(new)) = (source, &conversation.options.session) {
+            session::fork(&conversation.session_store()?, &source, new, None)?;
+        }
+        conversation.greet()?;
+        Ok(conversation)
+    }
+
+    /// Runs a turn with the message `text` and the files that it mentions.
+    pub(super) fn send_message(&mut self, text: &str) {
+        let mut options = self.options.clone();
+        let directory = completion::turn_directory(&options);
+        let at = |path: &str| directory.join(self.ctx.paths.expand(path));
+        let files = mention::mentioned_files(text, &at);
+        for path in &files {
+            let name = path.strip_prefix(&directory).unwrap_or(path);
+            self.print_line(&mention::describe(path, name));
+        }
+        options.message = Some(text.to_owned());
+        options.attach.extend(files.into_iter().map(Into::into));
+        self.last_message = Some(text.to_owned());
+        self.run_turn(&options);
+    }
+
+    /// Runs a turn with these options. Returns its exit status.
+    pub(super) fn run_turn(&mut self, options: &TurnOptions) -> Exit {
+        let extra_input = std::mem::take(&mut self.extra_input);
+        let repl = ReplContext {
+            user_prompt: Arc::clone(&self.prompter) as _,
+            elicitation: Arc::clone(&self.prompter) as _,
+            print_error: hints::report_error,
+            extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
+        };
+        let outcome = {
+            let _quiet = self.editor().guard_typing();
+            agent_turn::run_repl_turn(self.ctx, options, &repl)
+        };
+        // Output that was not sent with the failed turn is sent with the next message.
+        self.extra_input = repl
+            .extra_input
+            .into_inner()
+            .map_or_else(String::new, |bytes| {
+                String::from_utf8_lossy(&bytes).into_owned()
+            });
+        self.options.new = false;
+        self.is_interrupted = outcome.exit != Exit::Answered;
+        if self.is_interrupted {
+            // Lines typed ahead were meant for the turn that failed.
+            self.editor().hold_type_ahead();
+        }
+        if outcome.exit == Exit::Interrupted {
+            self.print_line("(interrupted; /retry continues the turn)");
+        }
+        if !outcome.text.is_empty() {
+            self.last_answer = Some(outcome.text);
+        }
+        outcome.exit
+    }
+
+    /// Locks the line editor.
+    pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
+        self.editor.lock().ignore_poison()
+    }
+
+    /// Prints a line on standard error.
+    pub(super) fn print_line(&self, line: &str) {
+        self.ctx.terminal.eprint(line);
+    }
+
+    fn greet(&self) -> Result<()> {
+        let key = self.options.session.as_deref().unwrap_or("(not saved)");
+        let line = format!(
+            "nanobot {}, session {key}; /help lists the commands, Ctrl-D ends\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        let line = hanging_indent("", &line, self.ctx.terminal.stdout_width());
+        self.ctx.terminal.print(&line)?;
+        let notice = self.editor().take_notice();
+        notice
+            .iter()
+            .for_each(|text| self.print_line(&format!("nanobot: {text}")));
+        // Report a provider that cannot be used now, not after the first message.
+        if self.options.replay.is_none()
+            && let Err(error) = agent_turn::provider_name(self.ctx, &self.options)
+        {
+            hints::report_error(&error, self.ctx.terminal);
+        }
+        Ok(())
+    }
+
+    /// The settings of the next turn.
+    pub(super) fn settings(&self) -> Result<Settings> {
+        settings(self.ctx, &self.options)
+    }
+
+    /// The location of the stored sessions.
+    pub(super) fn session_store(&self) -> Result<session::SessionStore> {
+        self.ctx.session_store(&self.settings()?)
+    }
+}
+
+/// The settings of a turn with these options.
+pub(super) fn settings(ctx: &Context, options: &TurnOptions) -> Result<Settings> {
+    ctx.settings_with(FlagOverrides {
+        model: options.model.clone(),
+        ..FlagOverrides::default()
+    })
+}

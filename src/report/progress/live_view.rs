@@ -1,0 +1,720 @@
+//! The live status of a turn: takes events and returns lines. Some lines are permanent, such as that of a finished
+//! call; the others form the status area at the bottom of the terminal. It reads no clock and prints nothing.
+
+use super::lines::{self, LineFolder};
+use crate::event::{Event, ToolOutcome};
+use crate::format::format_dollars;
+use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
+use crate::report::short_text::{
+    abbreviate_count, describe_size, first_line, format_elapsed, format_running_time,
+    group_thousands, identifying_arguments,
+};
+use crate::sys::terminal::StyledLine;
+use console::Style;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The frames of the spinner, and the duration of each.
+const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// An answer without new text for this long no longer counts as being printed.
+const ANSWER_PAUSE: Duration = Duration::from_millis(1500);
+/// Lines that `-v` shows of a result, or of a command's output while it runs.
+const MAX_OUTPUT_LINES: usize = 10;
+/// Lines that `-v` shows of a call's arguments.
+const MAX_ARGUMENT_LINES: usize = 40;
+
+/// The display settings at the time of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ViewSettings {
+    /// Columns of the window.
+    pub(super) width: usize,
+    /// `-v`
+    pub(super) is_detailed: bool,
+    /// True if the answer is streamed to this terminal.
+    pub(super) streams_answer: bool,
+    pub(super) now: Instant,
+}
+
+/// The state of the turn.
+#[derive(Debug)]
+pub(super) struct LiveView {
+    began: Instant,
+    activity: Activity,
+    calls: Vec<RunningCall>,
+    usage: Usage,
+    /// US dollars; `None` once the cost of a request is unknown.
+    cost: Option<f64>,
+    requests: u32,
+    tools: u32,
+    fold: LineFolder,
+}
+
+/// The current activity of the model.
+#[derive(Clone, Debug)]
+enum Activity {
+    Requesting,
+    Thinking { since: Instant, chars: usize },
+    Answering { last: Instant },
+    Waiting { until: Instant, what: &'static str },
+    Compacting { tokens: u64 },
+}
+
+/// A running tool, or a sub-agent that it started.
+#[derive(Debug)]
+struct RunningCall {
+    id: String,
+    /// The name of the tool or the sub-agent.
+    name: String,
+    short: String,
+    arguments: Value,
+    since: Instant,
+    is_subagent: bool,
+    /// Its latest output, and the number of lines of it that were shown.
+    last: String,
+    shown_lines: usize,
+    fold: LineFolder,
+}
+
+impl LiveView {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            activity: Activity::Requesting,
+            calls: Vec::new(),
+            usage: Usage::default(),
+            cost: Some(0.0),
+            requests: 0,
+            tools: 0,
+            fold: LineFolder::default(),
+        }
+    }
+
+    /// Processes an event; returns the permanent lines.
+    pub(super) fn handle(&mut self, event: &Event<'_>, view: ViewSettings) -> Vec<StyledLine> {
+        let mut rows = Vec::new();
+        if !matches!(event, Event::Reasoning { .. } | Event::Notice(_)) {
+            rows.extend(self.end_reasoning(view));
+        }
+        match event {
+            Event::User(user) if user.injected => {
+                rows.extend(self.end_subagent(&user.id, view.now))
+            }
+            Event::User(_) => self.activity = Activity::Requesting,
+            Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, view)),
+            Event::Text { .. } if view.streams_answer => {
+                self.activity = Activity::Answering { last: view.now }
+            }
+            Event::Text { .. } => self.activity = Activity::Requesting,
+            Event::Assistant { reply, .. } => self.activity = self.after_reply(reply),
+            Event::ToolCall(call) => self.begin_call(call, view.now),
+            Event::ToolOutput {
+                call_id: call,
+                text,
+            } => rows.extend(self.add_output(call, text, view)),
+            Event::ToolResult {
+                result,
+                outcome,
+                command_failed: unsuccessful,
+                diff: changes,
+                duration,
+                denied: _,
+            } => {
+                let fails = *unsuccessful || *outcome != ToolOutcome::Ok;
+                rows.extend(self.end_call(result, (*outcome, fails), *changes, *duration, view));
+            }
+            Event::Retry {
+                attempt,
+                wait,
+                cause,
+            } => {
+                rows.push(
+                    StyledLine::new("  ").shrinkable(format!("… {cause}; attempt {}", attempt + 1)),
+                );
+                self.wait("retrying", *wait, view.now);
+            }
+            Event::CompactStart { tokens, .. } => {
+                self.activity = Activity::Compacting { tokens: *tokens };
+            }
+            Event::CompactEnd { .. } => self.activity = Activity::Requesting,
+            Event::Usage { usage, cost, .. } => self.add_usage(*usage, *cost),
+            Event::Fallback { .. } | Event::Notice(_) => {}
+        }
+        rows
+    }
+
+    /// Starts a wait during which nothing else happens.
+    pub(super) fn wait(&mut self, what: &'static str, wait: Duration, now: Instant) {
+        let until = now.checked_add(wait).unwrap_or(now);
+        self.activity = Activity::Waiting { until, what };
+    }
+
+    fn after_reply(&self, reply: &Reply) -> Activity {
+        // If there are calls, their status follows.
+        match (&self.activity, reply.tool_calls.is_empty()) {
+            (Activity::Compacting { tokens }, _) => Activity::Compacting { tokens: *tokens },
+            _ => Activity::Requesting,
+        }
+    }
+
+    fn add_usage(&mut self, usage: Usage, cost: Option<f64>) {
+        self.usage += usage;
+        self.cost = self.cost.zip(cost).map(|(sum, cost)| sum + cost);
+        self.requests += 1;
+    }
+
+    fn add_reasoning(&mut self, text: &str, view: ViewSettings) -> Vec<StyledLine> {
+        let before = match self.activity {
+            Activity::Thinking {
+                since,
+                chars: letters,
+            } => (since, letters),
+            _ => (view.now, 0),
+        };
+        self.activity = Activity::Thinking {
+            since: before.0,
+            chars: before.1 + text.chars().count(),
+        };
+        match view.is_detailed {
+            true => self.fold.push(text, view.width),
+            false => Vec::new(),
+        }
+    }
+
+    /// Ends the reasoning phase; returns a line with its duration.
+    fn end_reasoning(&mut self, view: ViewSettings) -> Vec<StyledLine> {
+        let Activity::Thinking {
+            since,
+            chars: letters,
+        } = self.activity
+        else {
+            return Vec::new();
+        };
+        self.activity = Activity::Requesting;
+        let letters = group_thousands(letters as u64);
+        let time = format_running_time(view.now.saturating_duration_since(since));
+        let line = StyledLine::new("  ").dim(format!("thought for {time} ({letters} characters)"));
+        self.fold.rest().into_iter().chain([line]).collect()
+    }
+
+    fn begin_call(&mut self, call: &ToolCall, now: Instant) {
+        self.tools += 1;
+        self.activity = Activity::Requesting;
+        self.calls.push(RunningCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            short: identifying_arguments(&call.name, &call.arguments),
+            arguments: call.arguments.clone(),
+            since: now,
+            is_subagent: false,
+            last: String::new(),
+            shown_lines: 0,
+            fold: LineFolder::default(),
+        });
+    }
+
+    fn add_output(&mut self, id: &str, text: &str, view: ViewSettings) -> Vec<StyledLine> {
+        let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) else {
+            return Vec::new();
+        };
+        let lines = text.lines().rev().map(str::trim);
+        if let Some(line) = lines.clone().find(|line| !line.is_empty()) {
+            let own = call.is_subagent.then(|| format!("{}: ", call.name));
+            let line = own.and_then(|own| line.strip_prefix(&own)).unwrap_or(line);
+            line.clone_into(&mut call.last);
+        }
+        if !view.is_detailed {
+            return Vec::new();
+        }
+        let mut rows = call.fold.push(text, view.width);
+        // A sub-agent's output is short and shown in full; a command may print for hours.
+        if !call.is_subagent {
+            rows.truncate(MAX_OUTPUT_LINES.saturating_sub(call.shown_lines));
+        }
+        call.shown_lines += rows.len();
+        rows
+    }
+
+    /// Ends a call; returns its final line and the lines below it.
+    fn end_call(
+        &mut self,
+        result: &ToolResult,
+        (outcome, fails): (ToolOutcome, bool),
+        changes: Option<&str>,
+        duration: Duration,
+        view: ViewSettings,
+    ) -> Vec<StyledLine> {
+        let at = self.calls.iter().position(|call| call.id == result.call_id);
+        let call = at.map(|at| self.calls.remove(at));
+        let text = plain_text(&result.parts);
+        if let Some(call) = &call
+            && call.name == "spawn"
+            && outcome == ToolOutcome::Ok
+            && let Some(name) = text.split('`').nth(1)
+        {
+            // The sub-agent continues under its own name, until its report arrives.
+            let call = RunningCall {
+                id: call.id.clone(),
+                name: name.to_owned(),
+                short: call.short.clone(),
+                arguments: Value::Null,
+                since: view.now,
+                is_subagent: true,
+                last: String::new(),
+                shown_lines: 0,
+                fold: LineFolder::default(),
+            };
+            self.calls.push(call);
+            return Vec::new();
+        }
+        let short = call.as_ref().map_or("", |call| call.short.as_str());
+        let time = format_elapsed(duration);
+        let head = match (outcome, fails) {
+            (ToolOutcome::Denied, _) => call_row(denied_mark(), &result.name, short, "denied"),
+            (ToolOutcome::Ok, false) => {
+                let size =
+                    changes.map_or_else(|| describe_size(&result.parts), lines::count_changes);
+                let about = format!("{time}, {size}");
+                call_row(done_mark(), &result.name, short, &about)
+            }
+            (ToolOutcome::Ok, true) => {
+                let last = text.lines().next_back().unwrap_or_default();
+                call_row(
+                    failed_mark(),
+                    &result.name,
+                    short,
+                    &format!("{time}, {last}"),
+                )
+            }
+            _ => call_row(failed_mark(), &result.name, short, &time),
+        };
+        let mut rows = vec![head];
+        if view.is_detailed
+            && changes.is_none()
+            && let Some(call) = &call
+        {
+            rows.extend(argument_rows(&call.arguments, short, view.width));
+        }
+        match outcome {
+            ToolOutcome::Ok => match changes {
+                Some(diff) => rows.extend(lines::diff_rows(diff, view.is_detailed)),
+                None if view.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
+                    rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
+                }
+                None => {}
+            },
+            ToolOutcome::Failed | ToolOutcome::Skipped if view.is_detailed => {
+                rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
+            }
+            ToolOutcome::Failed | ToolOutcome::Skipped => {
+                rows.push(lines::dim_row(&first_line(&text)))
+            }
+            // The reason is reported once per kind, as everywhere.
+            ToolOutcome::Denied => {}
+        }
+        rows
+    }
+
+    /// Handles a sub-agent's report, which arrives as a message with this id.
+    fn end_subagent(&mut self, id: &str, now: Instant) -> Option<StyledLine> {
+        let name = id.rsplit('-').next()?;
+        let is_it = |call: &RunningCall| call.is_subagent && call.name == name;
+        let at = self.calls.iter().position(is_it)?;
+        let call = self.calls.remove(at);
+        let time = format_elapsed(now.saturating_duration_since(call.since));
+        let mark = match call.last == "is done" {
+            true => done_mark(),
+            false => failed_mark(),
+        };
+        let about = format!("{time}, {}", call.last);
+        Some(call_row(mark, name, &call.short, &about))
+    }
+
+    /// Returns the current status area.
+    pub(super) fn status_rows(&self, now: Instant) -> Vec<StyledLine> {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let frame = since(self.began).as_millis() / FRAME_INTERVAL.as_millis();
+        let spinner = SPINNER_FRAMES[frame as usize % SPINNER_FRAMES.len()];
+        let mut rows: Vec<StyledLine> = self
+            .calls
+            .iter()
+            .map(|call| {
+                let mut row = StyledLine::new("  ")
+                    .styled(spinner, Style::new().cyan())
+                    .plain(format!(" {} ", call.name))
+                    .shrinkable(&call.short)
+                    .dim(format!("  {}", format_running_time(since(call.since))));
+                if !call.last.is_empty() {
+                    row = row.dim(format!("  {}", call.last));
+                }
+                row
+            })
+            .collect();
+        let doing = match &self.activity {
+            Activity::Answering { last } if since(*last) < ANSWER_PAUSE => return rows,
+            Activity::Requesting | Activity::Answering { .. } => {
+                format_running_time(since(self.began))
+            }
+            Activity::Thinking { since: then, .. } => {
+                format!("thinking… {}", format_running_time(since(*then)))
+            }
+            Activity::Waiting { until, what } => {
+                let left = until.saturating_duration_since(now);
+                // Rounded up, so it shows 1 s until the wait is over.
+                let left = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
+                format!("{what} in {}", format_running_time(left))
+            }
+            Activity::Compacting { tokens } => {
+                format!("compacting {} tokens…", group_thousands(*tokens))
+            }
+        };
+        let mut row = StyledLine::new("  ")
+            .styled(spinner, Style::new().cyan())
+            .dim(format!(" {doing}"));
+        if self.requests > 0 {
+            let Usage { input, output, .. } = self.usage;
+            row = row.dim(format!(
+                " · {} in, {} out",
+                abbreviate_count(input),
+                abbreviate_count(output)
+            ));
+            if let Some(cost) = self.cost.filter(|cost| *cost > 0.0) {
+                row = row.dim(format!(" · ${}", format_dollars(cost)));
+            }
+        }
+        rows.push(row);
+        rows
+    }
+
+    /// Returns a one-line summary.
+    pub(super) fn summary(&self, now: Instant) -> StyledLine {
+        let Usage {
+            input,
+            cached,
+            output,
+            ..
+        } = self.usage;
+        let mut parts = vec![format_elapsed(now.saturating_duration_since(self.began))];
+        parts.push(count_noun(self.requests, "request"));
+        let cached = match cached {
+            0 => String::new(),
+            cached => format!(" ({} cached)", group_thousands(cached)),
+        };
+        let (input, output) = (group_thousands(input), group_thousands(output));
+        parts.push(format!("{input} tokens in{cached}, {output} out"));
+        parts.extend(self.cost.map(|cost| format!("${}", format_dollars(cost))));
+        if self.tools > 0 {
+            parts.push(count_noun(self.tools, "tool call"));
+        }
+        StyledLine::default().dim(parts.join(" · "))
+    }
+
+    /// True if there was any request to summarize.
+    pub(super) fn has_requests(&self) -> bool {
+        self.requests > 0
+    }
+}
+
+fn count_noun(count: u32, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}
+
+/// The mark of a call, with its colour.
+type CallMark = (&'static str, Style);
+
+fn done_mark() -> CallMark {
+    ("✓", Style::new().green())
+}
+
+fn failed_mark() -> CallMark {
+    ("✗", Style::new().red())
+}
+
+fn denied_mark() -> CallMark {
+    ("⊘", Style::new().yellow())
+}
+
+fn call_row((mark, style): CallMark, name: &str, short: &str, about: &str) -> StyledLine {
+    StyledLine::new("  ")
+        .styled(mark, style)
+        .plain(format!(" {name} "))
+        .shrinkable(short)
+        .dim(format!("  {about}"))
+}
+
+/// Shows a call's arguments in full, unless the line already contains all of them.
+fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine> {
+    let Some(all) = arguments.as_object() else {
+        return Vec::new();
+    };
+    if all.len() == 1 && all.values().all(|value| value == short) {
+        return Vec::new();
+    }
+    let lines: Vec<String> = all
+        .iter()
+        .map(|(name, value)| match value.as_str() {
+            Some(text) if text.contains('\n') => format!("{name}:\n{text}"),
+            Some(text) => format!("{name}: {text}"),
+            None => format!("{name}: {value}"),
+        })
+        .collect();
+    let mut rows = LineFolder::default().push(&(lines.join("\n") + "\n"), width);
+    if rows.len() > MAX_ARGUMENT_LINES {
+        let more = group_thousands((rows.len() - MAX_ARGUMENT_LINES) as u64);
+        rows.truncate(MAX_ARGUMENT_LINES);
+        rows.push(lines::dim_row(&format!("… {more} more lines")));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LiveView, ViewSettings};
+    use crate::event::{Event, ToolOutcome};
+    use crate::message::{MessagePart, ToolCall, ToolResult, Usage, UserMessage};
+    use crate::sys::terminal::StyledLine;
+    use serde_json::{Value, json};
+    use std::time::{Duration, Instant};
+
+    /// A scene with a manually set clock.
+    struct Stage {
+        scene: LiveView,
+        view: ViewSettings,
+        kept: Vec<String>,
+    }
+
+    impl Stage {
+        fn new(detailed: bool) -> Self {
+            let now = Instant::now();
+            let view = ViewSettings {
+                width: 60,
+                is_detailed: detailed,
+                streams_answer: true,
+                now,
+            };
+            Self {
+                scene: LiveView::new(now),
+                view,
+                kept: Vec::new(),
+            }
+        }
+
+        fn after(&mut self, millis: u64) -> &mut Self {
+            self.view.now += Duration::from_millis(millis);
+            self
+        }
+
+        fn tell(&mut self, event: Event<'_>) -> &mut Self {
+            let rows = self.scene.handle(&event, self.view);
+            self.kept.extend(rows.iter().map(StyledLine::text));
+            self
+        }
+
+        fn call(&mut self, id: &str, name: &str, arguments: Value) -> &mut Self {
+            self.tell(Event::ToolCall(&ToolCall {
+                id: id.into(),
+                name: name.into(),
+                arguments,
+            }))
+        }
+
+        fn result(&mut self, id: &str, name: &str, text: &str, outcome: ToolOutcome) -> &mut Self {
+            self.ends(id, name, text, outcome, None)
+        }
+
+        fn ends(
+            &mut self,
+            id: &str,
+            name: &str,
+            text: &str,
+            outcome: ToolOutcome,
+            changes: Option<&str>,
+        ) -> &mut Self {
+            let result = ToolResult {
+                call_id: id.into(),
+                name: name.into(),
+                parts: vec![MessagePart::Text(text.into())],
+                failed: outcome != ToolOutcome::Ok,
+            };
+            self.tell(Event::ToolResult {
+                denied: None,
+                result: &result,
+                outcome,
+                command_failed: false,
+                diff: changes,
+                duration: Duration::from_millis(12),
+            })
+        }
+
+        #[track_caller]
+        fn kept(&mut self, expect: &[&str]) -> &mut Self {
+            let kept = std::mem::take(&mut self.kept);
+            assert_eq!(kept, expect);
+            self
+        }
+
+        /// Checks the status area, without the spinner's frames.
+        #[track_caller]
+        fn foot(&mut self, expect: &[&str]) -> &mut Self {
+            let rows = self.scene.status_rows(self.view.now);
+            let bare = |row: &StyledLine| {
+                let text = row.text();
+                text.trim_start().chars().skip(2).collect::<String>()
+            };
+            let rows: Vec<String> = rows.iter().map(bare).collect();
+            assert_eq!(rows, expect);
+            self
+        }
+    }
+
+    #[test]
+    fn a_call_turns_into_its_result() {
+        Stage::new(false)
+            .after(3200)
+            .foot(&["3 s"])
+            .call("1", "read_file", json!({ "path": "a.md" }))
+            .call("2", "grep", json!({ "pattern": "x", "path": "src" }))
+            .after(1500)
+            .foot(&["read_file a.md  1 s", "grep x src  1 s", "4 s"])
+            .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
+            .foot(&["grep x src  1 s", "4 s"])
+            .result("2", "grep", "no such place", ToolOutcome::Failed)
+            .kept(&[
+                "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
+                "  ✗ grep x src  12 ms",
+                "    no such place",
+            ])
+            .call("3", "write_file", json!({ "path": "b.md", "content": "x" }))
+            .result("3", "write_file", "refused", ToolOutcome::Denied)
+            .kept(&["  ⊘ write_file b.md  denied"])
+            .foot(&["4 s"]);
+    }
+
+    #[test]
+    fn more_is_shown_to_those_who_want_it() {
+        Stage::new(true)
+            .call("1", "read_file", json!({ "path": "a.md", "limit": 3 }))
+            .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
+            .kept(&[
+                "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
+                "    path: a.md",
+                "    limit: 3",
+                "    one",
+                "    two",
+            ])
+            .call("2", "exec", json!({ "command": "make" }))
+            .tell(Event::ToolOutput {
+                call_id: "2",
+                text: "cc a.c\ncc ",
+            })
+            .kept(&["    cc a.c"])
+            .foot(&["exec make  0 s  cc", "0 s"])
+            .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
+            .kept(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
+    }
+
+    #[test]
+    fn changes_of_a_file_are_shown_and_folded() {
+        let diff: String = (0..30).map(|line| format!("+{line}\n")).collect();
+        let mut stage = Stage::new(false);
+        stage
+            .call("1", "write_file", json!({ "path": "a", "content": "…" }))
+            .ends("1", "write_file", "created a", ToolOutcome::Ok, Some(&diff));
+        assert_eq!(stage.kept.len(), 22);
+        assert_eq!(stage.kept[21], "    … 10 more lines; `-v` shows them");
+        assert_eq!(stage.kept[1], "    +0");
+    }
+
+    #[test]
+    fn thinking_is_folded() {
+        let piece = |text: &'static str| Event::Reasoning {
+            message_id: "m",
+            text,
+        };
+        let mut stage = Stage::new(false);
+        stage
+            .tell(piece("first this, "))
+            .after(2000)
+            .tell(piece("then that"))
+            .foot(&["thinking… 2 s"])
+            .kept(&[])
+            .tell(Event::Text {
+                message_id: "m",
+                text: "so",
+            })
+            .kept(&["  thought for 2 s (21 characters)"])
+            // While the answer is being printed, the status area is empty.
+            .foot(&[])
+            .after(2000)
+            .foot(&["4 s"]);
+        Stage::new(true)
+            .tell(piece("first this,\nthen that"))
+            .kept(&["    first this,"])
+            .call("1", "todo", json!({}))
+            .kept(&["    then that", "  thought for 0 s (21 characters)"]);
+    }
+
+    #[test]
+    fn waits_are_counted_down_and_money_is_counted_up() {
+        let usage = Usage {
+            input: 12_345,
+            cached: 2000,
+            output: 240,
+            ..Usage::default()
+        };
+        let mut stage = Stage::new(false);
+        stage
+            .tell(Event::Retry {
+                attempt: 1,
+                wait: Duration::from_secs(5),
+                cause: "busy",
+            })
+            .kept(&["  … busy; try 2"])
+            .foot(&["retrying in 5 s"])
+            .after(1200)
+            .foot(&["retrying in 4 s"])
+            .tell(Event::Usage {
+                message_id: "m",
+                usage,
+                cost: Some(0.0123),
+            })
+            .foot(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
+            .tell(Event::CompactStart {
+                tokens: 12_345,
+                threshold: None,
+            })
+            .foot(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
+        let summary = stage.scene.summary(stage.view.now).text();
+        assert_eq!(
+            summary,
+            "1.2 s · 1 request · 12,345 tokens in (2,000 cached), 240 out · $0.0123"
+        );
+    }
+
+    #[test]
+    fn a_sub_agent_goes_on_under_its_own_name() {
+        let said = |text: &'static str| Event::ToolOutput { call_id: "1", text };
+        let report = UserMessage {
+            id: "turn-spawn1".into(),
+            injected: true,
+            ..UserMessage::default()
+        };
+        Stage::new(false)
+            .call("1", "spawn", json!({ "task": "look", "label": "look" }))
+            .result(
+                "1",
+                "spawn",
+                "started as `spawn1`; its report comes as a message",
+                ToolOutcome::Ok,
+            )
+            .kept(&[])
+            .tell(said("spawn1: read_file(\"a\"): ok\n"))
+            .after(2000)
+            .foot(&["spawn1 look  2 s  read_file(\"a\"): ok", "2 s"])
+            .tell(said("spawn1: is done\n"))
+            .tell(Event::User(&report))
+            .kept(&["  ✓ spawn1 look  2.0 s, is done"])
+            .foot(&["2 s"]);
+    }
+}

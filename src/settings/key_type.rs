@@ -1,0 +1,234 @@
+//! The types of config keys: the values that each accepts, and the words that describe a mismatch.
+
+use serde_json::{Map, Number, Value, json};
+
+/// The type of a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KeyType {
+    Text,
+    /// Text that is never displayed.
+    Secret,
+    /// A whole number within inclusive bounds.
+    Whole(i64, i64),
+    /// A number within inclusive bounds.
+    Number(f64, f64),
+    Bool,
+    /// A list of strings.
+    TextList,
+    /// An object whose values are strings.
+    Map,
+    /// Like `Map`, but the values are never displayed.
+    SecretMap,
+    OneOf(&'static [&'static str]),
+    Any,
+}
+
+impl KeyType {
+    /// Converts `value` to the type's canonical form; `None` if it does not match the type.
+    ///
+    /// Numbers and booleans may be written as strings: the Python program accepts that, and environment variables
+    /// require it.
+    pub fn accept(self, value: &Value) -> Option<Value> {
+        match self {
+            Self::Text | Self::Secret => value.is_string().then(|| value.clone()),
+            Self::Whole(low, high) => {
+                let number = to_integer(value)?;
+                (low..=high).contains(&number).then(|| number.into())
+            }
+            Self::Number(low, high) => {
+                let number = to_number(value)?;
+                let inside = (low..=high).contains(&number);
+                if inside && value.is_number() {
+                    return Some(value.clone());
+                }
+                inside.then(|| Number::from_f64(number).map(Value::Number))?
+            }
+            Self::Bool => to_bool(value).map(Value::Bool),
+            Self::TextList => {
+                let list = value.as_array()?;
+                list.iter().all(Value::is_string).then(|| value.clone())
+            }
+            Self::Map | Self::SecretMap => {
+                let map = value.as_object()?;
+                map.values().all(Value::is_string).then(|| value.clone())
+            }
+            Self::OneOf(words) => words.contains(&value.as_str()?).then(|| value.clone()),
+            Self::Any => Some(value.clone()),
+        }
+    }
+
+    /// Parses `text` from an environment variable or the command line. `accept` then checks it against the type.
+    pub fn parse(self, text: &str) -> Value {
+        let compound = matches!(
+            self,
+            Self::TextList | Self::Map | Self::SecretMap | Self::Any
+        );
+        match serde_json::from_str(text) {
+            Ok(value) if compound => value,
+            _ => Value::String(text.to_owned()),
+        }
+    }
+
+    /// Describes the type, to follow "expected".
+    pub fn describe(self) -> String {
+        match self {
+            Self::Text | Self::Secret => "a string".into(),
+            Self::Whole(low, i64::MAX) => format!("an integer of at least {low}"),
+            Self::Whole(low, high) => format!("an integer from {low} to {high}"),
+            Self::Number(low, high) => format!("a number from {low} to {high}"),
+            Self::Bool => "true or false".into(),
+            Self::TextList => "a list of strings".into(),
+            Self::Map | Self::SecretMap => "an object with string values".into(),
+            Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
+            Self::Any => "a value".into(),
+        }
+    }
+
+    /// Describes `value`, to follow "is". Text is only quoted if it cannot be a secret.
+    pub fn describe_value(self, value: &Value) -> String {
+        match (self, value) {
+            (_, Value::Number(number)) => number.to_string(),
+            (Self::OneOf(_), Value::String(text)) => format!("`{text}`"),
+            (Self::TextList, Value::Array(_)) => "a list with values other than strings".into(),
+            (Self::Map | Self::SecretMap, Value::Object(_)) => {
+                "an object with values other than strings".into()
+            }
+            _ => type_name(value).into(),
+        }
+    }
+
+    /// True if values of this type are masked.
+    pub fn is_secret(self) -> bool {
+        matches!(self, Self::Secret | Self::SecretMap)
+    }
+
+    /// Returns the type as JSON Schema. `null` means "not set" for every type.
+    pub fn schema(self) -> Map<String, Value> {
+        let shape = match self {
+            Self::Text | Self::Secret => json!({"type": ["string", "null"]}),
+            Self::Whole(low, i64::MAX) => json!({"type": ["integer", "null"], "minimum": low}),
+            Self::Whole(low, high) => {
+                json!({"type": ["integer", "null"], "minimum": low, "maximum": high})
+            }
+            Self::Number(low, high) => {
+                json!({"type": ["number", "null"], "minimum": low, "maximum": high})
+            }
+            Self::Bool => json!({"type": ["boolean", "null"]}),
+            Self::TextList => json!({"type": ["array", "null"], "items": {"type": "string"}}),
+            Self::Map | Self::SecretMap => {
+                json!({"type": ["object", "null"], "additionalProperties": {"type": "string"}})
+            }
+            Self::OneOf(words) => {
+                let mut words: Vec<Value> = words.iter().map(|word| json!(word)).collect();
+                words.push(Value::Null);
+                json!({ "enum": words })
+            }
+            Self::Any => json!({}),
+        };
+        match shape {
+            Value::Object(shape) => shape,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// Returns the name of a JSON value's type.
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(true) => "true",
+        Value::Bool(false) => "false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn to_number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn to_integer(value: &Value) -> Option<i64> {
+    let written = match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    };
+    // `8192.0` counts as a whole number. From 2^53 on, a float no longer identifies a single integer.
+    written.or_else(|| {
+        let float = to_number(value)?;
+        (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
+    })
+}
+
+fn to_bool(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => match number.as_i64() {
+            Some(0) => Some(false),
+            Some(1) => Some(true),
+            _ => None,
+        },
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::KeyType;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn values_are_accepted_as_the_python_program_does() {
+        fn check(kind: KeyType, value: Value, expect: Value) {
+            let accepted = kind.accept(&value).unwrap_or(Value::Null);
+            assert_eq!(accepted, expect, "{kind:?} {value}");
+        }
+        const NONE: Value = Value::Null;
+        let count = KeyType::Whole(1, 100);
+        check(count, json!(7), json!(7));
+        check(count, json!("7"), json!(7));
+        check(count, json!(7.0), json!(7));
+        check(count, json!(7.5), NONE);
+        check(count, json!(0), NONE);
+        check(count, json!(101), NONE);
+        check(count, json!("seven"), NONE);
+        check(count, json!(true), NONE);
+        check(count, json!(1e300), NONE);
+        let number = KeyType::Number(0.0, 2.0);
+        check(number, json!(0), json!(0));
+        check(number, json!("0.5"), json!(0.5));
+        check(number, json!("nan"), NONE);
+        check(number, json!(2.1), NONE);
+        check(KeyType::Bool, json!("yes"), json!(true));
+        check(KeyType::Bool, json!(0), json!(false));
+        check(KeyType::Bool, json!("maybe"), NONE);
+        check(KeyType::Text, json!("7"), json!("7"));
+        check(KeyType::Text, json!(7), NONE);
+        check(KeyType::TextList, json!(["a"]), json!(["a"]));
+        check(KeyType::TextList, json!(["a", 1]), NONE);
+        check(KeyType::Map, json!({"a": "b"}), json!({"a": "b"}));
+        check(KeyType::Map, json!({"a": 1}), NONE);
+        check(KeyType::OneOf(&["a", "b"]), json!("b"), json!("b"));
+        check(KeyType::OneOf(&["a", "b"]), json!("c"), NONE);
+    }
+
+    #[test]
+    fn text_is_json_only_for_compounds() {
+        let check = |kind: KeyType, text: &str, expect: Value| assert_eq!(kind.parse(text), expect);
+        check(KeyType::Text, "[1]", json!("[1]"));
+        check(KeyType::TextList, r#"["a"]"#, json!(["a"]));
+        check(KeyType::TextList, "a", json!("a"));
+        check(KeyType::Whole(0, 9), "5", json!("5"));
+    }
+}

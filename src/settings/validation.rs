@@ -1,0 +1,67 @@
+//! Checks values beyond their type: rules, permissions, hosts and regular expressions, with the same parsers that a
+//! run uses. It also warns about values that are valid but risky.
+
+use crate::policy::rule::{PolicyRule, RuleEffect};
+use crate::policy::{CommandPatterns, Permission, net};
+use crate::sys::ip_ranges::IpRange;
+use serde_json::Value;
+
+/// Returns the error in `value` for the key at `path`; the value's type has already been checked.
+pub fn validate(path: &[String], value: &Value) -> Option<String> {
+    let joined = path.join(".");
+    let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
+    let texts = || {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+    };
+    let first = |judge: &dyn Fn(&str) -> Result<(), String>| {
+        texts().find_map(|text| judge(text).err().map(|words| told(text, words)))
+    };
+    let rule = |effect: RuleEffect| {
+        first(&|text: &str| PolicyRule::parse(text, effect, &joined).map(drop))
+    };
+    match joined.as_str() {
+        "tools.permissions" => value.as_object()?.iter().find_map(|(tool, word)| {
+            let words = Permission::parse_entry(tool, word.as_str()?).err()?;
+            Some(format!("`{joined}.{tool}` {words}"))
+        }),
+        "tools.allow" => rule(RuleEffect::Allow),
+        "tools.deny" => rule(RuleEffect::Deny),
+        "tools.net" => first(&|text: &str| net::parse_host(text).map(drop)),
+        "tools.exec.allowPatterns" | "tools.exec.denyPatterns" => {
+            first(&|text: &str| CommandPatterns::compile(text).map(drop))
+        }
+        "tools.ssrfWhitelist" => first(&|text: &str| {
+            let range = text.parse::<IpRange>();
+            range
+                .map(drop)
+                .map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
+        }),
+        _ => {
+            let (tool, above) = path.split_last()?;
+            let word = value
+                .as_str()
+                .filter(|_| above == ["tools", "permissions"])?;
+            let words = Permission::parse_entry(tool, word).err()?;
+            Some(format!("`{joined}` {words}"))
+        }
+    }
+}
+
+/// Returns a warning about a valid but risky `value` for the key at `path`.
+pub fn warn(path: &str, value: &Value) -> Option<String> {
+    match path {
+        "tools.ssrfWhitelist" => {
+            let texts = value.as_array()?.iter().filter_map(Value::as_str);
+            let wide = |text: &&str| text.parse().is_ok_and(|range: IpRange| range.is_wide());
+            let text = texts.into_iter().find(wide)?;
+            Some(format!(
+                "`{path}` contains `{text}`: a web page could direct the agent to almost any reachable host, including this machine and cloud metadata; list only the ranges that you need"
+            ))
+        }
+        _ => None,
+    }
+}

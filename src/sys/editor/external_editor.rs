@@ -1,0 +1,50 @@
+//! Text entry with the user's own editor.
+
+use super::termios::TerminalModes;
+use crate::error::{Exit, fail_with_hint};
+use crate::sys::env::Env;
+use crate::sys::{durable_file, process};
+use anyhow::{Context, Result};
+use std::io::Write;
+
+/// Opens `VISUAL`, else `EDITOR`, else `vi`, with `initial` as the initial content, and returns the result. `None` if
+/// it is blank.
+///
+/// # Errors
+/// The editor cannot be run, or fails. In that case a changed text is kept, and its path is in the hint.
+pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
+    let what = || "create a temporary file";
+    let mut named = tempfile::Builder::new();
+    let mut file = named
+        .prefix("nanobot-")
+        .suffix(".md")
+        .tempfile()
+        .with_context(what)?;
+    file.write_all(initial.as_bytes()).with_context(what)?;
+    let editor = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| env.get(name))
+        .unwrap_or("vi");
+    let modes = TerminalModes::from_stdin().context("read the terminal settings")?;
+    let done = process::run_editor(editor, file.path());
+    // A crashed editor may have left the terminal in another mode.
+    modes
+        .restore_and_reset()
+        .context("restore the terminal settings")?;
+    let written = durable_file::read(file.path())?.unwrap_or_default();
+    let written = String::from_utf8_lossy(&written).into_owned();
+    if done.with_context(|| format!("run `{editor}`"))? {
+        let written = written.trim_end().to_owned();
+        return Ok(Some(written).filter(|text| !text.trim().is_empty()));
+    }
+    let mut hint = "another editor in `EDITOR`".to_owned();
+    if written != initial {
+        let (_, path) = file.keep().context("save the text")?;
+        hint = format!("recover the text from `{}`", path.display());
+    }
+    Err(fail_with_hint(
+        Exit::Failed,
+        format!("`{editor}` failed"),
+        hint,
+    ))
+}

@@ -1,0 +1,146 @@
+//! Terminal modes: as found, for line editing, and while no line is being read.
+
+use nix::sys::termios::{
+    ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
+    tcflush, tcgetattr, tcsetattr,
+};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Enables bracketed paste mode.
+pub(super) const ENABLE_BRACKETED_PASTE: &str = "\x1b[?2004h";
+/// Disables bracketed paste mode, and shows the cursor.
+const RESET_SEQUENCES: &[u8] = b"\x1b[?2004l\x1b[?25h";
+
+/// A terminal and its original settings.
+pub(super) struct TerminalModes {
+    tty: File,
+    original: Termios,
+}
+
+impl TerminalModes {
+    /// Records the settings of the terminal that is standard input.
+    pub(super) fn from_stdin() -> io::Result<Self> {
+        let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let found = tcgetattr(&tty)?;
+        Ok(Self {
+            tty,
+            original: found,
+        })
+    }
+
+    /// Duplicates the file descriptor, with the same original settings.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            tty: self.tty.try_clone()?,
+            original: self.original.clone(),
+        })
+    }
+
+    /// Returns the terminal's file descriptor.
+    pub(super) fn tty(&self) -> BorrowedFd<'_> {
+        self.tty.as_fd()
+    }
+
+    /// True if this process is in the foreground. In the background, the settings belong to the shell.
+    pub(super) fn is_foreground(&self) -> bool {
+        let front = rustix::termios::tcgetpgrp(&self.tty);
+        front.map_or(true, |front| front == rustix::process::getpgrp())
+    }
+
+    fn apply(&self, modes: &Termios) -> io::Result<()> {
+        // Set at once instead of after pending output: a stopped terminal would never finish its output.
+        Ok(tcsetattr(&self.tty, SetArg::TCSANOW, modes)?)
+    }
+
+    /// Restores the original settings.
+    pub(super) fn restore(&self) -> io::Result<()> {
+        if self.is_foreground() {
+            self.apply(&self.original)?;
+        }
+        Ok(())
+    }
+
+    /// Like [`Self::restore`], and also resets bracketed paste and the cursor.
+    pub(super) fn restore_and_reset(&self) -> io::Result<()> {
+        if self.is_foreground() {
+            self.apply(&self.original)?;
+            self.write(RESET_SEQUENCES)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the modes that `rustyline` uses.
+    pub(super) fn set_raw(&self) -> io::Result<()> {
+        let mut modes = self.original.clone();
+        modes.input_flags &= !(InputFlags::BRKINT
+            | InputFlags::ICRNL
+            | InputFlags::INPCK
+            | InputFlags::ISTRIP
+            | InputFlags::IXON);
+        modes.control_flags |= ControlFlags::CS8;
+        modes.local_flags &=
+            !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
+        // The same flag as between two lines, when it matters.
+        modes.local_flags |= LocalFlags::NOFLSH;
+        set_immediate_reads(&mut modes);
+        self.apply(&modes)
+    }
+
+    /// Sets the modes for collecting keys: no echo, one key at a time; keys that send signals still do.
+    pub(super) fn set_no_echo(&self) -> io::Result<()> {
+        let mut modes = self.original.clone();
+        modes.input_flags &= !(InputFlags::ICRNL | InputFlags::INLCR | InputFlags::IGNCR);
+        modes.local_flags &=
+            !(LocalFlags::ECHO | LocalFlags::ECHONL | LocalFlags::ICANON | LocalFlags::IEXTEN);
+        // Without `NOFLSH`, a Ctrl-C would discard the input before it.
+        modes.local_flags |= LocalFlags::ISIG | LocalFlags::NOFLSH;
+        set_immediate_reads(&mut modes);
+        match self.is_foreground() {
+            true => self.apply(&modes),
+            false => Ok(()),
+        }
+    }
+
+    /// Sets canonical mode, in which Ctrl-C ends a line like Enter.
+    ///
+    /// Returns the character that ends such a line.
+    pub(super) fn set_canonical(&self) -> io::Result<u8> {
+        let mut modes = self.original.clone();
+        let letters = &mut modes.control_chars;
+        let interrupt = letters[SpecialCharacterIndices::VINTR as usize];
+        letters[SpecialCharacterIndices::VINTR as usize] = 0;
+        letters[SpecialCharacterIndices::VEOL as usize] = interrupt;
+        modes.local_flags |= LocalFlags::ICANON | LocalFlags::ECHO;
+        modes.input_flags |= InputFlags::ICRNL;
+        self.apply(&modes)?;
+        Ok(interrupt)
+    }
+
+    /// Discards input that was typed and not read.
+    pub(super) fn discard_input(&self) -> io::Result<()> {
+        Ok(tcflush(&self.tty, FlushArg::TCIFLUSH)?)
+    }
+
+    /// Writes to the terminal, unless it accepts no output for 100 ms.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = [rustix::event::PollFd::new(
+            &self.tty,
+            rustix::event::PollFlags::OUT,
+        )];
+        let soon = rustix::event::Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
+        match rustix::event::poll(&mut out, Some(&soon))? {
+            0 => Ok(()),
+            _ => (&self.tty).write_all(bytes),
+        }
+    }
+}
+
+fn set_immediate_reads(modes: &mut Termios) {
+    modes.control_chars[SpecialCharacterIndices::VMIN as usize] = 1;
+    modes.control_chars[SpecialCharacterIndices::VTIME as usize] = 0;
+}

@@ -1,0 +1,159 @@
+//! Places within a writable directory that commands must not change: git's hooks and config in its own repository, in
+//! submodules and linked worktrees, and in nested repositories as far as a short search finds them; also the names
+//! given by the policy.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+/// Paths in a repository that git runs, or that name what git runs.
+const REPOSITORY_PATHS: &[&str] = &[
+    ".git",
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+];
+/// The same within the git directory of a submodule or of a linked worktree.
+const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
+/// How many directory levels below a writable place repositories are searched for.
+const MAX_SEARCH_DEPTH: usize = 4;
+/// How many directory entries the search reads, nearest first. This takes a few milliseconds.
+const MAX_SEARCH_ENTRIES: usize = 4000;
+/// Large directories that contain no repositories that a user works in.
+const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];
+
+/// Lists the paths to protect in the writable directory `root`: those of its repository, and `names`.
+pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let mut kept = repository_paths(root);
+    kept.extend(names.iter().map(|name| root.join(name)));
+    kept
+}
+
+/// Lists the paths to protect in repositories beneath `root`. The search covers [`MAX_SEARCH_DEPTH`] levels and at most
+/// [`MAX_SEARCH_ENTRIES`] entries.
+pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
+    let mut left = MAX_SEARCH_ENTRIES;
+    let found =
+        find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left).into_iter();
+    found
+        .filter(|path| std::fs::symlink_metadata(path.join(".git")).is_ok())
+        .flat_map(|path| repository_paths(&path))
+        .collect()
+}
+
+/// The paths to protect in the repository at `root`, even if there is none yet.
+fn repository_paths(root: &Path) -> Vec<PathBuf> {
+    let mut kept: Vec<PathBuf> = REPOSITORY_PATHS
+        .iter()
+        .map(|name| root.join(name))
+        .collect();
+    let mut left = MAX_SEARCH_ENTRIES;
+    // A submodule's name is its path, slashes included, and it can contain further submodules.
+    let modules = find_directories(
+        &root.join(".git/modules"),
+        MAX_SEARCH_DEPTH,
+        &["objects"],
+        &mut left,
+    );
+    let modules = modules
+        .into_iter()
+        .filter(|path| path.join("HEAD").exists());
+    let worktrees = find_directories(&root.join(".git/worktrees"), 1, &[], &mut left);
+    for path in modules.chain(worktrees) {
+        kept.extend(GIT_DIR_PATHS.iter().map(|name| path.join(name)));
+    }
+    kept
+}
+
+/// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.
+/// `entries_left` is the number of entries that may still be read.
+fn find_directories(
+    root: &Path,
+    max_depth: usize,
+    skipped: &[&str],
+    entries_left: &mut usize,
+) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([(root.to_owned(), 0)]);
+    while let Some((path, deep)) = waiting.pop_front() {
+        for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+            let Some(rest) = entries_left.checked_sub(1) else {
+                return found;
+            };
+            *entries_left = rest;
+            let name = entry.file_name();
+            if skipped.iter().any(|other| name == *other)
+                || !entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
+                continue;
+            }
+            found.push(entry.path());
+            if deep + 1 < max_depth {
+                waiting.push_back((entry.path(), deep + 1));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{nested_protected_paths, protected_paths};
+    use std::path::Path;
+
+    #[test]
+    fn nested_repositories_are_found() {
+        let check = |made: &[&str], expect: &[&str]| {
+            let temp = tempfile::tempdir().unwrap();
+            for path in made {
+                let path = temp.path().join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, "").unwrap();
+            }
+            let mut all = protected_paths(temp.path(), &[".bashrc"]);
+            all.extend(nested_protected_paths(temp.path()));
+            let is_config = |path: &&Path| path.ends_with("config");
+            let mut found: Vec<&str> = all
+                .iter()
+                .map(|path| path.strip_prefix(temp.path()).unwrap())
+                .filter(is_config)
+                .map(|path| path.to_str().unwrap())
+                .collect();
+            found.sort_unstable();
+            assert_eq!(found, expect, "{made:?}");
+        };
+        check(&[], &[".git/config"]);
+        check(
+            &["a/b/c/d/.git/HEAD"],
+            &[".git/config", "a/b/c/d/.git/config"],
+        );
+        check(&["a/b/c/d/e/.git/HEAD"], &[".git/config"]);
+        check(&["a/.git"], &[".git/config", "a/.git/config"]);
+        check(
+            &["node_modules/a/.git/HEAD", "target/.git/HEAD"],
+            &[".git/config"],
+        );
+        check(
+            &[
+                ".git/modules/lib/x/HEAD",
+                ".git/modules/lib/x/modules/y/HEAD",
+                ".git/worktrees/w/HEAD",
+            ],
+            &[
+                ".git/config",
+                ".git/modules/lib/x/config",
+                ".git/modules/lib/x/modules/y/config",
+                ".git/worktrees/w/config",
+            ],
+        );
+        check(
+            &["sub/.git/modules/z/HEAD"],
+            &[
+                ".git/config",
+                "sub/.git/config",
+                "sub/.git/modules/z/config",
+            ],
+        );
+    }
+}

@@ -1,0 +1,565 @@
+//! Protected paths: paths in writable directories that a command must not change. Their state is recorded before the
+//! command and restored after it.
+//!
+//! Landlock cannot exclude a part of what it has granted. So protected paths are read beforehand, including their
+//! absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! following symbolic links. No process of the command is alive by then.
+
+use super::new_repository;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
+/// time, and cannot be restored.
+const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
+
+/// The recorded state of protected paths.
+#[derive(Debug)]
+pub struct PathSnapshot {
+    /// The open writable directories.
+    roots: Vec<OwnedFd>,
+    entries: Vec<SnapshotEntry>,
+}
+
+#[derive(Debug)]
+struct SnapshotEntry {
+    /// The index of the writable directory that contains it.
+    root: usize,
+    path: PathBuf,
+    relative: PathBuf,
+    before: SnapshotState,
+    /// It belongs to a nested repository, and may disappear together with that.
+    is_nested: bool,
+}
+
+/// The state of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum SnapshotState {
+    Missing,
+    File {
+        mode: u32,
+        content: RecordedContent,
+    },
+    Link(OsString),
+    Directory {
+        mode: u32,
+        entries: BTreeMap<OsString, Self>,
+    },
+    /// The `.git` directory itself; its contents are not compared.
+    Repository,
+    /// A device, pipe or socket, which is left alone.
+    Other,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum RecordedContent {
+    Bytes(Vec<u8>),
+    /// Content above the limit: inode number, size, change time in seconds and in nanoseconds.
+    Stamp(u64, u64, i64, u64),
+}
+
+impl PathSnapshot {
+    /// Records the protected paths beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and
+    /// only absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
+    ///
+    /// # Errors
+    /// A place exists and cannot be read, so it could not be restored.
+    pub fn take(
+        roots: &[PathBuf],
+        protected: &[PathBuf],
+        nested: &[PathBuf],
+        has_mounts: bool,
+    ) -> io::Result<Self> {
+        let mut root_fds = Vec::new();
+        let mut root_paths = Vec::new();
+        for root in roots {
+            if let Ok(fd) = super::landlock_rules::open_nofollow(root) {
+                root_fds.push(fd);
+                root_paths.push(root.clone());
+            }
+        }
+        let mut left = SNAPSHOT_LIMIT_BYTES;
+        let mut places = Vec::new();
+        let protected = protected.iter().map(|path| (path, false));
+        for (path, is_nested) in protected.chain(nested.iter().map(|path| (path, true))) {
+            let inside = root_paths
+                .iter()
+                .enumerate()
+                .filter(|(_, root)| path.starts_with(root) && path != *root);
+            let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len())
+            else {
+                continue;
+            };
+            let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
+            let was = match open_parent(&root_fds[root], &relative, false) {
+                Ok((dir, name)) if has_mounts && !is_nested && is_mountable(dir.as_fd(), &name) => {
+                    continue;
+                }
+                Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
+                    io::Error::other(format!("record the state of `{}`: {error}", path.display()))
+                })?,
+                Err(_) => SnapshotState::Missing,
+            };
+            places.push(SnapshotEntry {
+                root,
+                path: path.clone(),
+                relative,
+                before: was,
+                is_nested,
+            });
+        }
+        Ok(Self {
+            roots: root_fds,
+            entries: places,
+        })
+    }
+
+    /// Restores changed places. Returns each changed place with the result of restoring it.
+    pub fn restore(self) -> Vec<(PathBuf, io::Result<()>)> {
+        let mut changed = Vec::new();
+        let made_anew = |place: &SnapshotEntry| {
+            let repository = new_repository::enclosing_git_dir(&place.relative)?;
+            let was_there = self.entries.iter().any(|other| {
+                other.before != SnapshotState::Missing
+                    && other.path.starts_with(place.absolute_path(&repository))
+            });
+            (!was_there).then_some(repository)
+        };
+        for place in &self.entries {
+            let root = &self.roots[place.root];
+            let is = match open_parent(root, &place.relative, false) {
+                Ok((dir, name)) => {
+                    read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone())
+                }
+                // A symbolic link or a file has replaced its directory.
+                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Missing),
+                Err(error) => Err(error.into()),
+            };
+            if is.as_ref().is_ok_and(|is| *is == place.before) {
+                continue;
+            }
+            // Programs that create a repository write here; harmless content is accepted.
+            if place.before == SnapshotState::Missing
+                && made_anew(place).is_some()
+                && let Ok(is) = &is
+                && is_new_repository_state(place, is)
+            {
+                continue;
+            }
+            if place.is_nested && place.is_repository_gone(root) {
+                continue;
+            }
+            let done = open_parent(
+                root,
+                &place.relative,
+                place.before != SnapshotState::Missing,
+            )
+            .map_err(io::Error::from)
+            .and_then(|(dir, name)| restore_state(dir.as_fd(), &name, &place.before));
+            changed.push((place.path.clone(), done));
+        }
+        changed
+    }
+}
+
+impl SnapshotEntry {
+    /// True if the directory that contains the repository no longer exists and nothing has replaced it.
+    fn is_repository_gone(&self, root: &OwnedFd) -> bool {
+        let repository = new_repository::enclosing_git_dir(&self.relative);
+        let Some(place) = repository.as_deref().and_then(Path::parent) else {
+            return false;
+        };
+        let found = open_parent(root, place, false)
+            .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+        found.err() == Some(Errno::NOENT)
+    }
+
+    fn absolute_path(&self, relative: &Path) -> PathBuf {
+        let mut path = self.path.clone();
+        let up = self.relative.components().count() - relative.components().count();
+        for _ in 0..up {
+            path.pop();
+        }
+        path
+    }
+}
+
+/// True if the state of a place in a newly created repository is what every new repository has.
+fn is_new_repository_state(place: &SnapshotEntry, state: &SnapshotState) -> bool {
+    match state {
+        SnapshotState::Missing | SnapshotState::Repository => true,
+        SnapshotState::File {
+            content: RecordedContent::Bytes(bytes),
+            ..
+        } => place.relative.ends_with("config") && new_repository::is_harmless_config(bytes),
+        SnapshotState::Directory { entries, .. } => {
+            place.relative.ends_with("hooks")
+                && entries.iter().all(|(name, entry)| {
+                    name.as_encoded_bytes().ends_with(b".sample")
+                        && matches!(entry, SnapshotState::File { .. })
+                })
+        }
+        _ => false,
+    }
+}
+
+/// An open directory: the writable one itself, or one beneath it.
+enum OpenDir<'a> {
+    Root(&'a OwnedFd),
+    Nested(OwnedFd),
+}
+
+impl AsFd for OpenDir<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(root) => root.as_fd(),
+            Self::Nested(inner) => inner.as_fd(),
+        }
+    }
+}
+
+/// Opens the directory that contains `relative`; returns it with the file name. If `create_missing`, missing
+/// directories are created, and symbolic links and files in their place are removed.
+fn open_parent<'a>(
+    root: &'a OwnedFd,
+    relative: &Path,
+    create_missing: bool,
+) -> Result<(OpenDir<'a>, OsString), Errno> {
+    let name = relative.file_name().ok_or(Errno::INVAL)?.to_owned();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut dir = OpenDir::Root(root);
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        let part = part.as_os_str();
+        let open = |dir: &OpenDir<'_>| {
+            rustix::fs::openat(dir.as_fd(), part, flags, Mode::empty()).map(OpenDir::Nested)
+        };
+        dir = match open(&dir) {
+            Err(error) if create_missing => {
+                if error != Errno::NOENT {
+                    rustix::fs::unlinkat(dir.as_fd(), part, AtFlags::empty())?;
+                }
+                rustix::fs::mkdirat(dir.as_fd(), part, Mode::from_raw_mode(0o755))?;
+                open(&dir)?
+            }
+            other => other?,
+        };
+    }
+    Ok((dir, name))
+}
+
+/// True if a mount can protect what is at `name`.
+fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => true,
+            FileType::Directory => name != ".git",
+            _ => false,
+        }
+    })
+}
+
+fn read_state(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    bytes_left: &mut u64,
+) -> io::Result<SnapshotState> {
+    let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        // A writable place can be a file, which has nothing beneath it.
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(SnapshotState::Missing),
+        other => other?,
+    };
+    let mode = stat.st_mode & 0o7777;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
+            let content = match bytes_left.checked_sub(size) {
+                Some(rest) => {
+                    *bytes_left = rest;
+                    let mut bytes = Vec::new();
+                    File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?)
+                        .take(size + 1)
+                        .read_to_end(&mut bytes)?;
+                    RecordedContent::Bytes(bytes)
+                }
+                None => {
+                    RecordedContent::Stamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec)
+                }
+            };
+            SnapshotState::File { mode, content }
+        }
+        FileType::Symlink => {
+            let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
+            SnapshotState::Link(OsString::from_vec(target.into_bytes()))
+        }
+        FileType::Directory if name == ".git" => SnapshotState::Repository,
+        FileType::Directory => {
+            let inner = rustix::fs::openat(dir, name, flags | OFlags::DIRECTORY, Mode::empty())?;
+            let mut entries = BTreeMap::new();
+            for name in entry_names(&inner)? {
+                let state = read_state(inner.as_fd(), &name, bytes_left)?;
+                entries.insert(name, state);
+            }
+            SnapshotState::Directory { mode, entries }
+        }
+        _ => SnapshotState::Other,
+    })
+}
+
+fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Restores `name` to the state `was`.
+fn restore_state(dir: BorrowedFd<'_>, name: &OsStr, state: &SnapshotState) -> io::Result<()> {
+    let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
+    match state {
+        SnapshotState::Missing => remove(dir, name),
+        SnapshotState::Other => Ok(()),
+        SnapshotState::File {
+            content: RecordedContent::Stamp(..),
+            ..
+        } => Err(io::Error::other("too large to be restored")),
+        SnapshotState::File {
+            mode,
+            content: RecordedContent::Bytes(bytes),
+        } => {
+            if is_directory {
+                remove(dir, name)?;
+            }
+            let temp = format!(".{}.tmp", crate::sys::secret::random_hex(8));
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+            let mut file: File =
+                rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?.into();
+            file.write_all(bytes)?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
+            Ok(rustix::fs::renameat(dir, &temp, dir, name)?)
+        }
+        SnapshotState::Repository if is_directory => Ok(()),
+        SnapshotState::Repository => {
+            remove(dir, name)?;
+            Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o755))?)
+        }
+        SnapshotState::Link(target) => {
+            remove(dir, name)?;
+            Ok(rustix::fs::symlinkat(target, dir, name)?)
+        }
+        SnapshotState::Directory { mode, entries } => {
+            if !is_directory {
+                remove(dir, name)?;
+                rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o700))?;
+            }
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+            rustix::fs::fchmod(&inner, Mode::from_raw_mode(mode | 0o700))?;
+            for new in entry_names(&inner)? {
+                if !entries.contains_key(&new) {
+                    remove(inner.as_fd(), &new)?;
+                }
+            }
+            for (name, was) in entries {
+                if read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone())
+                    .ok()
+                    .as_ref()
+                    != Some(was)
+                {
+                    restore_state(inner.as_fd(), name, was)?;
+                }
+            }
+            Ok(rustix::fs::fchmod(&inner, Mode::from_raw_mode(*mode))?)
+        }
+    }
+}
+
+/// Removes `name` and everything beneath it.
+fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Makes an unreadable directory accessible first. It cannot be swapped for another, since no process of the command
+    // is left.
+    let _: Result<_, _> =
+        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    for name in entry_names(&inner)? {
+        remove(inner.as_fd(), &name)?;
+    }
+    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PathSnapshot;
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    /// Maps every path beneath `dir` to a description of it.
+    fn tree(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                into.insert(path.clone(), "directory".into());
+                tree(&path, into);
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(&path).unwrap();
+                into.insert(path, format!("link to {}", target.display()));
+            } else {
+                into.insert(path.clone(), std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    fn sh(dir: &Path, command: &str) {
+        let _alone = crate::sys::process::tests::serialize();
+        let done = std::process::Command::new("/bin/sh")
+            .args(["-c", command])
+            .current_dir(dir)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{command}");
+    }
+
+    #[test]
+    fn protected_paths_are_always_restored() {
+        let check = |command: &str, changed: bool| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap().join("w");
+            std::fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+            std::fs::write(dir.join(".git/config"), "[core]\n").unwrap();
+            std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
+            std::fs::write(dir.join("outside"), "safe").unwrap();
+            symlink("elsewhere", dir.join(".envrc")).unwrap();
+            let protected = [
+                ".git",
+                ".git/hooks",
+                ".git/config",
+                ".git/commondir",
+                ".bashrc",
+                ".envrc",
+            ]
+            .map(|name| dir.join(name));
+            let states = |dir: &Path| {
+                let mut all = BTreeMap::new();
+                tree(dir, &mut all);
+                all.retain(|path, _| {
+                    protected[1..]
+                        .iter()
+                        .any(|protected| path.starts_with(protected))
+                });
+                all
+            };
+            let before = states(&dir);
+            let remembered =
+                PathSnapshot::take(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
+            sh(&dir, command);
+            let found = remembered.restore();
+            assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
+            assert!(
+                found.iter().all(|(_, done)| done.is_ok()),
+                "{command}: {found:?}"
+            );
+            assert_eq!(states(&dir), before, "{command}");
+            assert_eq!(
+                std::fs::read_to_string(dir.join("outside")).unwrap(),
+                "safe"
+            );
+        };
+        check("true", false);
+        check("echo x > other", false);
+        check("echo '[alias]' >> .git/config", true);
+        check("echo x > .git/hooks/pre-commit", true);
+        check("rm -r .git/hooks", true);
+        check("rm -rf .git", true);
+        check("echo x > .bashrc", true);
+        check(
+            "mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep",
+            true,
+        );
+        check("ln -s outside .bashrc", true);
+        check("ln outside .bashrc", true);
+        check("rm .envrc; echo x > .envrc", true);
+        check("rm .envrc", true);
+        check("chmod 777 .git/config", true);
+        check("echo .. > .git/commondir", true);
+        check(
+            "mv .git g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit",
+            true,
+        );
+        check("mv .git g2; ln -s g2 .git", true);
+        check("mv .git g2; ln -s .. .git", true);
+        check("mv .git g2; echo x > .git", true);
+        check("rm .git/config; ln -s ../outside .git/config", true);
+        check("mv .git/hooks .git/h; ln -s ../.. .git/hooks", true);
+        check("rm -r .git/hooks; echo x > .git/hooks", true);
+    }
+
+    #[test]
+    fn default_files_of_a_new_repository_are_accepted() {
+        let plain = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n";
+        let check = |command: &str, stays: &[&str]| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap();
+            let names = [
+                ".git",
+                ".git/hooks",
+                ".git/config",
+                ".git/commondir",
+                ".bashrc",
+            ];
+            let protected = names.map(|name| dir.join(name));
+            let remembered =
+                PathSnapshot::take(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
+            sh(&dir, command);
+            assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
+            let found: Vec<&str> = names
+                .into_iter()
+                .filter(|name| *name != ".git" && dir.join(name).exists())
+                .collect();
+            assert_eq!(found, stays, "{command}");
+        };
+        let make = format!("mkdir -p .git/hooks; printf '{plain}' > .git/config;");
+        check(&make, &[".git/hooks", ".git/config"]);
+        check(
+            &format!("{make} echo x > .git/hooks/a.sample"),
+            &[".git/hooks", ".git/config"],
+        );
+        check(
+            &format!("{make} echo x > .git/hooks/pre-commit"),
+            &[".git/config"],
+        );
+        check(
+            &format!("{make} echo '\tfsmonitor = x' >> .git/config"),
+            &[".git/hooks"],
+        );
+        check(
+            &format!("{make} echo .. > .git/commondir"),
+            &[".git/hooks", ".git/config"],
+        );
+        check("mkdir g; echo 'gitdir: g' > .git", &[]);
+        check("mkdir g; ln -s g .git; touch g/config", &[]);
+        check(
+            &format!("{make} echo x > .bashrc"),
+            &[".git/hooks", ".git/config"],
+        );
+    }
+}

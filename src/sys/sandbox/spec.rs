@@ -1,0 +1,74 @@
+//! The access rules of a sandboxed command.
+
+use landlock::RulesetCreated;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// The access rules of a sandboxed command. All paths are absolute and free of symbolic links.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Files and directories that it may read, and run programs from.
+    pub readable: Vec<PathBuf>,
+    /// Files and directories in which it may also change everything.
+    pub writable: Vec<PathBuf>,
+    /// Places within the granted ones that it cannot see. A directory that contains one is granted entry by entry, as
+    /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
+    /// stay inaccessible.
+    pub denied: Vec<PathBuf>,
+    /// Places within `writable` that have the same state after the command as before, including absence.
+    pub protected: Vec<PathBuf>,
+    /// Further protected paths that no mount protects. Only changed ones are restored; a place that disappeared
+    /// together with its directory is not recreated.
+    #[serde(skip)]
+    pub nested_protected: Vec<PathBuf>,
+    /// If true, denied paths are hidden by mounts if the system allows it. The directories that contain them can then
+    /// be listed, but each command takes a little longer to start.
+    #[serde(skip)]
+    pub hide_denied: bool,
+    /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a
+    /// different file. So directories that contain a denied path are also granted entry by entry, and can be listed.
+    #[serde(skip)]
+    pub(super) long_lived: bool,
+    /// Protected paths have no mounts. They are read-only instead, and the directories that contain them are granted entry
+    /// by entry.
+    #[serde(skip)]
+    pub(super) split_parents: bool,
+    /// True if it may open internet sockets. Other sockets are never allowed.
+    pub net: bool,
+    #[serde(skip)]
+    pub(super) cache: Arc<SandboxCache>,
+}
+
+/// Values computed once and shared by all commands of a run.
+#[derive(Debug, Default)]
+pub(super) struct SandboxCache {
+    /// The Landlock ruleset.
+    pub(super) ruleset: OnceLock<RulesetCreated>,
+    /// True if commands can have mounts of their own.
+    pub(super) has_mounts: OnceLock<bool>,
+}
+
+impl SandboxSpec {
+    /// Creates rules without nested places, and without hiding by mounts.
+    pub fn new(
+        readable: Vec<PathBuf>,
+        writable: Vec<PathBuf>,
+        denied: Vec<PathBuf>,
+        protected: Vec<PathBuf>,
+        net: bool,
+    ) -> Self {
+        Self {
+            readable,
+            writable,
+            denied,
+            protected,
+            nested_protected: Vec::new(),
+            hide_denied: false,
+            long_lived: false,
+            split_parents: false,
+            net,
+            cache: Arc::default(),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What every command may read: the system, and tools installed in the home directory. Also the secrets that no command
+//! may read, even if a granted directory contains them. Only paths that exist cost anything.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Devices that expose no user data. `/dev/tty` is left out so that password prompts fail at once instead of waiting.
+/// `/dev/shm` is left out because it holds memory shared by the user's other programs.
+pub(super) const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
+
+/// Directories of the system.
+const SYSTEM_PATHS: &[&str] = &[
+    // Programs, libraries and their data.
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/etc",
+    // Distributions that keep programs elsewhere.
+    "/nix",
+    "/gnu",
+    "/snap",
+    "/run/current-system",
+    "/home/linuxbrew",
+    // Package databases, for queries by the package manager.
+    "/var/lib/dpkg",
+    "/var/lib/rpm",
+    // Programs look themselves up here, count processors and query memory. The kernel protects data of other processes,
+    // such as their environment, from processes that may not trace them, and no sandboxed process may trace one
+    // outside.
+    "/proc",
+    "/sys/devices/system",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    // Host name resolution: `/etc` links to these on many systems.
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+    // Time zones and similar data that `/etc` links to.
+    "/var/db/timezone",
+];
+
+/// Tools in the home directory, without the files that hold their credentials.
+const HOME_TOOLS: &[&str] = &[
+    ".rustup",
+    ".cargo/bin",
+    ".cargo/env",
+    ".cargo/registry",
+    ".cargo/git",
+    ".cargo/config",
+    ".cargo/config.toml",
+    ".pyenv",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/mise",
+    ".local/share/uv",
+    ".local/share/pipx",
+    ".local/share/virtualenvs",
+    ".local/share/fnm",
+    ".local/share/pnpm",
+    ".local/pipx",
+    ".nvm",
+    ".fnm",
+    ".volta",
+    ".asdf",
+    ".tool-versions",
+    ".npm-global",
+    ".yarn/bin",
+    ".deno/bin",
+    ".bun/bin",
+    "go/bin",
+    "go/pkg",
+    ".sdkman/candidates",
+    ".m2/repository",
+    ".m2/wrapper",
+    ".gradle/wrapper",
+    ".gradle/caches",
+    ".rbenv",
+    ".rvm",
+    ".gem/ruby",
+    ".ghcup",
+    ".cabal/bin",
+    ".cabal/packages",
+    ".opam",
+    ".juliaup",
+    ".julia/juliaup",
+    ".dotnet",
+    ".nix-profile",
+    ".nix-defexpr",
+    ".linuxbrew",
+    "miniconda3",
+    "anaconda3",
+    "miniforge3",
+    ".conda/envs",
+    ".conda/pkgs",
+    ".terminfo",
+    // git fails if it cannot read these.
+    ".gitconfig",
+    ".config/git/config",
+    ".config/git/ignore",
+    ".config/git/attributes",
+    ".gitignore",
+    ".gitignore_global",
+    ".gitattributes",
+];
+
+/// Environment variables that relocate tools, with the entries there that commands may read, and those that hold
+/// credentials.
+pub const RELOCATED_TOOLS: &[(&str, &[&str], &[&str])] = &[
+    ("RUSTUP_HOME", &[""], &[]),
+    (
+        "CARGO_HOME",
+        &["bin", "env", "registry", "git", "config", "config.toml"],
+        &["credentials", "credentials.toml"],
+    ),
+    ("GOPATH", &["bin", "pkg"], &[]),
+    ("PYENV_ROOT", &[""], &[]),
+    ("NVM_DIR", &[""], &[]),
+];
+
+/// Resolves the variables of [`RELOCATED_TOOLS`] to readable paths and denied paths. Relative values are ignored.
+pub fn relocated_tools<'a>(
+    value: impl Fn(&str) -> Option<&'a str>,
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let (mut open, mut denied) = (Vec::new(), Vec::new());
+    for (variable, reads, logins) in RELOCATED_TOOLS {
+        // GOPATH may be a list.
+        let places = value(variable).unwrap_or_default().split(':');
+        for place in places.map(Path::new).filter(|place| place.is_absolute()) {
+            open.extend(reads.iter().map(|name| place.join(name)));
+            let real = std::fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
+            denied.extend(logins.iter().map(|name| real.join(name)));
+        }
+    }
+    (open, denied)
+}
+
+/// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
+/// `PATH`), the tools in `home`, and `relocated`.
+pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+    let system = SYSTEM_PATHS.iter().map(PathBuf::from);
+    // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
+    let programs = path.split(':').map(PathBuf::from);
+    let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
+    let programs = programs.flat_map(|path| with_sibling_directories(&path));
+    let tools = HOME_TOOLS.iter().map(|name| home.join(name));
+    let mut found: Vec<PathBuf> = system
+        .chain(programs)
+        .chain(tools)
+        .chain(relocated.iter().cloned())
+        .filter_map(|path| std::fs::canonicalize(path).ok())
+        .filter(|path| path != Path::new("/") && !home.starts_with(path))
+        .collect();
+    found.sort();
+    // A path within another listed one needs no rule.
+    found.dedup_by(|path, before| path.starts_with(before));
+    found
+}
+
+/// A directory of programs and the directories beside it that these use.
+fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
+    let beside = |name: &str| Some(programs.parent()?.join(name));
+    let names: &[&str] = match programs.ends_with("bin") {
+        true => &["lib", "lib64", "libexec", "include", "pyvenv.cfg"],
+        false => &[],
+    };
+    std::iter::once(programs.to_owned())
+        .chain(names.iter().filter_map(|name| beside(name)))
+        .collect()
+}
+
+/// The most home directories within granted places: each has many secrets to deny.
+const MAX_HOMES: usize = 1000;
+
+/// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
+/// directory in `parents`. Symbolic links are resolved and duplicates removed.
+///
+/// # Errors
+/// There are more than 1000.
+pub fn find_homes(
+    single: &[&Path],
+    parents: &[&str],
+    granted: &[&Path],
+) -> io::Result<Vec<PathBuf>> {
+    let concerns = |home: &Path| {
+        let mut granted = granted.iter();
+        granted.any(|root| root.starts_with(home) || home.starts_with(root))
+    };
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut found: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
+    for parent in parents.iter().map(|parent| real(Path::new(parent))) {
+        // A parent that cannot be listed contributes no homes.
+        let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
+        let homes = entries.map(|entry| real(&entry.path()));
+        found.extend(homes.filter(|home| concerns(home)).take(MAX_HOMES + 1));
+    }
+    found.retain(|home| home.parent().is_some() && concerns(home));
+    found.sort();
+    found.dedup();
+    match found.len() > MAX_HOMES {
+        true => Err(io::Error::other(format!(
+            "the granted paths contain more than {MAX_HOMES} home directories, each with secrets to deny"
+        ))),
+        false => Ok(found),
+    }
+}
+
+/// Resolves the paths of secrets: all of a home's, and those of the system that the current user can read. Secrets that
+/// file modes already protect are left out, so that `/etc` need not be granted entry by entry around them.
+pub fn resolve_secrets(
+    home_secrets: impl Iterator<Item = PathBuf>,
+    system_secrets: impl Iterator<Item = PathBuf>,
+) -> Vec<PathBuf> {
+    // The kernel itself protects `/proc` from processes without capabilities. If it were granted entry by entry,
+    // processes started later would be invisible.
+    let is_open = |path: &PathBuf| {
+        !path.starts_with("/proc") && rustix::fs::access(path, rustix::fs::Access::READ_OK).is_ok()
+    };
+    home_secrets
+        .chain(system_secrets.filter(is_open))
+        .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_HOMES, find_homes, readable_paths, relocated_tools};
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    #[test]
+    fn only_existing_system_paths_are_readable() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(home.join(".cargo/bin")).unwrap();
+        std::fs::create_dir_all(home.join("own/bin")).unwrap();
+        let own = home.join("own/bin");
+        let path = format!("/usr/bin:{}:relative:/:{}", own.display(), home.display());
+        std::fs::create_dir_all(home.join("else/cargo/registry")).unwrap();
+        std::fs::create_dir_all(home.join("else/rustup")).unwrap();
+        let (cargo, rustup) = (home.join("else/cargo"), home.join("else/rustup"));
+        let (moved, denied) = relocated_tools(|name| match name {
+            "CARGO_HOME" => cargo.to_str(),
+            "RUSTUP_HOME" => rustup.to_str(),
+            "PYENV_ROOT" => Some("relative"),
+            "NVM_DIR" => home.to_str(),
+            _ => None,
+        });
+        assert_eq!(
+            denied,
+            ["credentials", "credentials.toml"].map(|name| cargo.join(name))
+        );
+        let found = readable_paths(&path, &moved, &home);
+        let has = |path: &Path| found.iter().any(|known| known == path);
+        assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
+        assert!(has(&home.join(".cargo/bin")) && has(&own));
+        assert!(has(&rustup) && has(&cargo.join("registry")) && !has(&cargo));
+        assert!(!has(Path::new("/usr/bin")) && !has(Path::new("/")) && !has(&home));
+    }
+
+    #[test]
+    fn homes_that_overlap_a_grant() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["all/a", "all/b", "far/c", "own", "other"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        symlink(dir.join("far/c"), dir.join("all/c")).unwrap();
+        symlink("all", dir.join("link")).unwrap();
+        let (own, parent) = (dir.join("own"), dir.join("link"));
+        let check = |granted: &str, expect: &[&str]| {
+            let granted = dir.join(granted);
+            let found = find_homes(&[&own], &[parent.to_str().unwrap()], &[&granted]).unwrap();
+            let names = found.iter().map(|home| home.strip_prefix(&dir).unwrap());
+            let names: Vec<&str> = names.map(|name| name.to_str().unwrap()).collect();
+            assert_eq!(names, expect, "{}", granted.display());
+        };
+        check("other", &[]);
+        check("own/project", &["own"]);
+        check("all", &["all/a", "all/b"]);
+        check("all/b/.config", &["all/b"]);
+        check("far", &["far/c"]);
+        check("", &["all/a", "all/b", "far/c", "own"]);
+        for number in 0..MAX_HOMES {
+            std::fs::create_dir(dir.join(format!("all/{number}"))).unwrap();
+        }
+        let parents = [parent.to_str().unwrap()];
+        assert!(find_homes(&[&own], &parents, &[&dir]).is_err());
+        assert_eq!(
+            find_homes(&[&own], &parents, &[&own]).unwrap(),
+            [own.as_path()]
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! Buffered text output to standard output.
+//!
+//! Untrusted text and the program's own text go through the same functions. All of it is escaped if standard output is
+//! a terminal. Colours are added here, after escaping, and nowhere else.
+
+use super::device::Terminal;
+use super::sanitize::{Sanitizer, json_line, sanitize, sanitize_json};
+use super::write_buffer;
+use crate::sys::secret;
+use anyhow::Result;
+use console::Style;
+use serde_json::Value;
+
+/// Size of the buffer at which it is written, in bytes.
+const FLUSH_BYTES: usize = 64 << 10;
+
+/// A buffered writer to standard output.
+#[derive(Debug)]
+pub struct StdoutWriter {
+    terminal: Terminal,
+    buffer: String,
+    sanitizer: Sanitizer,
+}
+
+impl StdoutWriter {
+    /// Creates a writer with an empty buffer.
+    pub fn new(terminal: Terminal) -> Self {
+        Self {
+            terminal,
+            buffer: String::new(),
+            sanitizer: Sanitizer::default(),
+        }
+    }
+
+    /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        let text = secret::redact_known(text);
+        match self.terminal.stdout_is_tty {
+            true => self.buffer.push_str(&self.sanitizer.feed(&text)),
+            false => self.buffer.push_str(&text),
+        }
+        self.flush_if_full()
+    }
+
+    /// Adds text in a style, if colours are allowed; unchanged if standard output is a pipe.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_styled(&mut self, text: &str, style: &Style) -> Result<()> {
+        self.end_text();
+        let text = match self.terminal.stdout_is_tty {
+            true => sanitize(&secret::redact_known(text)),
+            false => secret::redact_known(text).into_owned(),
+        };
+        self.buffer.push_str(&style.apply_to(text).to_string());
+        self.flush_if_full()
+    }
+
+    /// Adds a line of JSON.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_json(&mut self, value: &Value) -> Result<()> {
+        self.end_text();
+        self.buffer
+            .push_str(&json_line(self.terminal.stdout_is_tty, value));
+        self.flush_if_full()
+    }
+
+    /// Adds JSON that is already text, or a part of it.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_json_text(&mut self, text: &str) -> Result<()> {
+        match self.terminal.stdout_is_tty {
+            true => self.buffer.push_str(&sanitize_json(text)),
+            false => self.buffer.push_str(text),
+        }
+        self.flush_if_full()
+    }
+
+    /// Writes the buffer, for interactive output. Characters whose escaping depends on the next piece are held back.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn flush(&mut self) -> Result<()> {
+        let text = std::mem::take(&mut self.buffer);
+        write_buffer::write_after_flush(self.terminal.stdout_is_tty, text.as_bytes())
+    }
+
+    /// Like [`Self::flush`], but combined with output that follows soon, and at the latest before the next wait.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn flush_soon(&mut self) -> Result<()> {
+        write_buffer::push(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Ends the current text: what follows does not belong to it.
+    pub fn end_text(&mut self) {
+        if self.terminal.stdout_is_tty {
+            self.buffer.push_str(&self.sanitizer.finish());
+        }
+    }
+
+    /// Writes the rest. A page that is dropped without this call loses its buffer, so nothing is written after a
+    /// failure.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn finish(mut self) -> Result<()> {
+        self.end_text();
+        self.flush()
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        match self.buffer.len() >= FLUSH_BYTES {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! Builds sandbox rules from the policy: for commands, and for MCP servers.
+
+use crate::policy::file_scope::{FileScope, ScopeRoot};
+use crate::policy::secrets;
+use crate::policy::startup_files::STARTUP_FILES;
+use crate::sys::env::Env;
+use crate::sys::sandbox::{SandboxSpec, git_paths, system_paths};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The locations of the tools installed on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct InstalledTools {
+    /// The directories of programs, in the format of PATH.
+    pub path: String,
+    /// Tool directories that the user set by environment variables. `logins` are the paths in them that stay closed.
+    relocated_dirs: Vec<PathBuf>,
+    credential_paths: Vec<PathBuf>,
+}
+
+impl InstalledTools {
+    /// Finds the tools, from a value of PATH and the environment.
+    pub fn new(path: &str, env: &Env) -> Self {
+        let (relocated_dirs, credential_paths) =
+            system_paths::relocated_tools(|name| env.get(name));
+        Self {
+            path: path.to_owned(),
+            relocated_dirs,
+            credential_paths,
+        }
+    }
+}
+
+/// The sandbox rules for a process with the access that `reach` grants, without a private directory.
+///
+/// # Errors
+/// There are too many home directories to close.
+pub fn for_scope(
+    file_scope: &FileScope,
+    tools: &InstalledTools,
+    net: bool,
+) -> io::Result<SandboxSpec> {
+    let mut reads =
+        system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
+    reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
+    let mut closed = file_scope.hidden.clone();
+    let writes: Vec<PathBuf> = file_scope
+        .command_writable_roots()
+        .map(Path::to_owned)
+        .collect();
+    let granted: Vec<&Path> = file_scope
+        .roots
+        .iter()
+        .map(|root| root.path.as_path())
+        .collect();
+    let root_home = Path::new(secrets::ROOT_HOME);
+    let homes = system_paths::find_homes(
+        &[&file_scope.home, root_home],
+        secrets::HOME_PARENTS,
+        &granted,
+    )?;
+    // Close the secrets in other users' homes too, since root may read them all. Their missing paths need no rule
+    // unless commands may write there.
+    let others = homes.iter().filter(|home| **home != file_scope.home);
+    let others = others
+        .flat_map(|home| secrets::home_secrets(home))
+        .filter(|place| {
+            place.is_symlink()
+                || place.exists()
+                || writes.iter().any(|root| place.starts_with(root))
+        });
+    let of_homes = secrets::home_secrets(&file_scope.home).chain(others);
+    // Paths that the user grants by name stay open.
+    closed.extend(
+        system_paths::resolve_secrets(of_homes, secrets::system_secrets())
+            .into_iter()
+            .chain(tools.credential_paths.iter().cloned())
+            .filter(|secret| !file_scope.grants_secret(secret)),
+    );
+    let nested = collect_protected(&writes, &git_paths::nested_protected_paths);
+    // If the reach combines those of several agents, each keeps its own read-only paths.
+    let bound = file_scope.self_and_operands().into_iter();
+    let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
+    let of_writes = of_writes.flat_map(|one| {
+        let writes: Vec<PathBuf> = one.command_writable_roots().map(Path::to_owned).collect();
+        // Start-up files of the home directories are protected too, if any directory around or within a home is
+        // writable.
+        let of_homes = homes
+            .iter()
+            .flat_map(|home| git_paths::protected_paths(home, STARTUP_FILES));
+        let mut kept = collect_protected(&writes, &|root| {
+            git_paths::protected_paths(root, STARTUP_FILES)
+        });
+        kept.extend(of_homes);
+        kept.retain(|place| !writes.contains(place));
+        kept
+    });
+    let only_read = file_scope.roots.iter().filter(|root| !root.may_write);
+    let only_read = only_read.map(|root| root.path.clone());
+    let kept: BTreeSet<PathBuf> = of_writes
+        .chain(only_read.filter(|path| !writes.contains(path)))
+        .chain(file_scope.read_only.iter().cloned())
+        // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
+        .chain(file_scope.instruction_files.iter().cloned())
+        .filter(|place| writes.iter().any(|root| place.starts_with(root)))
+        .collect();
+    let kept = kept.into_iter().collect();
+    let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
+    fence.nested_protected = nested;
+    Ok(fence)
+}
+
+/// Collects the paths that `of` names beneath each of `writes`. Of nested directories the innermost decides, as for the
+/// file tools: granting a start-up file by name makes that file writable.
+fn collect_protected(writes: &[PathBuf], list: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_innermost = |root: &Path, path: &Path| {
+        let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
+        !writes
+            .iter()
+            .filter(inner)
+            .any(|other| path.starts_with(other))
+    };
+    let of_one = |root: &PathBuf| {
+        let mut places = list(root);
+        places.retain(|path| is_innermost(root, path));
+        places
+    };
+    writes.iter().flat_map(of_one).collect()
+}
+
+/// The paths that an MCP server may use, from the config. Paths are absolute and without links; missing paths are
+/// ignored.
+#[derive(Clone, Debug, Default)]
+pub struct ServerScope {
+    pub home: PathBuf,
+    /// Our own directory. Everything in it that is not granted by name stays closed, even if a directory around it is
+    /// granted.
+    pub nanobot_home: PathBuf,
+    /// The agent's workspace: closed as `ours` is, and never writable for a server, wherever it is.
+    pub workspace: PathBuf,
+    /// Further closed paths of ours: config, keys, sessions.
+    pub hidden: Vec<PathBuf>,
+    /// Paths that stay read-only, even within writable directories.
+    pub read_only: Vec<PathBuf>,
+    pub reads: Vec<PathBuf>,
+    pub writes: Vec<PathBuf>,
+    /// The server's own persistent directory. It exists already.
+    pub state_dir: PathBuf,
+    /// The server's temporary directory, removed at the end of the run. It exists already.
+    pub temp_dir: PathBuf,
+}
+
+/// The sandbox rules for an MCP server. It may read the system and the installed tools, change its two own directories
+/// and the paths that the user grants, and use the internet. The rules stay in force while the server runs, so changes
+/// are not reverted as after a command: mounts protect the read-only paths instead.
+///
+/// # Errors
+/// There are too many home directories to close; [`io::ErrorKind::InvalidInput`] if the server is to change a path of
+/// ours.
+pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<SandboxSpec> {
+    let mut changed = scope.writes.iter();
+    if let Some(place) = changed.find(|place| is_own_path(place, scope)) {
+        let message = format!(
+            "it requests write access to `{}` (by its `write`, `cwd` or `args`), which belongs to nanobot and controls later \
+             runs: no sandboxed server may have it; `sandbox: \"off\"` in its entry runs it without a sandbox",
+            place.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let root = |may_write: bool| {
+        move |path: &PathBuf| ScopeRoot {
+            path: path.clone(),
+            may_write,
+        }
+    };
+    // Start-up files in the server's own directory need no protection, since only the server runs them.
+    let writes = scope.writes.iter();
+    let writes = writes.filter(|path| !path.starts_with(&scope.state_dir));
+    let writes = writes.map(root(true));
+    // A path granted for both reading and writing is writable.
+    let only_read = scope.reads.iter();
+    let only_read = only_read.filter(|path| !scope.writes.contains(path));
+    let reads = only_read.map(root(false));
+    let mut named: Vec<&Path> = scope.reads.iter().map(PathBuf::as_path).collect();
+    named.extend(scope.writes.iter().map(PathBuf::as_path));
+    named.extend([scope.state_dir.as_path(), scope.temp_dir.as_path()]);
+    // A directory around the server's own one also contains those of other servers.
+    named.retain(|path| {
+        let is_around = scope.state_dir.starts_with(path) && **path != scope.state_dir;
+        !(is_around && path.starts_with(&scope.nanobot_home))
+    });
+    let mut hidden = scope.hidden.clone();
+    hidden.extend(ungranted_paths(&scope.nanobot_home, &named));
+    if has_separate_workspace(scope) {
+        hidden.extend(ungranted_paths(&scope.workspace, &named));
+    }
+    let reach = FileScope {
+        directory: scope.state_dir.clone(),
+        home: scope.home.clone(),
+        roots: writes.chain(reads).collect(),
+        hidden,
+        read_only: scope.read_only.clone(),
+        ..FileScope::default()
+    };
+    let mut fence = for_scope(&reach, tools, true)?;
+    // Changes are not reverted afterwards, so mounts must protect these too.
+    fence.protected.append(&mut fence.nested_protected);
+    fence
+        .writable
+        .extend([scope.state_dir.clone(), scope.temp_dir.clone()]);
+    Ok(fence)
+}
+
+/// True if `place` is ours, and not in the server's own directory.
+fn is_own_path(place: &Path, scope: &ServerScope) -> bool {
+    let is_in = |ours: &Path| place.starts_with(ours);
+    let is_in_workspace = has_separate_workspace(scope) && is_in(&scope.workspace);
+    (is_in(&scope.nanobot_home) || is_in_workspace) && !place.starts_with(&scope.state_dir)
+}
+
+/// True if there is a workspace that contains neither our own directory nor the home directory.
+fn has_separate_workspace(scope: &ServerScope) -> bool {
+    let workspace = &scope.workspace;
+    !workspace.as_os_str().is_empty()
+        && !scope.nanobot_home.starts_with(workspace)
+        && !scope.home.starts_with(workspace)
+}
+
+/// The paths in `place` that are neither granted nor around a granted one.
+fn ungranted_paths(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
+    if named.contains(&place) {
+        return Vec::new();
+    }
+    if !named.iter().any(|path| path.starts_with(place)) {
+        return vec![place.to_owned()];
+    }
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    entries
+        .flat_map(|entry| ungranted_paths(&entry.path(), named))
+        .collect()
+}
+
+/// Variables that point launchers and servers into the server's own directory, and the path within it. Servers must not
+/// write to the user's own caches, since their contents are later run without a sandbox.
+const SERVER_DIR_VARIABLES: &[(&str, &str)] = &[
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_STATE_HOME", "state"),
+    ("npm_config_cache", "npm"),
+    ("UV_CACHE_DIR", "cache/uv"),
+    ("UV_TOOL_DIR", "tools"),
+    ("UV_PYTHON_INSTALL_DIR", "python"),
+    ("PIP_CACHE_DIR", "cache/pip"),
+    ("PIPX_HOME", "pipx"),
+    ("DENO_DIR", "cache/deno"),
+    ("BUN_INSTALL_CACHE_DIR", "cache/bun"),
+    ("GOMODCACHE", "go"),
+    ("GOCACHE", "cache/go"),
+];
+
+/// The environment variables that a server in the sandbox needs in addition to those from its config.
+pub fn tool_env(scope: &ServerScope) -> Vec<(String, String)> {
+    let within = |(name, part): &(&str, &str)| {
+        let path = scope.state_dir.join(part);
+        ((*name).to_owned(), path.to_string_lossy().into_owned())
+    };
+    let mut led: Vec<(String, String)> = SERVER_DIR_VARIABLES.iter().map(within).collect();
+    let temporary = scope.temp_dir.to_string_lossy().into_owned();
+    led.push(("TMPDIR".into(), temporary));
+    // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file. Granting the file by name keeps
+    // it in use.
+    let own = scope.home.join(".npmrc");
+    let mut named = scope.reads.iter().chain(&scope.writes);
+    if !named.any(|path| *path == own) {
+        led.push(within(&("npm_config_userconfig", "npmrc")));
+    }
+    led
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InstalledTools, ServerScope, for_server, tool_env};
+    use crate::sys::sandbox::SandboxSpec;
+    use std::path::{Path, PathBuf};
+
+    /// The depth of the deepest of `places` around `path`.
+    fn depth(places: &[PathBuf], path: &Path) -> Option<usize> {
+        let around = places.iter().filter(|place| path.starts_with(place));
+        around.map(|place| place.components().count()).max()
+    }
+
+    /// Returns if `path` is readable, and if it is writable.
+    fn access(fence: &SandboxSpec, path: &Path) -> (bool, bool) {
+        let is_open = depth(&fence.denied, path).is_none();
+        let writes = depth(&fence.writable, path).filter(|_| is_open);
+        let reads = depth(&fence.readable, path).filter(|_| is_open);
+        // The paths within `.git` have rules of their own.
+        let kept = fence
+            .protected
+            .iter()
+            .filter(|place| !place.ends_with(".git"));
+        let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
+        (writes.or(reads).is_some(), is_free)
+    }
+
+    #[test]
+    fn a_server_gets_its_own_directories_and_granted_paths() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        for name in [
+            ".nanobot/workspace/sessions",
+            "notes/skills",
+            ".nanobot/mcp/state/one",
+            ".nanobot/mcp/state/two",
+            ".nanobot/auth",
+            ".ssh",
+            "project/.git",
+            "project/inner/.git/hooks",
+            "tmp",
+        ] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let station = ServerScope {
+            home: home.clone(),
+            nanobot_home: home.join(".nanobot"),
+            workspace: home.join("notes"),
+            hidden: vec![home.join(".nanobot/config.json")],
+            state_dir: home.join(".nanobot/mcp/state/one"),
+            temp_dir: home.join("tmp"),
+            ..ServerScope::default()
+        };
+        let named = |reads: &[&str], writes: &[&str]| ServerScope {
+            reads: reads.iter().map(|name| home.join(name)).collect(),
+            writes: writes.iter().map(|name| home.join(name)).collect(),
+            ..station.clone()
+        };
+        let (none, reads, changes) = ((false, false), (true, false), (true, true));
+        let check = |station: &ServerScope, expect: &[(&str, (bool, bool))]| {
+            let fence = for_server(station, &InstalledTools::default()).unwrap();
+            assert!(fence.net);
+            for (name, expect) in expect {
+                assert_eq!(access(&fence, &home.join(name)), *expect, "{name}");
+            }
+        };
+        let own = [
+            (".nanobot/mcp/state/one/x", changes),
+            ("tmp/x", changes),
+            (".nanobot/mcp/state/two/x", none),
+            (".nanobot/mcp/pins.json", none),
+            (".nanobot/auth/x", none),
+            (".nanobot/config.json", none),
+            (".nanobot/workspace/AGENTS.md", none),
+            ("notes/AGENTS.md", none),
+            (".ssh/id", none),
+            ("/usr/bin/env", reads),
+        ];
+        check(&station, &own);
+        check(&station, &[("project/x", none)]);
+        // These stay closed, whatever is granted around them.
+        let around = named(&[], &[""]);
+        std::fs::write(home.join(".nanobot/mcp/pins.json"), "").unwrap();
+        check(&around, &own);
+        check(
+            &around,
+            &[
+                ("project/x", changes),
+                (".bashrc", reads),
+                (".config/nvim/x", reads),
+            ],
+        );
+        check(
+            &named(&["project", "store.db"], &["store.db"]),
+            &[("project/x", reads), ("store.db", changes)],
+        );
+        check(
+            &named(&[".ssh", ".nanobot/workspace", "notes"], &["project"]),
+            &[
+                ("project/x", changes),
+                ("project/.git/hooks/x", reads),
+                ("project/.envrc", reads),
+                ("project/inner/.git/hooks/x", reads),
+                ("project/inner/.git/index", changes),
+                (".ssh/id", reads),
+                (".nanobot/workspace/x", reads),
+                ("notes/x", reads),
+                (".nanobot/auth/x", none),
+            ],
+        );
+        check(
+            &named(&[".nanobot", ".nanobot/mcp"], &[]),
+            &[
+                (".nanobot/mcp/state/one/x", changes),
+                (".nanobot/mcp/state/two/x", none),
+                (".nanobot/mcp/pins.json", none),
+            ],
+        );
+        for ours in [
+            ".nanobot",
+            ".nanobot/workspace",
+            ".nanobot/mcp/state/two",
+            "notes",
+            "notes/skills",
+        ] {
+            let refused = for_server(&named(&[], &[ours]), &InstalledTools::default()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{ours}");
+            assert!(refused.to_string().contains("sandbox: \"off\""), "{ours}");
+        }
+    }
+
+    #[test]
+    fn launchers_use_the_servers_directory() {
+        let station = ServerScope {
+            home: "/h".into(),
+            state_dir: "/s".into(),
+            temp_dir: "/t".into(),
+            ..ServerScope::default()
+        };
+        let get = |station: &ServerScope, name: &str| {
+            let mut led = tool_env(station).into_iter();
+            led.find_map(|(other, value)| (other == name).then_some(value))
+        };
+        assert_eq!(get(&station, "npm_config_cache").as_deref(), Some("/s/npm"));
+        assert_eq!(get(&station, "TMPDIR").as_deref(), Some("/t"));
+        let named = ServerScope {
+            reads: vec!["/h/.npmrc".into()],
+            ..station.clone()
+        };
+        let of = |station: &ServerScope| get(station, "npm_config_userconfig");
+        assert_eq!(
+            (of(&station).as_deref(), of(&named)),
+            (Some("/s/npmrc"), None)
+        );
+    }
+}

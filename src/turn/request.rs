@@ -1,0 +1,97 @@
+//! One request of a turn: sending it, retrying when it is too long, objecting to an invalid answer, counting its cost.
+
+use super::Turn;
+use super::agent::Agent;
+use super::compact::ShrinkStage;
+use super::ending::{TurnStats, repair_prompt};
+use crate::event::EventSink;
+use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
+use crate::provider::{Delta, ProviderError};
+use crate::session::Session;
+use anyhow::Result;
+use std::borrow::Cow;
+use std::time::Instant;
+
+impl<'a, 'b, 's> Turn<'a, 'b, 's> {
+    /// Creates a turn that has not made a request yet.
+    pub(super) fn new(
+        agent: &'a mut Agent<'b>,
+        session: &'a mut Session,
+        sink: &'a mut EventSink<'s>,
+    ) -> Self {
+        Self {
+            overhead_tokens: agent.overhead_tokens(),
+            agent,
+            session,
+            sink,
+            stats: TurnStats::default(),
+            streamed_text: String::new(),
+            summary_count: 0,
+            compaction_exhausted: false,
+        }
+    }
+
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing_message` ends
+    /// the turn: it is sent as the last message, and tool calls are not allowed.
+    pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
+        self.stats.iterations += 1;
+        let mut made = ShrinkStage::default();
+        loop {
+            match self.send_once(closing_message) {
+                Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {}
+                answer => return answer.map_err(ProviderError::into_failure),
+            }
+        }
+    }
+
+    /// Tells the model what is wrong with its answer, so that it answers again.
+    pub(super) fn request_repair(
+        &mut self,
+        reply: &Reply,
+        error: &str,
+        attempt: u32,
+    ) -> Result<()> {
+        self.session.push(Message::Assistant(reply.clone()))?;
+        self.emit_reply(reply, false)?;
+        self.inject_message(repair_prompt(error), &format!("r{attempt}"))
+    }
+
+    fn send_once(&mut self, closing_message: Option<&str>) -> Result<Reply, ProviderError> {
+        let id = format!("{}-{}", self.session.turn(), self.stats.iterations);
+        let may_call = closing_message.is_none();
+        let mut messages = Cow::Borrowed(self.session.messages());
+        if let Some(words) = closing_message {
+            messages.to_mut().push(Message::User(UserMessage {
+                parts: vec![MessagePart::Text(words.to_owned())],
+                injected: true,
+                ..UserMessage::default()
+            }));
+        }
+        let request = self.agent.build_request(&messages, may_call, &id);
+        let before = std::mem::take(&mut self.streamed_text);
+        let mut tell = |delta: Delta<'_>| {
+            if let Delta::Text(text) = delta {
+                self.streamed_text.push_str(text);
+            }
+            (self.sink)(delta.into_event(&id))
+        };
+        let started = Instant::now();
+        let answer = self.agent.provider.reply(&request, &mut tell);
+        if matches!(answer, Err(ProviderError::BudgetExceeded(_))) {
+            // No request was sent, so the text of the previous reply remains the partial answer.
+            self.streamed_text = before;
+        }
+        let reply = answer?;
+        let Usage {
+            input, estimated, ..
+        } = reply.usage;
+        if input > 0 && !estimated {
+            self.session
+                .set_token_ratio(input as f64 / self.estimated_tokens() as f64);
+        }
+        self.stats.request_time += started.elapsed();
+        self.stats.add_usage(&reply);
+        self.stats.model.clone_from(&reply.model);
+        Ok(reply)
+    }
+}

@@ -1,0 +1,142 @@
+//! Many concurrent runs.
+
+use crate::server::{Ending, Request, Responder, Response, says};
+use crate::story::{NANOBOT, Story};
+use crate::wait::until_exists;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Command;
+
+/// A model that repeats the last line of the user's message.
+fn echo_model() -> Responder {
+    Box::new(|asked: &Request| {
+        let text = asked.last_content();
+        says(&format!("re: {}", text.lines().next().unwrap_or_default()))(asked)
+    })
+}
+
+/// Checks that every turn of a session is complete, contiguous and unique; returns how often each message occurs.
+fn count_turns(lines: &[Value]) -> BTreeMap<String, usize> {
+    let mut turns = BTreeMap::new();
+    let mut messages = lines.iter().filter(|line| line["role"].is_string());
+    while let Some(user) = messages.next() {
+        assert_eq!(user["role"], "user");
+        let reply = messages.next().expect("every message has its answer");
+        assert_eq!(reply["role"], "assistant");
+        assert_eq!(
+            reply["turn"], user["turn"],
+            "no turn is interleaved with another"
+        );
+        let said = user["content"].as_str().unwrap().to_owned();
+        assert_eq!(reply["content"], format!("re: {said}"));
+        *turns.entry(said).or_default() += 1;
+    }
+    turns
+}
+
+fn check_concurrent_runs(processes: usize, turns_per_process: usize) {
+    let story = Story::new();
+    story.server().always(echo_model());
+    // A story cannot be shared between threads, but its commands can.
+    let commands: Vec<Vec<(String, Command)>> = (0..processes)
+        .map(|process| {
+            let text = |number: usize| format!("{process}-{number}");
+            let texts = (0..turns_per_process).map(text);
+            texts
+                .map(|text| {
+                    let command = story.command(["agent", "-m", &text]);
+                    (text, command)
+                })
+                .collect()
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for list in commands {
+            scope.spawn(move || {
+                for (text, mut command) in list {
+                    let output = command.output().unwrap();
+                    assert!(output.status.success(), "{output:?}");
+                    assert_eq!(output.stdout, format!("re: {text}\n").as_bytes());
+                }
+            });
+        }
+    });
+    let lines = story.session("cli_direct.jsonl");
+    let turns = count_turns(&lines);
+    assert_eq!(turns.len(), processes * turns_per_process);
+    assert!(turns.values().all(|count| *count == 1));
+    let closings = lines.iter().filter(|line| line["ending"] == "answered");
+    assert_eq!(closings.count(), processes * turns_per_process);
+}
+
+#[test]
+fn sixteen_runs_with_ten_turns_each_on_one_session() {
+    check_concurrent_runs(16, 10);
+}
+
+#[test]
+#[ignore = "takes minutes; see README, Tests"]
+fn sixty_four_runs_with_fifty_turns_each_on_one_session() {
+    check_concurrent_runs(64, 50);
+}
+
+#[test]
+fn xargs_on_one_session_and_on_many() {
+    let story = Story::new();
+    story.server().always(echo_model());
+    let run = |words: &str| {
+        let mut shell = story.program("/bin/sh");
+        shell.args(["-c", words, NANOBOT]);
+        let ran = story.wait(shell.spawn().unwrap());
+        ran.error_text();
+        let mut lines: Vec<String> = ran.text().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let mut expect: Vec<String> = (1..=32).map(|number| format!("re: n {number}")).collect();
+    expect.sort();
+    let one = run("seq 1 32 | xargs -P16 -I{} \"$0\" agent -m 'n {}'");
+    assert_eq!(one, expect);
+    assert_eq!(count_turns(&story.session("cli_direct.jsonl")).len(), 32);
+    let many = run("seq 1 32 | xargs -P16 -I{} \"$0\" agent -m 'n {}' -s 'many:{}'");
+    assert_eq!(many, expect);
+    for number in 1..=32 {
+        assert_eq!(
+            count_turns(&story.session(&format!("many_{number}.jsonl"))).len(),
+            1
+        );
+    }
+    // As filters: each run has its own session, and none waits.
+    let pipes = run("seq 1 32 | xargs -P16 -I{} sh -c 'echo n {} | \"$0\" agent' \"$0\"");
+    assert_eq!(pipes, expect);
+}
+
+#[test]
+fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
+    let story = Story::new();
+    let asked = story.dir().join("asked");
+    let mark = asked.clone();
+    story.server().script([Box::new(move |_: &Request| {
+        std::fs::write(&mark, "").unwrap();
+        Response::events([": thinking\n\n"]).ending(Ending::Stall)
+    }) as Responder]);
+    let mut holder = story.command(["agent", "-m", "first"]).spawn().unwrap();
+    until_exists(&asked);
+    let ran = story.run(["agent", "-m", "x", "--wait", "0"]).status(75);
+    let told = ran.error_text();
+    assert!(
+        told.contains(&format!("by process {}", holder.id())),
+        "{told}"
+    );
+    assert!(told.contains("--wait"), "{told}");
+    // The kernel releases the lock, however its holder dies.
+    story.server().script([says("second")]);
+    let mut waiting = story.command(["agent", "-m", "second"]).spawn().unwrap();
+    let mut line = String::new();
+    let mut errors = std::io::BufReader::new(waiting.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut errors, &mut line).unwrap();
+    assert!(line.contains("waiting for session `cli:direct`"), "{line}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    story.wait(waiting).stdout("second\n");
+}

@@ -1,0 +1,169 @@
+//! Every exit status, produced by its cause, with the cause's name in the result.
+
+use crate::server::{Responder, calls, fails, says};
+use crate::story::Story;
+use crate::wait::until_exists;
+use nanobot::error::Exit;
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Runs with `--json`; returns the exit status and the result.
+fn run_json(story: &Story, arguments: &[&str]) -> (i32, Value) {
+    let mut all = vec!["agent", "--json"];
+    all.extend(arguments);
+    let ran = story.run(all);
+    let code = ran.code();
+    // A usage error is reported first; there is no result then.
+    let result = match ran.text().is_empty() {
+        true => {
+            json!({ "status": { "number": code, "name": "usage" }, "error": { "cause": "usage" } })
+        }
+        false => ran.json(),
+    };
+    let told = ran.error_text();
+    assert_eq!(
+        told.is_empty(),
+        code == 0,
+        "{code}: a failure is told: {told:?}"
+    );
+    (code, result)
+}
+
+fn scripted_story(turns: impl IntoIterator<Item = Responder>) -> Story {
+    Story::new().script(turns)
+}
+
+fn calls_list_dir() -> Responder {
+    calls("list_dir", json!({}))
+}
+
+#[test]
+fn every_exit_status_can_be_produced() {
+    let mut caused = BTreeSet::new();
+    let mut check = |exit: Exit, story: Story, arguments: &[&str]| {
+        let (code, result) = run_json(&story, arguments);
+        assert_eq!(code, i32::from(exit.code()), "{arguments:?}: {result}");
+        let expect = json!({ "name": exit.name(), "number": exit.code() });
+        assert_eq!(result["status"], expect);
+        match exit {
+            Exit::Answered => assert_eq!(result["error"], Value::Null),
+            _ => assert_eq!(result["error"]["cause"], exit.name()),
+        }
+        caused.insert(exit.code());
+    };
+    let x: &[&str] = &["-m", "x"];
+    check(Exit::Answered, scripted_story([says("x")]), x);
+    check(Exit::Failed, scripted_story([fails(400, "no")]), x);
+    check(
+        Exit::Failed,
+        scripted_story([says(""), says(""), says("")]),
+        x,
+    );
+    check(Exit::Usage, Story::new(), &["-m", "x", "--fly"]);
+    let two = scripted_story([calls_list_dir(), says("so far")]);
+    check(Exit::Limit, two, &["-m", "x", "--max-iterations", "1"]);
+    let budget = scripted_story([calls_list_dir()]);
+    check(
+        Exit::Budget,
+        budget,
+        &["-m", "x", "--max-total-tokens", "5"],
+    );
+    let denied = || calls("write_file", json!({ "path": "/etc/x", "content": "" }));
+    check(
+        Exit::Denied,
+        scripted_story([denied(), says("no")]),
+        &["-m", "x", "--strict"],
+    );
+    check(Exit::BadInput, Story::new().stdin(b"\x7fELF\0\0"), &[]);
+    check(Exit::NoInput, Story::new(), &[]);
+    check(
+        Exit::NoInput,
+        Story::new(),
+        &["-m", "x", "--attach", "gone"],
+    );
+    check(
+        Exit::Unavailable,
+        scripted_story((0..4).map(|_| fails(503, "down"))),
+        x,
+    );
+    check(
+        Exit::Defect,
+        Story::new().env("NANOBOT_TEST_DEFECT", "1"),
+        x,
+    );
+    let blocked = Story::new().workspace_file("sessions", "a file in the place of a directory");
+    check(Exit::Io, blocked, x);
+    check(
+        Exit::TryAgain,
+        scripted_story((0..4).map(|_| fails(429, "slower"))),
+        x,
+    );
+    check(Exit::Refused, scripted_story([fails(401, "who?")]), x);
+    check(Exit::Config, Story::bare(), x);
+    check(Exit::Config, Story::bare().config_text("{"), x);
+    check(
+        Exit::Timeout,
+        scripted_story([calls("exec", json!({ "command": "sleep 60" }))]),
+        &["-m", "x", "--timeout", "2"],
+    );
+    for (exit, signal) in [
+        (Exit::HangUp, Signal::HUP),
+        (Exit::Interrupted, Signal::INT),
+        (Exit::Terminated, Signal::TERM),
+    ] {
+        let story = scripted_story([calls("exec", json!({ "command": "touch on; sleep 60" }))]);
+        let child = story
+            .command(["agent", "-m", "x", "--json", "--write"])
+            .spawn()
+            .unwrap();
+        until_exists(&story.dir().join("on"));
+        rustix::process::kill_process(Pid::from_child(&child), signal).unwrap();
+        let ran = story.wait(child);
+        assert_eq!(ran.signal(), Some(signal.as_raw()));
+        assert_eq!(i32::from(exit.code()), 128 + signal.as_raw());
+        assert_eq!(ran.json()["status"]["name"], exit.name());
+        caused.insert(exit.code());
+    }
+    // A machine that cannot simulate such a kernel skips this.
+    let story = Story::new();
+    let arguments = ["agent", "-m", "x", "--sandbox", "strict", "--json"];
+    if let Some(mut command) = crate::sandbox::command_without_landlock(&story, &arguments) {
+        let ran = story.wait(command.spawn().unwrap()).status(126);
+        assert_eq!(ran.json()["error"]["cause"], Exit::NoSandbox.name());
+        drop(ran.error_text());
+    }
+    caused.insert(Exit::NoSandbox.code());
+    let all: BTreeSet<u8> = Exit::ALL.iter().map(|exit| exit.code()).collect();
+    assert_eq!(caused, all);
+}
+
+#[test]
+fn a_panic_is_reported_with_its_report_and_the_session_continues() {
+    let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
+    story
+        .run(["agent", "-m", "x"])
+        .status(70)
+        .stderr_has("try: report this bug with `");
+    // The same home, without the panic.
+    let story = story.env("NANOBOT_TEST_DEFECT", "").script([says("fine")]);
+    story.run(["agent", "-m", "x"]).stdout("fine\n");
+}
+
+#[test]
+fn denials_are_reported_with_the_flag_that_grants_them() {
+    let story = scripted_story([
+        calls("write_file", json!({ "path": "a", "content": "" })),
+        calls("read_file", json!({ "path": "/etc/shadow" })),
+        says("sorry"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--json"]);
+    let result = ran.json();
+    assert_eq!(result["status"]["name"], "answered");
+    assert_eq!(result["denials"][0]["tool"], "write_file");
+    assert_eq!(result["denials"][0]["grant"], "--write");
+    assert_eq!(result["denials"][1]["grant"], "--read /etc/shadow");
+    assert_eq!(result["tools"][1]["denied"], 1);
+    let told = ran.error_text();
+    assert_eq!(told.lines().count(), 2, "{told}");
+}

@@ -1,0 +1,426 @@
+//! Fault injection: the n-th system call of a kind fails, for every n until a run finishes without a fault. `strace` injects
+//! the faults.
+
+use crate::requirements::skip;
+use crate::server::{Request, Responder, calls, says};
+use crate::story::{NANOBOT, Story};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// A model that lists the directory once and then answers.
+fn listing_model() -> Responder {
+    Box::new(|asked: &Request| match asked.messages().last() {
+        Some(last) if last["role"] == "tool" => says("The answer.")(asked),
+        _ => calls("list_dir", json!({}))(asked),
+    })
+}
+
+/// True if `strace` is available to inject faults. `.ci/run` installs it.
+pub(crate) fn can_inject() -> bool {
+    let story = Story::bare();
+    let found = story
+        .program("strace")
+        .args(["-qq", "-o", "/dev/null", "true"])
+        .status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        skip("`strace` is not installed, or may not trace");
+    }
+    found
+}
+
+/// The system calls of a kind.
+fn syscalls_of_kind(kind: &str) -> &str {
+    match kind {
+        "write" => "write,pwrite64,writev",
+        "fsync" => "fsync,fdatasync",
+        "rename" => "rename,renameat,renameat2",
+        "open" => "open,openat,openat2",
+        // Kinds without an alias are system call names.
+        other => other,
+    }
+}
+
+/// A run in which the `n`-th call of `kind` on one of `paths` fails with `error`; also returns whether there was such a
+/// call.
+pub(crate) fn run_with_fault<'a>(
+    story: &'a Story,
+    arguments: &[&str],
+    paths: &[PathBuf],
+    (kind, error, n): (&str, &str, usize),
+) -> (crate::story::RunResult<'a>, bool) {
+    let trace = story.dir().join("trace");
+    let mut command = story.program("strace");
+    command.args(["-f", "-qq", "-o", trace.to_str().unwrap()]);
+    command.args(["-e", &format!("trace={}", syscalls_of_kind(kind))]);
+    command.args([
+        "-e",
+        // An injected signal, instead of a failure, ends the program in the middle of its work.
+        &match error.strip_prefix("SIG") {
+            Some(_) => format!("inject={}:signal={error}:when={n}", syscalls_of_kind(kind)),
+            None => format!("inject={}:error={error}:when={n}", syscalls_of_kind(kind)),
+        },
+    ]);
+    for path in paths {
+        command.args(["-P", path.to_str().unwrap()]);
+    }
+    let child = command.arg(NANOBOT).args(arguments).spawn().unwrap();
+    let ran = story.wait(child);
+    let traced = std::fs::read_to_string(&trace);
+    let injected = traced
+        .unwrap_or_else(|error| panic!("{error}: {}", ran.error_text()))
+        .lines()
+        .any(|line| line.contains("INJECTED") || line.contains("+++ killed by"));
+    std::fs::remove_file(trace).unwrap();
+    (ran, injected)
+}
+
+/// A story after one turn, and the files that a turn touches.
+fn story_after_turn() -> (Story, Vec<PathBuf>) {
+    let story = Story::new().workspace_file("SOUL.md", "You are calm.");
+    let story = story.workspace_file("memory/MEMORY.md", "The user likes tea.");
+    story.server().always(listing_model());
+    story.run(["agent", "-m", "first"]).stdout("The answer.\n");
+    let workspace = story.workspace();
+    let mut paths: Vec<PathBuf> = [
+        "sessions",
+        ".nanobot/workspace-id",
+        "sessions/cli_direct.jsonl",
+        "SOUL.md",
+        "memory/MEMORY.md",
+    ]
+    .map(|name| workspace.join(name))
+    .into();
+    paths.push(story.home().join(".nanobot/config.json"));
+    paths.push(workspace);
+    (story, paths)
+}
+
+fn session_lines(story: &Story, name: &str) -> Vec<Value> {
+    let path = story.workspace().join("sessions").join(name);
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
+}
+
+/// Lets every call of `kind` in a turn fail, one after another. `is_new_session` starts a session, otherwise the turn
+/// continues one.
+fn check_faults_in_turn(kind: &str, error: &str, is_new_session: bool) {
+    let (key, name) = if is_new_session {
+        ("new", "new.jsonl")
+    } else {
+        ("cli:direct", "cli_direct.jsonl")
+    };
+    for n in 1.. {
+        let (story, mut paths) = story_after_turn();
+        paths.push(story.workspace().join("sessions/new.jsonl"));
+        if kind == "open" {
+            paths.push(story.workspace().join(format!("sessions/{name}.lock")));
+        }
+        let before = session_lines(&story, "cli_direct.jsonl");
+        let asked = story.requests().len();
+        let arguments = [
+            "agent",
+            "-m",
+            "second",
+            "-s",
+            key,
+            "--output-format",
+            "stream-json",
+        ];
+        let (ran, injected) = run_with_fault(&story, &arguments, &paths, (kind, error, n));
+        if !injected {
+            let least = match kind {
+                "write" => 5,
+                "open" => 6,
+                _ => 1,
+            };
+            assert!(n > least, "{kind}: only {} were made to fail", n - 1);
+            ran.text();
+            return;
+        }
+        let about = format!("{kind} {n} {error} {key}: {}", ran.error_text());
+        let told = ran.json_lines();
+        let result = told.last().cloned().unwrap_or_default();
+        assert_eq!(ran.code(), 74, "{about}");
+        assert!(!ran.error_text().is_empty(), "{about}");
+        assert_eq!(result["error"]["cause"], "io", "{about}");
+        // The second request of the turn is for its answer; after it the answer has been printed.
+        let paid = story.requests().len() == asked + 2;
+        assert_eq!(result["text"] == "The answer.", paid, "{about}: {result}");
+        drop(ran);
+        // Everything that was reported as stored exists, and so does all earlier content.
+        let after = session_lines(&story, "cli_direct.jsonl");
+        assert_eq!(after[..before.len().min(after.len())], before, "{about}");
+        let after = session_lines(&story, name);
+        let ids: BTreeSet<&str> = after
+            .iter()
+            .flat_map(|line| [&line["id"], &line["tool_call_id"]])
+            .filter_map(Value::as_str)
+            .collect();
+        let mut acknowledged = told.iter().filter(|line| {
+            matches!(line["type"].as_str(), Some("user" | "tool_result"))
+                || (line["type"] == "assistant" && line["last"] == false)
+        });
+        assert!(
+            acknowledged.all(|line| ids.contains(line["id"].as_str().unwrap())),
+            "{about}"
+        );
+        // The next run works.
+        let ran = story
+            .run(["agent", "-m", "third", "-s", key])
+            .stdout("The answer.\n");
+        ran.error_text();
+    }
+}
+
+#[test]
+fn a_turn_survives_a_failure_of_any_write() {
+    if can_inject() {
+        check_faults_in_turn("write", "ENOSPC", false);
+        check_faults_in_turn("write", "EIO", true);
+    }
+}
+
+#[test]
+fn a_turn_survives_a_failure_of_any_sync() {
+    if can_inject() {
+        check_faults_in_turn("fsync", "EIO", false);
+        check_faults_in_turn("fsync", "ENOSPC", true);
+    }
+}
+
+#[test]
+fn a_turn_survives_a_failure_of_any_open() {
+    if can_inject() {
+        check_faults_in_turn("open", "EMFILE", true);
+        check_faults_in_turn("open", "EACCES", false);
+        check_faults_in_turn("open", "EROFS", false);
+        check_faults_in_turn("open", "EIO", false);
+    }
+}
+
+#[test]
+fn a_config_change_survives_a_failure_of_any_call() {
+    if !can_inject() {
+        return;
+    }
+    for (kind, error) in [
+        ("write", "ENOSPC"),
+        ("fsync", "EIO"),
+        ("rename", "EIO"),
+        ("rename", "EACCES"),
+        ("open", "EMFILE"),
+    ] {
+        for n in 1.. {
+            let story = Story::new();
+            let path = story.home().join(".nanobot/config.json");
+            let before = std::fs::read(&path).unwrap();
+            let arguments = ["config", "set", "agents.defaults.model", "other"];
+            // The name of the temporary file changes each time, so all calls after the program's start-up are counted.
+            let paths = [];
+            let first = match kind {
+                "open" => opens_before_main(&story, &arguments),
+                _ => 0,
+            };
+            let (ran, injected) =
+                run_with_fault(&story, &arguments, &paths, (kind, error, first + n));
+            ran.text();
+            if !injected {
+                assert!(n > 1, "{kind}: nothing was made to fail");
+                break;
+            }
+            let about = format!("{kind} {n} {error}: {}", ran.error_text());
+            let after = std::fs::read(&path).unwrap();
+            // The failed call may be a write to standard output or error about a change that was made.
+            let whole = after == before
+                || after
+                    == String::from_utf8_lossy(&before)
+                        .replace("scripted", "other")
+                        .as_bytes();
+            assert!(whole, "{about}");
+            assert_eq!(ran.code(), 74, "{about}");
+            drop(ran);
+            let left: Vec<_> = std::fs::read_dir(path.parent().unwrap())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            assert_eq!(left, ["config.json"], "{about}");
+            story.run(arguments);
+        }
+    }
+}
+
+/// Number of files that the system opens before the program's own code runs.
+fn opens_before_main(story: &Story, arguments: &[&str]) -> usize {
+    let trace = story.dir().join("opens");
+    let mut command = story.program("strace");
+    command.args([
+        "-f",
+        "-qq",
+        "-o",
+        trace.to_str().unwrap(),
+        "-e",
+        "trace=open,openat,openat2",
+    ]);
+    // With a config that is not a regular file the program stops early.
+    let child = command
+        .arg(NANOBOT)
+        .arg("--version")
+        .args(&arguments[..0])
+        .spawn()
+        .unwrap();
+    story.wait(child).text();
+    let text = std::fs::read_to_string(&trace).unwrap();
+    std::fs::remove_file(trace).unwrap();
+    text.lines().count()
+}
+
+#[test]
+fn a_file_system_without_locks_is_reported() {
+    if !can_inject() {
+        return;
+    }
+    for n in 1..=2 {
+        let story = Story::new();
+        let mut command = story.program("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=flock"]);
+        command.args(["-e", &format!("inject=flock:error=ENOLCK:when={n}")]);
+        let child = command
+            .arg(NANOBOT)
+            .args(["agent", "-m", "x"])
+            .spawn()
+            .unwrap();
+        story
+            .wait(child)
+            .status(74)
+            .stderr_has("this file system cannot lock");
+        assert!(story.requests().is_empty());
+    }
+}
+
+/// Every call of `kind` in a consolidation fails, or kills the run, one after another: the memory is old or new, and the
+/// next consolidation updates it once.
+fn check_faults_in_consolidation(kind: &str, error: &str) {
+    let entry = "[2026-01-01 10:00] They spoke of words.";
+    for n in 1.. {
+        let story = Story::new()
+            .workspace_file("memory/MEMORY.md", "old")
+            .workspace_file(
+                "sessions/cli_direct.jsonl",
+                crate::memory::session_text("cli:direct", 120),
+            );
+        story.server().always(Box::new(move |asked: &Request| {
+            crate::memory::calls_save_memory(entry, "new")(asked)
+        }));
+        let text =
+            |name: &str| std::fs::read_to_string(story.workspace().join(name)).unwrap_or_default();
+        let moved = || {
+            let lines = session_lines(&story, "cli_direct.jsonl");
+            let last = lines.iter().rfind(|line| line["_type"] == "metadata");
+            last.unwrap()["last_consolidated"].as_u64().unwrap()
+        };
+        let whole = format!("{entry}\n\n");
+        let (ran, injected) =
+            run_with_fault(&story, &["memory", "consolidate"], &[], (kind, error, n));
+        let about = format!("{kind} {n} {error}: {} {}", ran.code(), ran.error_text());
+        ran.text();
+        drop(ran);
+        let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
+        assert!(["old", "new"].contains(&now.0.as_str()), "{about}: {now:?}");
+        assert!(now.1.is_empty() || now.1 == whole, "{about}: {now:?}");
+        if now.2 != 0 {
+            assert_eq!(now, ("new".into(), whole.clone(), 70), "{about}");
+        }
+        if !injected {
+            assert_eq!(now.2, 70, "{about}");
+            assert!(n > 4, "{kind}: only {} were made to fail", n - 1);
+            return;
+        }
+        let ran = story.run(["memory", "consolidate"]);
+        let about = format!("{about}, then {}", ran.error_text());
+        ran.text();
+        drop(ran);
+        let now = (text("memory/MEMORY.md"), text("memory/HISTORY.md"), moved());
+        assert_eq!(now, ("new".into(), whole, 70), "{about}");
+        assert!(!story.workspace().join("memory/.pending.json").exists());
+        let left = std::fs::read_dir(story.workspace().join("memory")).unwrap();
+        let mut left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(!left.any(|name| name.starts_with(".tmp")), "{about}");
+        // Undo restores the previous content.
+        story.run(["memory", "undo"]).error_text();
+        assert_eq!(text("memory/MEMORY.md"), "old", "{about}");
+    }
+}
+
+#[test]
+fn a_consolidation_survives_a_failure_of_any_write() {
+    if can_inject() {
+        check_faults_in_consolidation("write", "ENOSPC");
+        check_faults_in_consolidation("write", "SIGKILL");
+    }
+}
+
+#[test]
+fn a_consolidation_survives_a_failure_of_any_sync() {
+    if can_inject() {
+        check_faults_in_consolidation("fsync", "EIO");
+        check_faults_in_consolidation("fsync", "SIGKILL");
+    }
+}
+
+#[test]
+fn a_consolidation_survives_a_failure_of_any_rename() {
+    if can_inject() {
+        check_faults_in_consolidation("rename", "EIO");
+        check_faults_in_consolidation("rename", "SIGKILL");
+    }
+}
+
+/// Whatever fails during fork, rename or remove: the session exists, complete, under one key or the other.
+#[test]
+fn session_commands_never_lose_a_session() {
+    if !can_inject() {
+        return;
+    }
+    let said = |story: &Story, key: &str| -> bool {
+        let shown = story.command(["session", "show", key, "--json"]).output();
+        let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
+        shown.contains("first") && shown.contains("The answer.")
+    };
+    for (kind, error) in [("write", "ENOSPC"), ("fsync", "EIO"), ("rename", "EIO")] {
+        for arguments in [
+            "fork cli:direct other",
+            "rename cli:direct other",
+            "rm cli:direct",
+        ] {
+            let arguments: Vec<&str> = ["session"]
+                .into_iter()
+                .chain(arguments.split(' '))
+                .collect();
+            for n in 1.. {
+                let (story, _) = story_after_turn();
+                let (ran, injected) = run_with_fault(&story, &arguments, &[], (kind, error, n));
+                let (code, _) = (ran.code(), ran.error_text());
+                assert!(injected || code == 0, "{kind} {arguments:?} {n}: {code}");
+                // Failures without a message are of optional steps, such as the note in a lock file.
+                let other = said(&story, "other");
+                let kept = said(&story, "cli:direct");
+                match arguments[1] {
+                    "fork" => assert!(kept && (other || code != 0), "{kind} {n}"),
+                    "rename" => assert!(kept || other, "{kind} {n}"),
+                    _ if kept => assert!(code != 0, "{kind} {n}"),
+                    _ => {
+                        story.run(["session", "restore", "cli:direct"]);
+                        assert!(said(&story, "cli:direct"), "{kind} {n}");
+                    }
+                }
+                if !injected {
+                    break;
+                }
+            }
+        }
+    }
+}

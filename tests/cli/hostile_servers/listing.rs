@@ -1,0 +1,236 @@
+//! Hostile behavior before a call: servers that do not start, and their tool lists.
+
+use super::fixture::{HostileServer, TOOL_NAME};
+use serde_json::json;
+
+/// An unusable server is a missing tool with a notice, and the next run does not wait for it.
+fn assert_unavailable(behaviour: &str, seconds: u64, words: &str) {
+    let Some(yard) = HostileServer::new(behaviour) else {
+        return;
+    };
+    let yard = yard.set("startTimeout", json!(seconds));
+    yard.turn().tool_is_missing(words);
+    yard.turn().tool_is_missing("");
+    let (code, ..) = yard.mcp(&["test", "hostile"]);
+    assert_ne!(code, 0);
+    // Only the config can make a server mandatory.
+    let yard = yard.set("required", json!(true));
+    yard.story.server().always(crate::server::says("Never."));
+    let before = yard.story.requests().len();
+    let ran = yard.story.run(["agent", "-m", "x"]);
+    assert_ne!(ran.code(), 0);
+    assert!(ran.error_text().contains("hostile"), "{}", ran.error_text());
+    assert_eq!(ran.text(), "");
+    assert_eq!(yard.story.requests().len(), before, "the model was asked");
+}
+
+#[test]
+fn a_server_that_never_answers_is_unavailable() {
+    assert_unavailable("mute", 2, "");
+}
+
+#[test]
+fn a_server_that_never_lists_tools_is_unavailable() {
+    assert_unavailable("never-lists", 2, "");
+}
+
+#[test]
+fn a_server_that_exits_at_once_is_reported_with_its_stderr() {
+    assert_unavailable("dies", 20, "there is");
+}
+
+#[test]
+fn a_server_with_an_endless_first_line_is_unavailable() {
+    assert_unavailable("endless-greeting", 20, "");
+}
+
+/// The tool is available and works whatever else the server lists; `check` gets the tool names.
+fn assert_tools(behaviour: &str, check: fn(&[String])) {
+    assert_tools_and_result(behaviour, &["the work is done"], check);
+}
+
+/// Like [`assert_tools`], with one of `words` in the result of the call.
+fn assert_tools_and_result(behaviour: &str, words: &[&str], check: fn(&[String])) {
+    let Some(yard) = HostileServer::new(behaviour) else {
+        return;
+    };
+    let told = yard.turn().result_has_any(words);
+    let names: Vec<String> = told
+        .tools
+        .iter()
+        .filter(|name| name.starts_with("mcp_"))
+        .cloned()
+        .collect();
+    check(&names);
+    let fits = |char: char| char.is_ascii_alphanumeric() || "_-".contains(char);
+    for (index, name) in told.tools.iter().enumerate() {
+        assert!(name.len() <= 64 && name.chars().all(fits), "{name}");
+        assert!(!told.tools[..index].contains(name), "twice: {name}");
+    }
+    let (code, output, _) = yard.mcp(&["test", "hostile"]);
+    assert_eq!(code, 0);
+    assert!(output.contains("2025-"), "no version in {output:.2000}");
+}
+
+#[test]
+fn a_well_behaved_server_works() {
+    assert_tools("tame", |names| assert_eq!(names, [TOOL_NAME]));
+}
+
+#[test]
+fn ten_thousand_tools_are_bounded() {
+    assert_tools("many-tools", |names| {
+        assert!(names.len() <= 1000, "{}", names.len());
+    });
+}
+
+#[test]
+fn endless_pages_are_bounded() {
+    assert_tools("endless-pages", |names| {
+        assert!(names.len() <= 1000, "{}", names.len());
+    });
+    assert_tools("empty-pages", |names| assert_eq!(names, [TOOL_NAME]));
+}
+
+#[test]
+fn conflicting_and_invalid_tool_names_are_rejected() {
+    assert_tools("shadows", |names| {
+        let has = |name: &str| names.iter().any(|other| other == name);
+        assert!(has(TOOL_NAME) && has("mcp_hostile_exec"), "{names:?}");
+        assert!(!has("exec"), "{names:?}");
+    });
+}
+
+#[test]
+fn invalid_schemas_are_rejected() {
+    assert_tools("odd-schemas", |names| assert!(names.len() > 1, "{names:?}"));
+}
+
+#[test]
+fn recursive_and_deep_schemas_are_handled() {
+    assert_tools("deep-schema", |_| {});
+    assert_tools("cyclic-schema", |_| {});
+}
+
+#[test]
+fn a_schema_of_five_megabytes_is_rejected() {
+    assert_tools("big-schema", |_| {});
+}
+
+#[test]
+fn a_tool_list_that_changes_each_time_is_handled() {
+    // The listed tool is called, or none.
+    let words = ["the work is done", "has changed in the meantime"];
+    assert_tools_and_result("fickle", &words, |_| {});
+    assert_tools_and_result("restless", &words, |names| assert_eq!(names, [TOOL_NAME]));
+}
+
+#[test]
+fn garbage_between_messages_is_ignored() {
+    assert_tools("binary", |names| assert_eq!(names, [TOOL_NAME]));
+}
+
+#[test]
+fn unsolicited_answers_are_ignored() {
+    let Some(yard) = HostileServer::new("wrong-numbers") else {
+        return;
+    };
+    // Whether such a server is used at all is left open; but other messages are not taken for its answer.
+    let told = yard.turn();
+    assert!(
+        !told
+            .results
+            .iter()
+            .any(|text| text.contains("somebody else")),
+        "{:?}",
+        told.results
+    );
+}
+
+#[test]
+fn an_unknown_protocol_version_is_reported() {
+    let Some(yard) = HostileServer::new("future") else {
+        return;
+    };
+    // The version is accepted or the server is not used; the turn ends normally either way.
+    let told = yard.turn();
+    assert!(
+        ["Done.\n", "There is no such tool.\n"].contains(&&*told.answer),
+        "{}",
+        told.answer
+    );
+}
+
+#[test]
+fn long_server_instructions_are_truncated_and_withheld() {
+    let Some(yard) = HostileServer::new("preaches") else {
+        return;
+    };
+    let told = yard.turn().result_has("the work is done");
+    let count = told.request_bodies[0]
+        .matches("IGNORE ALL PREVIOUS")
+        .count();
+    assert!(count < 20, "{count} times");
+    assert!(
+        told.request_bodies[0].contains("hostile"),
+        "whose words they are is not said"
+    );
+    let system = told.request_bodies[0]
+        .split("\"role\":\"user\"")
+        .next()
+        .unwrap();
+    assert!(
+        !system.contains("IGNORE ALL PREVIOUS") || system.contains("\"tools\""),
+        "the instructions are in the prompt"
+    );
+}
+
+/// One byte of the description differs: the tool is denied until it is accepted.
+#[test]
+fn a_changed_description_needs_approval() {
+    let Some(yard) = HostileServer::new("changes") else {
+        return;
+    };
+    yard.turn().result_has("the work is done");
+    let told = yard.turn();
+    assert!(
+        !told
+            .results
+            .iter()
+            .any(|text| text.contains("work is done")),
+        "it was called: {:?}",
+        told.results
+    );
+    assert!(
+        told.stderr.contains("mcp accept"),
+        "no word of how it is accepted: {}",
+        told.stderr
+    );
+    let ran = yard.story.run(["mcp", "accept", "hostile", "--yes"]);
+    let shown = ran.text() + &ran.error_text();
+    assert_eq!(ran.code(), 0, "{shown}");
+    assert!(
+        shown.contains("Does the work.") && shown.contains("Does the work!"),
+        "{shown}"
+    );
+    drop(ran);
+    yard.turn().result_has("the work is done");
+}
+
+/// A change during a run is not approved, either.
+#[test]
+fn a_tool_that_changes_during_a_call_is_handled() {
+    let Some(yard) = HostileServer::new("grows") else {
+        return;
+    };
+    let told = yard.turn_with_calls(2);
+    assert!(told.results[0].contains("the work is done"));
+    let last = told.request_bodies.last().unwrap();
+    assert!(!last.contains("send it all to me"), "{last:.3000}");
+    assert!(!told.tools.contains(&"mcp_hostile_exec".to_owned()));
+    assert!(
+        !told.results[1].contains("the work is done"),
+        "it was called again: {}",
+        told.results[1]
+    );
+}

@@ -1,0 +1,910 @@
+//! Provider responses over HTTP as servers and networks deliver them.
+
+use crate::formats::{self, ALL_FORMATS, Format};
+use crate::requirements::require;
+use crate::server::{
+    Ending, Request, Responder, Response, calls, calls_all, fails, replies, says, sends,
+};
+use crate::story::Story;
+use base64::Engine;
+use serde_json::{Value, json};
+
+fn data_event(value: &Value) -> String {
+    format!("data: {value}\n\n")
+}
+
+fn text_event(words: &str) -> String {
+    data_event(&json!({ "choices": [{ "delta": { "content": words } }] }))
+}
+
+fn stop_event() -> String {
+    data_event(&json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] }))
+}
+
+#[track_caller]
+fn assert_answer(answer: Response, expect: &str) {
+    Story::new()
+        .script([sends(answer)])
+        .run(["agent", "-m", "x"])
+        .stdout(expect);
+}
+
+#[test]
+fn unusual_but_valid_streams_are_accepted() {
+    assert_answer(Response::events([text_event("a"), stop_event()]), "a\n");
+    assert_answer(
+        Response::events([
+            ": ping\r\n\r\n".into(),
+            text_event("a").replace('\n', "\r\n"),
+            "data: [DONE]\r\n\r\n".into(),
+        ]),
+        "a\n",
+    );
+    let whole = format!(
+        "{}{}{}data: [DONE]\n\n",
+        text_event("h\u{e9}llo "),
+        text_event("🙂"),
+        stop_event()
+    );
+    assert_answer(
+        Response::events(whole.as_bytes().chunks(1)),
+        "h\u{e9}llo 🙂\n",
+    );
+    let cut = "data: [DONE]\n\n".to_owned();
+    assert_answer(
+        Response::events([text_event("a"), stop_event(), cut]).ending(Ending::Disconnect),
+        "a\n",
+    );
+    // One JSON object although a stream was requested, and a stream with another content type.
+    let object =
+        json!({ "choices": [{ "message": { "content": "whole" }, "finish_reason": "stop" }] });
+    assert_answer(Response::json(200, &object), "whole\n");
+    assert_answer(
+        Response::text(
+            200,
+            "text/plain",
+            &format!("{}{}", text_event("a"), stop_event()),
+        ),
+        "a\n",
+    );
+}
+
+#[test]
+fn an_unfinished_stream_is_retried_if_nothing_was_printed() {
+    let story = Story::new().script([
+        sends(Response::events([": nothing yet\n\n"]).ending(Ending::Disconnect)),
+        says("whole"),
+    ]);
+    story.run(["agent", "-m", "x"]).stdout("whole\n");
+    let story = Story::new().script([sends(
+        Response::events([text_event("half")]).ending(Ending::Disconnect),
+    )]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(69)
+        .stderr_has("sent an incomplete response");
+    assert!(
+        story
+            .session("cli_direct.jsonl")
+            .iter()
+            .all(|line| line["role"] != "assistant")
+    );
+}
+
+#[test]
+fn errors_within_a_good_status_are_errors() {
+    let check = |answer: Response, times: usize, status: i32, words: &str| {
+        let story = Story::new().script((0..times).map(|_| sends(answer.clone())));
+        story
+            .run(["agent", "-m", "x"])
+            .status(status)
+            .stderr_has(words);
+    };
+    check(
+        Response::json(
+            200,
+            &json!({ "error": { "message": "no such", "code": 400 } }),
+        ),
+        1,
+        1,
+        "no such",
+    );
+    check(
+        Response::json(200, &json!({ "error": { "message": "slow", "code": 429 } })),
+        4,
+        75,
+        "slow",
+    );
+    check(
+        Response::events([data_event(&json!({ "error": { "message": "broke" } }))]),
+        4,
+        69,
+        "broke",
+    );
+    check(
+        Response::events([
+            text_event("half"),
+            data_event(&json!({ "error": { "message": "broke" } })),
+        ]),
+        1,
+        69,
+        "broke",
+    );
+    check(
+        Response::text(200, "text/html", "<html><title>Sign in</title></html>"),
+        4,
+        69,
+        "Sign in",
+    );
+    check(
+        Response::json(200, &json!({ "choices": [] })),
+        4,
+        69,
+        "without choices",
+    );
+    check(
+        Response::text(200, "application/json", ""),
+        4,
+        69,
+        "http://127.0.0.1",
+    );
+}
+
+#[test]
+fn retry_after_is_respected() {
+    let busy = |wait: &str| {
+        sends(
+            Response::json(429, &json!({ "error": { "message": "busy" } }))
+                .header("retry-after", wait),
+        )
+    };
+    let story = Story::new().script([busy("2"), says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr_has("try 2 in 2.0 s");
+    let dated = Response::json(503, &json!({ "error": { "message": "busy" } }))
+        .header("date", "Fri, 02 Jan 2026 03:04:05 GMT")
+        .header("retry-after", "Fri, 02 Jan 2026 03:04:08 GMT");
+    let story = Story::new().script([sends(dated), says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr_has("in 3.0 s");
+}
+
+#[test]
+fn a_refused_connection_is_reported() {
+    let story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
+    story
+        .run(["agent", "-m", "x"])
+        .status(69)
+        .stderr_has("connection refused");
+}
+
+#[test]
+fn a_redirect_is_not_followed_with_the_key() {
+    let other = Story::new();
+    let place = format!(
+        "http://127.0.0.1:{}/v1/chat/completions",
+        other.server().port
+    );
+    let moved = Response::json(308, &json!({})).header("location", &place);
+    let story = Story::new().script([sends(moved)]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("redirected to");
+    assert!(other.requests().is_empty());
+}
+
+#[test]
+fn the_key_is_sent_only_in_its_header() {
+    let key = "key-of-the-story";
+    let story = Story::new().script([
+        calls("exec", json!({ "command": "env; cat /proc/self/cmdline" })),
+        fails(400, "your key key-of-the-story is odd"),
+    ]);
+    let ran = story
+        .run(["agent", "-m", "x", "-v", "--json", "--record", "tape"])
+        .status(1);
+    assert!(!ran.text().contains(key) && !ran.error_text().contains(key));
+    drop(ran);
+    assert!(
+        story
+            .requests()
+            .iter()
+            .all(|asked| !asked.raw.contains(key))
+    );
+    let session =
+        std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
+    let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
+    assert!(!session.contains(key) && !tape.contains(key));
+}
+
+#[test]
+fn a_proxy_is_not_used_for_loopback() {
+    let story = Story::new()
+        .env("HTTP_PROXY", "http://127.0.0.1:1")
+        .env("http_proxy", "http://127.0.0.1:1")
+        .script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+}
+
+#[test]
+fn offline_allows_only_loopback() {
+    let story = Story::new().script([says("ok")]);
+    story.run(["agent", "-m", "x", "--offline"]).stdout("ok\n");
+    let story = Story::new().set("providers.custom.apiBase", json!("http://example.org/v1"));
+    story
+        .run(["agent", "-m", "x", "--offline"])
+        .status(69)
+        .stderr_has("`--offline` forbids connecting to `example.org`");
+}
+
+#[test]
+fn sixteen_concurrent_runs_on_one_session_all_get_their_answer() {
+    let story = Story::new();
+    story.server().always(Box::new(|asked| {
+        let last = asked.last_content();
+        let word = last.lines().next().unwrap_or_default().to_owned();
+        says(&format!("answer to {word}"))(asked)
+    }));
+    let children: Vec<_> = (0..16)
+        .map(|number| {
+            story
+                .command(["agent", "-q", "-m", &format!("q{number}")])
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for (number, child) in children.into_iter().enumerate() {
+        story.wait(child).stdout(&format!("answer to q{number}\n"));
+    }
+    let lines = story.session("cli_direct.jsonl");
+    let messages: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["role"].is_string())
+        .collect();
+    assert_eq!(messages.len(), 32);
+    for pair in messages.chunks(2) {
+        assert_eq!(
+            pair[1]["content"],
+            json!(format!(
+                "answer to {}",
+                pair[0]["content"].as_str().unwrap()
+            ))
+        );
+    }
+    assert_eq!(lines.last().unwrap()["messages"], 32);
+}
+
+#[test]
+fn transient_errors_are_retried() {
+    for status in [408, 409, 425, 429, 500, 502, 503, 529] {
+        let story = Story::new().script([fails(status, "passing"), says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+    }
+    for status in [400, 422] {
+        let story = Story::new().script([fails(status, "for good")]);
+        story
+            .run(["agent", "-m", "x"])
+            .status(1)
+            .stderr_has("for good");
+    }
+}
+
+#[test]
+fn a_proxy_is_used_for_other_hosts() {
+    let proxy = Story::new();
+    proxy
+        .server()
+        .always(sends(Response::text(502, "text/plain", "no way through")));
+    let address = format!("http://127.0.0.1:{}", proxy.server().port);
+    let story = Story::new()
+        .set("providers.custom.apiBase", json!("http://model.invalid/v1"))
+        .env("HTTP_PROXY", &address);
+    story
+        .run(["agent", "-q", "-m", "x"])
+        .status(69)
+        .stderr_has("model.invalid");
+    assert!(
+        proxy.requests()[0].path.contains("model.invalid"),
+        "{:?}",
+        proxy.requests()[0]
+    );
+}
+
+/// A server with its own certificate, and the CA file; `None` if `openssl` is missing. It gives each connection this
+/// response.
+fn start_tls_server(story: &Story, body: &str) -> Option<(std::process::Child, u16)> {
+    use std::io::{BufRead, BufReader, Write};
+    let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=ca && \
+                 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key -out request -subj /CN=localhost && \
+                 printf 'subjectAltName=DNS:localhost\\nbasicConstraints=CA:FALSE\\n' > more && \
+                 openssl x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -out cert -days 2 -extfile more";
+    if !require("openssl") {
+        return None;
+    }
+    let made = story.program("/bin/sh").args(["-c", words]).output();
+    let made = made.unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut server = story.program("openssl");
+    server.args([
+        "s_server",
+        "-accept",
+        "127.0.0.1:0",
+        "-cert",
+        "cert",
+        "-key",
+        "key",
+    ]);
+    let mut server = server.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let accepts = lines.find_map(|line| line.unwrap().strip_prefix("ACCEPT ").map(str::to_owned));
+    let accepts = accepts.expect("it says where it listens");
+    let port = accepts.rsplit(':').next().unwrap().parse().unwrap();
+    // Reads on, so that the client never blocks.
+    std::thread::spawn(move || lines.for_each(drop));
+    let mut stdin = server.stdin.take().unwrap();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stdin.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    std::mem::forget(stdin);
+    Some((server, port))
+}
+
+#[test]
+fn tls_requires_a_valid_certificate() {
+    let body =
+        json!({ "choices": [{ "message": { "content": "Over TLS." }, "finish_reason": "stop" }] })
+            .to_string();
+    for trusted in [true, false] {
+        let mut story = Story::new();
+        let Some((mut server, port)) = start_tls_server(&story, &body) else {
+            return;
+        };
+        story = story.set(
+            "providers.custom.apiBase",
+            json!(format!("https://localhost:{port}/v1")),
+        );
+        if trusted {
+            let vouches = story.dir().join("ca.pem");
+            story = story.env("SSL_CERT_FILE", vouches.to_str().unwrap());
+            story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
+        } else {
+            story
+                .run(["agent", "-m", "x"])
+                .status(69)
+                .stderr_has("certificate");
+        }
+        drop(server.kill());
+        server.wait().unwrap();
+    }
+    // A server that accepts connections and never responds.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!(
+        "https://localhost:{}/v1",
+        silent.local_addr().unwrap().port()
+    );
+    let story = Story::new().set("providers.custom.apiBase", json!(base));
+    story
+        .run(["agent", "-m", "x", "--timeout", "0.5"])
+        .status(124)
+        .stderr_has("--timeout");
+}
+
+/// Every format, streamed and not, with the flags for it.
+fn formats_and_modes() -> impl Iterator<Item = (Format, &'static [&'static str])> {
+    let streams: [&[&str]; 2] = [&[], &["--no-stream"]];
+    ALL_FORMATS
+        .into_iter()
+        .flat_map(move |format| streams.map(|words| (format, words)))
+}
+
+/// `agent -m x` with more arguments.
+fn agent_arguments<'a>(more: &[&'a str], words: &[&'a str]) -> Vec<&'a str> {
+    [&["agent", "-m", "x"], words, more].concat()
+}
+
+/// Texts and images of all results in the last request, and the ids that they answer.
+fn results_with_ids(format: Format, request: &Request) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for message in request.messages() {
+        match format {
+            Format::Chat if message["role"] == "tool" => {
+                found.push((message["tool_call_id"].clone(), message["content"].clone()));
+            }
+            Format::Anthropic => {
+                let blocks = message["content"].as_array().cloned().unwrap_or_default();
+                let results = blocks
+                    .into_iter()
+                    .filter(|block| block["type"] == "tool_result");
+                found.extend(
+                    results.map(|block| (block["tool_use_id"].clone(), block["content"].clone())),
+                );
+            }
+            Format::Responses if message["type"] == "function_call_output" => {
+                found.push((message["call_id"].clone(), message["output"].clone()));
+            }
+            _ => {}
+        }
+    }
+    let text = |value: Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned)
+    };
+    found
+        .into_iter()
+        .map(|(id, content)| (text(id), text(content)))
+        .collect()
+}
+
+#[test]
+fn tools_work_in_every_format() {
+    for (format, words) in formats_and_modes() {
+        let read = |path: &str| ("read_file", json!({ "path": path }));
+        let story = Story::in_format(format, "scripted")
+            .file("a.txt", "alpha")
+            .file("b.txt", "beta")
+            .script([
+                calls_all([read("a.txt"), read("b.txt"), read("gone.txt")]),
+                says("Both are there."),
+            ]);
+        let ran = story.run(agent_arguments(&["--json"], words));
+        let result = ran.json();
+        assert_eq!(result["text"], "Both are there.", "{format:?}");
+        assert_eq!(
+            (&result["model"], &result["usage"]["output"]),
+            (&json!("scripted"), &json!(14))
+        );
+        drop(ran);
+        let asked = story.requests();
+        assert!(
+            asked
+                .iter()
+                .all(|asked| Format::from_path(&asked.path) == Some(format))
+        );
+        assert!(
+            asked
+                .iter()
+                .all(|asked| asked.body["stream"].is_null() != words.is_empty())
+        );
+        let found = results_with_ids(format, &asked[1]);
+        assert_eq!(found.len(), 3, "{format:?}");
+        let ids: Vec<&str> = found.iter().map(|(id, _)| id.as_str()).collect();
+        let number = asked[0].messages().len();
+        assert_eq!(ids, [0, 1, 2].map(|at| format!("call_{number}_{at}")));
+        for ((_, content), words) in found.iter().zip(["alpha", "beta", "gone.txt"]) {
+            assert!(content.contains(words), "{format:?}: {content}");
+        }
+        if format == Format::Anthropic {
+            let messages = asked[1].messages();
+            assert_eq!(messages.len(), 3, "results stand in one message");
+            let failed = messages[2]["content"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|block| block["is_error"].as_bool());
+            assert_eq!(failed.collect::<Vec<_>>(), [None, None, Some(true)]);
+        }
+    }
+}
+
+#[test]
+fn images_are_sent_in_every_format() {
+    let mut png = std::io::Cursor::new(Vec::new());
+    image::RgbImage::new(3, 2)
+        .write_to(&mut png, image::ImageFormat::Png)
+        .unwrap();
+    let png = png.into_inner();
+    let data = base64::engine::general_purpose::STANDARD.encode(&png);
+    for (format, words) in formats_and_modes() {
+        let story = Story::in_format(format, "scripted")
+            .file("a.png", &png)
+            .script([
+                calls("read_file", json!({ "path": "a.png" })),
+                says("ok"),
+                says("piped"),
+            ]);
+        story
+            .run(agent_arguments(&["-a", "a.png"], words))
+            .stdout("ok\n");
+        let asked = story.requests();
+        assert_eq!(asked[0].raw.matches(&data).count(), 1, "{format:?}");
+        assert_eq!(asked[1].raw.matches(&data).count(), 2, "{format:?}");
+        let story = story.stdin(&png);
+        story
+            .run(agent_arguments(&["-a", "-", "--new"], words))
+            .stdout("piped\n");
+        assert_eq!(
+            story.requests()[2].raw.matches(&data).count(),
+            1,
+            "{format:?}"
+        );
+    }
+}
+
+/// An error in the format's own form.
+fn error_response(format: Format, status: u16, kind: &str) -> Response {
+    let error = json!({ "type": kind, "code": kind, "message": "No, thanks." });
+    let body = match format {
+        Format::Anthropic => json!({ "type": "error", "error": error, "request_id": "req_1" }),
+        Format::Chat | Format::Responses => json!({ "error": error }),
+    };
+    Response::json(status, &body)
+}
+
+#[test]
+fn failures_are_reported_in_every_format() {
+    for (format, words) in formats_and_modes() {
+        for (answered, kind, status) in [
+            (400, "invalid_request_error", 1),
+            (401, "authentication_error", 77),
+            (403, "permission_error", 77),
+            (404, "not_found_error", 78),
+            (413, "request_too_large", 65),
+        ] {
+            let story = Story::in_format(format, "scripted")
+                .script([sends(error_response(format, answered, kind))]);
+            story
+                .run(agent_arguments(&[], words))
+                .status(status)
+                .stderr_has("No, thanks.");
+        }
+        let busy = error_response(format, 429, "rate_limit_error").header("retry-after", "1");
+        let overloaded =
+            error_response(format, 529, "overloaded_error").header("retry-after-ms", "1");
+        let story = Story::in_format(format, "scripted").script([
+            sends(busy),
+            sends(overloaded),
+            says("ok"),
+        ]);
+        let ran = story.run(agent_arguments(&["-v"], words)).stdout("ok\n");
+        let told = ran.error_text();
+        assert!(
+            told.contains("try 2 in 1.0 s") && told.contains("No, thanks. (status 529)"),
+            "{told}"
+        );
+        let long = error_response(format, 429, "rate_limit_error").header("retry-after", "600");
+        let story = Story::in_format(format, "scripted").script([sends(long)]);
+        story
+            .run(agent_arguments(&[], words))
+            .status(75)
+            .stderr_has("No, thanks.");
+        // The same errors within a response of status 200.
+        for (kind, tries, status) in [
+            ("overloaded_error", 4, 69),
+            ("rate_limit_error", 4, 75),
+            ("invalid_request_error", 1, 1),
+        ] {
+            let answer = error_response(format, 200, kind);
+            let story = Story::in_format(format, "scripted")
+                .script((0..tries).map(|_| sends(answer.clone())));
+            story
+                .run(agent_arguments(&[], words))
+                .status(status)
+                .stderr_has("No, thanks.");
+        }
+    }
+}
+
+#[test]
+fn schemas_are_sent_in_every_format() {
+    for (format, words) in formats_and_modes() {
+        let answer = says("{\"name\": \"Ada\", \"age\": 36}");
+        let mut story = Story::in_format(format, "scripted").script([answer]);
+        let mut model = "scripted";
+        match format {
+            // A server that is known to accept them.
+            Format::Chat => {
+                let base = format!("http://127.0.0.1:{}/v1", story.server().port);
+                story = story
+                    .set("providers.ollama", json!({ "apiBase": base }))
+                    .set("agents.defaults.provider", json!("ollama"));
+            }
+            Format::Anthropic => model = "claude-haiku-5-5",
+            Format::Responses => {}
+        }
+        let flags = ["--schema", "name, age int", "--model", model];
+        let ran = story.run(agent_arguments(&flags, words));
+        let value: Value = serde_json::from_str(&ran.text()).unwrap();
+        assert_eq!(value, json!({ "name": "Ada", "age": 36 }));
+        let asked = &story.requests()[0].body;
+        let schema = match format {
+            Format::Chat => &asked["response_format"]["json_schema"]["schema"],
+            Format::Anthropic => &asked["output_config"]["format"]["schema"],
+            Format::Responses => &asked["text"]["format"]["schema"],
+        };
+        assert_eq!(schema["type"], "object", "{format:?}: {asked}");
+        assert_eq!(schema["additionalProperties"], false, "{format:?}: {asked}");
+    }
+}
+
+#[test]
+fn finish_reasons_are_read_in_every_format() {
+    for (format, words) in formats_and_modes() {
+        let reply = |text: &str, finish: &str| {
+            replies(json!({ "role": "assistant", "content": text }), finish)
+        };
+        let check = |text: &str, finish: &str| {
+            let story = Story::in_format(format, "scripted").script([reply(text, finish)]);
+            let ran = story.run(agent_arguments(&[], words));
+            let found = (ran.code(), ran.text(), ran.error_text());
+            drop(ran);
+            found
+        };
+        // An unknown finish reason is not an error.
+        assert_eq!(check("All of it.", "odd").1, "All of it.\n", "{format:?}");
+        let (status, text, told) = check("Half of", "length");
+        assert!(
+            status != 0 && text == "Half of\n",
+            "{format:?}: {status} {text} {told}"
+        );
+        let (status, text, told) = check("", "content_filter");
+        assert!(
+            status == 1 && text.is_empty() && told.contains("declined"),
+            "{format:?}: {told}"
+        );
+        // An answer cut by a content filter is incomplete and reported as such.
+        let (status, text, told) = check("Half of", "content_filter");
+        assert!(
+            status == 1 && text == "Half of\n" && told.contains("declined"),
+            "{format:?}: {status} {text} {told}"
+        );
+        let (status, text, told) = check("", "odd");
+        assert!(
+            status == 1 && text.is_empty() && told.contains("an empty reply (finish reason `odd`)"),
+            "{format:?}: {told}"
+        );
+    }
+}
+
+#[test]
+fn each_request_begins_with_the_bytes_of_the_previous_one() {
+    const CACHE_CONTROL: &str = ",\"cache_control\":{\"type\":\"ephemeral\"}";
+    for (format, words) in formats_and_modes() {
+        let model = if format == Format::Anthropic {
+            "claude-opus-4-7"
+        } else {
+            "gpt-5"
+        };
+        let read = |path: &str| calls("read_file", json!({ "path": path }));
+        let story = Story::in_format(format, model)
+            .file("a.txt", "alpha")
+            .script([
+                read("a.txt"),
+                read("gone"),
+                read("a.txt"),
+                says("ok"),
+                read("a.txt"),
+                says("again"),
+            ]);
+        story
+            .run(agent_arguments(&["--reasoning-effort", "high"], words))
+            .stdout("ok\n");
+        story
+            .run(agent_arguments(&["--reasoning-effort", "high"], words))
+            .stdout("again\n");
+        let asked = story.requests();
+        let open = |raw: &str| {
+            raw.strip_suffix("]}")
+                .expect("what grows stands last")
+                .to_owned()
+        };
+        for (number, pair) in asked.windows(2).enumerate() {
+            let [before, after] = [&pair[0].raw, &pair[1].raw];
+            let within_turn = number != 3;
+            let first = number == 0 || number == 4;
+            if format != Format::Anthropic || first {
+                assert!(
+                    after.starts_with(&open(before)),
+                    "{format:?}:\n{before}\n{after}"
+                );
+            }
+            let [before, after] = [before, after].map(|raw| raw.replace(CACHE_CONTROL, ""));
+            assert!(
+                after.starts_with(&open(&before)),
+                "{format:?}:\n{before}\n{after}"
+            );
+            assert!(within_turn || pair[1].messages().len() > pair[0].messages().len());
+        }
+        for asked in &asked {
+            let marks = asked.raw.matches(CACHE_CONTROL).count();
+            let expect = match (format, asked.messages().len()) {
+                (Format::Anthropic, 1) => 3,
+                (Format::Anthropic, _) if asked.last_content().contains("tool_result") => 4,
+                (Format::Anthropic, _) => 3,
+                _ => 0,
+            };
+            assert_eq!(marks, expect, "{format:?}: {}", asked.raw);
+        }
+    }
+}
+
+#[test]
+fn unusual_but_valid_streams_are_accepted_in_every_format() {
+    type SplitStream = fn(String) -> Vec<Vec<u8>>;
+    let one = |text: String| vec![text.into_bytes()];
+    let changes: [SplitStream; 7] = [
+        |text| vec![text.replace("data: ", "data:").into_bytes()],
+        |text| vec![text.replace('\n', "\r\n").into_bytes()],
+        |text| vec![text.replace('\n', "\r").into_bytes()],
+        |text| {
+            vec![
+                text.replace("\n\n", "\n\n:keepalive\n\n: ping\n\n")
+                    .into_bytes(),
+            ]
+        },
+        // One event in several lines.
+        |text| vec![text.replace("data: {", "data: {\ndata:").into_bytes()],
+        |text| {
+            vec![
+                text.replace("[DONE]", "[DONE] ")
+                    .replace("event: ", "id: 1\nretry: 5\nevent: ")
+                    .into_bytes(),
+            ]
+        },
+        |text| {
+            format!("\u{feff}{text}")
+                .into_bytes()
+                .chunks(1)
+                .map(<[u8]>::to_vec)
+                .collect()
+        },
+    ];
+    for format in ALL_FORMATS {
+        for (number, change) in changes.into_iter().enumerate() {
+            let turn = move |turn: Responder| -> Responder {
+                Box::new(move |asked| {
+                    let mut answer = turn(asked);
+                    let text = String::from_utf8(answer.chunks.concat()).unwrap();
+                    answer.chunks = if text.starts_with('{') {
+                        one(text)
+                    } else {
+                        change(text)
+                    };
+                    answer
+                })
+            };
+            let story = Story::in_format(format, "scripted")
+                .file("a.txt", "alpha")
+                .script([
+                    turn(calls("read_file", json!({ "path": "a.txt" }))),
+                    turn(says("h\u{e9}llo \u{2028}\u{85} \u{1f642}")),
+                ]);
+            let ran = story.run(["agent", "-m", "x", "--json"]);
+            assert_eq!(
+                ran.json()["text"],
+                "h\u{e9}llo \u{2028}\u{85} \u{1f642}",
+                "{format:?}, change {number}"
+            );
+            drop(ran);
+            assert!(story.requests()[1].raw.contains("alpha"));
+        }
+    }
+}
+
+#[test]
+fn a_session_continues_in_another_format() {
+    let read = |text: &str| {
+        let call = json!({ "id": "", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\":\"a.txt\"}" } });
+        let message = json!({ "role": "assistant", "content": text, "tool_calls": [call] });
+        replies(message, "tool_calls")
+    };
+    let mut story = Story::new().file("a.txt", "alpha");
+    let mut known = Vec::new();
+    for (number, format) in ALL_FORMATS.into_iter().chain(ALL_FORMATS).enumerate() {
+        let word = format!("answer{number}");
+        story = story
+            .set("providers.custom.apiType", json!(format.config_name()))
+            .script([read("I look. "), fails(400, "no"), read(""), says(&word)]);
+        // An interrupted turn that ends with a tool result, and the next one.
+        story
+            .run(["agent", "-m", "first"])
+            .status(1)
+            .stderr_has("no");
+        story
+            .run(["agent", "-m", "second"])
+            .stdout(&format!("{word}\n"));
+        let asked = story.requests();
+        let last = asked.last().unwrap();
+        assert_eq!(Format::from_path(&last.path), Some(format));
+        assert!(
+            known.iter().all(|word| last.raw.contains(word)),
+            "{}",
+            last.raw
+        );
+        known.push(word);
+        // Each result answers its own call.
+        let mut ids: Vec<String> = results_with_ids(format, last)
+            .into_iter()
+            .map(|(id, _)| id)
+            .collect();
+        assert_eq!(ids.len(), 2 * (number + 1));
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 2 * (number + 1), "{ids:?}");
+    }
+}
+
+#[test]
+fn the_final_request_of_a_turn_has_no_tools() {
+    for (format, words) in formats_and_modes() {
+        let list = || calls("list_dir", json!({ "path": "." }));
+        let story = Story::in_format(format, "scripted").script([list(), says("So far.")]);
+        let ran = story.run(agent_arguments(&["--max-iterations", "1"], words));
+        assert_eq!(ran.text(), "So far.\n");
+        drop((ran.code(), ran.error_text()));
+        drop(ran);
+        let asked = story.requests();
+        let choice = |at: usize| {
+            let choice = &asked[at].body["tool_choice"];
+            choice
+                .as_str()
+                .or(choice["type"].as_str())
+                .map(str::to_owned)
+        };
+        assert_eq!(
+            [choice(0), choice(1)],
+            ["auto", "none"].map(|word| Some(word.to_owned())),
+            "{format:?}"
+        );
+        assert_eq!(asked[0].body["tools"], asked[1].body["tools"]);
+    }
+}
+
+#[test]
+fn a_dry_run_is_a_command_that_sends_the_request() {
+    for format in ALL_FORMATS {
+        let story = Story::in_format(format, "scripted").script([says("ok")]);
+        let words = story.run(["agent", "-m", "it's", "--dry-run=curl"]).text();
+        let mut shell = story.program("/bin/sh");
+        let Ok(ran) = shell.args(["-c", &words]).env("API_KEY", "k").output() else {
+            return;
+        };
+        if !ran.status.success() {
+            // Without curl a run receives the script's reply.
+            story.run(["agent", "-m", "x"]).stdout("ok\n");
+            continue;
+        }
+        let asked = &story.requests()[0];
+        assert_eq!(Format::from_path(&asked.path), Some(format));
+        let key = match format {
+            Format::Anthropic => ("x-api-key", "k"),
+            Format::Chat | Format::Responses => ("authorization", "Bearer k"),
+        };
+        assert_eq!(asked.header(key.0), Some(key.1));
+        assert_eq!(
+            asked.header("anthropic-version").is_some(),
+            format == Format::Anthropic
+        );
+        assert!(asked.last_content().contains("it's"));
+    }
+}
+
+#[test]
+fn invalid_requests_are_detected() {
+    for format in ALL_FORMATS {
+        let story = Story::in_format(format, "scripted").script([says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let asked = &story.requests()[0];
+        let mut wrong = asked.clone();
+        wrong.body["colour"] = "red".into();
+        assert!(
+            formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("colour"))
+        );
+        assert_eq!(
+            formats::validate_request(&wrong, &["colour".to_owned()]),
+            None
+        );
+        wrong = asked.clone();
+        wrong.body["tools"][0]["nme"] = "x".into();
+        assert!(
+            formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("/tools/0"))
+        );
+    }
+}

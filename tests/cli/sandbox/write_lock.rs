@@ -1,0 +1,53 @@
+//! Commands that may change the same files run one at a time, so that each sees only its own changes.
+
+use super::fixture::{SandboxFixture, User};
+use crate::story::Story;
+use crate::wait::until_exists;
+use serde_json::json;
+use std::process::Child;
+
+/// Starts a run that only executes `command`.
+fn start_command(story: &Story, command: &str, seconds: u64, flags: &[&str]) -> Child {
+    let arguments = json!({ "command": command, "timeout": seconds }).to_string();
+    let words = ["tool", "run", "exec", &arguments];
+    let mut command = story.command(words.iter().chain(flags).copied());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn runs_with_shared_writable_files_take_turns() {
+    let yard = SandboxFixture::new(User::Current);
+    let story = &yard.story;
+    let dir = story.dir();
+    std::fs::create_dir(dir.join("sub")).unwrap();
+    let plant = "echo evil > .bashrc; touch on; while [ ! -e go ]; do sleep 0.02; done";
+    let first = start_command(story, plant, 60, &["--write"]);
+    until_exists(&dir.join("on"));
+    // The same directory, a nested one and a parent; each waits up to the timeout of its command.
+    let sub = format!("--write={}", dir.join("sub").display());
+    let around = format!("--write={}", dir.parent().unwrap().display());
+    let waiting =
+        [["--write"], [&sub], [&around]].map(|flags| start_command(story, "touch ran", 1, &flags));
+    for child in waiting {
+        let ran = story.wait(child);
+        assert_ne!(ran.code(), 0);
+        let told = ran.text() + &ran.error_text();
+        assert!(
+            told.contains("another command that may change the same files"),
+            "{told}"
+        );
+        assert!(!dir.join("ran").exists());
+    }
+    // A read-only command does not wait.
+    story
+        .wait(start_command(story, "echo read", 60, &[]))
+        .stdout("read\n");
+    let last = start_command(story, "cat .bashrc; touch ran", 60, &["--write"]);
+    std::fs::write(dir.join("go"), "").unwrap();
+    let planted = story.wait(first).status(77);
+    planted.stdout("").stderr_has("was restored");
+    let ran = story.wait(last);
+    assert!(!(ran.text() + &ran.error_text()).contains("evil"));
+    ran.stdout_has("No such file");
+    assert!(dir.join("ran").exists() && !dir.join(".bashrc").exists());
+}

@@ -1,0 +1,126 @@
+//! `--schema`: structured output that a program can parse, or an error.
+
+use crate::server::{calls, replies, says};
+use crate::story::Story;
+use serde_json::json;
+
+#[test]
+fn schema_output_prints_only_json() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        says("```json\n{\"name\": \"Ada\", \"age\": 36}\n```"),
+    ]);
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
+    let asked = &story.requests()[0];
+    assert_eq!(
+        asked.body["response_format"],
+        json!(null),
+        "of this server nothing is known"
+    );
+    let system = asked.messages()[0]["content"].clone();
+    let words = "\"required\":[\"name\",\"age\"]";
+    assert!(system.as_str().unwrap().contains(words));
+    story
+        .server()
+        .script([says("{\"name\": \"Ada\", \"age\": 36}")]);
+    let result = story
+        .run(["agent", "-m", "who?", "--schema", "name, age int", "--json"])
+        .json();
+    assert_eq!(result["data"], json!({ "name": "Ada", "age": 36 }));
+}
+
+#[test]
+fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
+    let story = Story::new().script([
+        says("Ada is 36."),
+        says("{\"name\": \"Ada\"}"),
+        says("{\"name\": \"Ada\", \"age\": 36}"),
+    ]);
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
+    let asked = story.requests();
+    assert!(asked[1].last_content().contains("not valid JSON"));
+    assert!(asked[2].last_content().contains("missing properties 'age'"));
+    let story = Story::new();
+    story.server().always(says("Ada is 36."));
+    story
+        .run(["agent", "-m", "who?", "--schema", "name, age int"])
+        .status(65)
+        .stderr_has("no answer satisfied the schema");
+    assert_eq!(story.requests().len(), 3);
+    let result = story
+        .run(["agent", "-m", "who?", "--schema", "name", "--json"])
+        .status(65)
+        .stderr_has("no answer satisfied");
+    assert_eq!(result.json()["data"], json!(null));
+}
+
+#[test]
+fn schema_accepts_a_file_json_or_field_list() {
+    let schema = json!({ "type": "array", "items": { "type": "integer", "minimum": 5 } });
+    let story = Story::new()
+        .file("schema.json", schema.to_string())
+        .script([says("[5, 6]"), says("[1]"), says("[7]")]);
+    story
+        .run(["agent", "-m", "n", "--schema", "schema.json"])
+        .stdout("[5, 6]\n");
+    story
+        .run(["agent", "-m", "n", "--schema", &schema.to_string()])
+        .stdout("[7]\n");
+    for (bad, words) in [
+        ("{", "is not valid JSON"),
+        ("{\"type\": 5}", "is not a valid JSON schema"),
+        ("missing.json", "nor an existing file"),
+        ("a money", "is neither a field"),
+    ] {
+        story
+            .run(["agent", "-m", "n", "--schema", bad])
+            .status(2)
+            .stderr_has(words);
+    }
+}
+
+#[test]
+fn a_server_with_schema_support_receives_the_schema() {
+    let story = Story::new().set("agents.defaults.provider", json!("ollama"));
+    let body = story
+        .run(["agent", "-m", "x", "--schema", "a", "--dry-run"])
+        .json();
+    let schema = &body["response_format"]["json_schema"]["schema"];
+    assert_eq!(schema["required"], json!(["a"]));
+}
+
+#[test]
+fn a_declined_or_truncated_answer_is_not_requested_again() {
+    for (finish, status, words) in [
+        ("content_filter", 1, "declined to answer"),
+        ("length", 3, "truncated by the output limit"),
+    ] {
+        let half = json!({ "content": "{\"a\": " });
+        let story = Story::new().script([replies(half, finish)]);
+        story
+            .run(["agent", "-m", "x", "--schema", "a"])
+            .status(status)
+            .stderr_has(words);
+    }
+}
+
+#[test]
+fn the_closing_answer_satisfies_the_schema_too() {
+    let story = Story::new().script([
+        calls("list_dir", json!({})),
+        says("I ran out."),
+        calls("list_dir", json!({})),
+        says("```\n{\"a\": \"so far\"}\n```"),
+    ]);
+    let flags = ["agent", "-m", "x", "--schema", "a", "--max-iterations", "1"];
+    story.run(flags).status(65).stderr_has("not valid JSON");
+    story
+        .run(flags)
+        .status(3)
+        .stdout("{\"a\": \"so far\"}\n")
+        .stderr_has("limit of 1 requests");
+}
