@@ -36,9 +36,9 @@ fn message_end(reason: &str, usage: &Value) -> [Value; 2] {
 /// A reply with these content blocks, streamed or not as the request asks.
 fn replies_with_blocks(content: &[Value]) -> Responder {
     let content = content.to_vec();
-    Box::new(move |asked| {
+    Box::new(move |request| {
         let usage = json!({ "input_tokens": 1, "output_tokens": 2 });
-        if asked.body["stream"] != json!(true) {
+        if request.body["stream"] != json!(true) {
             let answer = json!({ "type": "message", "role": "assistant", "model": "claude", "content": content,
                                  "stop_reason": "tool_use", "usage": usage });
             return Response::json(200, &answer);
@@ -179,9 +179,9 @@ fn unsigned_thinking_is_sent_back_only_to_other_vendors() {
         story
             .run(["agent", "-m", "x", "--reasoning-effort", "low"])
             .stdout("Done.\n");
-        let asked = &story.requests()[1];
-        assert_eq!(asked.messages()[1]["content"], json!(expect), "{model}");
-        assert!(asked.body["thinking"].is_object());
+        let request = &story.requests()[1];
+        assert_eq!(request.messages()[1]["content"], json!(expect), "{model}");
+        assert!(request.body["thinking"].is_object());
     }
 }
 
@@ -255,13 +255,13 @@ fn cache_reads_and_writes_are_counted() {
 fn request_urls_and_headers() {
     let story = Story::in_format(Format::Anthropic, "scripted").script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let asked = &story.requests()[0];
-    assert_eq!(asked.path, "/v1/messages");
+    let request = &story.requests()[0];
+    assert_eq!(request.path, "/v1/messages");
     assert_eq!(
-        (asked.header("x-api-key"), asked.header("authorization")),
+        (request.header("x-api-key"), request.header("authorization")),
         (Some("key-of-the-story"), None)
     );
-    assert_eq!(asked.header("anthropic-version"), Some("2023-06-01"));
+    assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
     // A header set by the user replaces ours.
     let story = story
         .set(
@@ -270,8 +270,8 @@ fn request_urls_and_headers() {
         )
         .script([says("ok")]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    let asked = &story.requests()[1];
-    let versions = asked
+    let request = &story.requests()[1];
+    let versions = request
         .headers
         .iter()
         .filter(|(name, _)| name == "anthropic-version");

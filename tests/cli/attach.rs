@@ -12,8 +12,8 @@ use std::os::unix::fs::symlink;
 
 /// The content of the last message that the model was sent.
 fn last_content(story: &Story) -> Value {
-    let asked = story.requests();
-    let messages = asked.last().expect("the model was asked").messages();
+    let requests = story.requests();
+    let messages = requests.last().expect("the model was asked").messages();
     messages.last().unwrap()["content"].clone()
 }
 

@@ -40,19 +40,19 @@ fn compacted_story() -> Story {
 #[test]
 fn a_long_session_continues_from_a_summary_and_the_user_messages() {
     let story = compacted_story();
-    let asked = story.requests();
+    let requests = story.requests();
     // The summary request starts with the bytes of the request before it and forbids tool calls.
-    let first = message_texts(&asked[0]);
-    assert_eq!(message_texts(&asked[1])[..first.len()], first);
-    assert_eq!(asked[1].body["tool_choice"], "none");
-    let last = message_texts(&asked[2]);
+    let first = message_texts(&requests[0]);
+    assert_eq!(message_texts(&requests[1])[..first.len()], first);
+    assert_eq!(requests[1].body["tool_choice"], "none");
+    let last = message_texts(&requests[2]);
     assert_eq!(last.len(), 2, "system, summary and question: {last:?}");
     assert!(
         last[1].contains("- the user likes Mia")
             && last[1].contains("<user_message>\nMy cat is Mia. lorem")
     );
     assert!(last[1].contains("And now?"));
-    assert!(asked[2].raw.len() < asked[1].raw.len() / 4 * 3);
+    assert!(requests[2].raw.len() < requests[1].raw.len() / 4 * 3);
     // The session file has all messages, in a format that the Python program can read.
     let lines = story.session("cli_direct.jsonl");
     let roles: Vec<&str> = lines
@@ -72,8 +72,8 @@ fn the_next_run_begins_with_the_same_bytes() {
     story
         .run(["agent", "-m", "Still there?"])
         .stdout("Again.\n");
-    let asked = story.requests();
-    let (before, after) = (message_texts(&asked[2]), message_texts(&asked[3]));
+    let requests = story.requests();
+    let (before, after) = (message_texts(&requests[2]), message_texts(&requests[3]));
     assert_eq!(after[..before.len()], before);
     assert_eq!(after.len(), before.len() + 2);
 }
@@ -98,8 +98,8 @@ fn user_messages_survive_a_second_compaction() {
             .stdout("Mia and Rex.\n")
             .error_text(),
     );
-    let asked = story.requests();
-    let last = message_texts(asked.last().unwrap());
+    let requests = story.requests();
+    let last = message_texts(requests.last().unwrap());
     assert!(
         last[1].contains("My cat is Mia.") && last[1].contains("My dog is Rex."),
         "{last:?}"
@@ -164,9 +164,9 @@ fn a_request_rejected_as_too_long_is_compacted_and_resent() {
         .run(["agent", "-m", "Who?"])
         .stdout("Mia.\n")
         .stderr_has("the session was compacted");
-    let asked = story.requests();
-    assert!(message_texts(&asked[3])[1].contains("- a cat"));
-    assert!(message_texts(&asked[3])[1].contains("Who?"));
+    let requests = story.requests();
+    assert!(message_texts(&requests[3])[1].contains("- a cat"));
+    assert!(message_texts(&requests[3])[1].contains("Who?"));
 }
 
 #[test]
@@ -194,9 +194,9 @@ fn an_unanswered_message_is_never_truncated() {
             .stdout("Mia.\n")
             .error_text(),
     );
-    let asked = story.requests();
-    assert!(asked[1].raw.contains("at 9000 it is compacted"));
-    assert!(message_texts(&asked[3])[1].contains("\nWho is she?\n"));
+    let requests = story.requests();
+    assert!(requests[1].raw.contains("at 9000 it is compacted"));
+    assert!(message_texts(&requests[3])[1].contains("\nWho is she?\n"));
 }
 
 #[test]
@@ -243,8 +243,8 @@ fn a_fork_made_by_the_agent_command_has_the_user_messages() {
     story
         .run(["agent", "-s", "copy", "-m", "Who now?"])
         .stdout("Mia!\n");
-    let asked = story.requests();
-    let last = message_texts(asked.last().unwrap());
+    let requests = story.requests();
+    let last = message_texts(requests.last().unwrap());
     assert!(
         last[1].contains("My cat is Mia.") && last[1].contains("- s2"),
         "{last:?}"
@@ -281,14 +281,14 @@ fn a_history_too_long_to_summarize_loses_its_oldest_half() {
             .stdout("all\n")
             .error_text(),
     );
-    let asked = story.requests();
-    let (whole, half) = (message_texts(&asked[5]), message_texts(&asked[6]));
+    let requests = story.requests();
+    let (whole, half) = (message_texts(&requests[5]), message_texts(&requests[6]));
     assert!(
         half.len() < whole.len() && half[1].contains("do not fit"),
         "{half:?}"
     );
     // The user's messages are preserved as far as they fit.
-    assert!(message_texts(&asked[7])[1].contains("fact 3"));
+    assert!(message_texts(&requests[7])[1].contains("fact 3"));
 }
 
 /// A story whose second turn needs compaction; the server answers the summary request with `responses`.
@@ -313,9 +313,9 @@ fn a_failed_compaction_leaves_the_session_unchanged() {
             .run(["agent", "-m", "Who?"])
             .stdout("Mia.\n")
             .stderr_has("could not be compacted");
-        let asked = story.requests();
-        assert_eq!(asked.len(), 3, "it is tried once in a turn");
-        let last = message_texts(&asked[2]);
+        let requests = story.requests();
+        assert_eq!(requests.len(), 3, "it is tried once in a turn");
+        let last = message_texts(&requests[2]);
         assert!(
             last.len() == 4 && last[1].contains("My cat is Mia."),
             "{last:?}"
@@ -360,8 +360,8 @@ fn a_run_killed_during_compaction_loses_nothing() {
             .stdout("Mia.\n")
             .error_text(),
     );
-    let asked = story.requests();
-    assert!(message_texts(asked.last().unwrap())[1].contains("My cat is Mia."));
+    let requests = story.requests();
+    assert!(message_texts(requests.last().unwrap())[1].contains("My cat is Mia."));
 }
 
 #[test]
@@ -457,8 +457,8 @@ fn a_forked_and_a_renamed_session_begin_with_the_same_summary() {
                 .run(["agent", "-s", key, "-m", "Who?"])
                 .stdout("Mia.\n"),
         );
-        let asked = story.requests();
-        let last = message_texts(asked.last().unwrap());
+        let requests = story.requests();
+        let last = message_texts(requests.last().unwrap());
         assert_eq!(
             last[1].contains("- the user likes Mia"),
             summed_up,

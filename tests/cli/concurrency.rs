@@ -9,9 +9,9 @@ use std::process::Command;
 
 /// A model that repeats the last line of the user's message.
 fn echo_model() -> Responder {
-    Box::new(|asked: &Request| {
-        let text = asked.last_content();
-        says(&format!("re: {}", text.lines().next().unwrap_or_default()))(asked)
+    Box::new(|request: &Request| {
+        let text = request.last_content();
+        says(&format!("re: {}", text.lines().next().unwrap_or_default()))(request)
     })
 }
 

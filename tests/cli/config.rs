@@ -19,7 +19,7 @@ fn flag_beats_variable_beats_file_beats_default() {
     let models: Vec<Value> = story
         .requests()
         .iter()
-        .map(|asked| asked.body["model"].clone())
+        .map(|request| request.body["model"].clone())
         .collect();
     assert_eq!(
         models,

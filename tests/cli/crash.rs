@@ -26,8 +26,8 @@ impl Random {
 /// A model that writes down one number per request until there are enough. It reads its progress from the messages, so it
 /// can be resumed at any point.
 fn counting_model() -> Responder {
-    Box::new(|asked: &Request| {
-        let messages = asked.messages();
+    Box::new(|request: &Request| {
+        let messages = request.messages();
         let is_user = |message: &Value| message["role"] == "user";
         let turn = messages.iter().rposition(is_user).unwrap_or(0);
         let done = messages
@@ -35,14 +35,14 @@ fn counting_model() -> Responder {
             .filter(|message| message["role"] == "tool")
             .count();
         if !messages[turn]["content"].to_string().contains("count") {
-            return says("Fine.")(asked);
+            return says("Fine.")(request);
         }
         match done + 1 < ITERATIONS {
             true => calls(
                 "exec",
                 json!({ "command": format!("echo {done} >> done.log") }),
-            )(asked),
-            false => says("Done.")(asked),
+            )(request),
+            false => says("Done.")(request),
         }
     })
 }

@@ -31,7 +31,7 @@ fn story_with_job(job: Value) -> Story {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
         .server()
-        .always(Box::new(|asked: &Request| says("Done.")(asked)));
+        .always(Box::new(|request: &Request| says("Done.")(request)));
     story.crontab().set_table(OTHER_CRONTAB);
     write_jobs(&story, &[job]);
     crate::cron_run::write_terms(&story, &json!({ "v": 1, "catchUp": "once" }));
@@ -47,9 +47,9 @@ fn story_with_job(job: Value) -> Story {
 fn start_concurrently(story: &Story, count: usize, arguments: &[&str]) -> Vec<(i32, String)> {
     let (release, held) = channel::<()>();
     let held = Mutex::new(held);
-    story.server().script([Box::new(move |asked: &Request| {
+    story.server().script([Box::new(move |request: &Request| {
         held.lock().unwrap().recv().unwrap();
-        says("Once.")(asked)
+        says("Once.")(request)
     }) as crate::server::Responder]);
     let (end, ended) = channel();
     for _ in 0..count {
@@ -237,7 +237,7 @@ fn story_with_two_jobs() -> (Story, String) {
     let story = Story::new().set("memory", json!({ "consolidate": "manual" }));
     story
         .server()
-        .always(Box::new(|asked: &Request| says("Done.")(asked)));
+        .always(Box::new(|request: &Request| says("Done.")(request)));
     story.crontab().set_table(OTHER_CRONTAB);
     add_job(&story, &["-n", "first", "-c", "0 7 * * *"]);
     let id = add_job(&story, &["-n", "second", "-c", "0 8 * * *"]);

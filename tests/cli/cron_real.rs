@@ -196,13 +196,13 @@ const MESSAGE: &str =
     "50% of 'it' and \"that\", 100\\% of `date`, $HOME and \\;\n% second line\t# 🐈 é\nlast";
 
 fn answering_model() -> Responder {
-    Box::new(|asked: &Request| {
-        let last = asked.last_content();
+    Box::new(|request: &Request| {
+        let last = request.last_content();
         match last.as_str() {
-            _ if last.contains("say nothing") => says("NOTHING_TO_REPORT")(asked),
-            _ if last.contains("be refused") => fails(401, "no such key")(asked),
-            _ if last.contains("be printed") => says("Printed % 🐈.")(asked),
-            _ => says("Done % 🐈.")(asked),
+            _ if last.contains("say nothing") => says("NOTHING_TO_REPORT")(request),
+            _ if last.contains("be refused") => fails(401, "no such key")(request),
+            _ if last.contains("be printed") => says("Printed % 🐈.")(request),
+            _ => says("Done % 🐈.")(request),
         }
     })
 }

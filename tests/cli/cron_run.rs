@@ -144,12 +144,12 @@ fn the_system_prompt_describes_the_run() {
     let story = Story::new().script([says("x")]);
     write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("x\n");
-    let asked = &story.requests()[0];
-    let system = asked.messages()[0]["content"].as_str().unwrap().to_owned();
+    let request = &story.requests()[0];
+    let system = request.messages()[0]["content"].as_str().unwrap().to_owned();
     for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
         assert!(system.contains(words), "{words} in {system}");
     }
-    assert!(asked.last_content().contains("What is new?"));
+    assert!(request.last_content().contains("What is new?"));
 }
 
 #[test]
@@ -713,9 +713,9 @@ fn a_job_changed_during_its_run_is_not_marked_as_done() {
     let mut other = once.clone();
     other["schedule"] = json!({ "kind": "at", "atMs": CREATED_AT_MS + 86_400_000 });
     let file = json!({ "version": 1, "jobs": [other] }).to_string();
-    let story = story.script([Box::new(move |asked: &crate::server::Request| {
+    let story = story.script([Box::new(move |request: &crate::server::Request| {
         std::fs::write(&path, &file).unwrap();
-        says("done")(asked)
+        says("done")(request)
     }) as crate::server::Responder]);
     write_jobs(&story, &[once]);
     story.run(SCHEDULED).stdout("done\n");
@@ -732,9 +732,9 @@ fn job_state_dropped_by_another_program_during_a_run_is_preserved() {
     let story = Story::new();
     let path = story.workspace().join("cron/jobs.json");
     let empty = json!({ "version": 1, "jobs": [] }).to_string();
-    let story = story.script([Box::new(move |asked: &crate::server::Request| {
+    let story = story.script([Box::new(move |request: &crate::server::Request| {
         std::fs::write(&path, &empty).unwrap();
-        says("done")(asked)
+        says("done")(request)
     }) as crate::server::Responder]);
     write_jobs(&story, &[python_job(&every_minute())]);
     write_terms(&story, &json!({ "v": 1 }));

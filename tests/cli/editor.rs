@@ -43,9 +43,9 @@ fn history_file(story: &Story) -> PathBuf {
 fn gated_reply(story: &Story, text: &str) -> (PathBuf, Responder) {
     let gate = story.dir().join("gate");
     let (wait, answer) = (gate.clone(), says(text));
-    let turn: Responder = Box::new(move |asked| {
+    let turn: Responder = Box::new(move |request| {
         until_exists(&wait);
-        answer(asked)
+        answer(request)
     });
     (gate, turn)
 }

@@ -28,7 +28,7 @@ fn errors_of_one_model_use_the_fallback() {
         let models: Vec<Value> = story
             .requests()
             .iter()
-            .map(|asked| asked.body["model"].clone())
+            .map(|request| request.body["model"].clone())
             .collect();
         assert_eq!(models, ["scripted", "other"]);
     }
@@ -74,7 +74,7 @@ fn a_fallback_is_used_for_the_rest_of_the_run() {
     let models: Vec<Value> = story
         .requests()
         .iter()
-        .map(|asked| asked.body["model"].clone())
+        .map(|request| request.body["model"].clone())
         .collect();
     assert_eq!(models, ["scripted", "other", "other"]);
 }
@@ -114,9 +114,9 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
         .run(["agent", "-m", "hi"])
         .stdout("read\n")
         .stderr_has("are truncated");
-    let asked = story.requests();
-    assert!(asked[1].raw.len() > 15_000 && asked[2].raw.len() < asked[1].raw.len() - 12_000);
-    assert!(asked[2].last_content().contains("characters omitted"));
+    let requests = story.requests();
+    assert!(requests[1].raw.len() > 15_000 && requests[2].raw.len() < requests[1].raw.len() - 12_000);
+    assert!(requests[2].last_content().contains("characters omitted"));
     // The session stores it completely.
     let lines = story.session("cli_direct.jsonl");
     let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();

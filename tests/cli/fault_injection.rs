@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 /// A model that lists the directory once and then answers.
 fn listing_model() -> Responder {
-    Box::new(|asked: &Request| match asked.messages().last() {
-        Some(last) if last["role"] == "tool" => says("The answer.")(asked),
-        _ => calls("list_dir", json!({}))(asked),
+    Box::new(|request: &Request| match request.messages().last() {
+        Some(last) if last["role"] == "tool" => says("The answer.")(request),
+        _ => calls("list_dir", json!({}))(request),
     })
 }
 
@@ -312,8 +312,8 @@ fn check_faults_in_consolidation(kind: &str, error: &str) {
                 "sessions/cli_direct.jsonl",
                 crate::memory::session_text("cli:direct", 120),
             );
-        story.server().always(Box::new(move |asked: &Request| {
-            crate::memory::calls_save_memory(entry, "new")(asked)
+        story.server().always(Box::new(move |request: &Request| {
+            crate::memory::calls_save_memory(entry, "new")(request)
         }));
         let text =
             |name: &str| std::fs::read_to_string(story.workspace().join(name)).unwrap_or_default();

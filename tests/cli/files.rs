@@ -255,8 +255,8 @@ fn system_path_forms() -> Vec<String> {
 
 /// The tool results in the last request.
 fn tool_results(story: &Story) -> Vec<String> {
-    let asked = story.requests();
-    let messages = asked.last().unwrap().messages();
+    let requests = story.requests();
+    let messages = requests.last().unwrap().messages();
     let results = messages.iter().filter(|message| message["role"] == "tool");
     results
         .map(|message| {

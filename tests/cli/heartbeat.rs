@@ -94,15 +94,15 @@ fn without_tasks_no_request_is_sent() {
 fn a_check_is_one_request_with_a_forced_tool() {
     let story = story_with_list().script([calls_skip()]);
     run_heartbeat(&story, &[]);
-    let asked = &story.requests()[0];
+    let request = &story.requests()[0];
     assert_eq!(
-        asked.body["tool_choice"],
+        request.body["tool_choice"],
         json!({ "type": "function", "function": { "name": "heartbeat" } })
     );
-    let tools = asked.body["tools"].as_array().unwrap();
+    let tools = request.body["tools"].as_array().unwrap();
     assert_eq!(tools.len(), 1);
     assert_eq!(tools[0]["function"]["name"], "heartbeat");
-    let text = asked.last_content();
+    let text = request.last_content();
     for words in [
         "Now: 2026-01-02T03:04:05",
         "There are no earlier runs.",
@@ -128,14 +128,14 @@ fn found_tasks_run_in_a_turn() {
         says("Two letters."),
     ]);
     run_heartbeat(&story, &[]).stdout("Two letters.\n");
-    let asked = story.requests();
+    let requests = story.requests();
     assert!(
-        asked[1]
+        requests[1]
             .last_content()
             .contains("Look at the mail of today.")
     );
-    assert!(asked[1].body["tools"].as_array().unwrap().len() > 5);
-    let system = asked[1].messages()[0]["content"]
+    assert!(requests[1].body["tools"].as_array().unwrap().len() > 5);
+    let system = requests[1].messages()[0]["content"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -161,21 +161,21 @@ fn the_next_check_sees_the_last_tasks_and_the_turn_the_last_answer() {
     let story = story.env("NANOBOT_TEST_TIME", "2026-01-02T09:00:00Z");
     run_heartbeat(&story, &[]).stdout("answer two\n");
     run_heartbeat(&story, &[]).stdout("answer three\n");
-    let asked = story.requests();
+    let requests = story.requests();
     // The check gets the last tasks and their time.
-    let look = asked[2].last_content();
+    let look = requests[2].last_content();
     for words in ["Now: 2026-01-02T09:00:00", "03:04", "task one"] {
         assert!(look.contains(words), "{words} in {look}");
     }
-    let look = asked[4].last_content();
+    let look = requests[4].last_content();
     assert!(
         look.find("task two") < look.find("task one"),
         "newest first: {look}"
     );
     // It does not get the last answer, which may contain untrusted content.
-    assert!(!asked[2].raw.contains("answer one") && !asked[4].raw.contains("answer"));
+    assert!(!requests[2].raw.contains("answer one") && !requests[4].raw.contains("answer"));
     // The turn gets its previous turn.
-    let sent = &asked[5].raw;
+    let sent = &requests[5].raw;
     assert!(
         sent.contains("answer two") && !sent.contains("answer one"),
         "{sent}"
@@ -229,9 +229,9 @@ fn untrusted_content_of_a_task_stays_out_of_the_next_check() {
     let story = story.script([calls_run("task one"), says("one"), calls_skip()]);
     run_heartbeat(&story, &[]).stdout("one\n");
     run_heartbeat(&story, &[]);
-    let asked = story.requests();
-    assert!(asked[1].last_content().contains("order of a stranger"));
-    let look = &asked[2];
+    let requests = story.requests();
+    assert!(requests[1].last_content().contains("order of a stranger"));
+    let look = &requests[2];
     assert!(look.last_content().contains("task one"), "{}", look.raw);
     assert!(!look.raw.contains("order of a stranger"), "{}", look.raw);
 }
@@ -439,7 +439,7 @@ fn a_false_condition_sends_no_request() {
 
 #[test]
 fn concurrent_checks_are_skipped() {
-    let story = story_with_list().script([calls_run("x"), Box::new(|asked| says("done")(asked))]);
+    let story = story_with_list().script([calls_run("x"), Box::new(|request| says("done")(request))]);
     enable_heartbeat(&story, &[]);
     let lock = fs::File::create(heartbeat_dir(&story).join("lock")).unwrap();
     lock.lock().unwrap();

@@ -13,8 +13,8 @@ fn story_without_key() -> Story {
 }
 
 fn authorization_header(story: &Story) -> String {
-    let asked = story.requests();
-    let header = asked.last().unwrap().header("authorization");
+    let requests = story.requests();
+    let header = requests.last().unwrap().header("authorization");
     header.unwrap_or("none").to_owned()
 }
 
@@ -307,10 +307,10 @@ fn a_secret_is_sent_only_in_its_own_header() {
                 ),
             ];
             read_files(story.home().parent().unwrap(), &mut seen);
-            for asked in story.requests() {
-                seen.push(("a request's body".into(), asked.raw.clone()));
-                seen.push(("a request's path".into(), asked.path.clone()));
-                for (header, value) in &asked.headers {
+            for request in story.requests() {
+                seen.push(("a request's body".into(), request.raw.clone()));
+                seen.push(("a request's path".into(), request.path.clone()));
+                for (header, value) in &request.headers {
                     let own = matches!(header.as_str(), "authorization" | "x-team");
                     if !own {
                         seen.push((format!("a request's {header}"), value.clone()));

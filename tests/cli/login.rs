@@ -111,7 +111,7 @@ pub(crate) fn log_in_to_copilot(story: Story) -> Story {
 }
 
 fn request_paths(requests: &[Request]) -> Vec<&str> {
-    requests.iter().map(|asked| asked.path.as_str()).collect()
+    requests.iter().map(|request| request.path.as_str()).collect()
 }
 
 /// Gets an access token as a run would.
@@ -162,19 +162,19 @@ fn login_to_codex_stores_tokens() {
     );
     ran.stdout("logged in to OpenAI Codex\n").stderr(&expect);
 
-    let asked = story.requests();
+    let requests = story.requests();
     let poll = "/api/accounts/deviceauth/token";
     let usercode = "/api/accounts/deviceauth/usercode";
     let expect = [usercode, poll, poll, poll, poll, "/oauth/token"];
-    assert_eq!(request_paths(&asked), expect);
+    assert_eq!(request_paths(&requests), expect);
     let client = "app_EMoamEEZ73f0CkXaXp7hrann";
-    assert_eq!(asked[0].body, json!({ "client_id": client }));
+    assert_eq!(requests[0].body, json!({ "client_id": client }));
     let device = json!({ "device_auth_id": "device-of-the-story", "user_code": USER_CODE });
-    assert_eq!(asked[4].body, device);
+    assert_eq!(requests[4].body, device);
     let callback = format!("{}/deviceauth/callback", base_url(&story));
     let callback = callback.replace(':', "%3A").replace('/', "%2F");
     assert_eq!(
-        asked[5].raw,
+        requests[5].raw,
         format!(
             "grant_type=authorization_code&code=code%2Fof%2Bthe%3Dstory&redirect_uri={callback}\
              &client_id={client}&code_verifier=verifier-of-the-story"
@@ -211,20 +211,20 @@ fn login_to_copilot_stores_tokens() {
     );
     ran.stdout("logged in to GitHub Copilot\n").stderr(&expect);
 
-    let asked = story.requests();
+    let requests = story.requests();
     let poll = "/login/oauth/access_token";
     let token = "/copilot_internal/v2/token";
     let expect = ["/login/device/code", poll, poll, poll, poll, token];
-    assert_eq!(request_paths(&asked), expect);
+    assert_eq!(request_paths(&requests), expect);
     let client = "client_id=Iv1.b507a08c87ecfe98";
-    assert_eq!(asked[0].raw, format!("{client}&scope=read%3Auser"));
-    assert_eq!(asked[0].header("accept"), Some("application/json"));
+    assert_eq!(requests[0].raw, format!("{client}&scope=read%3Auser"));
+    assert_eq!(requests[0].header("accept"), Some("application/json"));
     let grant = "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code";
     let expect = format!("{client}&device_code=device-of-the-story&grant_type={grant}");
-    assert_eq!(asked[1].raw, expect);
-    let authorization = asked[5].header("authorization");
+    assert_eq!(requests[1].raw, expect);
+    let authorization = requests[5].header("authorization");
     assert_eq!(authorization, Some("token gho-of-the-story"));
-    assert!(asked[5].header("editor-version").is_some());
+    assert!(requests[5].header("editor-version").is_some());
 
     let access = get_story_access(&story, "github-copilot").unwrap();
     assert_eq!(access.token.expose(), "token-of-the-story");
@@ -442,10 +442,10 @@ fn a_token_is_renewed_before_it_expires() {
     write_login(&story, name, "2026-01-02T03:09:05Z");
     let access = get_story_access(&story, name).unwrap();
     assert_eq!(access.token.expose(), "token-new-1");
-    let asked = story.requests();
-    assert_eq!(request_paths(&asked), ["/oauth/token"]);
-    assert_eq!(asked[0].body["grant_type"], "refresh_token");
-    assert_eq!(asked[0].body["refresh_token"], "renewal-old-1");
+    let requests = story.requests();
+    assert_eq!(request_paths(&requests), ["/oauth/token"]);
+    assert_eq!(requests[0].body["grant_type"], "refresh_token");
+    assert_eq!(requests[0].body["refresh_token"], "renewal-old-1");
     let expect = json!({ "token": "token-new-1", "expires": IN_AN_HOUR, "renewal": "renewal-new-1", "account": "acc-1" });
     assert_eq!(stored_login(&story, name), expect);
 }

@@ -67,11 +67,11 @@ fn the_log_variable_selects_topics_and_levels() {
 #[test]
 fn logs_contain_no_key() {
     // At points where a server or our own code might log it.
-    let echo = |asked: &crate::server::Request| {
+    let echo = |request: &crate::server::Request| {
         let said = format!(
             "{} {}",
-            asked.header("authorization").unwrap_or_default(),
-            asked.path
+            request.header("authorization").unwrap_or_default(),
+            request.path
         );
         Response::json(400, &json!({ "error": { "message": said } })).header("x-key", &said)
     };

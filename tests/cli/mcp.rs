@@ -376,8 +376,8 @@ fn errors_and_images_are_passed_to_the_model() {
     );
     let story = story.script([calls("mcp_one_shows", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
-    let asked = story.requests();
-    let body = asked[3].body.to_string();
+    let requests = story.requests();
+    let body = requests[3].body.to_string();
     assert!(
         body.contains(&format!("data:image/png;base64,{png}")),
         "{body}"
@@ -491,15 +491,15 @@ fn a_sub_agent_can_use_the_servers() {
         json!({ "tools": [read_only_tool("look", ""), plain_tool("set")] }),
         json!({}),
     )]);
-    let turn = move |asked: &Request| {
-        let is_child = asked.messages()[0]
+    let turn = move |request: &Request| {
+        let is_child = request.messages()[0]
             .to_string()
             .contains("sub-agent of nanobot");
-        let has_result = asked
+        let has_result = request
             .messages()
             .iter()
             .any(|message| message["role"] == "tool");
-        let last = asked.last_content();
+        let last = request.last_content();
         let turn = match (is_child, has_result) {
             (true, false) => calls("mcp_one_look", json!({ "word": "w" })),
             (true, true) => says("it has looked"),
@@ -507,14 +507,14 @@ fn a_sub_agent_can_use_the_servers() {
             (false, true) if last.contains("it has looked") => says("done"),
             (false, true) => says("I wait"),
         };
-        turn(asked)
+        turn(request)
     };
     story.server().always(Box::new(turn));
     let ran = run_agent(&story);
     assert!(ran.text().ends_with("done\n"), "{}", ran.text());
     drop(ran);
-    let child = story.requests().into_iter().find(|asked| {
-        let system = asked.messages()[0].to_string();
+    let child = story.requests().into_iter().find(|request| {
+        let system = request.messages()[0].to_string();
         system.contains("sub-agent of nanobot")
     });
     assert_eq!(

@@ -99,10 +99,10 @@ fn old_messages_are_consolidated_once() {
         ran.text()
     );
     drop(ran);
-    let asked = &story.requests()[0];
-    assert_eq!(asked.body["tool_choice"]["function"]["name"], "save_memory");
-    assert_eq!(asked.body["temperature"], json!(0.1));
-    let question = asked.last_content();
+    let request = &story.requests()[0];
+    assert_eq!(request.body["tool_choice"]["function"]["name"], "save_memory");
+    assert_eq!(request.body["temperature"], json!(0.1));
+    let question = request.last_content();
     assert!(
         question.contains("[2026-01-01T10:00] USER: word0.\n[2026-01-01T10:01] ASSISTANT: word1."),
         "{question}"
@@ -360,9 +360,9 @@ fn files_of_a_newer_release_are_not_written() {
     let target = path;
     let now_newer = newer.replace("cli:new", "cli:direct");
     let written = now_newer.clone();
-    story.server().script([Box::new(move |asked: &Request| {
+    story.server().script([Box::new(move |request: &Request| {
         std::fs::write(&target, &written).unwrap();
-        calls_save_memory("[2026-01-01 10:00] More.", "m")(asked)
+        calls_save_memory("[2026-01-01 10:00] More.", "m")(request)
     }) as Responder]);
     consolidate(&story)
         .status(78)
@@ -503,7 +503,7 @@ fn a_server_that_rejects_forced_tools_is_asked_without() {
         let choices: Vec<Value> = story
             .requests()
             .iter()
-            .map(|asked| asked.body["tool_choice"].clone())
+            .map(|request| request.body["tool_choice"].clone())
             .collect();
         assert_eq!(choices[1], "auto");
         assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
@@ -813,11 +813,11 @@ fn a_turn_completed_during_consolidation_keeps_its_messages() {
     let story = story_with_due_session();
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let appended = path.clone();
-    story.server().script([Box::new(move |asked: &Request| {
+    story.server().script([Box::new(move |request: &Request| {
         let mut text = std::fs::read_to_string(&appended).unwrap();
         text.push_str("{\"role\": \"user\", \"content\": \"meanwhile\"}\n{\"role\": \"assistant\", \"content\": \"yes\"}\n");
         std::fs::write(&appended, text).unwrap();
-        calls_save_memory("[2026-01-01 10:00] Words.", "m")(asked)
+        calls_save_memory("[2026-01-01 10:00] Words.", "m")(request)
     }) as Responder]);
     consolidate(&story).stdout_has("70 messages");
     assert_eq!(consolidated_count(&story), 70);
@@ -834,9 +834,9 @@ fn a_session_cleared_during_consolidation_is_left_unchanged() {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     let cleared = session_text("cli:direct", 2);
     let (target, new) = (path.clone(), cleared.clone());
-    story.server().script([Box::new(move |asked: &Request| {
+    story.server().script([Box::new(move |request: &Request| {
         std::fs::write(&target, &new).unwrap();
-        calls_save_memory("[2026-01-01 10:00] Words.", "m")(asked)
+        calls_save_memory("[2026-01-01 10:00] Words.", "m")(request)
     }) as Responder]);
     consolidate(&story).stdout_has("70 messages");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), cleared);
@@ -877,13 +877,13 @@ fn memory_edits_during_consolidation_are_not_overwritten() {
     let story = story_with_due_session().workspace_file("memory/MEMORY.md", "old");
     let path = story.workspace().join("memory/MEMORY.md");
     story.server().script([
-        Box::new(move |asked: &Request| {
+        Box::new(move |request: &Request| {
             std::fs::write(&path, "by hand").unwrap();
-            calls_save_memory("[2026-01-01 10:00] Words.", "from old")(asked)
+            calls_save_memory("[2026-01-01 10:00] Words.", "from old")(request)
         }) as Responder,
-        Box::new(|asked: &Request| {
-            assert!(asked.last_content().contains("by hand"));
-            calls_save_memory("[2026-01-01 10:00] Words.", "by hand, and more")(asked)
+        Box::new(|request: &Request| {
+            assert!(request.last_content().contains("by hand"));
+            calls_save_memory("[2026-01-01 10:00] Words.", "by hand, and more")(request)
         }),
     ]);
     consolidate(&story).stdout_has("70 messages");
@@ -927,8 +927,8 @@ fn thirty_two_concurrent_runs_lose_no_line() {
             session_text(&key, 120),
         );
     }
-    story.server().always(Box::new(|asked: &Request| {
-        let memory = asked.last_content();
+    story.server().always(Box::new(|request: &Request| {
+        let memory = request.last_content();
         let known = memory
             .lines()
             .filter(|line| line.starts_with("fact"))
@@ -936,7 +936,7 @@ fn thirty_two_concurrent_runs_lose_no_line() {
         let facts: String = (0..=known)
             .map(|number| format!("fact {number}\n"))
             .collect();
-        calls_save_memory(&format!("[2026-01-01 10:00] Entry after {known}."), &facts)(asked)
+        calls_save_memory(&format!("[2026-01-01 10:00] Entry after {known}."), &facts)(request)
     }));
     let children: Vec<_> = (0..32)
         .map(|number| {
@@ -977,11 +977,11 @@ fn gated_model(story: &Story) -> std::sync::mpsc::Sender<()> {
     let mark = story.dir().join("asked");
     story.server().script([
         says("Here."),
-        Box::new(move |asked: &Request| {
+        Box::new(move |request: &Request| {
             std::fs::write(&mark, "").unwrap();
             // Fails if the test has ended.
             let _: Result<(), _> = wait.lock().unwrap().recv();
-            calls_save_memory("[2026-01-01 10:00] Words.", "m")(asked)
+            calls_save_memory("[2026-01-01 10:00] Words.", "m")(request)
         }),
     ]);
     go
@@ -1339,9 +1339,9 @@ fn a_session_queued_during_consolidation_is_processed_next() {
     let mut new = story.command(["agent", "-m", "/new"]);
     let new = std::sync::Mutex::new(move || assert!(new.status().unwrap().success()));
     story.server().script([
-        Box::new(move |asked: &Request| {
+        Box::new(move |request: &Request| {
             (new.lock().unwrap())();
-            calls_save_memory("[2026-01-01 10:00] One.", "m")(asked)
+            calls_save_memory("[2026-01-01 10:00] One.", "m")(request)
         }) as Responder,
         calls_save_memory("[2026-01-01 10:00] Two.", "m"),
     ]);

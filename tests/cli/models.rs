@@ -116,10 +116,10 @@ fn models_are_fetched_from_the_server() {
     story
         .run(["model", "list", "--remote"])
         .stdout("one\ngpt-4o\\u{1b}[2J\n");
-    let asked = &story.requests()[0];
-    assert_eq!(asked.path, "/v1/models");
+    let request = &story.requests()[0];
+    assert_eq!(request.path, "/v1/models");
     assert_eq!(
-        asked.header("authorization"),
+        request.header("authorization"),
         Some("Bearer key-of-the-story")
     );
     let arguments = [
@@ -161,11 +161,11 @@ fn anthropic_models_are_fetched_in_pages() {
     let names: Vec<&Value> = lines.iter().map(|line| &line["name"]).collect();
     assert_eq!(names, ["a", "claude/b", "claude-opus-5"]);
     assert_eq!(lines[2]["context"], 1_000_000);
-    let asked = story.requests();
-    assert_eq!(asked[0].path, "/v1/models?limit=1000");
-    assert_eq!(asked[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
-    assert_eq!(asked[1].header("x-api-key"), Some("key-of-the-story"));
-    assert!(asked[1].header("anthropic-version").is_some());
+    let requests = story.requests();
+    assert_eq!(requests[0].path, "/v1/models?limit=1000");
+    assert_eq!(requests[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
+    assert_eq!(requests[1].header("x-api-key"), Some("key-of-the-story"));
+    assert!(requests[1].header("anthropic-version").is_some());
 }
 
 #[test]

@@ -80,10 +80,10 @@ fn a_first_run_completes() {
         "sk-very-secret-key"
     );
     assert_eq!(config["providers"]["custom"]["apiBase"], base_url(&story));
-    let asked = story.requests();
-    assert_eq!(asked[0].path, "/v1/models");
+    let requests = story.requests();
+    assert_eq!(requests[0].path, "/v1/models");
     assert_eq!(
-        asked[1].header("authorization"),
+        requests[1].header("authorization"),
         Some("Bearer sk-very-secret-key")
     );
     // The first answer of the agent.

@@ -115,8 +115,8 @@ fn the_flag_overrides_the_variable() {
     let story = story.script([says("1"), says("2")]);
     story.run(["agent", "-m", "x"]).stdout("1\n");
     story.run(["agent", "-m", "x", "--stdin"]).stdout("2\n");
-    let asked = story.requests();
-    assert!(!asked[0].raw.contains("SECRET") && asked[1].raw.contains("SECRET"));
+    let requests = story.requests();
+    assert!(!requests[0].raw.contains("SECRET") && requests[1].raw.contains("SECRET"));
 }
 
 #[test]

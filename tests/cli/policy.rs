@@ -80,10 +80,10 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
         .run(["agent", "-m", "x", "--deny", "read_file(*.key)"])
         .stdout("done\n");
     assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
-    let asked = story.requests();
-    assert!(asked[1].last_content().contains("rule `read_file(*.key)`"));
-    assert!(asked[2].last_content().contains('b') && !asked[2].last_content().contains("a.key"));
-    assert!(!asked[3].last_content().contains("secret"));
+    let requests = story.requests();
+    assert!(requests[1].last_content().contains("rule `read_file(*.key)`"));
+    assert!(requests[2].last_content().contains('b') && !requests[2].last_content().contains("a.key"));
+    assert!(!requests[3].last_content().contains("secret"));
     let check = |flags: &[&str], words: &str| {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();
         story.run(all).status(2).stderr_has(words);
@@ -192,10 +192,10 @@ fn patterns_of_the_python_program_have_the_same_meaning() {
         .run(["agent", "-m", "x"])
         .stdout("done\n")
         .stderr_has("denyPatterns");
-    let asked = story.requests();
-    assert!(asked[1].last_content().contains("denyPatterns"));
-    assert!(asked[2].last_content().contains("allowPatterns"));
-    assert!(asked[3].last_content().contains("hi"));
+    let requests = story.requests();
+    assert!(requests[1].last_content().contains("denyPatterns"));
+    assert!(requests[2].last_content().contains("allowPatterns"));
+    assert!(requests[3].last_content().contains("hi"));
 }
 
 #[test]
@@ -214,9 +214,9 @@ fn the_plan_profile_offers_no_changing_tools_and_reports_it_once() {
         .stdout("still planning\n");
     story.run(["agent", "-m", "z"]).stdout("acting\n");
     story.run(["agent", "-m", "z"]).stdout("more\n");
-    let asked = story.requests();
+    let requests = story.requests();
     let count = |number: usize, words: &str| {
-        asked[number].body["messages"]
+        requests[number].body["messages"]
             .to_string()
             .matches(words)
             .count()
@@ -229,7 +229,7 @@ fn the_plan_profile_offers_no_changing_tools_and_reports_it_once() {
         [0, 1, 2, 3].map(|number| count(number, "Plan mode is over")),
         [0, 0, 1, 1]
     );
-    let names = |number: usize| asked[number].body["tools"].to_string();
+    let names = |number: usize| requests[number].body["tools"].to_string();
     assert!(!names(0).contains("write_file") && names(0).contains("read_file"));
     assert!(names(2).contains("write_file"));
 }

@@ -234,10 +234,10 @@ fn a_sub_agent_has_a_line_of_its_own() {
     // The order of both is undefined.
     story
         .server()
-        .always(Box::new(|asked| match asked.last_content() {
-            last if last.contains("finished") => says("Done.")(asked),
-            last if last.contains("look around") => says("Nothing there.")(asked),
-            _ => says("I wait.")(asked),
+        .always(Box::new(|request| match request.last_content() {
+            last if last.contains("finished") => says("Done.")(request),
+            last if last.contains("look around") => says("Nothing there.")(request),
+            _ => says("I wait.")(request),
         }));
     let text = run_to_success(&story, &["agent", "-m", "x"]).styled();
     let line = "✓» spawn1 look«dim:";

@@ -214,7 +214,7 @@ fn the_key_is_sent_only_in_its_header() {
         story
             .requests()
             .iter()
-            .all(|asked| !asked.raw.contains(key))
+            .all(|request| !request.raw.contains(key))
     );
     let session =
         std::fs::read_to_string(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
@@ -245,10 +245,10 @@ fn offline_allows_only_loopback() {
 #[test]
 fn sixteen_concurrent_runs_on_one_session_all_get_their_answer() {
     let story = Story::new();
-    story.server().always(Box::new(|asked| {
-        let last = asked.last_content();
+    story.server().always(Box::new(|request| {
+        let last = request.last_content();
         let word = last.lines().next().unwrap_or_default().to_owned();
-        says(&format!("answer to {word}"))(asked)
+        says(&format!("answer to {word}"))(request)
     }));
     let children: Vec<_> = (0..16)
         .map(|number| {
@@ -513,9 +513,9 @@ fn images_are_sent_in_every_format() {
         story
             .run(agent_arguments(&["-a", "a.png"], words))
             .stdout("ok\n");
-        let asked = story.requests();
-        assert_eq!(asked[0].raw.matches(&data).count(), 1, "{format:?}");
-        assert_eq!(asked[1].raw.matches(&data).count(), 2, "{format:?}");
+        let requests = story.requests();
+        assert_eq!(requests[0].raw.matches(&data).count(), 1, "{format:?}");
+        assert_eq!(requests[1].raw.matches(&data).count(), 2, "{format:?}");
         let story = story.stdin(&png);
         story
             .run(agent_arguments(&["-a", "-", "--new"], words))
@@ -759,8 +759,8 @@ fn unusual_but_valid_streams_are_accepted_in_every_format() {
     for format in ALL_FORMATS {
         for (number, change) in changes.into_iter().enumerate() {
             let turn = move |turn: Responder| -> Responder {
-                Box::new(move |asked| {
-                    let mut answer = turn(asked);
+                Box::new(move |request| {
+                    let mut answer = turn(request);
                     let text = String::from_utf8(answer.chunks.concat()).unwrap();
                     answer.chunks = if text.starts_with('{') {
                         one(text)
@@ -810,8 +810,8 @@ fn a_session_continues_in_another_format() {
         story
             .run(["agent", "-m", "second"])
             .stdout(&format!("{word}\n"));
-        let asked = story.requests();
-        let last = asked.last().unwrap();
+        let requests = story.requests();
+        let last = requests.last().unwrap();
         assert_eq!(Format::from_path(&last.path), Some(format));
         assert!(
             known.iter().all(|word| last.raw.contains(word)),
@@ -840,9 +840,9 @@ fn the_final_request_of_a_turn_has_no_tools() {
         assert_eq!(ran.text(), "So far.\n");
         drop((ran.code(), ran.error_text()));
         drop(ran);
-        let asked = story.requests();
+        let requests = story.requests();
         let choice = |at: usize| {
-            let choice = &asked[at].body["tool_choice"];
+            let choice = &requests[at].body["tool_choice"];
             choice
                 .as_str()
                 .or(choice["type"].as_str())
@@ -853,7 +853,7 @@ fn the_final_request_of_a_turn_has_no_tools() {
             ["auto", "none"].map(|word| Some(word.to_owned())),
             "{format:?}"
         );
-        assert_eq!(asked[0].body["tools"], asked[1].body["tools"]);
+        assert_eq!(requests[0].body["tools"], requests[1].body["tools"]);
     }
 }
 
@@ -871,18 +871,18 @@ fn a_dry_run_is_a_command_that_sends_the_request() {
             story.run(["agent", "-m", "x"]).stdout("ok\n");
             continue;
         }
-        let asked = &story.requests()[0];
-        assert_eq!(Format::from_path(&asked.path), Some(format));
+        let request = &story.requests()[0];
+        assert_eq!(Format::from_path(&request.path), Some(format));
         let key = match format {
             Format::Anthropic => ("x-api-key", "k"),
             Format::Chat | Format::Responses => ("authorization", "Bearer k"),
         };
-        assert_eq!(asked.header(key.0), Some(key.1));
+        assert_eq!(request.header(key.0), Some(key.1));
         assert_eq!(
-            asked.header("anthropic-version").is_some(),
+            request.header("anthropic-version").is_some(),
             format == Format::Anthropic
         );
-        assert!(asked.last_content().contains("it's"));
+        assert!(request.last_content().contains("it's"));
     }
 }
 
@@ -891,8 +891,8 @@ fn invalid_requests_are_detected() {
     for format in ALL_FORMATS {
         let story = Story::in_format(format, "scripted").script([says("ok")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
-        let asked = &story.requests()[0];
-        let mut wrong = asked.clone();
+        let request = &story.requests()[0];
+        let mut wrong = request.clone();
         wrong.body["colour"] = "red".into();
         assert!(
             formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("colour"))
@@ -901,7 +901,7 @@ fn invalid_requests_are_detected() {
             formats::validate_request(&wrong, &["colour".to_owned()]),
             None
         );
-        wrong = asked.clone();
+        wrong = request.clone();
         wrong.body["tools"][0]["nme"] = "x".into();
         assert!(
             formats::validate_request(&wrong, &[]).is_some_and(|words| words.contains("/tools/0"))

@@ -172,9 +172,9 @@ fn reasoning_effort_is_set_per_model() {
             .run(["agent", "-m", "x", "--reasoning-effort", "none"])
             .stdout("2\n");
         story.run(["agent", "-m", "x"]).stdout("3\n");
-        let asked = story.requests();
+        let requests = story.requests();
         assert_eq!(
-            (&asked[0].body[key], &asked[1].body[key]),
+            (&requests[0].body[key], &requests[1].body[key]),
             (&high, &none),
             "{provider}"
         );
@@ -183,7 +183,7 @@ fn reasoning_effort_is_set_per_model() {
         } else {
             Value::Null
         };
-        assert_eq!(asked[2].body[key], unasked, "{provider}");
+        assert_eq!(requests[2].body[key], unasked, "{provider}");
     };
     let kind = |kind: &str| json!({ "type": kind });
     check(
@@ -428,10 +428,10 @@ fn invalid_tool_call_ids_are_rewritten() {
         ]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         story.run(["agent", "-m", "x"]).stdout("more\n");
-        for asked in [&story.requests()[1], &story.requests()[3]] {
+        for request in [&story.requests()[1], &story.requests()[3]] {
             let mut called = Vec::new();
             let mut answered = Vec::new();
-            collect_ids(&asked.body, &mut called, &mut answered);
+            collect_ids(&request.body, &mut called, &mut answered);
             assert_eq!(called, answered, "{format}");
             let fits = |id: &String| {
                 (1..=64).contains(&id.len())

@@ -114,10 +114,10 @@ fn check_everything_server(story: &Story) {
         .status(0);
     assert_eq!(ran.json()["text"], "Seen.", "{}", ran.text());
     ran.error_text();
-    let asked = story.requests();
-    let raw = &asked[asked.len() - 2].raw;
+    let requests = story.requests();
+    let raw = &requests[requests.len() - 2].raw;
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
-    assert!(asked.last().unwrap().last_content().contains("completed"));
+    assert!(requests.last().unwrap().last_content().contains("completed"));
     assert_no_processes(story);
 }
 

@@ -38,8 +38,8 @@ fn stalling_reply(text: &str) -> crate::server::Responder {
 
 /// The contents of the user messages in the last request.
 fn user_messages(story: &Story) -> Vec<String> {
-    let asked = story.requests();
-    let messages = asked.last().expect("somebody was asked").messages();
+    let requests = story.requests();
+    let messages = requests.last().expect("somebody was asked").messages();
     let users = messages.iter().filter(|message| message["role"] == "user");
     users
         .map(|message| message["content"].to_string())
@@ -597,8 +597,8 @@ fn the_repl_reuses_its_connection() {
         .until_prompt("> ");
     send_line(&mut screen, "b").until("Second.");
     exit_and_check(&mut screen);
-    let asked = story.requests();
-    assert_eq!(asked[0].connection, asked[1].connection);
+    let requests = story.requests();
+    assert_eq!(requests[0].connection, requests[1].connection);
 }
 
 #[test]

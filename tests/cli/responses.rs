@@ -30,8 +30,8 @@ fn completed(output: &[Value]) -> Value {
 /// A reply with these items, streamed or not as the request asks.
 fn replies_with_items(output: &[Value]) -> Responder {
     let output = output.to_vec();
-    Box::new(move |asked| {
-        if asked.body["stream"] != json!(true) {
+    Box::new(move |request| {
+        if request.body["stream"] != json!(true) {
             return Response::json(200, &response("completed", &output));
         }
         let mut list = Vec::new();
@@ -242,13 +242,13 @@ fn output_limits_are_set_per_model() {
     story
         .run(["agent", "-m", "x", "--max-tokens", "1"])
         .stdout("ok\n");
-    let asked = story.requests();
+    let requests = story.requests();
     assert_eq!(
         (
-            &asked[0].body["max_output_tokens"],
-            &asked[1].body["max_output_tokens"]
+            &requests[0].body["max_output_tokens"],
+            &requests[1].body["max_output_tokens"]
         ),
         (&json!(32768), &json!(16))
     );
-    assert!(asked[0].body["include"].is_null(), "it does not reason");
+    assert!(requests[0].body["include"].is_null(), "it does not reason");
 }

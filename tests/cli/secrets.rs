@@ -148,9 +148,9 @@ fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
     ];
     read_files(story.home().parent().unwrap(), &mut seen);
     assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
-    for asked in story.requests() {
-        seen.push(("a request".into(), format!("{} {}", asked.path, asked.raw)));
-        let others = asked
+    for request in story.requests() {
+        seen.push(("a request".into(), format!("{} {}", request.path, request.raw)));
+        let others = request
             .headers
             .iter()
             .filter(|(name, _)| !["authorization", "x-team"].contains(&name.as_str()));

@@ -147,8 +147,8 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
         .into_iter()
         .map(|(name, arguments)| (name.to_owned(), arguments))
         .collect();
-    Box::new(move |asked| {
-        let number = asked.messages().len();
+    Box::new(move |request| {
+        let number = request.messages().len();
         let calls: Vec<Value> = list
             .iter()
             .enumerate()
@@ -160,7 +160,7 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
         build_response(
             &json!({ "role": "assistant", "content": null, "tool_calls": calls }),
             "tool_calls",
-            asked,
+            request,
         )
     })
 }
@@ -168,7 +168,7 @@ pub(crate) fn calls_all<'a>(list: impl IntoIterator<Item = (&'a str, Value)>) ->
 /// A reply with this message and finish reason, in the terms of chat completions.
 pub(crate) fn replies(message: Value, finish: &str) -> Responder {
     let finish = finish.to_owned();
-    Box::new(move |asked| build_response(&message, &finish, asked))
+    Box::new(move |request| build_response(&message, &finish, request))
 }
 
 /// Exactly this response.

@@ -291,9 +291,9 @@ fn the_window_does_not_split_a_group_of_calls() {
                 .script([calls("list_dir", json!({})), says("ok"), says("more")]);
             story.run(["agent", "-m", "next"]).stdout("ok\n");
             story.run(["agent", "-m", "last"]).stdout("more\n");
-            let asked = story.requests();
+            let requests = story.requests();
             for number in [0, 2] {
-                assert_valid_messages(&asked[number].messages()[1..]);
+                assert_valid_messages(&requests[number].messages()[1..]);
             }
         }
     }
@@ -545,9 +545,9 @@ fn our_own_images_are_sent_only_in_their_turn() {
         .run(["agent", "-m", "what is it?", "-a", "a.png"])
         .stdout("A dot.\n");
     story.run(["agent", "-m", "next"]).stdout("more\n");
-    let asked = story.requests();
-    assert!(asked[0].raw.contains("base64,") && !asked[1].raw.contains("base64"));
-    assert!(asked[1].raw.contains("a.png]"));
+    let requests = story.requests();
+    assert!(requests[0].raw.contains("base64,") && !requests[1].raw.contains("base64"));
+    assert!(requests[1].raw.contains("a.png]"));
     let kept = std::fs::read_to_string(story.workspace().join(SESSION_FILE)).unwrap();
     assert!(!kept.contains("base64"));
 }
@@ -844,10 +844,10 @@ fn keys_with_the_same_file_name_have_separate_sessions() {
                 .stdout(&format!("{key} {round}\n"));
         }
     }
-    let asked = story.requests();
+    let requests = story.requests();
     for (number, key) in keys.iter().enumerate() {
-        assert_eq!(asked[number].messages().len(), 2, "{key:?}");
-        let messages = asked[keys.len() + number].messages();
+        assert_eq!(requests[number].messages().len(), 2, "{key:?}");
+        let messages = requests[keys.len() + number].messages();
         let expect = [
             format!("user: 0 of {key}"),
             format!("assistant: {key} 0"),
@@ -1232,10 +1232,10 @@ fn results_are_stored_up_to_the_limit_with_a_truncation_notice() {
             .script([tool, says("ok"), says("more")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
         story.run(["agent", "-m", "y"]).stdout("more\n");
-        let asked = story.requests();
-        let sent = asked[1].messages()[3]["content"].clone();
+        let requests = story.requests();
+        let sent = requests[1].messages()[3]["content"].clone();
         // The same in the turn, in the next one, and in the file.
-        assert_eq!(asked[2].messages()[3]["content"], sent);
+        assert_eq!(requests[2].messages()[3]["content"], sent);
         assert_eq!(story.session("cli_direct.jsonl")[3]["content"], sent);
         sent.as_str().unwrap().to_owned()
     };
@@ -1363,10 +1363,10 @@ fn the_clock_does_not_change_what_was_sent_before() {
         .env("NANOBOT_TEST_TIME", "2026-03-04T05:06:07Z")
         .script([says("2")]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
-    let asked = story.requests();
-    assert_eq!(asked[0].messages(), asked[1].messages()[..2]);
-    assert_ne!(asked[1].messages()[1], asked[1].messages()[3]);
-    assert!(asked[1].messages()[3].to_string().contains("2026-03-04"));
+    let requests = story.requests();
+    assert_eq!(requests[0].messages(), requests[1].messages()[..2]);
+    assert_ne!(requests[1].messages()[1], requests[1].messages()[3]);
+    assert!(requests[1].messages()[3].to_string().contains("2026-03-04"));
 }
 
 // When the Python program clears a session, its metadata remains, with message numbers that no longer apply.

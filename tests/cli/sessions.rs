@@ -76,9 +76,9 @@ fn after_new_no_old_message_is_sent() {
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story.run(["agent", "-m", "two", "--new"]).stdout("2\n");
     story.run(["agent", "-m", "three"]).stdout("3\n");
-    let asked = story.requests();
-    assert_eq!(asked[1].messages().len(), 2);
-    assert_eq!(asked[2].messages().len(), 4);
+    let requests = story.requests();
+    assert_eq!(requests[1].messages().len(), 2);
+    assert_eq!(requests[2].messages().len(), 4);
     assert!(
         story
             .session("cli_direct.jsonl")
@@ -369,9 +369,9 @@ fn a_session_removed_during_a_turn_is_recreated() {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Request| {
+        .script([Box::new(move |request: &crate::server::Request| {
             std::fs::remove_file(&path).unwrap();
-            says("2")(asked)
+            says("2")(request)
         }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
@@ -416,7 +416,7 @@ fn a_session_replaced_by_a_python_run_is_followed() {
     story.run(["agent", "-m", "one"]).stdout("1\n");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Request| {
+        .script([Box::new(move |request: &crate::server::Request| {
             let mut text = std::fs::read_to_string(&replaced).unwrap();
             text.push_str(&format!(
                 "{}\n",
@@ -424,7 +424,7 @@ fn a_session_replaced_by_a_python_run_is_followed() {
             ));
             write(&other, text.as_bytes());
             std::fs::rename(&other, &replaced).unwrap();
-            says("2")(asked)
+            says("2")(request)
         }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     let lines = story.session("cli_direct.jsonl");
@@ -481,11 +481,11 @@ fn an_incomplete_line_of_another_program_does_not_corrupt_our_lines() {
     let path = story.workspace().join("sessions/cli_direct.jsonl");
     story
         .server()
-        .script([Box::new(move |asked: &crate::server::Request| {
+        .script([Box::new(move |request: &crate::server::Request| {
             let mut text = std::fs::read(&path).unwrap();
             text.extend_from_slice(b"{\"role\": \"us");
             std::fs::write(&path, text).unwrap();
-            says("2")(asked)
+            says("2")(request)
         }) as crate::server::Responder]);
     story.run(["agent", "-m", "two"]).stdout("2\n");
     assert!(

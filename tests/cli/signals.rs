@@ -268,9 +268,9 @@ fn check_leaves_no_process(points: usize, seed: u64) {
                        sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
         let story = Story::new().env("MARK", &mark);
         story.server().always(
-            Box::new(move |asked: &Request| match asked.messages().len() < 8 {
-                true => calls("exec", json!({ "command": command }))(asked),
-                false => says("Done.")(asked),
+            Box::new(move |request: &Request| match request.messages().len() < 8 {
+                true => calls("exec", json!({ "command": command }))(request),
+                false => says("Done.")(request),
             }) as Responder,
         );
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));

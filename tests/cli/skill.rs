@@ -19,8 +19,8 @@ fn skill_text(text: &str) -> String {
 
 /// The system prompt of the first request.
 fn system_prompt(story: &Story) -> String {
-    let asked = story.requests();
-    asked[0].messages()[0]["content"]
+    let requests = story.requests();
+    requests[0].messages()[0]["content"]
         .as_str()
         .unwrap()
         .to_owned()
@@ -760,8 +760,8 @@ fn the_agent_can_read_built_in_skills_and_run_their_scripts() {
         .stdout("ok\n");
     ran.error_text();
     drop(ran);
-    let asked = story.requests();
-    let result = |number: usize| asked[number].last_content();
+    let requests = story.requests();
+    let result = |number: usize| requests[number].last_content();
     assert!(result(1).contains("# Writing a skill"));
     assert!(result(2).contains("#!/bin/sh"));
     assert!(result(3).contains("no errors found"), "{}", result(3));

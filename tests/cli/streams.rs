@@ -40,7 +40,7 @@ fn piped_input_gets_a_session_of_its_own() {
         story
             .requests()
             .iter()
-            .all(|asked| asked.messages().len() == 2)
+            .all(|request| request.messages().len() == 2)
     );
     let mut names: Vec<String> = std::fs::read_dir(story.workspace().join("sessions"))
         .unwrap()
@@ -75,7 +75,7 @@ fn standard_input_can_be_ignored() {
         story
             .requests()
             .iter()
-            .all(|asked| !asked.raw.contains("secret"))
+            .all(|request| !request.raw.contains("secret"))
     );
 }
 
@@ -264,10 +264,10 @@ fn the_first_byte_has_a_longer_timeout_than_the_stream() {
         .env("NANOBOT_LLM_TIMEOUT_S", "30");
     story
         .server()
-        .script([Box::new(|asked: &crate::server::Request| {
+        .script([Box::new(|request: &crate::server::Request| {
             // Longer than the idle timeout of a stream: this wait is what is tested.
             std::thread::sleep(std::time::Duration::from_millis(1500));
-            says("late")(asked)
+            says("late")(request)
         }) as crate::server::Responder]);
     story.run(["agent", "-m", "x"]).stdout("late\n");
     let story = Story::new().env("NANOBOT_LLM_TIMEOUT_S", "1");

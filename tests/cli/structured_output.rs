@@ -13,13 +13,13 @@ fn schema_output_prints_only_json() {
     story
         .run(["agent", "-m", "who?", "--schema", "name, age int"])
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
-    let asked = &story.requests()[0];
+    let request = &story.requests()[0];
     assert_eq!(
-        asked.body["response_format"],
+        request.body["response_format"],
         json!(null),
         "of this server nothing is known"
     );
-    let system = asked.messages()[0]["content"].clone();
+    let system = request.messages()[0]["content"].clone();
     let words = "\"required\":[\"name\",\"age\"]";
     assert!(system.as_str().unwrap().contains(words));
     story
@@ -41,9 +41,9 @@ fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
     story
         .run(["agent", "-m", "who?", "--schema", "name, age int"])
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
-    let asked = story.requests();
-    assert!(asked[1].last_content().contains("not valid JSON"));
-    assert!(asked[2].last_content().contains("missing properties 'age'"));
+    let requests = story.requests();
+    assert!(requests[1].last_content().contains("not valid JSON"));
+    assert!(requests[2].last_content().contains("missing properties 'age'"));
     let story = Story::new();
     story.server().always(says("Ada is 36."));
     story

@@ -44,9 +44,9 @@ fn set_responses(
     parent: impl Fn(&Request) -> Responder + Send + Sync + 'static,
     child: impl Fn(&Request, &str) -> Responder + Send + Sync + 'static,
 ) {
-    let turn: Responder = Box::new(move |asked: &Request| match subagent_task(asked) {
-        Some(task) => child(asked, &task)(asked),
-        None => parent(asked)(asked),
+    let turn: Responder = Box::new(move |request: &Request| match subagent_task(request) {
+        Some(task) => child(request, &task)(request),
+        None => parent(request)(request),
     });
     story.server().always(turn);
 }
@@ -55,10 +55,10 @@ fn set_responses(
 fn parent_script(
     tasks: &'static [&'static str],
 ) -> impl Fn(&Request) -> Responder + Send + Sync + 'static {
-    move |asked| {
-        let heard = subagent_reports(asked).len();
+    move |request| {
+        let heard = subagent_reports(request).len();
         let is_result = |message: &Value| message["role"] == "tool";
-        match asked.messages().iter().any(is_result) {
+        match request.messages().iter().any(is_result) {
             _ if heard > 0 => says(&format!("{heard} reported")),
             true => says("I wait."),
             false => calls_all(tasks.iter().map(|task| ("spawn", json!({ "task": task })))),
@@ -190,9 +190,9 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
     let (at_parent, seen) = (Arc::clone(&told), Arc::clone(&heard));
     set_responses(
         &story,
-        move |asked| {
-            let count = asked.messages().len();
-            match subagent_reports(asked).len() {
+        move |request| {
+            let count = request.messages().len();
+            match subagent_reports(request).len() {
                 0 if count == 2 => calls("spawn", json!({ "task": "look" })),
                 0 => {
                     if count == 4 {
@@ -225,14 +225,14 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
 #[test]
 fn a_sub_agent_reports_after_fifteen_requests() {
     let story = Story::new().file("a", "x");
-    set_responses(&story, parent_script(&["read on"]), |asked, _| match asked
+    set_responses(&story, parent_script(&["read on"]), |request, _| match request
         .last_content()
         .contains("all of its 15 requests")
     {
         true => says("so far"),
         false => calls(
             "read_file",
-            json!({ "path": "a", "offset": asked.messages().len() }),
+            json!({ "path": "a", "offset": request.messages().len() }),
         ),
     });
     story.run(["agent", "-m", "x"]).stdout("1 reported\n");
@@ -255,13 +255,13 @@ fn run_tries(
     let count = tries.len();
     set_responses(
         story,
-        move |asked| match asked.messages().len() {
+        move |request| match request.messages().len() {
             2 => calls("spawn", json!({ "task": "try", "profile": profile })),
-            _ if subagent_reports(asked).is_empty() => says("I wait."),
+            _ if subagent_reports(request).is_empty() => says("I wait."),
             _ => says("done"),
         },
-        move |asked, _| {
-            let made = asked
+        move |request, _| {
+            let made = request
                 .messages()
                 .iter()
                 .filter(|said| said["role"] == "tool")
@@ -363,7 +363,7 @@ fn a_denial_in_a_sub_agent_is_reported_once_and_counted() {
     set_responses(
         &story,
         parent_script(&["one", "two", "three"]),
-        |asked, _| match asked.messages().len() {
+        |request, _| match request.messages().len() {
             2 => calls("exec", json!({ "command": "true" })),
             _ => says("could not"),
         },
@@ -441,8 +441,8 @@ fn check_end_with_subagents(story: &Story) {
     set_responses(
         story,
         parent_script(&["wait", "run"]),
-        move |asked, task| {
-            if task == "run" && asked.messages().len() == 2 {
+        move |request, task| {
+            if task == "run" && request.messages().len() == 2 {
                 return calls("exec", json!({ "command": "touch started; sleep 600" }));
             }
             Box::new(|_| Response::events([": thinking\n\n"]).ending(Ending::Stall))
@@ -469,7 +469,7 @@ fn ctrl_c_ends_all_sub_agents() {
     // The session records that they were stopped, so that the turn can be resumed.
     set_responses(
         &story,
-        |asked| says(&format!("{} stopped", subagent_reports(asked).len())),
+        |request| says(&format!("{} stopped", subagent_reports(request).len())),
         |_, _| fails(400, "no sub-agent is left"),
     );
     story.run(["agent", "--resume"]).stdout("2 stopped\n");
@@ -565,8 +565,8 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     );
     set_responses(
         &story,
-        |asked| match subagent_reports(asked).len() {
-            0 if asked.messages().len() == 2 => calls(
+        |request| match subagent_reports(request).len() {
+            0 if request.messages().len() == 2 => calls(
                 "spawn",
                 json!({ "task": "judge", "profile": "critic", "label": "the judge" }),
             ),
@@ -594,8 +594,8 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     ] {
         set_responses(
             &story,
-            move |asked| match asked.messages().last().unwrap()["role"] == "tool" {
-                true => says(&asked.last_content()),
+            move |request| match request.messages().last().unwrap()["role"] == "tool" {
+                true => says(&request.last_content()),
                 false => calls("spawn", json!({ "task": "x", "profile": name })),
             },
             |_, _| fails(400, "no sub-agent was to be started"),
@@ -612,7 +612,7 @@ fn the_number_of_concurrent_sub_agents_is_limited() {
         set_responses(
             &story,
             parent_script(&["a", "b", "c", "d"]),
-            |asked, _| match asked.messages().len() {
+            |request, _| match request.messages().len() {
                 2 => calls("list_dir", json!({})),
                 _ => says("done"),
             },
@@ -641,8 +641,8 @@ fn a_sub_agent_lost_by_a_kill_is_reported_once_and_not_awaited() {
     story.server().wait_for_requests(3);
     child.kill().unwrap();
     child.wait().unwrap();
-    let lost = |asked: &Request| {
-        let said = asked
+    let lost = |request: &Request| {
+        let said = request
             .messages()
             .iter()
             .map(message_text)
@@ -653,11 +653,11 @@ fn a_sub_agent_lost_by_a_kill_is_reported_once_and_not_awaited() {
     };
     set_responses(
         &story,
-        move |asked| {
+        move |request| {
             says(&format!(
                 "{} note, {} reports",
-                lost(asked),
-                subagent_reports(asked).len()
+                lost(request),
+                subagent_reports(request).len()
             ))
         },
         |_, _| fails(400, "no sub-agent is left"),
@@ -672,8 +672,8 @@ fn a_sub_agent_lost_by_a_kill_is_reported_once_and_not_awaited() {
     // Names are unique within a session.
     set_responses(
         &story,
-        |asked| match subagent_reports(asked).len() {
-            0 if asked.last_content().starts_with("again") => {
+        |request| match subagent_reports(request).len() {
+            0 if request.last_content().starts_with("again") => {
                 calls("spawn", json!({ "task": "look" }))
             }
             0 => says("I wait."),
@@ -692,7 +692,7 @@ fn a_recording_can_be_replayed_in_any_request_order() {
     set_responses(
         &story,
         parent_script(&["a", "b", "c"]),
-        |asked, task| match asked.messages().len() {
+        |request, task| match request.messages().len() {
             2 => calls("list_dir", json!({})),
             _ => says(&format!("{task} is fine")),
         },

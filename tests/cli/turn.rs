@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 fn a_question_is_answered() {
     let story = Story::new().script([says("Hello there.")]);
     story.run(["agent", "-m", "hello"]).stdout("Hello there.\n");
-    let asked = story.requests();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].path, "/v1/chat/completions");
+    let requests = story.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].path, "/v1/chat/completions");
     assert_eq!(
-        asked[0].header("authorization"),
+        requests[0].header("authorization"),
         Some("Bearer key-of-the-story")
     );
-    assert_eq!(asked[0].body["model"], "scripted");
-    assert_eq!(asked[0].body["max_tokens"], 8192);
-    assert_eq!(asked[0].body["temperature"], 0.1);
-    let messages = asked[0].messages();
+    assert_eq!(requests[0].body["model"], "scripted");
+    assert_eq!(requests[0].body["max_tokens"], 8192);
+    assert_eq!(requests[0].body["temperature"], 0.1);
+    let messages = requests[0].messages();
     assert_eq!(messages[0]["role"], "system");
     assert_eq!(messages.len(), 2);
-    assert!(asked[0].last_content().starts_with(
+    assert!(requests[0].last_content().starts_with(
         "hello\n\n[Runtime: 2026-01-02 03:04 Friday (UTC); channel cli, chat direct]"
     ));
 }
@@ -35,13 +35,13 @@ fn tools_run_and_their_results_are_sent() {
     story
         .run(["agent", "-m", "what do I need?"])
         .stdout("Milk.\n");
-    let asked = story.requests();
+    let requests = story.requests();
     assert!(
-        asked[1].last_content().contains("buy milk"),
+        requests[1].last_content().contains("buy milk"),
         "{}",
-        asked[1].last_content()
+        requests[1].last_content()
     );
-    assert_eq!(asked[1].messages().len(), 4);
+    assert_eq!(requests[1].messages().len(), 4);
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn the_second_request_begins_with_the_bytes_of_the_first() {
     ]);
     story.run(["agent", "-m", "look"]).stdout("done\n");
     story.run(["agent", "-m", "and now?"]).stdout("again\n");
-    let asked = story.requests();
-    for pair in asked.windows(2) {
+    let requests = story.requests();
+    for pair in requests.windows(2) {
         let first = pair[0].raw.strip_suffix("]}").expect("messages come last");
         assert!(
             pair[1].raw.starts_with(first),
@@ -73,7 +73,7 @@ fn the_connection_is_reused_between_iterations() {
         says("ok"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert!(story.requests().iter().all(|asked| asked.connection == 0));
+    assert!(story.requests().iter().all(|request| request.connection == 0));
 }
 
 /// A turn of 40 requests with reads, writes, commands and parallel calls.
@@ -197,10 +197,10 @@ fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
         .stdout("So far: nothing.\n")
         .stderr("nanobot: stopped at the limit of 2 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
         .status(3);
-    let asked = story.requests();
-    assert_eq!(asked[1].body["tool_choice"], "auto");
-    assert_eq!(asked[2].body["tool_choice"], "none");
-    assert!(asked[2].last_content().contains("2 requests"));
+    let requests = story.requests();
+    assert_eq!(requests[1].body["tool_choice"], "auto");
+    assert_eq!(requests[2].body["tool_choice"], "none");
+    assert!(requests[2].last_content().contains("2 requests"));
     let session = story.session("cli_direct.jsonl");
     assert!(!session.iter().any(|line| {
         line["content"]

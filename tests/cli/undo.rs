@@ -432,8 +432,8 @@ fn a_running_turn_is_not_undone() {
 
 /// A model that edits, writes and deletes as long as it gets requests.
 fn changing_model() -> Responder {
-    Box::new(|asked: &Request| {
-        let round = asked.messages().len();
+    Box::new(|request: &Request| {
+        let round = request.messages().len();
         let mut random = Random(round as u64);
         let mut list = Vec::new();
         for number in 0..8 {
@@ -450,7 +450,7 @@ fn changing_model() -> Responder {
                 ),
             });
         }
-        calls_all(list)(asked)
+        calls_all(list)(request)
     })
 }
 
@@ -583,13 +583,13 @@ fn a_file_that_cannot_be_backed_up_is_not_changed() {
         .unwrap();
     large.set_len(65 << 20).unwrap();
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    for asked in &story.requests()[1..] {
+    for request in &story.requests()[1..] {
         assert!(
-            asked
+            request
                 .last_content()
                 .contains("too large to be saved for undo"),
             "{}",
-            asked.last_content()
+            request.last_content()
         );
     }
     assert_eq!(
@@ -643,10 +643,10 @@ fn the_backups_are_denied_to_the_tools() {
 #[test]
 fn old_turns_are_pruned() {
     let story = Story::new();
-    story.server().always(Box::new(|asked| {
-        match asked.messages().last().unwrap()["role"] == "tool" {
-            true => says("ok")(asked),
-            false => calls("write_file", json!({ "path": "a", "content": "x" }))(asked),
+    story.server().always(Box::new(|request| {
+        match request.messages().last().unwrap()["role"] == "tool" {
+            true => says("ok")(request),
+            false => calls("write_file", json!({ "path": "a", "content": "x" }))(request),
         }
     }));
     let folder = story.home().join(".nanobot/undo");

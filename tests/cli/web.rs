@@ -229,8 +229,8 @@ fn fetch<'a>(story: &'a Story, url: &str) -> RunResult<'a> {
 
 /// The tool results in the last request, in order.
 fn tool_results(story: &Story) -> Vec<String> {
-    let asked = story.requests();
-    let messages = asked.last().unwrap().messages();
+    let requests = story.requests();
+    let messages = requests.last().unwrap().messages();
     let results = messages.iter().filter(|message| message["role"] == "tool");
     results
         .map(|message| {
@@ -364,10 +364,10 @@ fn a_configured_proxy_is_used_only_for_public_hosts() {
         )
         .env("NANOBOT_TEST_HOSTS", hosts);
     fetch(&story, "http://pub.example/a").stdout_has("by proxy");
-    let asked = proxy.requests();
+    let requests = proxy.requests();
     assert!(
-        asked[0].starts_with("CONNECT pub.example:80 ") && asked.len() == 2,
-        "{asked:?}"
+        requests[0].starts_with("CONNECT pub.example:80 ") && requests.len() == 2,
+        "{requests:?}"
     );
     for url in ["http://priv.example/", "http://127.0.0.1/"] {
         fetch(&story, url).status(77).stderr_has("is not");
@@ -433,11 +433,11 @@ fn a_page_is_reduced_to_its_article() {
     let arguments = json!({ "url": pages.url("/d/utf8"), "extractMode": "text" });
     let text = run_tool(&story, "web_fetch", &arguments).text();
     assert!(text.contains("there") && !text.contains("]("), "{text}");
-    let asked = &pages.requests()[0];
+    let request = &pages.requests()[0];
     assert!(
-        asked.starts_with("GET ")
-            && asked.contains("user-agent: nanobot/")
-            && !asked.contains("cookie")
+        request.starts_with("GET ")
+            && request.contains("user-agent: nanobot/")
+            && !request.contains("cookie")
     );
 }
 
@@ -608,7 +608,7 @@ fn a_url_composed_from_read_content_is_denied() {
         !pages
             .requests()
             .iter()
-            .any(|asked| asked.contains("SECRET"))
+            .any(|request| request.contains("SECRET"))
     );
 }
 
@@ -655,7 +655,7 @@ fn an_allowed_host_does_not_allow_another_by_redirect() {
     let reached = pages
         .requests()
         .iter()
-        .filter(|asked| asked.contains("host: evil.example"))
+        .filter(|request| request.contains("host: evil.example"))
         .count();
     assert_eq!(reached, 0);
 }

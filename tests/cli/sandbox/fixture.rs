@@ -133,9 +133,9 @@ impl SandboxFixture {
         // Restored files are reported there.
         let errors = ran.error_text();
         ran.stdout("done\n");
-        let asked = self.story.requests();
-        assert_eq!(asked.len(), before + 2, "{errors}");
-        let messages = asked[before + 1].messages();
+        let requests = self.story.requests();
+        assert_eq!(requests.len(), before + 2, "{errors}");
+        let messages = requests[before + 1].messages();
         let told = messages.iter().rev().take(commands.len()).rev();
         let told: Vec<String> = told
             .map(|message| message["content"].as_str().unwrap_or_default().to_owned())
