@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn paths_that_a_crontab_cannot_hold_are_rejected() {
         let check = |parts: CommandParts, words: &str| {
-            assert_eq!(build_command(&parts).unwrap_err(), words)
+            assert_eq!(build_command(&parts).unwrap_err(), words);
         };
         let home = Path::new("/home/a\nb");
         check(

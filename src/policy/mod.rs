@@ -126,7 +126,7 @@ impl Policy {
             }),
             // Read access depends on the roots alone, so an allow rule adds nothing.
             RuleEffect::Allow if access == FileAccess::Write => {
-                self.file_scope.allowed.push(argument.clone())
+                self.file_scope.allowed.push(argument.clone());
             }
             RuleEffect::Allow => {}
         };

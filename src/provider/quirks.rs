@@ -188,10 +188,10 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     }),
     // It always reasons, and refuses requests that configure it.
     ("magistral", |quirks| {
-        quirks.thinking = ThinkingStyle::Unsupported
+        quirks.thinking = ThinkingStyle::Unsupported;
     }),
     ("gemma", |quirks| {
-        quirks.thinking = ThinkingStyle::Unsupported
+        quirks.thinking = ThinkingStyle::Unsupported;
     }),
     ("claude", |quirks| {
         quirks.cache_marks = true;

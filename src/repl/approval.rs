@@ -111,7 +111,7 @@ impl TerminalPrompter {
             match field.parse(&text) {
                 Ok(value) => return Some(value),
                 Err(words) => {
-                    self.print_styled(&format!("  {}", sanitize(&words)), &Style::new().dim())
+                    self.print_styled(&format!("  {}", sanitize(&words)), &Style::new().dim());
                 }
             }
         }

@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn a_place_is_found() {
         let check = |head: &str, expect: CursorContext| {
-            assert_eq!(cursor_context(head), expect, "{head:?}")
+            assert_eq!(cursor_context(head), expect, "{head:?}");
         };
         check("", CursorContext::Other);
         check("/", CursorContext::Command);

@@ -141,7 +141,7 @@ impl Markdown {
             }
             MarkdownLineState::Code => self.rows.output.add(TextStyle::CODE, text),
             MarkdownLineState::TableRow | MarkdownLineState::Fence(_) => {
-                self.line_start.push_str(text)
+                self.line_start.push_str(text);
             }
             MarkdownLineState::Hidden => {}
         }
@@ -331,7 +331,7 @@ impl Markdown {
             for line in lines {
                 let rows = &mut self.rows;
                 inline::render(line, TextStyle::PLAIN, &mut |look, text| {
-                    rows.push_text(look, text)
+                    rows.push_text(look, text);
                 });
                 self.rows.end();
             }

@@ -145,7 +145,10 @@ fn the_system_prompt_describes_the_run() {
     write_jobs(&story, &[python_job(&every_minute())]);
     story.run(SCHEDULED).stdout("x\n");
     let request = &story.requests()[0];
-    let system = request.messages()[0]["content"].as_str().unwrap().to_owned();
+    let system = request.messages()[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     for words in ["`digest`", "NOTHING_TO_REPORT", "you cannot ask questions"] {
         assert!(system.contains(words), "{words} in {system}");
     }

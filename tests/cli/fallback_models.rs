@@ -115,7 +115,9 @@ fn long_results_are_shortened_if_the_request_is_too_long() {
         .stdout("read\n")
         .stderr_has("are truncated");
     let requests = story.requests();
-    assert!(requests[1].raw.len() > 15_000 && requests[2].raw.len() < requests[1].raw.len() - 12_000);
+    assert!(
+        requests[1].raw.len() > 15_000 && requests[2].raw.len() < requests[1].raw.len() - 12_000
+    );
     assert!(requests[2].last_content().contains("characters omitted"));
     // The session stores it completely.
     let lines = story.session("cli_direct.jsonl");

@@ -439,7 +439,8 @@ fn a_false_condition_sends_no_request() {
 
 #[test]
 fn concurrent_checks_are_skipped() {
-    let story = story_with_list().script([calls_run("x"), Box::new(|request| says("done")(request))]);
+    let story =
+        story_with_list().script([calls_run("x"), Box::new(|request| says("done")(request))]);
     enable_heartbeat(&story, &[]);
     let lock = fs::File::create(heartbeat_dir(&story).join("lock")).unwrap();
     lock.lock().unwrap();

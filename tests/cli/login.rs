@@ -111,7 +111,10 @@ pub(crate) fn log_in_to_copilot(story: Story) -> Story {
 }
 
 fn request_paths(requests: &[Request]) -> Vec<&str> {
-    requests.iter().map(|request| request.path.as_str()).collect()
+    requests
+        .iter()
+        .map(|request| request.path.as_str())
+        .collect()
 }
 
 /// Gets an access token as a run would.

@@ -100,7 +100,10 @@ fn old_messages_are_consolidated_once() {
     );
     drop(ran);
     let request = &story.requests()[0];
-    assert_eq!(request.body["tool_choice"]["function"]["name"], "save_memory");
+    assert_eq!(
+        request.body["tool_choice"]["function"]["name"],
+        "save_memory"
+    );
     assert_eq!(request.body["temperature"], json!(0.1));
     let question = request.last_content();
     assert!(

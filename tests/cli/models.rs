@@ -163,7 +163,10 @@ fn anthropic_models_are_fetched_in_pages() {
     assert_eq!(lines[2]["context"], 1_000_000);
     let requests = story.requests();
     assert_eq!(requests[0].path, "/v1/models?limit=1000");
-    assert_eq!(requests[1].path, "/v1/models?limit=1000&after_id=claude%2Fb");
+    assert_eq!(
+        requests[1].path,
+        "/v1/models?limit=1000&after_id=claude%2Fb"
+    );
     assert_eq!(requests[1].header("x-api-key"), Some("key-of-the-story"));
     assert!(requests[1].header("anthropic-version").is_some());
 }

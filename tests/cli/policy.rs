@@ -81,8 +81,14 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
         .stdout("done\n");
     assert_eq!(ran.error_text().matches("read_file(*.key)").count(), 1);
     let requests = story.requests();
-    assert!(requests[1].last_content().contains("rule `read_file(*.key)`"));
-    assert!(requests[2].last_content().contains('b') && !requests[2].last_content().contains("a.key"));
+    assert!(
+        requests[1]
+            .last_content()
+            .contains("rule `read_file(*.key)`")
+    );
+    assert!(
+        requests[2].last_content().contains('b') && !requests[2].last_content().contains("a.key")
+    );
     assert!(!requests[3].last_content().contains("secret"));
     let check = |flags: &[&str], words: &str| {
         let all = ["agent", "-m", "x"].iter().chain(flags).copied();

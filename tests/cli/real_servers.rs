@@ -117,7 +117,13 @@ fn check_everything_server(story: &Story) {
     let requests = story.requests();
     let raw = &requests[requests.len() - 2].raw;
     assert!(raw.contains("iVBORw0KGgo"), "no picture in {raw:.3000}");
-    assert!(requests.last().unwrap().last_content().contains("completed"));
+    assert!(
+        requests
+            .last()
+            .unwrap()
+            .last_content()
+            .contains("completed")
+    );
     assert_no_processes(story);
 }
 

@@ -149,7 +149,10 @@ fn run_and_check(case_name: &str, script: Vec<Responder>, arguments: &[&str]) {
     read_files(story.home().parent().unwrap(), &mut seen);
     assert!(seen.iter().any(|(name, _)| name.ends_with("dir/log")));
     for request in story.requests() {
-        seen.push(("a request".into(), format!("{} {}", request.path, request.raw)));
+        seen.push((
+            "a request".into(),
+            format!("{} {}", request.path, request.raw),
+        ));
         let others = request
             .headers
             .iter()
@@ -188,7 +191,7 @@ fn command_output_contains_no_keys() {
 fn model_and_server_output_contains_no_keys() {
     let all = all_encodings();
     let once = |turn: &dyn Fn() -> Responder, arguments: &[&str]| {
-        run_and_check("said", vec![turn()], arguments)
+        run_and_check("said", vec![turn()], arguments);
     };
     once(&|| says(&all), &[]);
     once(

@@ -267,12 +267,12 @@ fn check_leaves_no_process(points: usize, seed: u64) {
         let command = "setsid sleep 300 & (setsid sh -c 'sleep 300 & sleep 300' &) ; (trap '' TERM HUP INT; sleep 300) & \
                        sh -c 'sleep 300 & exec sleep 300' & sleep 0.05; echo on";
         let story = Story::new().env("MARK", &mark);
-        story.server().always(
-            Box::new(move |request: &Request| match request.messages().len() < 8 {
+        story.server().always(Box::new(move |request: &Request| {
+            match request.messages().len() < 8 {
                 true => calls("exec", json!({ "command": command }))(request),
                 false => says("Done.")(request),
-            }) as Responder,
-        );
+            }
+        }) as Responder);
         let story = story.set("tools", json!({ "exec": { "allowedEnvKeys": ["MARK"] } }));
         let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
         // The random moment is what is tested.

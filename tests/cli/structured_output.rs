@@ -43,7 +43,11 @@ fn an_answer_that_violates_the_schema_is_repaired_or_rejected() {
         .stdout("{\"name\": \"Ada\", \"age\": 36}\n");
     let requests = story.requests();
     assert!(requests[1].last_content().contains("not valid JSON"));
-    assert!(requests[2].last_content().contains("missing properties 'age'"));
+    assert!(
+        requests[2]
+            .last_content()
+            .contains("missing properties 'age'")
+    );
     let story = Story::new();
     story.server().always(says("Ada is 36."));
     story

@@ -225,16 +225,17 @@ fn a_report_during_a_turn_is_included_in_the_next_request() {
 #[test]
 fn a_sub_agent_reports_after_fifteen_requests() {
     let story = Story::new().file("a", "x");
-    set_responses(&story, parent_script(&["read on"]), |request, _| match request
-        .last_content()
-        .contains("all of its 15 requests")
-    {
-        true => says("so far"),
-        false => calls(
-            "read_file",
-            json!({ "path": "a", "offset": request.messages().len() }),
-        ),
-    });
+    set_responses(
+        &story,
+        parent_script(&["read on"]),
+        |request, _| match request.last_content().contains("all of its 15 requests") {
+            true => says("so far"),
+            false => calls(
+                "read_file",
+                json!({ "path": "a", "offset": request.messages().len() }),
+            ),
+        },
+    );
     story.run(["agent", "-m", "x"]).stdout("1 reported\n");
     assert_eq!(subagent_requests(&story).len(), 16, "and a closing one");
     let told = subagent_reports(&parent_requests(&story).pop().unwrap()).remove(0);

@@ -73,7 +73,12 @@ fn the_connection_is_reused_between_iterations() {
         says("ok"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
-    assert!(story.requests().iter().all(|request| request.connection == 0));
+    assert!(
+        story
+            .requests()
+            .iter()
+            .all(|request| request.connection == 0)
+    );
 }
 
 /// A turn of 40 requests with reads, writes, commands and parallel calls.

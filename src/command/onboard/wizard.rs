@@ -147,7 +147,7 @@ impl Wizard<'_> {
                 edits.push(ConfigEdit::new(block.key("apiKey"), format!("${{{name}}}")));
             }
             ApiKeyChoice::Typed(key) => {
-                edits.push(ConfigEdit::new(block.key("apiKey"), key.as_str()))
+                edits.push(ConfigEdit::new(block.key("apiKey"), key.as_str()));
             }
         }
         if let Some(model) = &self.model {

@@ -126,7 +126,7 @@ impl<T> InstrumentedTransport<T> {
     fn check_limits(&mut self, message: &ServerJsonRpcMessage) -> Result<(), String> {
         match message {
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                self.notifications_in_a_row = 0
+                self.notifications_in_a_row = 0;
             }
             JsonRpcMessage::Notification(_) => {
                 self.notifications_in_a_row += 1;

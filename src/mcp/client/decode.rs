@@ -238,7 +238,7 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
         Some(Value::String(text)) => room.push_text(text.clone()),
         Some(part @ Value::Object(_)) => room.push(part, None),
         _ => room.push_all(list_field(value, "content"), |room, part| {
-            room.push(part, None)
+            room.push(part, None);
         }),
     }
     let structured = value.get("structuredContent").filter(|it| !it.is_null());

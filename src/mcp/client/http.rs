@@ -823,7 +823,7 @@ mod tests {
         let (port, elsewhere) = listen(|_, stream| send(stream, "200 Ok", ""));
         let head = format!("307 There\r\nlocation: http://127.0.0.1:{port}/mcp");
         let far = TestServer::new(ServerTransport::Http, move |_, stream| {
-            send(stream, &head, "")
+            send(stream, &head, "");
         });
         let failed = far.call().unwrap_err();
         assert!(

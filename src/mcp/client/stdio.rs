@@ -204,7 +204,7 @@ impl StdioTransport {
         let (watch_out, watch_err) = (Arc::clone(state), Arc::clone(state));
         spawn_thread("mcp-write", move || write_messages(input, &to_write)).map_err(what)?;
         spawn_thread("mcp-read", move || {
-            read_messages(output, &heard, &watch_out)
+            read_messages(output, &heard, &watch_out);
         })
         .map_err(what)?;
         let read_log = move || {

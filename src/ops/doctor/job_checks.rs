@@ -160,7 +160,7 @@ pub(crate) fn check_last_runs(input: &CheckContext) -> Vec<CheckResult> {
                 findings.push(CheckResult::warn(message).with_hint(hint).with_jobs([job]));
             }
             Err(error) => {
-                findings.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]))
+                findings.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]));
             }
         }
     }

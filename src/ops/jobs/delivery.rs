@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn detects_relative_programs() {
         let check = |command: &str, expect: bool| {
-            assert_eq!(has_relative_program(command), expect, "{command}")
+            assert_eq!(has_relative_program(command), expect, "{command}");
         };
         check("./check", true);
         check("bin/check -v", true);

@@ -74,7 +74,7 @@ pub(crate) fn export(
             match format {
                 ExportFormat::Systemd => output_files.extend(systemd::unit_files(&site, planned)?),
                 ExportFormat::Kubernetes => {
-                    output_files.push(kubernetes::manifest_file(&site, planned, image)?)
+                    output_files.push(kubernetes::manifest_file(&site, planned, image)?);
                 }
                 ExportFormat::Crontab => {
                     let (more, missing) = crontab_sync::job_lines(ctx, &line_context, job)?;
@@ -91,7 +91,7 @@ pub(crate) fn export(
     }
     match format {
         ExportFormat::Kubernetes if !output_files.is_empty() => {
-            output_files.insert(0, kubernetes::shared_file(&site))
+            output_files.insert(0, kubernetes::shared_file(&site));
         }
         ExportFormat::Crontab if !lines.is_empty() => {
             match crontab::crontab_file(&line_context.workspace, &lines) {

@@ -183,7 +183,7 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
         match event["type"].as_str() {
             Some("message_start") => self.start_message(&event["message"]),
             Some("content_block_start") => {
-                self.start_block(index, &event["content_block"], on_delta)?
+                self.start_block(index, &event["content_block"], on_delta)?;
             }
             Some("content_block_delta") => self.apply_delta(index, &event["delta"], on_delta)?,
             Some("message_delta") => {

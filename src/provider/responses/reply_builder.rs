@@ -282,7 +282,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
             }
             Some("response.output_item.added") => self.begin_item(index, &event["item"]),
             Some("response.output_item.done") => {
-                self.complete_item(index, &event["item"], on_delta)?
+                self.complete_item(index, &event["item"], on_delta)?;
             }
             Some(kind @ ("response.output_text.delta" | "response.refusal.delta")) => {
                 let at = self.item_for_event(event, "message");

@@ -571,7 +571,7 @@ mod tests {
         let mut shown = String::new();
         for _ in 0..20_000 {
             inline.feed("**b ", TextStyle::PLAIN, &mut |_, text| {
-                shown.push_str(text)
+                shown.push_str(text);
             });
         }
         assert!(inline.pending.len() < MAX_MARK_DISTANCE_BYTES);

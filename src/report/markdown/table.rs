@@ -155,12 +155,12 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
             let mut rows = RowWrapper::with_width(width);
             if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
                 inline::render(name, TextStyle::BOLD, &mut |look, text| {
-                    rows.push_text(look, text)
+                    rows.push_text(look, text);
                 });
                 rows.push_text(TextStyle::PLAIN, ": ");
             }
             inline::render(cell, TextStyle::PLAIN, &mut |look, text| {
-                rows.push_text(look, text)
+                rows.push_text(look, text);
             });
             all.extend(split_rows(rows));
         }

@@ -98,7 +98,7 @@ impl LiveView {
         }
         match event {
             Event::User(user) if user.injected => {
-                rows.extend(self.end_subagent(&user.id, view.now))
+                rows.extend(self.end_subagent(&user.id, view.now));
             }
             Event::User(_) => self.activity = Activity::Requesting,
             Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, view)),
@@ -307,7 +307,7 @@ impl LiveView {
                 rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
             }
             ToolOutcome::Failed | ToolOutcome::Skipped => {
-                rows.push(lines::dim_row(&first_line(&text)))
+                rows.push(lines::dim_row(&first_line(&text)));
             }
             // The reason is reported once per kind, as everywhere.
             ToolOutcome::Denied => {}

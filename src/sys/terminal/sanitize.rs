@@ -117,7 +117,7 @@ impl Sanitizer {
     fn push_char(&mut self, letter: char, out: &mut String) {
         match self.pending.take() {
             Some(PendingChar::Joiner) if char_class(letter) == CharClass::Emoji => {
-                out.push(ZERO_WIDTH_JOINER)
+                out.push(ZERO_WIDTH_JOINER);
             }
             Some(PendingChar::CarriageReturn) if letter == '\n' => {}
             Some(pending) => self.push_escaped(pending.to_char(), out),

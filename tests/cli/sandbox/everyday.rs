@@ -170,7 +170,7 @@ fn everyday_commands_work_in_the_sandbox() {
                 match user {
                     User::Current => skip(&format!("`{program}` is not installed")),
                     User::Nobody => {
-                        print_count(&format!("{user:?} cannot run {program}: {command}"))
+                        print_count(&format!("{user:?} cannot run {program}: {command}"));
                     }
                 }
                 continue;

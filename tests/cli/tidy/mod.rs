@@ -86,7 +86,7 @@ const NO_IO_IN_SYS: &[&str] = &["sys/sync"];
 const TURN_IMPORTS: &[(&str, &str)] = &[
     (
         "provider",
-        "Calls Delta Provider ProviderError Request Sampling",
+        "Delta Provider ProviderError Request Sampling ToolChoice",
     ),
     ("session", "Session Stats"),
     ("tool", "Done Toolbox"),
