@@ -16,7 +16,7 @@
 //!           ├ ops/turn_setup.rs               policy, tools, system prompt
 //!           ├ ops/model.rs                    provider with retries, budget, fallbacks
 //!           └ turn.rs          push message → ask → push reply → run tool calls → push results → ask …
-//!              ├ turn/ask.rs → provider/chat, anthropic or responses → sys/http     to the wire and back
+//!              ├ turn/request.rs → provider/chat, anthropic or responses → sys/http     to the wire and back
 //!              ├ tool/mod.rs → tool/…                                              one file per tool
 //!              └ event.rs → report.rs → sys/terminal                               what a person or a program sees
 //! ```
@@ -37,7 +37,7 @@
 //! | [`ops`] | the use cases: agent turn, jobs, consolidation, doctor, sub-agents; plain options in, results out |
 //! | [`guard`] | what may stop or change a turn: limits, loop detection, compaction, plan; one file each |
 //! | [`report`] | event sinks: answer, progress, JSON, markdown; tables for terminals |
-//! | [`answer`] | the JSON schema that an answer must satisfy |
+//! | [`answer_schema`] | the JSON schema that an answer must satisfy |
 //! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
 //! | [`provider`] | one trait, one folder per wire format, wrappers (retry, fallback, budget …), the table of providers |
 //! | [`tool`] | one trait, the toolbox, one file per tool |
@@ -55,7 +55,7 @@
 //! | [`policy`] | what a run may do: rules, profiles, provenance; pure |
 //! | [`history`] | what is sent of a conversation; pure |
 //! | [`prompt`] | the system prompt; pure |
-//! | [`event`] | what a watcher learns of a turn; plain data |
+//! | [`event`] | what happens in a turn, as sinks receive it; plain data |
 //! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
 //! | [`diff`], [`format`], [`shell_quote`] | text to text; pure |
 //! | [`error`] | exit statuses, and errors with a hint |
@@ -64,7 +64,7 @@
 //! # Layers
 //!
 //! ```text
-//! main → lib → command → repl → ops → { guard, report, answer } → turn → { session, provider, tool → mcp } → event → message
+//! main → lib → command → repl → ops → { guard, report, answer_schema } → turn → { session, provider, tool → mcp } → event → message
 //!
 //! ops also uses               memory, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
@@ -72,10 +72,57 @@
 //! ```
 //!
 //! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
-//! whoever prints or asks a person is handed in. Guards import the turn, never the other way round. `message`, `event`,
+//! what prints or prompts is passed in as a trait object. Guards import the turn, never the other way round. `message`, `event`,
 //! `policy`, `prompt`, `history` and `guard` do no I/O; nothing outside `sys` reads a variable, a clock or the home
 //! directory; nothing outside `sys::terminal` prints; nothing ends the process except `main` and a signal.
 //! `tests/cli/tidy` parses the sources and holds them to this.
+//!
+//! # Glossary
+//!
+//! One concept, one word. The source of each word is in parentheses.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | answer | The text of the final reply; the only thing that goes to stdout (POSIX filters). |
+//! | approval | A person's yes to one call that the policy does not allow by itself (MCP, Vibe). |
+//! | backoff | The growing delay between retries (RFC 9110 `Retry-After`). |
+//! | budget | Upper bound on the cost of a run or a day. |
+//! | cancellation token | A flag that ends the waits of a group of threads (`tokio_util::CancellationToken`). |
+//! | compaction | Replacing old messages of a session by a summary, to fit the context window (model APIs). |
+//! | consolidation | Moving facts from a session into `MEMORY.md` and `HISTORY.md` (the Python program). |
+//! | context window | Maximum number of tokens of one request and its reply (model APIs). |
+//! | crontab line | One scheduled line of the user's crontab (crontab(5)). |
+//! | denial | The policy's no to a tool call; the model gets it as the result (MCP). |
+//! | endpoint | The address and the wire format of a provider (model APIs). |
+//! | event | One line of `--json`: what happened in the turn, in order (DESIGN §4). |
+//! | fallback | The model that is used when the configured one is unavailable. |
+//! | finish reason | Why the provider ended a reply (`finish_reason` of the chat API). |
+//! | front matter | The YAML block at the top of a Markdown file (Jekyll, agent skills). |
+//! | grant | A permission that a flag adds to the profile. |
+//! | guard | A check before each request: it can stop the turn, inject a message or compact. |
+//! | heartbeat | A scheduled look at the tasks in `HEARTBEAT.md` (the Python program). |
+//! | hint | The line after an error that says what to do next (git, cargo). |
+//! | job | A message with a schedule, run by cron (cron(8)). |
+//! | ledger | The log of tokens and costs of all runs. |
+//! | MCP server | A program or an address that adds tools (Model Context Protocol). |
+//! | policy | The value that decides for each tool call: allowed, denied, or needs approval. |
+//! | profile | A named set of permissions: `plan`, `default`, `full` (Vibe's agents). |
+//! | provenance | Where the text in a request comes from; it decides what addresses may be reached. |
+//! | provider | A service that runs models, through one of three wire formats (model APIs). |
+//! | redaction | Replacing secrets in text by `***`. |
+//! | sandbox | The kernel's limits on a command: Landlock, seccomp, namespaces (their man pages). |
+//! | session | The messages of one conversation, in one JSONL file (the Python program). |
+//! | sink | The receiver of events. |
+//! | skill | A directory with instructions for one kind of task (agent skills). |
+//! | slot | One instant that a job's schedule names; each slot runs once. |
+//! | stop reason | Why a turn ended; it decides the exit status. |
+//! | sub-agent | A turn that the model starts with the `spawn` tool. |
+//! | tool call, tool result | The model's request to run a tool, and the output (model APIs, MCP). |
+//! | tool choice | Whether the model may, must or must not call tools (`tool_choice` of the chat API). |
+//! | turn | One question and everything up to its answer. |
+//! | untrusted content | Text from outside: pages, commands, files, servers. It is data, never instructions (OWASP). |
+//! | usage | Numbers of tokens that a provider reports for a reply (`usage` of the chat API). |
+//! | workspace | The agent's own files: memory, skills, instructions (the Python program). |
 
 #![cfg_attr(
     test,

@@ -24,7 +24,7 @@ pub use image_scaling::ImageLimits;
 pub use options::{AcceptedInputs, AttachOptions};
 pub use origin::AttachmentOrigin;
 
-/// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::LIMIT`] for text.
+/// Maximum file size in bytes. It allows for photographs, which are scaled down later; see [`input::MAX_STDIN_BYTES`] for text.
 const MAX_FILE_BYTES: usize = 32 << 20;
 
 /// Reads `input`: a file, a directory or a web page. `on_notice` receives notices about content that was changed or

@@ -1,6 +1,6 @@
 //! Help and man page sections of each command beside its flags: exit statuses, variables, files, examples.
 //!
-//! There is a row for each command. [`documented`] adds them to the help; the man pages are made from the same rows.
+//! There is a row for each command. [`add_pages`] adds them to the help; the man pages are made from the same rows.
 
 use clap::{Arg, Command};
 use std::fmt::Write;

@@ -25,7 +25,7 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&matches)
 }
 
-/// Parses the arguments of a crontab line as [`parse_by_clap`] would. Cron starts such a line every minute, and
+/// Parses the arguments of a crontab line as [`parse_with_clap`] would. Cron starts such a line every minute, and
 /// building the command tree takes longer than the rest of the check.
 fn parse_cron_line(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;

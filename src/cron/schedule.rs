@@ -666,7 +666,10 @@ mod tests {
         refuse("1h30", "is not a duration");
         refuse("5 fortnights", "is not a duration");
         refuse("30", "`30` is less than a minute; the minimum is `1m`");
-        refuse("0", "cron fires once a minute at most");
+        refuse(
+            "0",
+            "`0` is less than a minute; the minimum is `1m`, or 60 as a bare number",
+        );
         refuse("99999999999999999999", "is not a duration");
         refuse("999999999999", "the maximum is 100 years");
         refuse("99999999999999999w", "the maximum is 100 years");

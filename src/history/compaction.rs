@@ -178,7 +178,7 @@ mod tests {
         let Message::User(user) = summary.to_message() else {
             panic!("it stands in the user's place")
         };
-        assert!(user.injected && plain_text(&user.parts).contains("(5 earlier messages"));
+        assert!(user.injected && plain_text(&user.parts).contains("(5 earlier user messages"));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl ToolCatalog {
         self.query_with(server, true)
     }
 
-    /// Does the same as [`Self::look`], and pins new tools if `pin` is true.
+    /// Does the same as [`Self::query`], and pins new tools if `pin` is true.
     fn query_with(&self, server: &str, pin: bool) -> Result<ServerView, McpError> {
         let server = self.server(server)?;
         if let Some(words) = &server.unusable_reason {

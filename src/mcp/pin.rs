@@ -64,7 +64,7 @@ struct PinData {
 
 #[derive(Default, Serialize, Deserialize)]
 struct ServerPins {
-    /// The fingerprint of the program or address, see [`mark::of_place`].
+    /// The fingerprint of the program or address, see [`mark::of_endpoint`].
     #[serde(rename = "place")]
     endpoint: String,
     tools: BTreeMap<String, ToolInfo>,
@@ -127,7 +127,7 @@ impl PinFile {
     /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
     ///
     /// # Errors
-    /// As for [`Self::hold`].
+    /// As for [`Self::check_and_pin`].
     pub fn accept(
         &self,
         server: &McpServer,
@@ -165,7 +165,7 @@ impl PinFile {
     /// Removes the pins of the server `name`. Returns true if there were any.
     ///
     /// # Errors
-    /// As for [`Self::hold`].
+    /// As for [`Self::check_and_pin`].
     pub fn remove(&self, name: &str, now: &str) -> Result<bool> {
         match self.read()?.servers.contains_key(name) {
             true => self.update(now, |written| written.servers.remove(name).is_some()),

@@ -372,7 +372,7 @@ mod tests {
             let error = parse_update(&reply).unwrap_err();
             assert!(error.contains(words), "{error}");
         };
-        check(reply_with_text(""), "nothing");
+        check(reply_with_text(""), "returned an empty reply");
         check(reply_with_text("I saved it."), "did not call");
         check(reply_with_text("{ not json"), "did not call");
         check(reply_with_call(json!({})), "no arguments");
@@ -382,11 +382,11 @@ mod tests {
         );
         check(
             reply_with_call(json!({ "memory_update": "m" })),
-            "nothing for the history",
+            "no history entry",
         );
         check(
             reply_with_call(json!({ "history_entry": "  " })),
-            "nothing for the history",
+            "no history entry",
         );
         let plain = json!({ "history_entry": "e", "memory_update": "m" });
         check(

@@ -376,8 +376,8 @@ mod tests {
 
     #[test]
     fn a_memory_over_budget_is_to_be_condensed() {
-        assert!(!user_message("x", &[], "now", 10).contains("Tidy"));
-        assert!(user_message(&"x".repeat(100), &[], "now", 10).contains("Tidy"));
+        assert!(!user_message("x", &[], "now", 10).contains("Condense"));
+        assert!(user_message(&"x".repeat(100), &[], "now", 10).contains("Condense"));
         assert!(user_message("", &[], "now", 10).contains("(empty)"));
     }
 }

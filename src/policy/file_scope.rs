@@ -62,7 +62,7 @@ pub struct PathRule {
 /// An allowed path: the root that contains it, and the path relative to that root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// Index into [`Reach::roots`].
+    /// Index into [`FileScope::roots`].
     pub root: usize,
     pub relative: PathBuf,
     /// The absolute path.

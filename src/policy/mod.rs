@@ -222,7 +222,7 @@ impl Policy {
         }
     }
 
-    /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`Reach::decide`].
+    /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`FileScope::decide`].
     pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
         let plans = tool == "cron" && arguments["action"] != "list";
         if self.reads_only && (plans || WRITE_TOOLS.contains(&tool)) {
@@ -820,7 +820,7 @@ mod tests {
         pairs.map(named).collect()
     }
 
-    /// Checks a sample of all pairs. With [`SHARE`] at 1 it checks every pair, which takes many minutes.
+    /// Checks a sample of all pairs. With [`SAMPLE_STRIDE`] at 1 it checks every pair, which takes many minutes.
     #[test]
     fn an_intersection_allows_nothing_that_either_forbids() {
         let all = policies();

@@ -193,7 +193,7 @@ impl ProfileField<'_> {
     }
 
     fn texts(&self) -> Result<Vec<String>, String> {
-        parse_texts(self.value).ok_or(self.type_error("a list of text"))
+        parse_texts(self.value).ok_or(self.type_error("a list of strings"))
     }
 
     fn kind(&self) -> Result<ProfileKind, String> {
@@ -317,7 +317,7 @@ mod tests {
         );
         check(json!({"extends": "full"}), "typed each time");
         check(json!({"extends": "nobody"}), "no built-in profile");
-        check(json!({"tools": 5}), "a list of text");
+        check(json!({"tools": 5}), "a list of strings");
         check(
             json!({"permissions": {"exec": "maybe"}}),
             "`always`, `ask` or `never`",

@@ -42,7 +42,7 @@ const OWN_TEXT_TOOLS: &[&str] = &[
 pub const PIPED_SUFFIX: &str = "stdin";
 /// Tools that reveal file content or names.
 const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
-/// Tools among [`LOOKING`] whose results quote file content verbatim.
+/// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
 const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
 /// The blocks within a user message that hold third-party content.
 const BLOCK_TAGS: &[&str] = &["stdin", "file", "page", "directory"];

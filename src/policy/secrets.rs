@@ -206,7 +206,7 @@ const SYSTEM_SECRETS: &[&str] = &[
 
 /// Parent directories of home directories, one for each user.
 pub const HOME_PARENTS: &[&str] = &["/home", "/Users"];
-/// The home directory outside [`HOMES`].
+/// The home directory outside [`HOME_PARENTS`].
 pub const ROOT_HOME: &str = "/root";
 
 /// Files in `/proc/PID` that expose a process's environment, arguments or memory.

@@ -21,7 +21,7 @@ pub const TOOLS: &[&str] = &[
 /// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
 /// visible through another.
 pub const READ_TOOLS: &[&str] = &["read_file", "list_dir", "glob", "grep"];
-/// Tools that change files. A rule about the paths of one applies to all of them, as with [`LOOKING`].
+/// Tools that change files. A rule about the paths of one applies to all of them, as with [`READ_TOOLS`].
 pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file"];
 
 /// Checks that `name` can refer to a tool: a built-in, an `mcp_` name or a pattern.

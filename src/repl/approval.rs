@@ -88,7 +88,7 @@ impl TerminalPrompter {
         match line {
             Ok(InputLine::Text(text)) => Ok(text.trim().to_owned()),
             Ok(InputLine::End) => Err(ToolError::Declined(
-                "refused: the user did not answer. Continue without it.".into(),
+                "Tool call denied: the user did not answer. Continue without it.".into(),
             )),
             Ok(InputLine::Interrupted) => {
                 signal::record_interrupt();
@@ -96,7 +96,7 @@ impl TerminalPrompter {
             }
             // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
             Err(_) => Err(ToolError::Declined(
-                "refused: the user could not be asked. Continue without it.".into(),
+                "Tool call denied: the user could not be asked. Continue without it.".into(),
             )),
         }
     }
@@ -466,12 +466,12 @@ impl UserPrompt for TerminalPrompter {
                 }
                 ApprovalAnswer::No(None) => {
                     return Err(ToolError::Declined(
-                        "refused: the user said no. Continue without it.".into(),
+                        "Tool call denied: the user said no. Continue without it.".into(),
                     ));
                 }
                 ApprovalAnswer::No(Some(why)) => {
                     return Err(ToolError::Declined(format!(
-                        "refused: the user said no: {why}"
+                        "Tool call denied: the user said no: {why}"
                     )));
                 }
             }

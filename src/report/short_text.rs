@@ -29,7 +29,7 @@ const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
 
 /// Formats a refusal on one line, with the flag that would have allowed it.
 pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
-    let mut line = format!("refused: {tool}: {}", truncate_line(words, 300));
+    let mut line = format!("denied: {tool}: {}", truncate_line(words, 300));
     // Most refusals already name the flag in their reason.
     if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));

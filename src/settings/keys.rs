@@ -1,7 +1,7 @@
 //! The table of config keys: path, type, default, description, and whether this program uses the key.
 //!
 //! Types, defaults, environment variables, the JSON Schema and `config check`, `get` and `set` are all derived from
-//! it. A `*` in a path stands for a name that the user chooses. Rows of one object are adjacent, so a [`Branch`] can
+//! it. A `*` in a path stands for a name that the user chooses. Rows of one object are adjacent, so a [`KeyNode`] can
 //! be a slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
 //! own.
 

@@ -176,7 +176,7 @@ fn parent_dir(skill: &Skill) -> &Path {
     folder.unwrap_or(Path::new(""))
 }
 
-/// Escapes XML characters in `text`, after passing it through [`harmless`].
+/// Escapes XML characters in `text`, after passing it through [`sanitize`].
 fn escape_xml(text: &str) -> String {
     sanitize(text)
         .replace('&', "&amp;")

@@ -1,8 +1,8 @@
 //! Secrets: a type that cannot be printed by accident, and the redactor for everything that is output, logged or
 //! stored.
 //!
-//! [`mask`] redacts the keys known to this program, in every form that they are likely to take; all output passes
-//! through it. [`hide`] also redacts text that looks like any key. It applies to tool results, errors, logs and
+//! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; all output passes
+//! through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
 //! recordings, but not to text of a user or a model. Nothing is built until there is a text to redact.
 
 mod encodings;

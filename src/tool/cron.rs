@@ -1,9 +1,9 @@
 //! The `cron` tool: reminders and recurring tasks. A planned job is the same as one made on the command line, but
 //! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
-//! [`Planner`].
+//! [`JobScheduler`].
 //!
 //! A job outlives its conversation, so untrusted content must not become one: no job is added or removed while the
-//! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MOST`]
+//! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`]
 //! jobs.
 
 use super::{CallEffect, Tool, ToolError, ToolOutput};
@@ -39,7 +39,7 @@ const NON_CHANNEL_PREFIXES: &[&str] = &[
 /// Stores jobs.
 pub trait JobScheduler: Send + Sync {
     /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
-    /// [`full`].
+    /// [`job_limit_error`].
     ///
     /// # Errors
     /// Text for the model, never text from another program: what is wrong with the schedule, and how to write it
@@ -117,7 +117,7 @@ pub struct ListedJob {
     pub chat: Option<ChatTarget>,
 }
 
-/// The failure for a job beyond [`MOST`].
+/// The failure for a job beyond [`MAX_MODEL_JOBS`].
 pub fn job_limit_error() -> ToolError {
     format!(
         "runs have created {MAX_MODEL_JOBS} jobs, which is the maximum; remove one that is no longer needed, or ask the user to add this \

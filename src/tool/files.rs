@@ -60,7 +60,7 @@ pub struct WrittenFile {
 }
 
 impl Files {
-    /// Opens the roots of `reach`. Old content is not kept until [`Self::keep`] is called.
+    /// Opens the roots of `reach`. Old content is not kept until [`Self::record_changes`] is called.
     pub fn new(file_scope: FileScope) -> io::Result<Self> {
         let roots = file_scope
             .roots

@@ -186,12 +186,12 @@ pub struct ApprovalRequest<'a> {
 pub struct CompletedCall {
     pub result: ToolResult,
     pub outcome: ToolOutcome,
-    /// Present with [`Outcome::Denied`], unless the user declined.
+    /// Present with [`ToolOutcome::Denied`], unless the user declined.
     pub refusal: Option<Refusal>,
     pub duration: Duration,
-    /// As [`Output::unsuccessful`].
+    /// As [`ToolOutput::command_failed`].
     pub command_failed: bool,
-    /// As [`Output::changes`].
+    /// As [`ToolOutput::changes`].
     pub diff: Option<String>,
 }
 

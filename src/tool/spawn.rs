@@ -1,5 +1,5 @@
 //! The `spawn` tool: gives a task to a sub-agent that works in parallel with the turn. The call returns at once; the
-//! report arrives later as a message. [`Starts`] does the actual work, since a tool knows neither turns nor models.
+//! report arrives later as a message. [`SubagentStarter`] does the actual work, since a tool knows neither turns nor models.
 
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;

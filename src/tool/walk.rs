@@ -23,7 +23,7 @@ pub(super) struct WalkOptions {
     pub(super) types: Option<Types>,
 }
 
-/// The entries beneath `dir`, sorted by path; at most [`LOOKED_AT`]. Ends early if the run is to end; the run
+/// The entries beneath `dir`, sorted by path; at most [`MAX_ENTRIES`]. Ends early if the run is to end; the run
 /// then reports that itself.
 pub(super) fn entries<'r>(
     file_scope: &'r FileScope,

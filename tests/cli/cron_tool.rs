@@ -165,7 +165,7 @@ fn untrusted_content_cannot_add_a_job() {
     story
         .run(["agent", "-m", "do what the mail says"])
         .stdout("I may not.\n")
-        .stderr_has("refused: cron");
+        .stderr_has("denied: cron");
     assert!(stored_jobs(&story).is_empty());
     assert!(
         call_result(&story, 2).contains("nanobot cron add"),
@@ -181,7 +181,7 @@ fn untrusted_content_cannot_add_a_job() {
     story
         .run(["agent", "-m", "do it"])
         .stdout("no\n")
-        .stderr_has("refused: cron");
+        .stderr_has("denied: cron");
     assert!(stored_jobs(&story).is_empty());
 }
 
@@ -324,7 +324,7 @@ fn no_tool_reads_the_output_of_other_jobs() {
     story
         .run(["agent", "-m", "x"])
         .stdout("no\n")
-        .stderr_has("refused: read_file");
+        .stderr_has("denied: read_file");
     assert!(
         call_result(&story, 2).contains("is internal to nanobot"),
         "{}",

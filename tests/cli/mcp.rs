@@ -193,7 +193,7 @@ fn a_tool_without_a_read_only_hint_needs_approval() {
     let story = story.script(call());
     run_agent(&story)
         .stdout("done\n")
-        .stderr("nanobot: refused: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it\n");
+        .stderr("nanobot: denied: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it\n");
     assert_eq!(server_log(&story, "one"), ["start"]);
     let allowed = |flags: &[&str]| {
         story.server().script(call());
@@ -253,7 +253,7 @@ fn a_changed_tool_is_denied() {
     let story = with_plan(story, "one", &plan("Look!"));
     let call = || [calls("mcp_one_look", json!({})), says("done")];
     let story = story.script(call());
-    let told_of = "nanobot: refused: mcp_one_look: MCP server `one` changed the description of its tool `look`; \
+    let told_of = "nanobot: denied: mcp_one_look: MCP server `one` changed the description of its tool `look`; \
                    `nanobot mcp accept one` shows the difference\n";
     run_agent(&story).stdout("done\n").stderr(told_of);
     assert!(!server_log(&story, "one").contains(&"call look".to_owned()));
@@ -602,7 +602,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     let write = json!({ "path": notes, "content": "Send all of it.\n" });
     let script = || [calls("write_file", write.clone()), says("done")];
     let story = story.script(script());
-    run_agent(&story).stdout("done\n").stderr_has("refused: write_file: ").stderr_has(
+    run_agent(&story).stdout("done\n").stderr_has("denied: write_file: ").stderr_has(
         "the tools of the MCP server `one`, which you have not accepted yet: `nanobot mcp accept one`",
     );
     assert_ne!(
@@ -613,7 +613,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     let story = story.script([calls("web_fetch", sent), says("done")]);
     run_agent(&story)
         .stdout("done\n")
-        .stderr_has("refused: web_fetch: the conversation contains untrusted content (the tools of the MCP server `one`");
+        .stderr_has("denied: web_fetch: the conversation contains untrusted content (the tools of the MCP server `one`");
     // If none of the tools is offered, there is no notice.
     let none = ["agent", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
@@ -645,7 +645,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     let story = story.script(script());
     run_agent(&story)
         .stdout("done\n")
-        .stderr_has("refused: write_file: ");
+        .stderr_has("denied: write_file: ");
 }
 
 #[test]
@@ -659,7 +659,7 @@ fn a_tool_added_later_needs_approval_despite_its_hints() {
     let story = story.script([calls("mcp_one_look", json!({})), says("done")]);
     run_agent(&story).stdout("done\n");
     let call = || [calls("mcp_one_go2", json!({})), says("done")];
-    let refused = "nanobot: refused: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
+    let refused = "nanobot: denied: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
                    `--allow mcp_one_go2` would allow it\n";
     let notice = "nanobot: MCP server `one` has new tools: `go2`; each call needs approval until \
                   `nanobot mcp accept one`\n";

@@ -14,7 +14,7 @@ fn a_denial_is_final_reported_once_and_names_its_flag() {
     let story = Story::new().script([write(), write(), says("Not allowed.")]);
     let ran = story.run(["agent", "-m", "x"]).stdout("Not allowed.\n");
     let told = ran.error_text();
-    assert_eq!(told.matches("refused: write_file").count(), 1, "{told}");
+    assert_eq!(told.matches("denied: write_file").count(), 1, "{told}");
     assert!(told.contains("--write"), "{told}");
     let result = story.requests()[1].last_content();
     assert!(
@@ -524,7 +524,7 @@ fn a_denial_names_its_file_and_a_flag_to_copy() {
     ]);
     let told = story.run(["agent", "-m", "x"]).stdout("no\n").error_text();
     assert!(
-        told.contains("refused: write_file: `$DIR/a.txt` is read-only"),
+        told.contains("denied: write_file: `$DIR/a.txt` is read-only"),
         "{told}"
     );
     assert!(told.ends_with("; `--write` would allow it\n"), "{told}");
@@ -683,7 +683,7 @@ fn a_missing_path_in_the_config_is_not_fatal() {
     story
         .run(["agent", "-m", "x"])
         .stdout("Refused.\n")
-        .stderr_has("refused: read_file");
+        .stderr_has("denied: read_file");
     std::fs::write(&gone, "milk").unwrap();
     story.run(["agent", "-m", "x"]).stdout("It is back.\n");
     assert!(story.requests()[3].last_content().contains("milk"));

@@ -373,7 +373,7 @@ fn a_denial_in_a_sub_agent_is_reported_once_and_counted() {
         .run(["agent", "-m", "x", "--json", "--strict"])
         .status(5);
     let told = ran.error_text();
-    assert_eq!(told.matches("refused: exec").count(), 1, "{told}");
+    assert_eq!(told.matches("denied: exec").count(), 1, "{told}");
     assert!(told.contains("--allow exec"), "{told}");
     let result = ran.json();
     let denials = result["denials"].as_array().unwrap();

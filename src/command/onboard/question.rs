@@ -10,7 +10,7 @@ use anyhow::Result;
 #[error("cancelled by the user")]
 pub(super) struct Cancelled;
 
-/// Converts [`Left`] to the error of the command.
+/// Converts [`Cancelled`] to the error of the command.
 pub(super) fn to_error(error: anyhow::Error) -> anyhow::Error {
     match error.is::<Cancelled>() {
         true => fail_with_hint(
@@ -43,7 +43,7 @@ pub(super) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Resul
 /// Asks for yes or no, until the answer is one of them.
 ///
 /// # Errors
-/// [`Left`], or a signal.
+/// [`Cancelled`], or a signal.
 pub(super) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool> {
     let choice = if default { "Y/n" } else { "y/N" };
     let prompt = wrap_words(

@@ -104,7 +104,7 @@ pub(super) fn one_line(text: &str) -> String {
     }
 }
 
-/// A transport that maintains the [`Watch`] of its connection.
+/// A transport that maintains the [`ConnectionState`] of its connection.
 pub(super) struct InstrumentedTransport<T> {
     inner: T,
     state: Arc<ConnectionState>,

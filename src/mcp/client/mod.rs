@@ -2,9 +2,9 @@
 //! started, and servers are started in it as needed. Calls block the caller until the answer, the deadline or the end
 //! of the run.
 //!
-//! [`berth`] holds the connection to one server, and [`thread`] connects blocking callers to the runtime. The
-//! transports are [`stdio`], [`http`] and [`sse`], each with the accounting of [`watch`]. Server messages are parsed by
-//! [`message`], [`listing`] and [`said`].
+//! [`connection`] holds the connection to one server, and [`runtime`] connects blocking callers to the runtime. The
+//! transports are [`stdio`], [`http`] and [`sse`], each with the accounting of [`connection_state`]. Server messages are parsed by
+//! [`message`], [`listing`] and [`decode`].
 
 use super::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::settings::servers::McpServer;
@@ -124,11 +124,11 @@ impl ClientPool {
         })
     }
 
-    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::reach`] returned as
+    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::connect`] returned as
     /// `features`. `on_progress` receives the server's progress messages.
     ///
     /// # Errors
-    /// See [`Failed`]. A failure reported by the tool itself is an answer, not an error.
+    /// See [`McpError`]. A failure reported by the tool itself is an answer, not an error.
     pub fn call_tool(
         &self,
         server: &str,
@@ -157,7 +157,7 @@ impl ClientPool {
     /// Reads the resource at `uri`.
     ///
     /// # Errors
-    /// See [`Failed`].
+    /// See [`McpError`].
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, McpError> {
         self.0
             .send(server, ServerRequest::Read(uri.to_owned()), &mut |_| {})
@@ -166,7 +166,7 @@ impl ClientPool {
     /// Requests a prompt of the server, filled in.
     ///
     /// # Errors
-    /// See [`Failed`].
+    /// See [`McpError`].
     pub fn get_prompt(
         &self,
         server: &str,

@@ -1,5 +1,5 @@
 //! The runtime thread, and the channel on which other threads wait for its results. The channel uses a pipe, so a
-//! signal, the `--timeout` deadline and a cancellation ([`Leash`]) also wake the waiting thread.
+//! signal, the `--timeout` deadline and a cancellation ([`CancelToken`]) also wake the waiting thread.
 
 use crate::error::Stop;
 use crate::sys::cancel::{self, CancelToken};
@@ -75,7 +75,7 @@ pub(super) async fn spawn_blocking<T: Send + 'static>(
     coming.await.map_err(io::Error::other)
 }
 
-/// The cancellation of threads (see [`Leash`]): dropping this cancels the threads started with it.
+/// The cancellation of threads (see [`CancelToken`]): dropping this cancels the threads started with it.
 pub(super) struct CancelOnDrop(Arc<CancelToken>);
 
 impl CancelOnDrop {

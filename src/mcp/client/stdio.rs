@@ -31,7 +31,7 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 const MAX_STRAY_LINES: usize = 1000;
 /// Maximum of bytes in such lines.
 const MAX_STRAY_BYTES: usize = 1 << 20;
-/// Capacity of the queue of received messages; each may be as long as [`LINE`].
+/// Capacity of the queue of received messages; each may be as long as [`MAX_LINE_BYTES`].
 const INCOMING_QUEUE_LEN: usize = 8;
 /// Capacity of the queue of unsent messages. A server that leaves so many unread has stopped reading.
 const OUTGOING_QUEUE_LEN: usize = 64;
@@ -39,7 +39,7 @@ const OUTGOING_QUEUE_LEN: usize = 64;
 const MAX_LOG_BYTES: usize = 128 << 10;
 /// The longest line of a log, in bytes.
 const MAX_LOG_LINE_BYTES: usize = 8 << 10;
-/// Amount of log output, in bytes, after which at most one line per [`BREATH`] is kept: searching all of it for secrets
+/// Amount of log output, in bytes, after which at most one line per [`LOG_THROTTLE_INTERVAL`] is kept: searching all of it for secrets
 /// would take longer than producing it.
 const LOG_THROTTLE_BYTES: usize = 1 << 20;
 const LOG_THROTTLE_INTERVAL: Duration = Duration::from_millis(100);

@@ -48,7 +48,7 @@ pub struct SelectedProvider {
     /// Extra fields of every request body.
     pub body: Map<String, Value>,
     pub query: Vec<(String, String)>,
-    /// The wire format. Never [`Format::OpenAi`], which is resolved by then.
+    /// The wire format. Never [`ApiFormat::OpenAi`], which is resolved by then.
     pub format: ApiFormat,
     pub quirks: Quirks,
     pub model_info: Option<&'static ModelInfo>,

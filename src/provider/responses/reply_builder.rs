@@ -896,7 +896,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let mut failed = response("failed", &[]);
-        server(&failed.to_string(), "without a word");
+        server(&failed.to_string(), "failed without a reason");
         failed["error"] = json!({ "code": "rate_limit_exceeded", "message": "slow" });
         server(&failed.to_string(), "slow");
         let event = json!({ "type": "response.failed", "response": failed });

@@ -670,7 +670,7 @@ mod tests {
                 wait: Duration::from_secs(5),
                 cause: "busy",
             })
-            .kept(&["  … busy; try 2"])
+            .kept(&["  … busy; attempt 2"])
             .foot(&["retrying in 5 s"])
             .after(1200)
             .foot(&["retrying in 4 s"])

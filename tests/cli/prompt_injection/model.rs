@@ -2,7 +2,7 @@
 //!
 //! An instruction is a line `DO tool {"argument": …}` anywhere in a message. Consecutive instructions become the calls of one
 //! reply, and a line `THEN` starts the next reply. In a name or a page, where no such line is possible, it is encoded as `OBEY`,
-//! its bytes in hexadecimal, and `END`. `KEEP` instead of `OBEY` only takes effect when a summary is requested, and becomes an
+//! its bytes in hexadecimal, and `END_MARK`. `KEEP` instead of `OBEY` only takes effect when a summary is requested, and becomes an
 //! instruction in it. The model fills placeholders in arguments with values that it has read.
 
 use crate::server::{Request, Responder, Response, calls_all, says};

@@ -4,7 +4,7 @@ use super::fixture::{SandboxFixture, User, available_users, print_count};
 use crate::requirements::require;
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
-/// file that must not be written, `SECRET` one that must not be read, `US` the process that started the shell. A true value
+/// file that must not be written, `SECRET_FILES` one that must not be read, `US` the process that started the shell. A true value
 /// means an escape.
 const PYTHON_PROGRAMS: [(&str, &str); 39] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),

@@ -229,6 +229,59 @@ const EXAMPLES: &[RuleExample] = &[
         ],
         &["lib.rs: the map names no [`turn`]: say there what it holds"],
     ),
+    (
+        "names",
+        &[(
+            "a.rs",
+            "mod words;\nstruct Held { told: u8 }\nenum Answer { Seen }\nconst MOST: u8 = 1;\n#[cfg(test)]\nmod tests {\n    fn look() {}\n}",
+        )],
+        &[
+            "a.rs:1: `words`: use the field's term for what this is or does",
+            "a.rs:2: `Held`: use the field's term for what this is or does",
+            "a.rs:2: `told`: use the field's term for what this is or does",
+            "a.rs:3: `Seen`: use the field's term for what this is or does",
+            "a.rs:4: `MOST`: use the field's term for what this is or does",
+        ],
+    ),
+    (
+        "unique types",
+        &[
+            ("a.rs", "struct Line;"),
+            ("b.rs", "\nenum Line {}\nfn f() {}"),
+        ],
+        &["b.rs:2: `Line`: another type has this name: say in it which one this is"],
+    ),
+    (
+        "units",
+        &[(
+            "a.rs",
+            "const POLL: Duration = Duration::ZERO;\nconst LARGEST: usize = 1 << 20;\nconst MAX_NAME: usize = 3;\nconst MAX_ROWS: usize = 3;",
+        )],
+        &[
+            "a.rs:1: `POLL`: say in the name of a duration what it is: `…_TIMEOUT`, `…_INTERVAL`",
+            "a.rs:2: `LARGEST`: say in the name of a size that it is in bytes: `…_BYTES`",
+            "a.rs:3: `MAX_NAME`: say in the name of a limit what it counts: `MAX_NAME_CHARS`, `MAX_ROWS`",
+        ],
+    ),
+    (
+        "comments",
+        &[(
+            "a.rs",
+            "//! What a run holds.\n\n// Nobody waits for it.\nfn f() {}",
+        )],
+        &[
+            "a.rs:3: `nobody`: write instead: say which process, user or program does not",
+            "a.rs:1: `What`: open the comment with a noun or a verb",
+        ],
+    ),
+    (
+        "messages",
+        &[(
+            "a.rs",
+            "fn f() -> &'static str {\n    \"it is not to be had\"\n}\n#[cfg(test)]\nmod tests {\n    const NAME: &str = \"nobody\";\n}",
+        )],
+        &["a.rs:2: `is not to be had`: write instead: is not available"],
+    ),
 ];
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::source::{Source, WrittenPath};
 use super::tree::{Import, ImportTarget, SourceTree};
+use super::vocabulary;
 use super::{
     IMPORTABLE_BY_ALL, LAYERS, MAX_CODE_LINES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PARAMETERS,
     NO_IO_IN_SYS, ONLY_IN, PURE, TURN_IMPORTS,
@@ -9,6 +10,7 @@ use super::{
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
+#[derive(Clone)]
 pub(super) struct Violation {
     /// The subject of a violation, as exceptions name it: a file, `file::function`, or `module→module`.
     pub(super) subject: String,
@@ -29,6 +31,11 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("turn imports", turn_imports),
     ("module comment", module_comment),
     ("map", map),
+    ("names", vocabulary::names),
+    ("unique types", vocabulary::unique_types),
+    ("units", vocabulary::units),
+    ("comments", vocabulary::comments),
+    ("messages", vocabulary::messages),
 ];
 
 /// The top-level module of a file; `lib` for the root itself.

@@ -2,6 +2,7 @@
 //!
 //! The syntax tree is dropped once the facts are taken, because it cannot leave the thread that parsed it.
 
+use super::definitions::{Definition, definitions};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
@@ -23,6 +24,10 @@ pub(super) struct Source {
     pub(super) bindings: BTreeMap<String, Vec<String>>,
     /// Modules that are compiled for tests only.
     pub(super) test_modules: Vec<String>,
+    /// Everything that the file names, outside its tests.
+    pub(super) definitions: Vec<Definition>,
+    /// First and last lines of items that are compiled for tests only.
+    test_lines: Vec<(usize, usize)>,
     /// Lines outside tests.
     pub(super) lines: usize,
     /// Of these, the lines that are neither blank nor a comment.
@@ -54,16 +59,35 @@ impl Source {
                 paths: Vec::new(),
                 bindings: BTreeMap::new(),
                 test_modules: Vec::new(),
+                definitions: definitions(&file),
+                test_lines: Vec::new(),
                 lines: 0,
                 code_lines: 0,
                 text,
             },
             inline_depth: 0,
-            test_lines: Vec::new(),
         };
         reader.read(&file);
         Ok(reader.source)
     }
+
+    /// The lines outside tests, with their numbers.
+    pub(super) fn production_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let is_tested = |line: usize| {
+            (self.test_lines.iter()).any(|(first, last)| (*first..=*last).contains(&line))
+        };
+        (1..)
+            .zip(self.text.lines())
+            .filter(move |(line, _)| !is_tested(*line))
+    }
+}
+
+/// True if one of the attributes is `#[cfg(test)]`.
+pub(super) fn is_test_only(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg")
+            && matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "test")
+    })
 }
 
 /// `cron/job.rs` → `["cron", "job"]`; `cron/mod.rs` → `["cron"]`; `lib.rs` → `[]`.
@@ -79,35 +103,27 @@ struct SourceVisitor {
     source: Source,
     /// Number of `mod name { … }` around the current item.
     inline_depth: usize,
-    /// First and last lines of items that are compiled for tests only.
-    test_lines: Vec<(usize, usize)>,
 }
 
 impl SourceVisitor {
     fn read(&mut self, file: &File) {
         self.visit_file(file);
-        let is_production = |(index, _): &(usize, &str)| {
-            let line = index + 1;
-            !(self.test_lines.iter()).any(|(first, last)| (*first..=*last).contains(&line))
-        };
-        let lines: Vec<&str> = (self.source.text.lines().enumerate())
-            .filter(is_production)
+        let lines: Vec<&str> = self
+            .source
+            .production_lines()
             .map(|(_, line)| line.trim())
             .collect();
         let is_code = |line: &&&str| !line.is_empty() && !line.starts_with("//");
-        self.source.code_lines = lines.iter().filter(is_code).count();
-        self.source.lines = lines.len();
+        let code_lines = lines.iter().filter(is_code).count();
+        (self.source.lines, self.source.code_lines) = (lines.len(), code_lines);
     }
 
     /// Records the lines of a test item. Its contents are not read.
     fn is_test(&mut self, attributes: &[Attribute], end: Span) -> bool {
-        let found = attributes.iter().any(|attribute| {
-            attribute.path().is_ident("cfg")
-                && matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "test")
-        });
+        let found = is_test_only(attributes);
         if found {
             let start = attributes[0].pound_token.span.start();
-            self.test_lines.push((start.line, end.end().line));
+            self.source.test_lines.push((start.line, end.end().line));
         }
         found
     }

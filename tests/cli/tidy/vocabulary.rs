@@ -1,0 +1,208 @@
+//! The words of the project: names that nothing may have, phrases that no comment or message may contain, units in the
+//! names of constants, and one type for each type name.
+
+use super::definitions::{Definition, DefinitionKind};
+use super::rules::Violation;
+use super::source::Source;
+use super::tree::SourceTree;
+use std::collections::BTreeMap;
+
+/// Words that say nothing about what they name. No type, function, module, field, variant or constant consists of one
+/// of them alone, in any case.
+const FORBIDDEN_NAMES: &str = "of told tell tells said say says look looks words held hold known knows seen kept shown given \
+    made heard hear stand stands came gone gave ways lack lacks room piece thing things stuff misc util utils manager far \
+    ear mouth news trouble wish about ours theirs stranger strangers beside behind apart around walls fence leash berth crew \
+    scribe warden desk duty door longest most least limit slice patience";
+
+/// Phrases that no comment and no string contains, in any case, as whole words; each with what to write instead.
+const FORBIDDEN_PHRASES: &[(&str, &str)] = &[
+    ("nobody", "say which process, user or program does not"),
+    ("whoever", "say which process, user or program"),
+    ("is not to be had", "is not available"),
+    ("look at `", "stat, read or open"),
+    ("is told", "receives, or is reported"),
+    ("are told", "receive, or are reported"),
+    ("is no regular file", "is not a regular file"),
+    ("makes up for", "runs later, or retries"),
+    ("who is asked", "the provider, server or user"),
+    ("what it is told", "its input"),
+    ("strangers", "untrusted content"),
+    ("is to be had", "is available"),
+];
+
+/// Beginnings that leave the first line of a doc comment without a subject.
+const HEADLESS: [&str; 4] = ["What ", "Whether ", "Who ", "How "];
+
+/// Endings of the names of constants that are durations.
+const DURATION_ENDINGS: [&str; 12] = [
+    "TIMEOUT", "INTERVAL", "GRACE", "DELAY", "AGE", "WINDOW", "PERIOD", "LIFETIME", "BACKOFF",
+    "DURATION", "MARGIN", "PAUSE",
+];
+
+/// Type names that stand more than once, because their module makes them unmistakable where they are used.
+const SHARED_TYPE_NAMES: [&str; 0] = [];
+
+fn violation(source: &Source, line: usize, name: &str, advice: &str) -> Violation {
+    Violation {
+        subject: format!("{}::{name}", source.name),
+        message: format!("{}:{line}: `{name}`: {advice}", source.name),
+    }
+}
+
+pub(super) fn names(tree: &SourceTree) -> Vec<Violation> {
+    let is_forbidden = |definition: &&Definition| {
+        let lower = definition.name.to_lowercase();
+        FORBIDDEN_NAMES.split_whitespace().any(|word| word == lower)
+    };
+    let per_source = tree.sources.iter().flat_map(|source| {
+        let found = source.definitions.iter().filter(is_forbidden);
+        found.map(move |definition| {
+            violation(
+                source,
+                definition.line,
+                &definition.name,
+                "use the field's term for what this is or does",
+            )
+        })
+    });
+    per_source.collect()
+}
+
+pub(super) fn unique_types(tree: &SourceTree) -> Vec<Violation> {
+    let mut places: BTreeMap<&str, Vec<(&Source, usize)>> = BTreeMap::new();
+    for source in &tree.sources {
+        for definition in &source.definitions {
+            if definition.kind == DefinitionKind::Type {
+                let same = places.entry(&definition.name).or_default();
+                same.push((source, definition.line));
+            }
+        }
+    }
+    places.retain(|name, places| places.len() > 1 && !SHARED_TYPE_NAMES.contains(name));
+    let later = places.into_iter().flat_map(|(name, places)| {
+        places
+            .into_iter()
+            .skip(1)
+            .map(move |(source, line)| (name, source, line))
+    });
+    later
+        .map(|(name, source, line)| {
+            violation(
+                source,
+                line,
+                name,
+                "another type has this name: say in it which one this is",
+            )
+        })
+        .collect()
+}
+
+pub(super) fn units(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for definition in &source.definitions {
+            if let Some(advice) = missing_unit(definition) {
+                violations.push(violation(source, definition.line, &definition.name, advice));
+            }
+        }
+    }
+    violations
+}
+
+fn missing_unit(definition: &Definition) -> Option<&'static str> {
+    if definition.kind != DefinitionKind::Constant {
+        return None;
+    }
+    let name = definition.name.as_str();
+    let is_integer = ["u8", "u16", "u32", "u64", "u128", "usize", "i32", "i64"]
+        .contains(&definition.constant_type.as_str());
+    if definition.constant_type == "Duration" {
+        let is_duration = DURATION_ENDINGS.iter().any(|ending| name.ends_with(ending));
+        return (!is_duration)
+            .then_some("say in the name of a duration what it is: `…_TIMEOUT`, `…_INTERVAL`");
+    }
+    if is_integer && definition.is_shifted && !name.ends_with("BYTES") {
+        return Some("say in the name of a size that it is in bytes: `…_BYTES`");
+    }
+    let is_limit = name.starts_with("MAX_") || name.starts_with("MIN_");
+    (is_integer && is_limit && !name.ends_with('S') && !name.ends_with("_PERCENT"))
+        .then_some("say in the name of a limit what it counts: `MAX_NAME_CHARS`, `MAX_ROWS`")
+}
+
+/// Comments, in tests too.
+pub(super) fn comments(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        let lines = (1..).zip(source.text.lines());
+        let comments = lines.filter(|(_, line)| line.trim_start().starts_with("//"));
+        violations.extend(forbidden_phrases(source, comments));
+        violations.extend(headless_comments(source));
+    }
+    violations
+}
+
+/// Strings, and so messages, hints and prompts.
+pub(super) fn messages(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        let is_code = |(_, line): &(usize, &str)| !line.trim_start().starts_with("//");
+        let code = source.production_lines().filter(is_code);
+        violations.extend(forbidden_phrases(source, code));
+    }
+    violations
+}
+
+fn forbidden_phrases<'a>(
+    source: &Source,
+    lines: impl Iterator<Item = (usize, &'a str)>,
+) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (number, line) in lines {
+        let lower = line.to_lowercase();
+        for (phrase, advice) in FORBIDDEN_PHRASES {
+            if contains_phrase(&lower, phrase) {
+                violations.push(violation(
+                    source,
+                    number,
+                    phrase,
+                    &format!("write instead: {advice}"),
+                ));
+            }
+        }
+    }
+    violations
+}
+
+fn contains_phrase(line: &str, phrase: &str) -> bool {
+    let is_letter = |character: Option<char>| character.is_some_and(char::is_alphabetic);
+    line.match_indices(phrase).any(|(start, _)| {
+        let end = start + phrase.len();
+        !is_letter(line[..start].chars().next_back()) && !is_letter(line[end..].chars().next())
+    })
+}
+
+/// The first lines of doc comments that begin with a word of [`HEADLESS`].
+fn headless_comments(source: &Source) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let mut previous = "";
+    for (index, line) in source.text.lines().enumerate() {
+        let line = line.trim_start();
+        let text = line
+            .strip_prefix("/// ")
+            .or_else(|| line.strip_prefix("//! "));
+        if let Some(text) = text
+            && !previous.starts_with("//")
+            && HEADLESS.iter().any(|word| text.starts_with(word))
+        {
+            let first = text.split(' ').next().unwrap_or_default();
+            violations.push(violation(
+                source,
+                index + 1,
+                first,
+                "open the comment with a noun or a verb",
+            ));
+        }
+        previous = line;
+    }
+    violations
+}
