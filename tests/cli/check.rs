@@ -106,7 +106,7 @@ ok    schedules    every job has a valid schedule
 ok    crontab      readable: 1 nanobot line
 ok    lines        they match the jobs
 ok    program      `{NANOBOT}`, nanobot {version}
-ok    cron         it runs
+ok    cron         running
 ok    keys         every job can reach a model
 ok    probe        a demo job ran in cron's environment in less than 1 s; real jobs use `scripted` of custom, key from providers.custom.apiKey
 ok    runs         no job failed in its last run
@@ -190,7 +190,7 @@ fn an_unreadable_crontab_is_reported() {
     );
     run_check(&story, &[("PATH", "/nowhere")])
         .status(74)
-        .stdout_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
+        .stdout_has("try: `nanobot cron run --due` once a minute from another scheduler");
     // The crontab of another program does not affect our result.
     story.crontab().set_table("0 5 * * * backup\n");
     assert_eq!(
@@ -778,7 +778,7 @@ fn completions_are_checked_where_the_shell_loads_them() {
     assert_eq!(findings(&story, &[], "completions"), [""; 0]);
     assert_eq!(
         findings(&story, &shell, "completions"),
-        ["ok: none for fish"]
+        ["ok: not installed for fish"]
     );
     let place = ".config/fish/completions/nanobot.fish";
     write(&story.home().join(place), b"x");

@@ -133,7 +133,7 @@ fn old_results_are_shortened_before_a_summary_is_requested() {
                 message["content"]
                     .as_str()
                     .unwrap()
-                    .contains("left out here")
+                    .contains("characters omitted")
             })
             .collect()
     };
@@ -146,7 +146,7 @@ fn old_results_are_shortened_before_a_summary_is_requested() {
     assert_eq!(shortened(&story.requests()[5]), [true, true, false, false]);
     let lines = story.session("cli_direct.jsonl");
     let kept = lines.iter().find(|line| line["role"] == "tool").unwrap();
-    assert!(!kept.to_string().contains("left out here"));
+    assert!(!kept.to_string().contains("characters omitted"));
 }
 
 #[test]

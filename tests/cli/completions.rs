@@ -333,7 +333,7 @@ fn unreadable_files_produce_no_completions() {
     story
         .run(["-c", pipe.to_str().unwrap(), "agent", "-m", "x"])
         .status(78)
-        .stderr_has("is no regular file");
+        .stderr_has("is not a regular file");
     let mut command = story.command(["completions", "bash", "--", "nanobot agent -s ", ""]);
     command.env_remove("HOME").env("NANOBOT_HOME", "");
     drop(story.wait(command.spawn().unwrap()).text());

@@ -237,7 +237,11 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     check(&m(&["-c", "0 0 31 2 *"]), 2, "31");
     check(&m(&["-c", ""]), 2, "`--cron`");
     check(&m(&["-c", "@reboot"]), 2, "@reboot");
-    check(&m(&["-e", "30"]), 2, "once a minute");
+    check(
+        &m(&["-e", "30"]),
+        2,
+        "`30` is less than a minute; the minimum is `1m`, or 60 as a bare number",
+    );
     check(&m(&["-e", "-5"]), 2, "'-5'");
     check(&m(&["--every=-5"]), 2, "`--every`");
     check(&m(&["-e", "soon"]), 2, "--every 90m");
@@ -599,7 +603,7 @@ fn without_a_crontab_the_job_is_stored_with_a_notice() {
             .stdout_has("✓ Added job 'x'")
             .stderr_has(words)
             .stderr_has("the job is saved, but cron does not start it")
-            .stderr_has("try: `nanobot cron run --due` once a minute, from any other scheduler");
+            .stderr_has("try: `nanobot cron run --due` once a minute from another scheduler");
         assert_eq!(jobs(&story).len(), 1, "{kind}");
         assert_eq!(
             story.crontab().table().unwrap(),
@@ -983,7 +987,7 @@ fn jobs_of_the_python_program_are_listed_and_adopted_by_sync() {
         "{text}"
     );
     assert!(
-        text.contains("ffffffff  dream    never: it is a job of the other"),
+        text.contains("ffffffff  dream    never: it is an internal job of the Pyt"),
         "{text}"
     );
     fn assert_skipped(ran: RunResult<'_>) {

@@ -132,7 +132,7 @@ fn kill_run_at(kind: &str, n: usize, job: Value) -> bool {
         let words = ran.error_text();
         let is_told = words.is_empty()
             || words.contains("the last run was interrupted")
-            || words.contains("there is no job");
+            || words.contains("no longer exists");
         assert!(is_told, "{about}: {words}");
         ran.text();
         ran.code();

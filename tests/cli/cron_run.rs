@@ -442,7 +442,7 @@ fn a_failure_is_one_line_and_runs_the_failure_command() {
     let ran = story.run(SCHEDULED).status(77);
     let error = ran.error_text();
     assert!(
-        error.starts_with("nanobot: the job `digest` (0a1b2c3d): "),
+        error.starts_with("nanobot: job `digest` (0a1b2c3d): "),
         "{error}"
     );
     let text = std::fs::read_to_string(&told).unwrap();
@@ -464,7 +464,7 @@ fn a_denied_call_fails_a_run_that_answered() {
         .run(SCHEDULED)
         .status(5)
         .stdout("I could not.\n")
-        .stderr_has("`write_file` was denied something");
+        .stderr_has("a call of `write_file` was denied, which `--strict` does not allow");
     assert_eq!(records(&story)[0]["denied"], json!(["write_file"]));
     assert_eq!(outcomes(&story), ["failed"]);
 }
@@ -760,6 +760,6 @@ fn a_timed_out_run_still_reports_its_failure() {
     story
         .run(SCHEDULED)
         .status(124)
-        .stderr_has("the job `digest` (0a1b2c3d)");
+        .stderr_has("nanobot: job `digest` (0a1b2c3d): stopped: `--timeout` expired");
     assert!(told.exists());
 }

@@ -233,7 +233,7 @@ fn invalid_times_are_reported_with_the_correct_form() {
             json!({ "cron_expr": "0 8 * * *", "tz": "Europe/Pariss" }),
             "Europe/Paris",
         ),
-        (json!({ "at": "2020-01-01T00:00" }), "is past"),
+        (json!({ "at": "2020-01-01T00:00" }), "is in the past"),
         (json!({ "every_seconds": 5 }), "60"),
     ] {
         let story = Story::new().script([calls("cron", add_arguments(&wrong)), says("oh")]);

@@ -164,7 +164,7 @@ fn an_unusable_history_file_is_not_fatal() {
     std::fs::create_dir_all(history_file(&story)).unwrap();
     let mut screen = start_repl(&story);
     screen
-        .until("not remembered")
+        .until("input history is disabled")
         .type_("hello")
         .press(Key::Enter)
         .until("Fine.");

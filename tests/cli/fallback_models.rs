@@ -69,7 +69,11 @@ fn a_fallback_is_used_for_the_rest_of_the_run() {
         says("x"),
     ]);
     let result = story.run(["agent", "-m", "hi", "--json"]);
-    assert!(result.error_text().contains("instead"));
+    assert!(
+        result
+            .error_text()
+            .contains("; falling back from `scripted` to `other`")
+    );
     assert_eq!(result.json()["iterations"], 2);
     let models: Vec<Value> = story
         .requests()
@@ -90,7 +94,7 @@ fn a_too_long_request_falls_back_only_to_a_larger_context_window() {
     story
         .run(["agent", "-m", "hi"])
         .stdout("x\n")
-        .stderr_has("instead");
+        .stderr_has("; falling back from `scripted` to `other`");
     let small = json!([{ "model": "small", "provider": "custom" }]);
     let story = with_fallback(Story::new(), small)
         .set("models", windows)

@@ -559,7 +559,7 @@ fn special_files_neither_hang_nor_fail() {
         odd_ones[0]
     );
     assert!(
-        odd_ones[2].contains("is not a regular file"),
+        odd_ones[2].contains("cannot be written: not a regular file"),
         "{}",
         odd_ones[2]
     );

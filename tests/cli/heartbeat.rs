@@ -328,7 +328,7 @@ fn a_failure_is_reported_in_one_line() {
         let error = ran.error_text();
         drop(ran);
         assert!(
-            error.starts_with("nanobot: the job `heartbeat` (heartbeat): "),
+            error.starts_with("nanobot: job `heartbeat` (heartbeat): "),
             "{error}"
         );
         assert!(error.contains("no such key"), "{error}");
@@ -359,7 +359,7 @@ fn the_deadline_applies_to_the_check() {
     let error = ran.error_text();
     drop(ran);
     assert!(
-        error.contains("the job `heartbeat` (heartbeat): "),
+        error.contains("nanobot: job `heartbeat` (heartbeat): "),
         "{error}"
     );
     assert_eq!(outcomes(&story), ["failed"]);

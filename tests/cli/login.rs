@@ -290,7 +290,7 @@ fn a_failed_login_leaves_no_files() {
         copilot(responds_github_error("expired_token")),
         name,
         75,
-        "ran out",
+        "the code expired before it was entered",
     );
     let echo = json!({ "error": "odd", "error_description": "what is device-of-the-story?" });
     check(
@@ -302,12 +302,12 @@ fn a_failed_login_leaves_no_files() {
     // Until the 60 seconds are over, every 5 seconds.
     let mut turns = vec![starts_github_login("http://127.0.0.1:1")];
     turns.extend((0..12).map(|_| responds_github_error("authorization_pending")));
-    check(turns, name, 75, "ran out");
+    check(turns, name, 75, "the code expired before it was entered");
     // And after 5, 30 and 30 seconds, if the server asks for that.
     let slower = json!({ "error": "slow_down", "interval": 30 });
     let mut turns = copilot(responds_json(200, &slower));
     turns.extend((0..2).map(|_| responds_github_error("authorization_pending")));
-    check(turns, name, 75, "ran out");
+    check(turns, name, 75, "the code expired before it was entered");
 
     let codex = |status, code: &str| {
         let refused = responds_json(status, &json!({ "error": { "code": code } }));
@@ -315,7 +315,12 @@ fn a_failed_login_leaves_no_files() {
     };
     let name = "openai-codex";
     check(codex(403, "access_denied"), name, 77, "was denied");
-    check(codex(400, "expired_token"), name, 75, "ran out");
+    check(
+        codex(400, "expired_token"),
+        name,
+        75,
+        "the code expired before it was entered",
+    );
     check(
         codex(400, "odd"),
         name,

@@ -27,7 +27,7 @@ fn the_log_variable_selects_topics_and_levels() {
         "config: workspace `$HOME/.nanobot/workspace`",
         "session: `cli:direct`: 0 messages",
         "policy: profile `default` in `$DIR`",
-        "model: ask `scripted` of `custom` at http://127.0.0.1:",
+        "model: primary `scripted` of `custom` at http://127.0.0.1:",
         "http: post to http://127.0.0.1:",
         "http: status 200, first byte after ",
         "http: reply complete after ",
@@ -99,7 +99,7 @@ fn an_invalid_log_filter_is_reported() {
     for (value, words) in [
         ("loud", "unknown topic `loud`"),
         ("http=loud", "unknown level `loud`"),
-        ("events.jsonl", "a path with a `/` in it"),
+        ("events.jsonl", "a path that contains `/`"),
     ] {
         let story = Story::new().env("NANOBOT_LOG", value);
         story.run(["agent", "-m", "x"]).status(78).stderr_has(words);

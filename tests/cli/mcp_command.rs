@@ -367,7 +367,7 @@ fn sandbox_restrictions_of_a_server_are_explained() {
         let story = story_with_servers(&[("one", plan.clone(), more)]);
         let text = story.run(["mcp", "call", "one", "look"]).status(1).text();
         assert_eq!(
-            text.contains("`read` and `write` there name more"),
+            text.contains("`read` and `write` there grant more"),
             has,
             "{text}"
         );

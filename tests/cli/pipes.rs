@@ -255,7 +255,7 @@ fn large_answers_are_printed_and_endless_ones_are_cut_off() {
     story
         .run(["agent", "-m", "x"])
         .status(1)
-        .stderr_has("longer than 64 MiB");
+        .stderr_has("the response is larger than 64 MiB");
 }
 
 #[test]

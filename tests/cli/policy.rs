@@ -116,7 +116,10 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
     }
     check(&["--profile", "yolo"], "there is no profile `yolo`");
     check(&["--profile", "explore"], "for sub-agents");
-    check(&["--profile", "plan", "--write"], "only reads");
+    check(
+        &["--profile", "plan", "--write"],
+        "profile `plan` is read-only, so `--write` cannot be used with it",
+    );
     check(
         &["--profile", "full", "--sandbox", "strict"],
         "has no sandbox, but `--sandbox strict` requires one",
@@ -278,7 +281,7 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
     wrong(b"\n---\nextends: plan\n---\n", "does not begin with one");
     wrong(b"--- \nextends: plan\n---\n", "does not begin with one");
     wrong(b"---\nextends: plan\n", "no closing line `---`");
-    wrong(b"---\nextends: plan\n---\n\xff", "not UTF-8");
+    wrong(b"---\nextends: plan\n---\n\xff", "not valid UTF-8");
     wrong(b"---\nmodel: 5\n---\n", "put it in quotes");
     wrong(b"---\ndeny: exce\n---\n", "did you mean `exec`?");
     wrong(b"---\nnet: ['a b']\n---\n", "is not a host");
@@ -693,6 +696,6 @@ fn a_missing_path_in_the_config_is_not_fatal() {
         story
             .run(["agent", "-m", "x", &format!("{flag}={}", gone.display())])
             .status(66)
-            .stderr_has("there is no `");
+            .stderr_has("no such file or directory: `");
     }
 }

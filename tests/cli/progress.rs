@@ -176,7 +176,7 @@ fn waits_are_counted_down() {
     counted.dedup();
     assert!(counted.len() > 1, "{counted:?}");
     assert!(
-        screen.text().contains("too many (status 429); try 2"),
+        screen.text().contains("too many (status 429); attempt 2"),
         "{}",
         screen.text()
     );

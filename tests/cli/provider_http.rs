@@ -162,7 +162,7 @@ fn retry_after_is_respected() {
     story
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
-        .stderr_has("try 2 in 2.0 s");
+        .stderr_has("attempt 2 in 2.0 s");
     let dated = Response::json(503, &json!({ "error": { "message": "busy" } }))
         .header("date", "Fri, 02 Jan 2026 03:04:05 GMT")
         .header("retry-after", "Fri, 02 Jan 2026 03:04:08 GMT");
@@ -566,7 +566,7 @@ fn failures_are_reported_in_every_format() {
         let ran = story.run(agent_arguments(&["-v"], words)).stdout("ok\n");
         let told = ran.error_text();
         assert!(
-            told.contains("try 2 in 1.0 s") && told.contains("No, thanks. (status 529)"),
+            told.contains("attempt 2 in 1.0 s") && told.contains("No, thanks. (status 529)"),
             "{told}"
         );
         let long = error_response(format, 429, "rate_limit_error").header("retry-after", "600");

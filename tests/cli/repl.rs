@@ -708,7 +708,7 @@ fn session_grants_do_not_apply_to_the_next_session() {
         .until("First.")
         .until_prompt("> ");
     send_line(&mut screen, "/fork other")
-        .until("`other` has")
+        .until("switched to session `other`")
         .until_prompt("> ");
     send_line(&mut screen, "b")
         .until("path: two")

@@ -126,7 +126,7 @@ fn a_timeout_is_reported_and_the_partial_answer_is_marked() {
     story
         .run(["agent", "-m", "x", "--timeout", "3000ms"])
         .status(124)
-        .stderr_has("`--resume` goes on");
+        .stderr_has("try: a longer `--timeout`; `--resume` continues where this run stopped");
 }
 
 #[test]

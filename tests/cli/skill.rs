@@ -157,7 +157,7 @@ fn missing_requirements_are_reported() {
         "{text}"
     );
     assert!(
-        text.contains("warn  on\n  `always` is the text \"false\""),
+        text.contains("warn  on\n  `always` is the string \"false\""),
         "{text}"
     );
     assert!(

@@ -99,7 +99,7 @@ fn invalid_bytes_are_explained() {
     story
         .run(["agent", "-m", "x"])
         .stdout("ok\n")
-        .stderr_has("not all UTF-8 (first at byte 4)");
+        .stderr_has("standard input is not valid UTF-8 (first error at byte 4)");
     let story = Story::new().stdin(b"\x00\x01\x02");
     story
         .run(["agent", "-m", "x"])
@@ -254,7 +254,7 @@ fn a_silent_stream_times_out() {
     story
         .run(["agent", "-m", "x"])
         .status(69)
-        .stderr_has("silent");
+        .stderr_has("sent an incomplete response: timed out waiting for more data");
 }
 
 #[test]

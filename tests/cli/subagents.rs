@@ -332,8 +332,9 @@ fn a_sub_agent_has_at_most_the_permissions_of_its_parent() {
             assert_eq!(secret, "hidden\n", "{case}");
             assert!(told.iter().all(|text| !text.contains("hidden")), "{case}");
             assert!(told.iter().all(|text| !text.contains("made")), "{case}");
-            let refused =
-                |text: &String| text.contains("refused") || text.contains("there is no tool");
+            let refused = |text: &String| {
+                text.contains("Tool call denied: ") || text.contains("there is no tool")
+            };
             assert!(told.iter().all(refused), "{case}");
             assert_eq!(result["text"], "done", "{case}");
         }
@@ -590,7 +591,7 @@ fn a_profile_has_its_own_prompt_tools_and_model() {
     assert!(spec.contains("`critic`: finds faults"), "{spec}");
     // An unknown profile starts nothing.
     for (name, words) in [
-        ("plan", "`plan` for sub-agents"),
+        ("plan", "there is no sub-agent profile `plan`"),
         ("nobody", "explore, critic"),
     ] {
         set_responses(
@@ -717,7 +718,7 @@ fn a_recording_can_be_replayed_in_any_request_order() {
         let mut told: Vec<&str> = users.map(|user| user["text"].as_str().unwrap()).collect();
         told.sort_unstable();
         for (text, task) in told.iter().zip(["a", "b", "c"]) {
-            assert!(text.contains(&format!("({task}) is done")), "{text}");
+            assert!(text.contains(&format!("({task}) finished.")), "{text}");
             assert!(text.contains(&format!("{task} is fine")), "{text}");
         }
         assert_eq!(told.len(), 3);

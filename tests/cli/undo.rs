@@ -305,8 +305,8 @@ fn files_changed_by_others_since_are_left_alone() {
     write(&story.dir().join("new/other"), b"theirs");
     let now = snapshot_tree(&story.dir());
     story.run(["undo"]).status(1).stderr(
-        "nanobot: nothing was done, because files have changed since turn 1: `a`: it was changed\n  try: `--force` to replace \
-         that too\n",
+        "nanobot: nothing was done, because files have changed since turn 1: `a`: it was changed\n  try: `--force` to overwrite \
+         these changes\n",
     );
     assert_eq!(snapshot_tree(&story.dir()), now);
     story
@@ -567,7 +567,7 @@ fn a_file_that_cannot_be_backed_up_is_not_changed() {
     story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
     let told = story.requests()[1].last_content();
     assert!(
-        told.contains("nothing was done, because the old content could not be saved"),
+        told.contains("nothing was done because the old content could not be saved for undo"),
         "{told}"
     );
     assert_eq!(file_text(&story, "a"), "one");

@@ -42,8 +42,8 @@ DAY         RUNS  CALLS  INPUT  CACHED  OUTPUT       USD
 2026-01-01     2      3   3000    1200     150  0.7500
 2026-01-02     1      1   1000     400      50       -?~
 TOTAL          3      4   4000    1600     200  0.7500?~
-? calls of unknown price, left out: 1; `models.NAME.price` in the config tells it from then on
-~ calls whose tokens are estimated, since the server did not tell: 1
+? calls of unknown price, not included: 1; set `models.NAME.price` in the config for later calls
+~ calls with estimated tokens, because the server sent no usage: 1
 ";
 
 #[test]

@@ -322,7 +322,7 @@ impl LiveView {
         let at = self.calls.iter().position(is_it)?;
         let call = self.calls.remove(at);
         let time = format_elapsed(now.saturating_duration_since(call.since));
-        let mark = match call.last == "is done" {
+        let mark = match call.last == "finished" {
             true => done_mark(),
             false => failed_mark(),
         };
@@ -712,9 +712,9 @@ mod tests {
             .tell(said("spawn1: read_file(\"a\"): ok\n"))
             .after(2000)
             .foot(&["spawn1 look  2 s  read_file(\"a\"): ok", "2 s"])
-            .tell(said("spawn1: is done\n"))
+            .tell(said("spawn1: finished\n"))
             .tell(Event::User(&report))
-            .kept(&["  ✓ spawn1 look  2.0 s, is done"])
+            .kept(&["  ✓ spawn1 look  2.0 s, finished"])
             .foot(&["2 s"]);
     }
 }

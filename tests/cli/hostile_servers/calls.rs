@@ -270,6 +270,7 @@ fn a_server_can_neither_read_secrets_nor_write_files() {
     let loot = &told.results[0];
     let tried = loot
         .lines()
+        .filter(|line| !line.starts_with("Untrusted content: "))
         .filter_map(|line| Some((line, line.split_once(": ")?.1)));
     assert!(tried.clone().count() >= 15, "{loot}");
     for (line, got) in tried {

@@ -120,7 +120,7 @@ fn a_schema_of_five_megabytes_is_rejected() {
 #[test]
 fn a_tool_list_that_changes_each_time_is_handled() {
     // The listed tool is called, or none.
-    let words = ["the work is done", "has changed in the meantime"];
+    let words = ["the work is done", "its tools have changed in the meantime"];
     assert_tools_and_result("fickle", &words, |_| {});
     assert_tools_and_result("restless", &words, |names| assert_eq!(names, [TOOL_NAME]));
 }
