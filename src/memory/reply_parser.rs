@@ -375,10 +375,10 @@ mod tests {
         check(reply_with_text(""), "returned an empty reply");
         check(reply_with_text("I saved it."), "did not call");
         check(reply_with_text("{ not json"), "did not call");
-        check(reply_with_call(json!({})), "no arguments");
+        check(reply_with_call(json!({})), "no readable arguments");
         check(
             reply_with_call(json!("{\"history_entry\": \"e")),
-            "no arguments",
+            "no readable arguments",
         );
         check(
             reply_with_call(json!({ "memory_update": "m" })),

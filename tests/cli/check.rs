@@ -784,7 +784,7 @@ fn completions_are_checked_where_the_shell_loads_them() {
     write(&story.home().join(place), b"x");
     assert_eq!(
         findings(&story, &shell, "completions"),
-        ["ok: fish has them"]
+        ["ok: installed for fish"]
     );
     // In bash, completions are loaded by a separate package, which is not installed everywhere.
     let place = ".local/share/bash-completion/completions/nanobot";

@@ -47,7 +47,7 @@ fn counting_model() -> Responder {
     })
 }
 
-/// What a run has reported as stored: message ids, and calls with results.
+/// Messages that a run has reported as stored: message ids, and calls with results.
 #[derive(Default)]
 struct AcknowledgedOutput {
     messages: BTreeSet<String>,

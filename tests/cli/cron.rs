@@ -275,7 +275,7 @@ fn mistakes_are_reported_with_the_correct_form_and_add_nothing() {
     check(
         &m(&["-e", "90m", "--read", "nowhere"]),
         66,
-        "there is no `$DIR/nowhere`",
+        "no such file or directory: `$DIR/nowhere`",
     );
     check(&m(&["-e", "90m", "-C", "nowhere"]), 66, "nowhere");
     check(

@@ -420,7 +420,7 @@ fn secrets_in_a_granted_directory_are_denied_unless_granted_by_name() {
         "--ephemeral",
     ];
     let ran = story.run(arguments).stdout("done\n");
-    assert!(ran.error_text().contains("refused"));
+    assert!(ran.error_text().contains("denied: "));
     let found = tool_results(&story);
     assert!(found[0].contains(CANARY), "{}", found[0]);
     assert!(found[1].contains(CANARY_NAME), "{}", found[1]);
@@ -457,7 +457,7 @@ fn a_single_file_can_be_granted() {
         secret,
         &format!("--write={linked}"),
     ]);
-    assert!(ran.error_text().contains("refused"));
+    assert!(ran.error_text().contains("denied: "));
     ran.stdout("done\n");
     let found = tool_results(&story);
     assert!(
@@ -534,7 +534,7 @@ fn special_files_neither_hang_nor_fail() {
     let story = story.script([calls_all(list), says("done")]);
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
     assert!(
-        ran.error_text().contains("refused"),
+        ran.error_text().contains("denied: "),
         "the devices are elsewhere"
     );
     for (name, before, after) in fixtures {

@@ -694,7 +694,7 @@ fn a_url_composed_by_the_model_is_not_sent_to_a_server() {
         let ran = story.run(line).stdout("done\n");
         let error = ran.error_text();
         assert_eq!(
-            error.contains("refused: "),
+            error.contains("denied: "),
             !refused.is_empty(),
             "{arguments}: {error}"
         );

@@ -174,7 +174,7 @@ fn closed_descriptors_behave_like_dev_null() {
         story.wait(command.spawn().unwrap())
     };
     shell("<&-").stdout("1\n");
-    // Nobody reads the answer; the turn is stored in the session.
+    // The answer has no reader; the turn is stored in the session.
     shell(">&-");
     shell("2>&-").stdout("3\n");
     let lines = story.session("cli_direct.jsonl");

@@ -165,7 +165,7 @@ fn start_everything_server(command: &str, transport: &str) -> (RemoteServer, u16
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
     let is_ready = |line: std::io::Result<String>| line.unwrap().contains("on port");
     assert!(lines.by_ref().any(is_ready), "it does not listen");
-    // The server keeps printing and would block if nobody read its output.
+    // The server keeps printing and would block if its output were not read.
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
     (RemoteServer(server), port)
 }

@@ -250,7 +250,7 @@ fn ctrl_c_stops_a_command_and_its_children() {
 
 #[test]
 fn ctrl_c_does_not_hide_another_signal() {
-    // The command is told to end and says that it was, so that Ctrl-C comes second in any case. The shell creates the file
+    // The command receives SIGTERM and reports it, so that Ctrl-C comes second in any case. The shell creates the file
     // itself: a child process might be killed first.
     let command = "trap ': > told' TERM; : > started; while :; do sleep 0.02; done";
     let story = Story::new().script([calls("exec", json!({ "command": command }))]);

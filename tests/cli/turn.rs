@@ -283,7 +283,7 @@ fn errors_of_the_model_are_reported_to_it() {
         let story = Story::new().script([replies(message, "tool_calls"), says("ok")]);
         let ran = story.run(["agent", "-m", "x"]).stdout("ok\n");
         // Denials are printed for the user, too.
-        assert_eq!(ran.error_text().contains("refused"), words == "--write");
+        assert_eq!(ran.error_text().contains("denied: "), words == "--write");
         assert!(
             story.requests()[1].last_content().contains(words),
             "{}",

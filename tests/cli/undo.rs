@@ -133,7 +133,7 @@ fn a_turn_of_fifty_changes_is_undone_and_redone() {
     let story = story_with_files().script(fifty_changes());
     let before = snapshot_tree(&story.dir());
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert!(ran.error_text().contains("refused"));
+    assert!(ran.error_text().contains("denied: "));
     let after = snapshot_tree(&story.dir());
     assert_ne!(before, after);
     let told = story
@@ -379,7 +379,7 @@ fn the_journal_is_private() {
         let script = format!("umask {umask}; exec \"$0\" agent -m x --write");
         command.args(["-c", &script, crate::story::NANOBOT]);
         let ran = story.wait(command.spawn().unwrap()).stdout("done\n");
-        assert!(ran.error_text().contains("refused"));
+        assert!(ran.error_text().contains("denied: "));
         let mut command = story.program("sh");
         let script = format!("umask {umask}; exec \"$0\" undo -q");
         command.args(["-c", &script, crate::story::NANOBOT]);
@@ -623,7 +623,7 @@ fn the_backups_are_denied_to_the_tools() {
     let home = story.home();
     let home = home.to_str().unwrap();
     let ran = story.run(["agent", "-m", "x", "--write", &format!("--write={home}")]);
-    assert!(ran.error_text().contains("refused"));
+    assert!(ran.error_text().contains("denied: "));
     ran.stdout("ok\n");
     let messages = story.requests()[2].messages();
     let results: Vec<&str> = messages[5..]

@@ -213,7 +213,7 @@ fn a_sampling_request_is_rejected() {
 
 #[test]
 fn an_elicitation_of_a_password_is_declined() {
-    // Nobody can be asked, which is reported either before or during the call.
+    // There is no user to prompt, which is reported either before or during the call.
     assert_request_rejected("elicits", "got {");
     assert_request_rejected("elicits-address", "got {");
     if let Some(yard) = HostileServer::new("elicits") {

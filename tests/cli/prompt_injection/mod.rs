@@ -188,7 +188,7 @@ fn select_scripts() -> Vec<AttackScript> {
     scripts
 }
 
-/// Vectors that a run treats as the user's own words, whoever wrote them earlier. Without other untrusted content in the
+/// Vectors that a run treats as the user's own words, even if another session wrote them. Without other untrusted content in the
 /// session it may act on them. A memory written in a session with untrusted content is labelled, but trusted on the next
 /// day.
 const TRUSTED_VECTORS: &[&str] = &["the memory", "the memory's history"];

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// The UID of `nobody` on every Linux system.
+/// The UID of the unprivileged user on every Linux system.
 const NOBODY_UID: u32 = 65534;
 
 /// The user of a run.
