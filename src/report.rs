@@ -86,7 +86,7 @@ impl Reporter {
         }
         self.progress.handle(&event);
         if log::is_logged(&event) {
-            self.log(|stamp| json::event_json(&event, stamp));
+            self.log(|envelope| json::event_json(&event, envelope));
         }
         match self.format {
             ReportFormat::Json | ReportFormat::Deferred => Ok(()),

@@ -1,5 +1,5 @@
-//! The job file as JSON: reads it, changes it under its lock, and keeps a copy if it is damaged. [`super::job_entry`]
-//! interprets its jobs.
+//! The job file as JSON: reads it, changes it under its lock, and copies it if it is damaged. Its entries, one for each
+//! job, are interpreted in [`super::job_entry`].
 
 use super::job_entry::has_id;
 use crate::error::{Exit, fail, fail_with_hint};
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum bytes read from a file.
+/// Maximum size of the job file in bytes.
 pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
-/// Prefix of the name of a damaged file's copy.
+/// Prefix of the names of the copies of damaged files.
 const COPY_PREFIX: &str = "jobs.json.corrupt-";
 /// Maximum number of copies of damaged files.
 const MAX_COPIES: usize = 5;
-/// Maximum wait for another program's lock, which is usually held for milliseconds.
+/// Maximum wait for the lock, which other programs usually hold for milliseconds.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the file at `path`; empty if it does not exist.
@@ -26,7 +26,7 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
     let Some(bytes) = durable_file::read_limited(path, READ_LIMIT_BYTES)? else {
         return Ok(Map::new());
     };
-    let wrong = match serde_json::from_slice(&bytes) {
+    let problem = match serde_json::from_slice(&bytes) {
         Ok(Value::Object(file)) if file.get("jobs").is_none_or(Value::is_array) => {
             let version = file.get("version").and_then(Value::as_u64).unwrap_or(1);
             if version > 1 {
@@ -40,19 +40,19 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
             }
             return Ok(file);
         }
-        Ok(_) => "it is not a list of jobs".to_owned(),
+        Ok(_) => "it is not a JSON object with a list of `jobs`".to_owned(),
         Err(error) => error.to_string(),
     };
-    let aside = save_copy(path, &bytes)?;
-    let error = damaged_error(path, &wrong);
-    Err(error.context(format!("a copy is kept as `{}`", aside.display())))
+    let copy = save_copy(path, &bytes)?;
+    let error = damaged_error(path, &problem);
+    Err(error.context(format!("a copy is kept as `{}`", copy.display())))
 }
 
-/// Reads the job `id` from the file at `path`. Other jobs are skipped without parsing, because cron does this every
-/// minute. If that fails, the whole file is parsed and checked.
+/// Reads the entry of the job `id` from the file at `path`. Cron may call this every minute, so the entries of other
+/// jobs are not parsed. Only if no entry is found that way, the whole file is parsed and checked.
 pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     #[derive(Deserialize)]
-    struct JobFileSketch<'a> {
+    struct RawJobFile<'a> {
         version: u64,
         #[serde(borrow)]
         jobs: Vec<&'a RawValue>,
@@ -60,9 +60,9 @@ pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     let Some(bytes) = durable_file::read(path)? else {
         return Ok(None);
     };
-    if let Ok(JobFileSketch { version: 1, jobs }) = serde_json::from_slice(&bytes) {
-        let named = jobs.iter().filter(|job| job.get().contains(id));
-        let mut values = named.flat_map(|job| serde_json::from_str::<Value>(job.get()));
+    if let Ok(RawJobFile { version: 1, jobs }) = serde_json::from_slice(&bytes) {
+        let candidates = jobs.iter().filter(|job| job.get().contains(id));
+        let mut values = candidates.flat_map(|job| serde_json::from_str::<Value>(job.get()));
         if let Some(value) = values.find(|value| has_id(value, id)) {
             return Ok(Some(value));
         }
@@ -71,26 +71,27 @@ pub(super) fn find_entry(path: &Path, id: &str) -> Result<Option<Value>> {
     Ok(entries(&file).find(|value| has_id(value, id)).cloned())
 }
 
-/// Copies a damaged file once, named after its modification time. The file itself stays in place for repair.
+/// Copies a damaged file, unless a copy of this version exists: its name contains the modification time of the file.
+/// The file itself is not changed, so that the user can repair it.
 fn save_copy(path: &Path, bytes: &[u8]) -> Result<PathBuf> {
     let time = std::fs::metadata(path)
-        .and_then(|about| about.modified())
+        .and_then(|metadata| metadata.modified())
         .with_context(|| format!("stat `{}`", path.display()))?;
     let time = Timestamp::try_from(time).unwrap_or_default();
     let name = format!("{COPY_PREFIX}{}", time.strftime("%Y%m%dT%H%M%SZ"));
-    let aside = path.with_file_name(name);
-    if !aside.exists() {
-        durable_file::replace(&aside, bytes)?;
-        remove_old_copies(&aside)?;
+    let copy = path.with_file_name(name);
+    if !copy.exists() {
+        durable_file::replace(&copy, bytes)?;
+        remove_old_copies(&copy)?;
     }
-    Ok(aside)
+    Ok(copy)
 }
 
-/// Removes the oldest copies beside `newest`; their names contain their times.
+/// Removes the oldest copies, so that [`MAX_COPIES`] with `newest` remain. Their names sort by time.
 fn remove_old_copies(newest: &Path) -> Result<()> {
-    let folder = newest.parent().unwrap_or(newest);
-    let entries = std::fs::read_dir(folder);
-    let entries = entries.with_context(|| format!("read `{}`", folder.display()))?;
+    let directory = newest.parent().unwrap_or(newest);
+    let entries = std::fs::read_dir(directory);
+    let entries = entries.with_context(|| format!("read `{}`", directory.display()))?;
     let mut copies: Vec<PathBuf> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| {
@@ -99,13 +100,14 @@ fn remove_old_copies(newest: &Path) -> Result<()> {
         })
         .collect();
     copies.sort();
-    let surplus = (copies.len() + 1).saturating_sub(MAX_COPIES);
-    for old in &copies[..surplus] {
+    let excess_count = (copies.len() + 1).saturating_sub(MAX_COPIES);
+    for old in &copies[..excess_count] {
         std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
     }
     Ok(())
 }
 
+/// The error for a job file that cannot be used because of `problem`.
 pub(super) fn damaged_error(path: &Path, problem: &str) -> anyhow::Error {
     fail_with_hint(
         Exit::Config,
@@ -114,21 +116,22 @@ pub(super) fn damaged_error(path: &Path, problem: &str) -> anyhow::Error {
     )
 }
 
-/// Changes the file at `path` under its lock. It is only written if `alter` returns true.
+/// Changes the file at `path` under its lock. The file is written only if `change` returns true, which is also the
+/// result.
 pub(super) fn update(
     path: &Path,
-    alter: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
+    change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
 ) -> Result<bool> {
-    let folder = path.parent().unwrap_or(path);
-    let is_there = path.exists();
-    durable_file::create_dir(folder)?;
-    let lock = folder.join("jobs.json.lock");
-    let lock = FileLock::acquire(&lock, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
+    let directory = path.parent().unwrap_or(path);
+    let is_new = !path.exists();
+    durable_file::create_dir(directory)?;
+    let lock_path = directory.join("jobs.json.lock");
+    let lock = FileLock::acquire(&lock_path, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
     let mut file = load(path)?;
-    if !is_there {
+    if is_new {
         file.entry("version").or_insert(json!(1));
     }
-    let is_changed = alter(&mut file)?;
+    let is_changed = change(&mut file)?;
     if is_changed {
         let text = serde_json::to_vec_pretty(&file).context("encode the jobs")?;
         durable_file::replace(path, &text)?;
@@ -137,6 +140,7 @@ pub(super) fn update(
     Ok(is_changed)
 }
 
+/// The entries of the jobs. Values of other types than an object are skipped.
 pub(super) fn entries(file: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let jobs = file.get("jobs").and_then(Value::as_array);
     jobs.into_iter().flatten().filter(|value| value.is_object())
@@ -146,6 +150,7 @@ pub(super) fn has_job(file: &Map<String, Value>, id: &str) -> bool {
     entries(file).any(|value| has_id(value, id))
 }
 
+/// Like [`entries`], to change them.
 pub(super) fn entries_mut(file: &mut Map<String, Value>) -> impl Iterator<Item = &mut Value> {
     let jobs = file.get_mut("jobs").and_then(Value::as_array_mut);
     jobs.into_iter().flatten().filter(|value| value.is_object())

@@ -165,13 +165,13 @@ fn progress_level(ctx: &Context, options: &TurnOptions) -> ProgressLevel {
 }
 
 fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Reporter {
-    let stamp = json::EventStamp {
+    let envelope = json::EventStamp {
         session: String::new(),
         turn: random_hex(5),
         clock: ctx.clock.clone(),
     };
     let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, options));
-    let mut report = Reporter::new(ctx.terminal, form, progress, stamp);
+    let mut report = Reporter::new(ctx.terminal, form, progress, envelope);
     if options.schema.is_some() {
         report.buffer_answer();
     }

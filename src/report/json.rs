@@ -1,8 +1,8 @@
-//! Events and the result as JSON: the private shapes behind `--output-format json` and `stream-json`, version 1.
+//! Converts the events and the result of a run to JSON, for `--output-format json` and `stream-json`. The format is
+//! published as a JSON Schema in `events.v1.json`, so a field here may differ in name from the type it comes from.
 
 use crate::error::{Exit, exit_for, hint_for};
-use crate::event::Denial;
-use crate::event::{Event, ToolOutcome};
+use crate::event::{Denial, Event, ToolOutcome};
 use crate::message::{ToolCall, Usage, plain_text};
 use crate::sys::clock::Clock;
 use crate::turn::ending::{Ending, ToolCallCounts};
@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The version of both formats. Fields may be added within a version; their meaning never changes.
-const VERSION: u32 = 1;
+/// The version of both formats. Within a version, fields may be added, but the meaning of a field never changes.
+const FORMAT_VERSION: u32 = 1;
 
 /// The published JSON Schema of both formats.
 pub const SCHEMA: &str = include_str!("events.v1.json");
 
-/// The fields that every line carries.
+/// The fields that every line has in common.
 #[derive(Clone, Debug, Default)]
 pub struct EventStamp {
     pub session: String,
@@ -26,34 +26,26 @@ pub struct EventStamp {
 
 /// Converts `event` to a JSON object.
 pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
-    let (kind, rest) = match event {
+    let (event_type, fields) = match event {
         Event::User(user) => (
             "user",
             json!({ "id": user.id, "text": plain_text(&user.parts) }),
         ),
-        Event::Reasoning {
-            message_id: message,
-            text,
-        } => ("reasoning", json!({ "id": message, "text": text })),
-        Event::Text {
-            message_id: message,
-            text,
-        } => ("text", json!({ "id": message, "text": text })),
-        Event::Assistant {
-            reply,
-            is_final: last,
-        } => {
-            let calls: Vec<Value> = reply.tool_calls.iter().map(call_json).collect();
+        Event::Reasoning { message_id, text } => {
+            ("reasoning", json!({ "id": message_id, "text": text }))
+        }
+        Event::Text { message_id, text } => ("text", json!({ "id": message_id, "text": text })),
+        Event::Assistant { reply, is_final } => {
+            let calls: Vec<Value> = reply.tool_calls.iter().map(tool_call_json).collect();
             (
                 "assistant",
-                json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": last }),
+                json!({ "id": reply.id, "text": reply.text, "tool_calls": calls, "last": is_final }),
             )
         }
-        Event::ToolCall(tool_call) => ("tool_call", call_json(tool_call)),
-        Event::ToolOutput {
-            call_id: call,
-            text,
-        } => ("tool_output", json!({ "id": call, "text": text })),
+        Event::ToolCall(tool_call) => ("tool_call", tool_call_json(tool_call)),
+        Event::ToolOutput { call_id, text } => {
+            ("tool_output", json!({ "id": call_id, "text": text }))
+        }
         Event::ToolResult {
             result,
             outcome,
@@ -69,9 +61,9 @@ pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
                 ToolOutcome::Skipped => "skipped",
             };
             let text = plain_text(&result.parts);
-            let rest = json!({ "id": result.call_id, "name": result.name, "outcome": outcome, "text": text,
-                               "duration_ms": millis(*duration) });
-            ("tool_result", rest)
+            let fields = json!({ "id": result.call_id, "name": result.name, "outcome": outcome, "text": text,
+                               "duration_ms": to_millis(*duration) });
+            ("tool_result", fields)
         }
         Event::Retry {
             attempt,
@@ -79,7 +71,7 @@ pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
             cause,
         } => (
             "retry",
-            json!({ "attempt": attempt, "wait_ms": millis(*wait), "cause": cause }),
+            json!({ "attempt": attempt, "wait_ms": to_millis(*wait), "cause": cause }),
         ),
         Event::CompactStart { tokens, threshold } => (
             "compact_start",
@@ -93,7 +85,7 @@ pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
         } => (
             "compact_end",
             json!({ "tokens_before": before, "tokens_after": after, "error": error,
-                    "duration_ms": millis(*duration) }),
+                    "duration_ms": to_millis(*duration) }),
         ),
         Event::Notice(text) => ("notice", json!({ "text": text })),
         Event::Fallback { from, to, cause } => (
@@ -101,40 +93,40 @@ pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
             json!({ "from": from, "to": to, "cause": cause }),
         ),
         Event::Usage {
-            message_id: message,
+            message_id,
             usage,
             cost,
         } => (
             "usage",
-            json!({ "id": message, "usage": usage_json(*usage), "cost_usd": cost.map(dollars) }),
+            json!({ "id": message_id, "usage": usage_json(*usage), "cost_usd": cost.map(round_dollars) }),
         ),
     };
-    with_stamp(kind, stamp, rest)
+    with_envelope(event_type, stamp, fields)
 }
 
-/// The data of a run in addition to its ending.
+/// The fields of the result that do not come from the [`Ending`] of the turn.
 #[derive(Clone, Debug, Default)]
 pub struct RunInfo {
     pub provider: String,
     pub model: String,
     pub duration: Duration,
     pub max_iterations: u32,
-    /// True if the answer is JSON and included in the result as such.
+    /// True if the answer was requested with a JSON schema. The field `data` of the result is then the parsed answer.
     pub has_schema: bool,
-    /// Instruction files for the agent that were found but not read.
+    /// Instruction files that were found but not read, because their directory is not trusted.
     pub ignored: Vec<PathBuf>,
 }
 
-/// Builds the result object: the whole output of `json`, and the last line of `stream-json`.
+/// Converts the result of a run to a JSON object: the whole output of `json`, and the last line of `stream-json`.
 pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStamp) -> Value {
     let Ending {
         stop_reason: _,
         text,
-        is_partial: partial,
-        stats: tally,
+        is_partial,
+        stats,
         error,
     } = ending;
-    let tools: Vec<Value> = tally
+    let tools: Vec<Value> = stats
         .tools
         .iter()
         .map(|(name, calls)| {
@@ -147,11 +139,11 @@ pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStam
             json!({ "name": name, "count": count, "failed": failed, "denied": denied })
         })
         .collect();
-    let denials: Vec<Value> = tally.denials.iter().map(denial_json).collect();
-    let model = if tally.model.is_empty() {
+    let denials: Vec<Value> = stats.denials.iter().map(denial_json).collect();
+    let model = if stats.model.is_empty() {
         &run.model
     } else {
-        &tally.model
+        &stats.model
     };
     let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_for(error).name(), "hint": hint_for(error) })
@@ -160,45 +152,46 @@ pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStam
         true => serde_json::from_str(text).unwrap_or(Value::Null),
         false => Value::Null,
     };
-    let stats = tally.to_session_stats();
-    let mut usage = usage_json(tally.usage);
-    usage["tokens_per_second"] = tally.tokens_per_second().into();
-    let rest = json!({
+    let session_stats = stats.to_session_stats();
+    let mut usage = usage_json(stats.usage);
+    usage["tokens_per_second"] = stats.tokens_per_second().into();
+    let fields = json!({
         "text": text,
-        "partial": partial,
+        "partial": is_partial,
         "data": data,
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error,
         "model": model,
         "provider": run.provider,
-        "iterations": tally.iterations,
+        "iterations": stats.iterations,
         "tools": tools,
         "denials": denials,
         "ignored": run.ignored,
         "usage": usage,
-        "cost_usd": tally.cost.map(dollars),
-        "calls": { "agreed": stats.allowed, "rejected": stats.denied, "failed": stats.failed,
-                   "succeeded": stats.succeeded },
-        "context_tokens": stats.context,
-        "duration_ms": millis(run.duration),
+        "cost_usd": stats.cost.map(round_dollars),
+        "calls": { "agreed": session_stats.allowed, "rejected": session_stats.denied,
+                   "failed": session_stats.failed, "succeeded": session_stats.succeeded },
+        "context_tokens": session_stats.context,
+        "duration_ms": to_millis(run.duration),
     });
-    with_stamp("result", stamp, rest)
+    with_envelope("result", stamp, fields)
 }
 
-fn with_stamp(kind: &str, stamp: &EventStamp, rest: Value) -> Value {
+/// Returns `fields` as an object that begins with the version, the type and the fields of `envelope`.
+fn with_envelope(event_type: &str, envelope: &EventStamp, fields: Value) -> Value {
     let mut object = Map::new();
-    object.insert("v".into(), VERSION.into());
-    object.insert("type".into(), kind.into());
-    object.insert("session".into(), stamp.session.as_str().into());
-    object.insert("turn".into(), stamp.turn.as_str().into());
-    object.insert("time".into(), stamp.clock.timestamp().to_string().into());
-    if let Value::Object(rest) = rest {
-        object.extend(rest);
+    object.insert("v".into(), FORMAT_VERSION.into());
+    object.insert("type".into(), event_type.into());
+    object.insert("session".into(), envelope.session.as_str().into());
+    object.insert("turn".into(), envelope.turn.as_str().into());
+    object.insert("time".into(), envelope.clock.timestamp().to_string().into());
+    if let Value::Object(fields) = fields {
+        object.extend(fields);
     }
     Value::Object(object)
 }
 
-fn call_json(call: &ToolCall) -> Value {
+fn tool_call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
 }
 
@@ -215,21 +208,21 @@ fn usage_json(usage: Usage) -> Value {
             "estimated": estimated })
 }
 
-/// Rounds to 1e-8 dollars, because sums of floats accumulate noise.
-fn dollars(usd: f64) -> f64 {
+/// Rounds to 1e-8 dollars, because sums of floating-point numbers accumulate rounding errors.
+fn round_dollars(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }
 
 fn denial_json(denial: &Denial) -> Value {
     let Denial {
-        call_id: call,
-        tool_name: tool,
-        message: words,
-        suggested_flag: grant,
+        call_id,
+        tool_name,
+        message,
+        suggested_flag,
     } = denial;
-    json!({ "id": call, "tool": tool, "text": words, "grant": grant })
+    json!({ "id": call_id, "tool": tool_name, "text": message, "grant": suggested_flag })
 }
 
-fn millis(duration: Duration) -> u64 {
+fn to_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,9 @@
-//! Reads a log from its end, so that the cost of a turn does not depend on the length of the session.
+//! Reads the end of a session's log, so that the cost of a turn does not depend on the length of the session.
+//!
+//! The window is the messages to send, at most a configured number of them. A closing line is the metadata line that
+//! this program writes at the end of a turn: it contains its own offset and the number of messages before it, so that
+//! those need not be counted. If another program has rewritten the file, the offset no longer matches, and the line is
+//! ignored.
 
 use super::line::{self, MetadataLine, SessionLine};
 use crate::history::compaction::CompactedHistory;
@@ -13,11 +18,11 @@ use std::path::Path;
 
 /// Bytes read at a time.
 const BLOCK_BYTES: u64 = 64 << 10;
-/// Maximum distance in bytes to search back for a closing line; beyond it, all messages are counted instead.
-const MAX_WALK_BYTES: u64 = 8 << 20;
-/// Longest line kept in memory, in bytes. No reply and no tool result comes near it.
+/// Maximum distance in bytes to search backwards for a closing line. Beyond it, the whole file is read instead.
+const MAX_SEARCH_BYTES: u64 = 8 << 20;
+/// Maximum length of a line in bytes. Replies and tool results are far shorter.
 pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
-/// Replacement for a longer line; it does not parse as a line.
+/// Replacement for a line longer than [`MAX_LINE_BYTES`]; it is not a valid line.
 const OVERLONG_LINE: &[u8] = b"too long";
 
 /// The part of a log that a turn needs.
@@ -35,16 +40,18 @@ pub(super) struct LogTail {
     pub(super) messages: Vec<Message>,
     /// Index of the first message that is not shortened.
     pub(super) shortened_before: usize,
-    /// True if a newer release stored provider state, which does not include our turn.
+    /// True if a newer release of the Python program stored provider state, which does not include the turns of this
+    /// program.
     pub(super) has_provider_state: bool,
-    /// True if the last line is one of our closing lines, at the offset that it states.
+    /// True if the last line is a closing line at the offset that it contains.
     pub(super) is_closed: bool,
     /// Warnings about unexpected content.
     pub(super) notices: Vec<String>,
 }
 
-/// The index of the first message to send: at most `window` messages. It moves in steps of half a window, so that the
-/// turns between two steps send the same prefix, which provider caches need.
+/// Returns the index of the first of `count` messages to send: at most `window` messages, and none of the first
+/// `consolidated` ones. The index moves in steps of half a window, so that the turns between two steps send the same
+/// prefix, which prompt caching requires.
 pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> usize {
     let excess = count.saturating_sub(consolidated).saturating_sub(window);
     let step = (window / 2).max(1);
@@ -53,109 +60,118 @@ pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> 
 
 /// Reads the tail of `file`, which is `size` bytes long and ends with a newline.
 pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result<LogTail> {
-    match walk(file, path, size, window)? {
+    match read_backwards(file, path, size, window)? {
         Some(tail) => Ok(tail),
-        None => scan(file, path, window),
+        None => read_forwards(file, path, window),
     }
 }
 
 /// Reads the tail without its messages; `None` if that would require reading the whole file.
 pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<LogTail>> {
-    walk(file, path, size, 0)
+    read_backwards(file, path, size, 0)
 }
 
-/// Walks back to the last closing line that is at its stated offset, which holds the number of messages before it, and
-/// then to the start of the window. After that line there are only lines of a killed turn or of another program.
-fn walk(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<LogTail>> {
+/// Reads backwards to the last valid closing line, and then to the start of the window. Returns `None` if that line is
+/// more than [`MAX_SEARCH_BYTES`] from the end. After it there are only lines of a killed turn or of another program.
+fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<LogTail>> {
     let mut lines = ReverseLines::from_end(file, path, size);
-    let mut seen = TailState {
+    let mut state = TailState {
         window,
         ..TailState::default()
     };
-    let trusted = loop {
-        let Some((at, text)) = lines.next()? else {
+    let closed_count = loop {
+        let Some((offset, text)) = lines.next()? else {
             // The start of the file was reached.
             break None;
         };
-        if let Some(count) = seen.add_line(at, &text) {
+        if let Some(count) = state.add_line(offset, &text) {
             break Some(count);
         }
-        if size - at > MAX_WALK_BYTES {
+        if size - offset > MAX_SEARCH_BYTES {
             return Ok(None);
         }
     };
-    let is_closed = seen.is_closed;
+    let is_closed = state.is_closed;
     if !is_closed {
-        seen.merge_first(file, path)?;
+        state.merge_first_line(file, path)?;
     }
     let TailState {
         metadata,
-        has_provider_state: provider_state,
+        has_provider_state,
         ..
-    } = &mut seen;
-    let (mut metadata, provider_state) = (
+    } = &mut state;
+    let (mut metadata, has_provider_state) = (
         metadata.take().unwrap_or_default(),
-        provider_state.unwrap_or_default(),
+        has_provider_state.unwrap_or_default(),
     );
-    let count = trusted.unwrap_or(0) + seen.count;
-    // Without a trusted line another program may have rewritten the file, with fewer or other messages.
-    let old = trusted.map_or(0, |_| {
+    let count = closed_count.unwrap_or(0) + state.count;
+    // Without a valid closing line, another program may have rewritten the file, with fewer or other messages.
+    let shortened_before = closed_count.map_or(0, |_| {
         metadata.session_metadata().shortened_before.min(count)
     });
     let mut notices = Vec::new();
     let consolidated = clamp_metadata(&mut metadata, count, &mut notices);
-    let (summary, base) = match window {
+    let (summary, history_start) = match window {
         0 => (None, consolidated),
         _ => read_summary(file, path, &mut metadata, count)?,
     };
-    let wanted = count - window_start(base, count, window).min(count);
-    let all = count - base;
+    let window_count = count - window_start(history_start, count, window).min(count);
+    let available_count = count - history_start;
     // A turn longer than the window is sent in full: without the user's message it is useless.
-    let has_no_need = window == 0 || summary.is_some();
-    let enough = |seen: &TailState| {
-        let sent = seen.messages.iter().take(seen.count.min(all)).flatten();
-        seen.count >= all || (seen.count >= wanted && (has_no_need || has_user(sent)))
+    let needs_no_user_message = window == 0 || summary.is_some();
+    let is_complete = |state: &TailState| {
+        let sent = state
+            .messages
+            .iter()
+            .take(state.count.min(available_count))
+            .flatten();
+        state.count >= available_count
+            || (state.count >= window_count && (needs_no_user_message || has_user_message(sent)))
     };
-    while !enough(&seen) {
-        let Some((at, text)) = lines.next()? else {
+    while !is_complete(&state) {
+        let Some((offset, text)) = lines.next()? else {
             break;
         };
-        seen.add_line(at, &text);
+        state.add_line(offset, &text);
     }
-    // The walk to the closing line may have read more messages than needed.
-    let mut messages = seen.messages;
-    messages.truncate(all);
-    let mut last = wanted.min(messages.len());
-    while !has_no_need && last < messages.len() && !has_user(messages[..last].iter().flatten()) {
-        last += 1;
+    // The search for the closing line may have read more messages than the window needs.
+    let mut messages = state.messages;
+    messages.truncate(available_count);
+    let mut sent_count = window_count.min(messages.len());
+    while !needs_no_user_message
+        && sent_count < messages.len()
+        && !has_user_message(messages[..sent_count].iter().flatten())
+    {
+        sent_count += 1;
     }
-    messages.truncate(last);
-    notices.extend(seen.notices);
+    messages.truncate(sent_count);
+    notices.extend(state.notices);
     let start = count - messages.len();
     let messages = messages.into_iter().rev();
     Ok(Some(LogTail {
-        messages: shorten_old(messages, start, old),
-        shortened_before: old,
+        messages: shorten_old(messages, start, shortened_before),
+        shortened_before,
         metadata,
         count,
         start,
         summary,
-        has_provider_state: provider_state,
+        has_provider_state,
         is_closed,
         notices,
     }))
 }
 
-/// Drops messages that are not sent; those before index `aged` get long results shortened. The first has index `start`.
+/// Drops messages that are not sent, and shortens long tool results in messages before index `shortened_before`. The
+/// first of `messages` has index `start`.
 fn shorten_old(
     messages: impl Iterator<Item = Option<Message>>,
     start: usize,
-    aged: usize,
+    shortened_before: usize,
 ) -> Vec<Message> {
     let mut sent = Vec::new();
-    for (number, message) in messages.enumerate() {
+    for (index, message) in messages.enumerate() {
         let Some(mut message) = message else { continue };
-        if start + number < aged {
+        if start + index < shortened_before {
             result_truncation::truncate_result(&mut message);
         }
         sent.push(message);
@@ -163,8 +179,9 @@ fn shorten_old(
     sent
 }
 
-/// The summary of compacted messages and the index of the first message after it. Once those are consolidated: no
-/// summary, and the index of the first message that is not consolidated.
+/// Reads the summary of compacted messages. Returns it with the index of the first message after those that it
+/// summarizes. Without a summary, or once its messages are consolidated, returns `None` with the index of the first
+/// message that is not consolidated.
 fn read_summary(
     file: &File,
     path: &Path,
@@ -172,52 +189,55 @@ fn read_summary(
     count: usize,
 ) -> Result<(Option<CompactedHistory>, usize)> {
     let consolidated = metadata.last_consolidated;
-    let Some(at) = metadata.summary_offset else {
+    let Some(offset) = metadata.summary_offset else {
         return Ok((None, consolidated));
     };
-    let text = read_line_at(file, path, at)?;
-    let summary = line::parse_summary(&text, at)
+    let text = read_line_at(file, path, offset)?;
+    let summary = line::parse_summary(&text, offset)
         .filter(|summary| summary.first_sent >= consolidated && summary.first_sent <= count);
     if summary.is_none() {
         metadata.summary_offset = None;
     }
-    let base = summary
+    let history_start = summary
         .as_ref()
         .map_or(consolidated, |summary| summary.first_sent);
-    Ok((summary, base))
+    Ok((summary, history_start))
 }
 
-/// Reads the line that begins at offset `at`.
-fn read_line_at(file: &File, path: &Path, at: u64) -> Result<Vec<u8>> {
+/// Reads the line that begins at `offset`.
+fn read_line_at(file: &File, path: &Path, offset: u64) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut reader = BufReader::new(file);
     reader
-        .seek(SeekFrom::Start(at))
+        .seek(SeekFrom::Start(offset))
         .and_then(|_| next_line(&mut reader, &mut text))
         .with_context(|| format!("read `{}`", path.display()))?;
     Ok(text)
 }
 
-/// Lines read so far, from the end of a log.
+/// The state of reading a log backwards: the contents of the lines read so far.
 #[derive(Default)]
 struct TailState {
     /// The last metadata line.
     metadata: Option<MetadataLine>,
-    /// True if the last line of the file is one of our closing lines.
+    /// True if the last line of the file is a valid closing line.
     is_closed: bool,
     has_provider_state: Option<bool>,
-    /// The largest possible window, back to a user message; newest first. `None` for messages that are not sent.
+    /// The messages of the window, newest first, and those before it back to a user message. `None` for messages that
+    /// are not sent.
     messages: Vec<Option<Message>>,
     window: usize,
-    has_user: bool,
+    has_user_message: bool,
+    /// Number of messages read.
     count: usize,
+    /// Number of lines read.
     lines: usize,
     notices: Vec<String>,
 }
 
 impl TailState {
-    /// Adds a line. Returns the number of messages before it if it is a closing line that can be trusted.
-    fn add_line(&mut self, at: u64, text: &[u8]) -> Option<usize> {
+    /// Adds the line that begins at `offset`. If it is a valid closing line, returns the number of messages before it.
+    fn add_line(&mut self, offset: u64, text: &[u8]) -> Option<usize> {
         self.lines += 1;
         // Messages before the window are counted without full parsing.
         if self.is_full() && line::is_message(text) {
@@ -228,38 +248,44 @@ impl TailState {
             SessionLine::Message(message) => {
                 self.count += 1;
                 if !self.is_full() {
-                    self.has_user |= has_user(&message);
+                    self.has_user_message |= has_user_message(&message);
                     self.messages.push(message);
                 }
             }
-            SessionLine::Metadata(found) => {
-                let before = found.message_count.filter(|_| found.offset == Some(at));
-                self.is_closed |= self.lines == 1 && before.is_some();
-                self.metadata.get_or_insert(found);
-                return before;
+            SessionLine::Metadata(metadata) => {
+                let count_before = metadata
+                    .message_count
+                    .filter(|_| metadata.offset == Some(offset));
+                self.is_closed |= self.lines == 1 && count_before.is_some();
+                self.metadata.get_or_insert(metadata);
+                return count_before;
             }
-            SessionLine::ProviderState(full) => drop(self.has_provider_state.get_or_insert(full)),
+            SessionLine::ProviderState(has_state) => {
+                drop(self.has_provider_state.get_or_insert(has_state));
+            }
             SessionLine::Other => {}
-            SessionLine::Invalid => add_unreadable_notice(text, at, &mut self.notices),
+            SessionLine::Invalid => add_unreadable_notice(text, offset, &mut self.notices),
         }
         None
     }
 
+    /// True if all messages of the window were read, and a user message among or before them.
     fn is_full(&self) -> bool {
-        self.messages.len() >= self.window && (self.has_user || self.window == 0)
+        self.messages.len() >= self.window && (self.has_user_message || self.window == 0)
     }
 
-    /// Merges the first line's metadata: a newer release stores a session's title only there.
-    fn merge_first(&mut self, file: &File, path: &Path) -> Result<()> {
+    /// Adds the metadata of the first line of the file: a newer release stores the title of the session only there.
+    fn merge_first_line(&mut self, file: &File, path: &Path) -> Result<()> {
         if let SessionLine::Metadata(first) = line::parse(&read_line_at(file, path, 0)?) {
-            merge_first_line(self.metadata.get_or_insert_default(), first);
+            merge_metadata(self.metadata.get_or_insert_default(), first);
         }
         Ok(())
     }
 }
 
-/// Adds to the last metadata line what only the first one has. Our own entry is up to date in the last line.
-fn merge_first_line(last: &mut MetadataLine, first: MetadataLine) {
+/// Adds the entries of the first metadata line to the last one, except the entry of this program: the last line has the
+/// current one.
+fn merge_metadata(last: &mut MetadataLine, first: MetadataLine) {
     for (key, value) in first.metadata {
         if key != "nanobot" {
             last.metadata.insert(key, value);
@@ -267,7 +293,7 @@ fn merge_first_line(last: &mut MetadataLine, first: MetadataLine) {
     }
 }
 
-/// The result of reading every line of a log.
+/// The result of reading all lines of a log.
 #[derive(Default)]
 struct LogScan {
     /// The last metadata line, merged with the first one.
@@ -280,11 +306,11 @@ struct LogScan {
     notices: Vec<String>,
 }
 
-/// Reads every line of a log from `reader`, which must be at the start of the file.
+/// Reads all lines of a log from `reader`, which must be at the start of the file.
 fn scan_lines(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<LogScan> {
-    let mut counted = LogScan::default();
+    let mut scan = LogScan::default();
     let mut first: Option<MetadataLine> = None;
-    let (mut text, mut at) = (Vec::new(), 0);
+    let (mut text, mut offset) = (Vec::new(), 0);
     loop {
         let length = next_line(reader, &mut text);
         let length = length.with_context(|| format!("read `{}`", path.display()))?;
@@ -293,68 +319,75 @@ fn scan_lines(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<L
         }
         // Most lines are messages, which are counted without full parsing.
         if line::is_message(&text) {
-            counted.add_message(at, window);
+            scan.add_message(offset, window);
         } else {
             match line::parse(&text) {
                 SessionLine::Metadata(last) => {
                     first.get_or_insert_with(|| last.clone());
-                    counted.metadata = last;
+                    scan.metadata = last;
                 }
-                SessionLine::Message(_) => counted.add_message(at, window),
-                SessionLine::ProviderState(full) => counted.has_provider_state = full,
+                SessionLine::Message(_) => scan.add_message(offset, window),
+                SessionLine::ProviderState(has_state) => scan.has_provider_state = has_state,
                 SessionLine::Other => {}
-                SessionLine::Invalid => add_unreadable_notice(&text, at, &mut counted.notices),
+                SessionLine::Invalid => add_unreadable_notice(&text, offset, &mut scan.notices),
             }
         }
-        at += length;
+        offset += length;
     }
     if let Some(first) = first {
-        merge_first_line(&mut counted.metadata, first);
+        merge_metadata(&mut scan.metadata, first);
     }
-    Ok(counted)
+    Ok(scan)
 }
 
 impl LogScan {
-    /// Counts a message that begins at offset `at`.
-    fn add_message(&mut self, at: u64, window: usize) {
+    /// Counts a message that begins at `offset`.
+    fn add_message(&mut self, offset: u64, window: usize) {
         self.count += 1;
-        self.offsets.push_back(at);
+        self.offsets.push_back(offset);
         if self.offsets.len() > window {
             self.offsets.pop_front();
         }
     }
 }
 
-/// Counts all messages, then reads the window. Needed once after another program has written a lot since our last turn.
-fn scan(file: &File, path: &Path, window: usize) -> Result<LogTail> {
-    let what = || format!("read `{}`", path.display());
+/// Reads the whole file to count the messages, and then the window. This is needed once after another program has
+/// written more than [`MAX_SEARCH_BYTES`] after the last closing line.
+fn read_forwards(file: &File, path: &Path, window: usize) -> Result<LogTail> {
+    let context = || format!("read `{}`", path.display());
     let mut reader = BufReader::with_capacity(256 << 10, file);
-    reader.seek(SeekFrom::Start(0)).with_context(what)?;
+    reader.seek(SeekFrom::Start(0)).with_context(context)?;
     let LogScan {
         mut metadata,
         count,
-        offsets: mut places,
-        has_provider_state: provider_state,
+        mut offsets,
+        has_provider_state,
         mut notices,
     } = scan_lines(&mut reader, path, window)?;
     let consolidated = clamp_metadata(&mut metadata, count, &mut notices);
-    let (summary, base) = match window {
+    let (summary, history_start) = match window {
         0 => (None, consolidated),
         _ => read_summary(file, path, &mut metadata, count)?,
     };
-    let mut start = window_start(base, count, window).min(count);
-    places.drain(..places.len().saturating_sub(count - start));
+    let mut start = window_start(history_start, count, window).min(count);
+    offsets.drain(..offsets.len().saturating_sub(count - start));
     let (mut messages, mut text) = (Vec::new(), Vec::new());
-    for place in &places {
-        reader.seek(SeekFrom::Start(*place)).with_context(what)?;
-        next_line(&mut reader, &mut text).with_context(what)?;
+    for offset in &offsets {
+        reader
+            .seek(SeekFrom::Start(*offset))
+            .with_context(context)?;
+        next_line(&mut reader, &mut text).with_context(context)?;
         if let SessionLine::Message(message) = line::parse(&text) {
             messages.push(message);
         }
     }
-    let mut lines = ReverseLines::from_end(file, path, places.front().copied().unwrap_or_default());
-    let has_no_need = window == 0 || summary.is_some();
-    while start > base && !has_no_need && !has_user(messages.iter().flatten()) {
+    let mut lines =
+        ReverseLines::from_end(file, path, offsets.front().copied().unwrap_or_default());
+    let needs_no_user_message = window == 0 || summary.is_some();
+    while start > history_start
+        && !needs_no_user_message
+        && !has_user_message(messages.iter().flatten())
+    {
         let Some((_, text)) = lines.next()? else {
             break;
         };
@@ -370,14 +403,14 @@ fn scan(file: &File, path: &Path, window: usize) -> Result<LogTail> {
         count,
         start,
         summary,
-        has_provider_state: provider_state,
+        has_provider_state,
         is_closed: false,
         notices,
     })
 }
 
-/// Reads the next line into `text`, without its newline, and returns its length. [`OVERLONG_LINE`] replaces an overlong
-/// line.
+/// Reads the next line into `text`, without its newline, and returns its length with the newline; 0 at the end of the
+/// file. If the line is longer than [`MAX_LINE_BYTES`], `text` is [`OVERLONG_LINE`].
 pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::io::Result<u64> {
     text.clear();
     let mut length = 0;
@@ -386,14 +419,14 @@ pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::i
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             other => other?,
         };
-        let found = memchr::memchr(b'\n', buffer);
-        let count = found.map_or(buffer.len(), |at| at + 1);
+        let newline = memchr::memchr(b'\n', buffer);
+        let count = newline.map_or(buffer.len(), |at| at + 1);
         if length + count as u64 <= MAX_LINE_BYTES {
             text.extend_from_slice(&buffer[..count]);
         }
         reader.consume(count);
         length += count as u64;
-        if found.is_some() || count == 0 {
+        if newline.is_some() || count == 0 {
             break;
         }
     }
@@ -404,14 +437,14 @@ pub(super) fn next_line(reader: &mut impl BufRead, text: &mut Vec<u8>) -> std::i
     Ok(length)
 }
 
-fn has_user<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
+fn has_user_message<'a>(messages: impl IntoIterator<Item = &'a Message>) -> bool {
     messages
         .into_iter()
         .any(|message| matches!(message, Message::User(_)))
 }
 
-/// Limits the consolidated count to the number of messages, and the other stored values likewise: a program that starts
-/// the file anew carries them over unchanged. Returns the consolidated count.
+/// Limits the stored counts to the number of messages, because a program that rewrites the file with fewer messages may
+/// copy them unchanged. Returns the number of consolidated messages.
 fn clamp_metadata(metadata: &mut MetadataLine, count: usize, notices: &mut Vec<String>) -> usize {
     if metadata.last_consolidated > count {
         notices.push(format!(
@@ -425,15 +458,15 @@ fn clamp_metadata(metadata: &mut MetadataLine, count: usize, notices: &mut Vec<S
 }
 
 /// Adds a warning about an unreadable line. An empty line is ignored.
-fn add_unreadable_notice(text: &[u8], at: u64, notices: &mut Vec<String>) {
+fn add_unreadable_notice(text: &[u8], offset: u64, notices: &mut Vec<String>) {
     if !text.is_empty() {
         notices.push(format!(
-            "skipped an unreadable line of the session at byte {at}"
+            "skipped an unreadable line of the session at byte {offset}"
         ));
     }
 }
 
-/// Iterator over the lines of a file, last first, with the byte offset at which each begins.
+/// An iterator over the lines of a file, last first, with the byte offset at which each begins.
 pub(super) struct ReverseLines<'a> {
     file: &'a File,
     path: &'a Path,
@@ -453,56 +486,57 @@ impl<'a> ReverseLines<'a> {
         }
     }
 
-    /// Returns the offset of the next line back and its text without the newline; `None` at the start of the file.
+    /// Returns the line before the previous result: its offset, and its text without the newline. `None` at the start
+    /// of the file.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         if self.buffer.is_empty() && self.start == 0 {
             return Ok(None);
         }
-        // The line's own trailing newline is not a separator.
         let mut searched = 0;
         loop {
-            let body = self.buffer.len().saturating_sub(1);
-            if let Some(found) =
-                memchr::memrchr(b'\n', &self.buffer[..body.saturating_sub(searched)])
+            // The last byte is the newline of the line itself.
+            let body_length = self.buffer.len().saturating_sub(1);
+            if let Some(newline) =
+                memchr::memrchr(b'\n', &self.buffer[..body_length.saturating_sub(searched)])
             {
-                let line = self.buffer.split_off(found + 1);
-                return Ok(Some((self.start + found as u64 + 1, trim_line(line))));
+                let line = self.buffer.split_off(newline + 1);
+                return Ok(Some((self.start + newline as u64 + 1, trim_line(line))));
             }
             if self.start == 0 {
                 return Ok(Some((0, trim_line(std::mem::take(&mut self.buffer)))));
             }
             if self.buffer.len() as u64 > MAX_LINE_BYTES {
-                return self.skip().map(Some);
+                return self.skip_overlong_line().map(Some);
             }
             // Do not search the same bytes again, so that a long line is scanned only once.
-            searched = body;
+            searched = body_length;
             self.read_block(self.buffer.len() as u64)?;
         }
     }
 
     /// Reads the bytes before `buffer`: one block, or `min_bytes` bytes if that is more.
     fn read_block(&mut self, min_bytes: u64) -> Result<()> {
-        let begin = self.start.saturating_sub(BLOCK_BYTES.max(min_bytes));
-        let mut block = vec![0; usize::try_from(self.start - begin).context("read backwards")?];
-        let read = self.file.read_exact_at(&mut block, begin);
-        read.with_context(|| format!("read `{}`", self.path.display()))?;
+        let offset = self.start.saturating_sub(BLOCK_BYTES.max(min_bytes));
+        let mut block = vec![0; usize::try_from(self.start - offset).context("read backwards")?];
+        let result = self.file.read_exact_at(&mut block, offset);
+        result.with_context(|| format!("read `{}`", self.path.display()))?;
         block.append(&mut self.buffer);
         self.buffer = block;
-        self.start = begin;
+        self.start = offset;
         Ok(())
     }
 
-    /// Skips a line that is too long to keep.
-    fn skip(&mut self) -> Result<(u64, Vec<u8>)> {
+    /// Skips a line that is longer than [`MAX_LINE_BYTES`].
+    fn skip_overlong_line(&mut self) -> Result<(u64, Vec<u8>)> {
         loop {
             self.buffer.clear();
             if self.start == 0 {
                 return Ok((0, OVERLONG_LINE.into()));
             }
             self.read_block(BLOCK_BYTES)?;
-            if let Some(found) = memchr::memrchr(b'\n', &self.buffer) {
-                self.buffer.truncate(found + 1);
-                return Ok((self.start + found as u64 + 1, OVERLONG_LINE.into()));
+            if let Some(newline) = memchr::memrchr(b'\n', &self.buffer) {
+                self.buffer.truncate(newline + 1);
+                return Ok((self.start + newline as u64 + 1, OVERLONG_LINE.into()));
             }
         }
     }
@@ -539,30 +573,30 @@ mod tests {
     }
 
     #[test]
-    fn reverse_lines_of_any_length() {
+    fn reverse_lines_may_have_any_length() {
         let check = |lines: &[usize]| {
             let text: Vec<Vec<u8>> = lines
                 .iter()
                 .enumerate()
-                .map(|(number, length)| vec![b'a' + number as u8; *length])
+                .map(|(index, length)| vec![b'a' + index as u8; *length])
                 .collect();
             let mut file = tempfile::tempfile().unwrap();
-            let mut places = Vec::new();
+            let mut offsets = Vec::new();
             let mut size = 0_u64;
             for line in &text {
-                places.push(size);
+                offsets.push(size);
                 file.write_all(line).unwrap();
                 file.write_all(b"\n").unwrap();
                 size += line.len() as u64 + 1;
             }
-            let mut back = ReverseLines::from_end(&file, "x".as_ref(), size);
-            let mut found = Vec::new();
-            while let Some(line) = back.next().unwrap() {
-                found.push(line);
+            let mut reverse_lines = ReverseLines::from_end(&file, "x".as_ref(), size);
+            let mut actual = Vec::new();
+            while let Some(line) = reverse_lines.next().unwrap() {
+                actual.push(line);
             }
-            found.reverse();
-            let expect: Vec<(u64, Vec<u8>)> = places.into_iter().zip(text).collect();
-            assert!(found == expect, "{lines:?}");
+            actual.reverse();
+            let expect: Vec<(u64, Vec<u8>)> = offsets.into_iter().zip(text).collect();
+            assert!(actual == expect, "{lines:?}");
         };
         check(&[]);
         check(&[0]);
@@ -572,55 +606,59 @@ mod tests {
         check(&[65_535, 65_535]);
     }
 
-    /// A log written by many programs: closed and unclosed turns, lines of other programs, unreadable lines.
-    fn log(mut random: impl FnMut(u64) -> u64) -> Vec<u8> {
+    /// A random log, as several programs may write it: turns with and without a closing line, lines of other programs,
+    /// and unreadable lines.
+    fn random_log(mut random: impl FnMut(u64) -> u64) -> Vec<u8> {
         let mut log = Vec::new();
-        let (mut count, mut full) = (0, false);
+        let (mut count, mut has_state) = (0, false);
         let first = "{\"_type\": \"metadata\", \"key\": \"k\", \"metadata\": {\"title\": \"t\"}}\n";
         log.extend_from_slice(first.as_bytes());
         for number in 0..random(60) {
             let at = log.len();
-            let mut put = |line: String| log.extend_from_slice(line.as_bytes());
+            let mut append = |line: String| log.extend_from_slice(line.as_bytes());
             match random(12) {
-                0..4 => put(format!(
+                0..4 => append(format!(
                     "{{\"role\": \"user\", \"content\": \"u{number}\"}}\n"
                 )),
-                4 => put(format!(
+                4 => append(format!(
                     "{{\"role\": \"assistant\", \"content\": \"a{number}\"}}\n"
                 )),
-                5 => put(format!(
+                5 => append(format!(
                     "{{\"role\": \"tool\", \"tool_call_id\": \"{number}\", \"content\": \"\\ud83d\"}}\n"
                 )),
-                6 => put("{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n".into()),
-                7 => put(["{\"role\": \"user\", \"cont\n", "\n", "[1]\n", "\0\0\n"]
-                    [random(4) as usize]
-                    .into()),
+                6 => {
+                    append("{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n".into())
+                }
+                7 => append(
+                    ["{\"role\": \"user\", \"cont\n", "\n", "[1]\n", "\0\0\n"][random(4) as usize]
+                        .into(),
+                ),
                 8 => {
-                    full = random(2) == 0;
-                    let state = if full { "1" } else { "null" };
-                    put(format!(
+                    has_state = random(2) == 0;
+                    let state = if has_state { "1" } else { "null" };
+                    append(format!(
                         "{{\"_type\": \"provider_state\", \"state\": {state}}}\n"
                     ));
                 }
-                9 => put(format!(
+                9 => append(format!(
                     "{{\"_type\": \"metadata\", \"key\": \"k\", \"last_consolidated\": {}}}\n",
                     random(count + 1)
                 )),
-                kind => {
+                line_type => {
                     let mut at = at;
-                    if std::mem::take(&mut full) {
-                        put("{\"_type\": \"provider_state\", \"state\": null}\n".into());
+                    if std::mem::take(&mut has_state) {
+                        append("{\"_type\": \"provider_state\", \"state\": null}\n".into());
                         at = log.len();
                     }
-                    // A closing line at the wrong offset is not trusted.
-                    let (at, told) = if kind == 11 {
+                    // A closing line with a wrong offset is ignored.
+                    let (at, stated_count) = if line_type == 11 {
                         (at + 1, 99)
                     } else {
                         (at, count)
                     };
                     let line = format!(
                         "{{\"_type\": \"metadata\", \"key\": \"k\", \"metadata\": {{\"title\": \"t\"}}, \
-                        \"messages\": {told}, \"at\": {at}, \"last_consolidated\": {}}}\n",
+                        \"messages\": {stated_count}, \"at\": {at}, \"last_consolidated\": {}}}\n",
                         random(count + 1)
                     );
                     log.extend_from_slice(line.as_bytes());
@@ -633,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn tail_and_full_scan_agree() {
+    fn reading_backwards_and_forwards_agree() {
         let mut state = 1_u64;
         let mut random = |limit: u64| {
             state = state
@@ -642,38 +680,42 @@ mod tests {
             (state >> 33) % limit.max(1)
         };
         for round in 0..400 {
-            let log = log(&mut random);
+            let log = random_log(&mut random);
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&log).unwrap();
             for window in [0, 1, 4, 10, 100] {
-                let walked = super::walk(&file, "x".as_ref(), log.len() as u64, window)
-                    .unwrap()
-                    .unwrap();
-                let scanned = super::scan(&file, "x".as_ref(), window).unwrap();
-                let shown = String::from_utf8_lossy(&log);
-                assert_eq!(walked.count, scanned.count, "{round} {window}\n{shown}");
+                let backwards =
+                    super::read_backwards(&file, "x".as_ref(), log.len() as u64, window)
+                        .unwrap()
+                        .unwrap();
+                let forwards = super::read_forwards(&file, "x".as_ref(), window).unwrap();
+                let log_text = String::from_utf8_lossy(&log);
                 assert_eq!(
-                    walked.messages, scanned.messages,
-                    "{round} {window}\n{shown}"
+                    backwards.count, forwards.count,
+                    "{round} {window}\n{log_text}"
                 );
                 assert_eq!(
-                    walked.metadata, scanned.metadata,
-                    "{round} {window}\n{shown}"
+                    backwards.messages, forwards.messages,
+                    "{round} {window}\n{log_text}"
                 );
                 assert_eq!(
-                    walked.has_provider_state, scanned.has_provider_state,
-                    "{round} {window}\n{shown}"
+                    backwards.metadata, forwards.metadata,
+                    "{round} {window}\n{log_text}"
+                );
+                assert_eq!(
+                    backwards.has_provider_state, forwards.has_provider_state,
+                    "{round} {window}\n{log_text}"
                 );
             }
         }
     }
 
     #[test]
-    fn fuzz_any_log_has_a_tail() {
+    fn fuzz_any_log_can_be_read() {
         let mut seeds = Vec::new();
         let mut state = 3_u64;
         for _ in 0..8 {
-            seeds.push(log(|limit| {
+            seeds.push(random_log(|limit| {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1);

@@ -421,7 +421,7 @@ fn redirects_are_followed_up_to_a_limit() {
         let url = format!("{base}/a");
         let ran = story.run(["agent", "-m", "x", "-a", &url]).status(77);
         ran.stderr_has(if to.contains("1.1.1.1") {
-            "is not `https`"
+            "does not use `https`"
         } else {
             "is not a public address"
         });
@@ -466,7 +466,7 @@ fn private_addresses_are_not_fetched() {
     }
     check(&format!("HTTPS://127.0.0.1:{port}/"), public);
     for host in ["127.0.0.1", "1.1.1.1", "no-such-host.invalid"] {
-        check(&format!("http://{host}:{port}/"), "is not `https`");
+        check(&format!("http://{host}:{port}/"), "does not use `https`");
     }
     assert!(story.requests().is_empty());
 }

@@ -340,7 +340,7 @@ fn a_dns_rebinding_name_is_resolved_once_per_connection() {
     fetch(&story, &format!("http://r.example:{}/x", pages.port())).stdout_has("here");
     fetch(&story, &format!("http://r.example:{}/first", pages.port()))
         .status(77)
-        .stderr_has("`r.example` is at 127.0.0.1, which is not a public address");
+        .stderr_has("`r.example` resolves to 127.0.0.1, which is not a public address");
     assert_eq!(pages.requests().len(), 2);
     assert!(
         pages.requests()[0].contains("host: r.example:"),

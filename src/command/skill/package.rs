@@ -1,4 +1,4 @@
-//! A skill to be installed: read in full, checked, and described.
+//! A skill with all its files before it is installed: reads it, checks it, and describes it for review.
 
 use super::describe::{body_tokens, entry_line, format_rows};
 use super::lookup::built_in_entries;
@@ -17,17 +17,18 @@ use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Maximum number of addresses shown.
+/// Maximum number of URLs in the description.
 const MAX_URLS: usize = 20;
 
 /// A skill with all its files, before it is installed.
 pub(super) struct SkillPackage {
     pub(super) skill: Skill,
-    /// The name of the folder that contains it.
+    /// The name of the directory that contains it.
     pub(super) directory_name: String,
     pub(super) files: Vec<PackageEntry>,
+    /// Entries that are not installed, each with the reason.
     skipped: Vec<String>,
-    /// Warnings, in addition to those about its SKILL.md.
+    /// Warnings about its other files; those about its SKILL.md are in `skill`.
     pub(super) warnings: Vec<String>,
     /// Reasons why it cannot be installed.
     pub(super) problems: Vec<String>,
@@ -39,21 +40,22 @@ impl SkillPackage {
     /// # Errors
     /// The path does not exist, has no SKILL.md, or cannot be read.
     pub(super) fn read(ctx: &Context, path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let about = std::fs::metadata(path).map_err(|error| match error.kind() {
+        let display_path = path.display();
+        let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => fail_with_hint(
                 Exit::NoInput,
-                format!("there is no `{shown}`"),
+                format!("there is no `{display_path}`"),
                 "a directory with a SKILL.md, a SKILL.md, or the name of a built-in skill; nothing is downloaded",
             ),
-            _ => anyhow::Error::new(error).context(format!("stat `{shown}`")),
+            _ => anyhow::Error::new(error).context(format!("stat `{display_path}`")),
         })?;
-        let real = std::fs::canonicalize(path).with_context(|| format!("resolve `{shown}`"))?;
+        let resolved =
+            std::fs::canonicalize(path).with_context(|| format!("resolve `{display_path}`"))?;
         let name_of = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().into_owned()
         };
-        if about.is_file() {
+        if metadata.is_file() {
             let bytes = read_limited(path, MAX_TEXT_BYTES)?.unwrap_or_default();
             let entry = FolderEntry {
                 path: "SKILL.md".into(),
@@ -62,20 +64,26 @@ impl SkillPackage {
                     is_executable: false,
                 },
             };
-            let folder = real.parent().map(name_of).unwrap_or_default();
-            return Self::new(ctx, &folder, vec![(entry, bytes)], Vec::new(), Vec::new());
+            let directory_name = resolved.parent().map(name_of).unwrap_or_default();
+            return Self::new(
+                ctx,
+                &directory_name,
+                vec![(entry, bytes)],
+                Vec::new(),
+                Vec::new(),
+            );
         }
-        if !about.is_dir() {
+        if !metadata.is_dir() {
             return Err(fail(
                 Exit::BadInput,
-                format!("`{shown}` is not a regular file or directory"),
+                format!("`{display_path}` is not a regular file or directory"),
             ));
         }
         let folder = SkillFolder::scan(path)?;
-        let mut troubles = folder.problems();
-        let bytes = match troubles.is_empty() {
+        let mut problems = folder.problems();
+        let bytes = match problems.is_empty() {
             true => folder.read_files()?,
-            // Of a folder that is refused anyway, read only the text that is shown.
+            // A directory with problems is not installed, so only its SKILL.md is read, for the description.
             false => folder
                 .entries
                 .iter()
@@ -83,54 +91,58 @@ impl SkillPackage {
                 .collect(),
         };
         let SkillFolder {
-            entries, left_out, ..
+            entries,
+            left_out: skipped,
+            ..
         } = folder;
-        let text = entries
+        let skill_md = entries
             .iter()
             .find(|entry| entry.path == Path::new("SKILL.md"));
-        match text.map(|entry| &entry.entry_type) {
+        match skill_md.map(|entry| &entry.entry_type) {
             Some(EntryType::File { size, .. }) if *size > MAX_TEXT_BYTES => {
-                troubles.push("its SKILL.md is larger than 1 MiB".into());
+                problems.push("its SKILL.md is larger than 1 MiB".into());
             }
             Some(EntryType::File { .. }) => {}
             _ => {
                 return Err(fail(
                     Exit::BadInput,
-                    format!("`{shown}` has no SKILL.md that is a regular file"),
+                    format!("`{display_path}` has no SKILL.md that is a regular file"),
                 ));
             }
         }
-        let pieces = entries.into_iter().zip(bytes).collect();
-        Self::new(ctx, &name_of(&real), pieces, left_out, troubles)
+        let files = entries.into_iter().zip(bytes).collect();
+        Self::new(ctx, &name_of(&resolved), files, skipped, problems)
     }
 
-    /// A built-in skill, as its files.
+    /// Converts a built-in skill to a package.
     pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltInSkill) -> Result<Self> {
         let bytes = built_in
             .files
             .iter()
             .map(|(_, text)| text.as_bytes().to_vec());
-        let pieces = built_in_entries(built_in).into_iter().zip(bytes).collect();
-        Self::new(ctx, built_in.name, pieces, Vec::new(), Vec::new())
+        let files = built_in_entries(built_in).into_iter().zip(bytes).collect();
+        Self::new(ctx, built_in.name, files, Vec::new(), Vec::new())
     }
 
     fn new(
         ctx: &Context,
-        folder: &str,
-        pieces: Vec<PackageEntry>,
-        left_out: Vec<String>,
-        troubles: Vec<String>,
+        directory_name: &str,
+        files: Vec<PackageEntry>,
+        skipped: Vec<String>,
+        problems: Vec<String>,
     ) -> Result<Self> {
-        let text = pieces
+        let text = files
             .iter()
             .find(|(entry, _)| entry.path == Path::new("SKILL.md"));
         let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
         let requirements = RequirementChecker::new(&ctx.env);
-        // Use the author's name from the front matter: a download may have changed the folder's name.
-        let said = parse(folder, &text, &requirements).inert_fields.name;
-        let name = said
+        // The name in the front matter takes precedence: a download may have renamed the directory.
+        let declared_name = parse(directory_name, &text, &requirements)
+            .inert_fields
+            .name;
+        let name = declared_name
             .filter(|name| is_valid_name(name))
-            .unwrap_or_else(|| folder.to_owned());
+            .unwrap_or_else(|| directory_name.to_owned());
         if !is_displayable_name(&name) {
             let cause = format!("`{}` is not a valid skill name", sanitize(&name));
             return Err(fail_with_hint(
@@ -139,12 +151,12 @@ impl SkillPackage {
                 "`name: …` in its front matter, in lower-case letters, digits and hyphens",
             ));
         }
-        let mut odd = Vec::new();
-        for (entry, bytes) in &pieces {
+        let mut warnings = Vec::new();
+        for (entry, bytes) in &files {
             let hidden = std::str::from_utf8(bytes).map_or(0, count_hidden_chars)
                 + count_hidden_chars(&entry.path.display().to_string());
             if hidden > 0 && entry.path != Path::new("SKILL.md") {
-                odd.push(format!(
+                warnings.push(format!(
                     "`{}` has hidden characters: {hidden}",
                     entry.path.display()
                 ));
@@ -152,38 +164,44 @@ impl SkillPackage {
         }
         Ok(Self {
             skill: parse(&name, &text, &requirements),
-            directory_name: folder.to_owned(),
-            files: pieces,
-            skipped: left_out,
-            warnings: odd,
-            problems: troubles,
+            directory_name: directory_name.to_owned(),
+            files,
+            skipped,
+            warnings,
+            problems,
         })
     }
 
-    /// Describes the contents in rows.
-    pub(super) fn describe(&self, ctx: &Context, place: &str, hides: &str) -> String {
+    /// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` says
+    /// which skill of the same name it replaces or takes precedence over; empty if there is none.
+    pub(super) fn describe(&self, ctx: &Context, destination: &str, hidden_skill: &str) -> String {
         let skill = &self.skill;
-        let files: Vec<&FolderEntry> = self.files.iter().map(|(entry, _)| entry).collect();
+        let entries: Vec<&FolderEntry> = self.files.iter().map(|(entry, _)| entry).collect();
         let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
-        let (count, size) = (
-            files.iter().copied().filter(|entry| is_file(entry)).count(),
+        let (file_count, total_bytes) = (
+            entries
+                .iter()
+                .copied()
+                .filter(|entry| is_file(entry))
+                .count(),
             self.files
                 .iter()
                 .map(|(_, bytes)| bytes.len() as u64)
                 .sum::<u64>(),
         );
-        let shown = files
+        let without_folders = entries
             .iter()
             .filter(|entry| entry.entry_type != EntryType::Folder);
-        let lines = shown.map(|entry| entry_line(entry)).chain(
+        let lines = without_folders.map(|entry| entry_line(entry)).chain(
             self.skipped
                 .iter()
-                .map(|what| format!("not copied: {what}")),
+                .map(|entry| format!("not copied: {entry}")),
         );
-        let lines: Vec<String> = std::iter::once(format!("{count}, {}", format_size(size)))
-            .chain(lines)
-            .collect();
-        let always = match skill.always {
+        let lines: Vec<String> =
+            std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
+                .chain(lines)
+                .collect();
+        let always_note = match skill.always {
             true => "its text is part of every request",
             false => "",
         };
@@ -191,7 +209,7 @@ impl SkillPackage {
         if !tools.is_empty() {
             tools.push_str(" (grants nothing)");
         }
-        let odd: Vec<String> = skill
+        let warnings: Vec<String> = skill
             .warnings
             .iter()
             .chain(&self.warnings)
@@ -200,10 +218,10 @@ impl SkillPackage {
         let rows = [
             ("name", skill.name.clone()),
             ("about", skill.description.clone()),
-            ("into", place.to_owned()),
-            ("hides", hides.to_owned()),
+            ("into", destination.to_owned()),
+            ("hides", hidden_skill.to_owned()),
             ("tokens", body_tokens(skill).to_string()),
-            ("always", always.to_owned()),
+            ("always", always_note.to_owned()),
             (
                 "needs",
                 skill
@@ -220,63 +238,64 @@ impl SkillPackage {
             ("scripts", self.scripts().join("\n")),
             ("addresses", self.urls().join("\n")),
             ("hosts", allowed_hosts(skill)),
-            ("warnings", odd.join("\n")),
+            ("warnings", warnings.join("\n")),
         ];
         format_rows(&rows, ctx.terminal.stdout_width())
     }
 
-    /// The files that are executable, or look like scripts.
+    /// Describes the files that are executable or look like scripts.
     fn scripts(&self) -> Vec<String> {
-        let script = |(entry, bytes): &PackageEntry| {
+        let describe_script = |(entry, bytes): &PackageEntry| {
             let EntryType::File { is_executable, .. } = entry.entry_type else {
                 return None;
             };
-            let first = bytes
+            let first_line = bytes
                 .split(|byte| *byte == b'\n')
                 .next()
                 .unwrap_or_default();
-            let with = first.strip_prefix(b"#!").map(String::from_utf8_lossy);
-            let end = entry
+            let interpreter = first_line.strip_prefix(b"#!").map(String::from_utf8_lossy);
+            let extension = entry
                 .path
                 .extension()
-                .and_then(|end| end.to_str())
+                .and_then(|extension| extension.to_str())
                 .unwrap_or_default();
-            let is_script = [
+            let has_script_extension = [
                 "sh", "bash", "zsh", "py", "js", "mjs", "ts", "rb", "pl", "php", "ps1", "bat",
             ]
-            .contains(&end);
+            .contains(&extension);
             let is_binary = bytes.starts_with(b"\x7fELF")
                 || std::str::from_utf8(bytes).is_err() && is_executable;
             let path = entry.path.display();
-            match with {
-                Some(with) => Some(format!("{path}, run by {}", with.trim())),
+            match interpreter {
+                Some(interpreter) => Some(format!("{path}, run by {}", interpreter.trim())),
                 None if is_binary => Some(format!("{path}, a binary program")),
-                None => (is_script || is_executable).then(|| path.to_string()),
+                None => (has_script_extension || is_executable).then(|| path.to_string()),
             }
         };
-        self.files.iter().filter_map(script).collect()
+        self.files.iter().filter_map(describe_script).collect()
     }
 
-    /// The addresses in its texts.
+    /// The URLs in its text files, at most [`MAX_URLS`], and the number of the others.
     fn urls(&self) -> Vec<String> {
         let texts = self
             .files
             .iter()
             .filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
         let all: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
-        let mut shown: Vec<String> = all
+        let mut lines: Vec<String> = all
             .iter()
             .take(MAX_URLS)
-            .map(|&address| address.to_owned())
+            .map(|&url| url.to_owned())
             .collect();
         if all.len() > MAX_URLS {
-            shown.push(format!("and {} more", all.len() - MAX_URLS));
+            lines.push(format!("and {} more", all.len() - MAX_URLS));
         }
-        shown
+        lines
     }
 }
 
-/// All hosts that `skill` opens for the web tools despite untrusted content, for the user to check before installing.
+/// Lists the hosts that `skill` links to. The web tools may reach them even after untrusted content, so the user must
+/// see them before installing it.
 pub(super) fn allowed_hosts(skill: &Skill) -> String {
     let hosts: BTreeSet<String> = find_linked_hosts(&skill.body).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
@@ -289,32 +308,32 @@ pub(super) fn allowed_hosts(skill: &Skill) -> String {
     }
 }
 
-/// The text of a SKILL.md in a folder that is refused.
+/// Reads `entry` if it is the SKILL.md of a directory that cannot be installed; empty otherwise.
 fn read_skill_text(root: &Path, entry: &FolderEntry) -> Vec<u8> {
-    let is_text =
+    let is_skill_md =
         entry.path == Path::new("SKILL.md") && matches!(entry.entry_type, EntryType::File { .. });
-    let read = is_text.then(|| read_limited(&root.join(&entry.path), MAX_TEXT_BYTES));
-    // The refusal is reported already, so a read error here adds nothing.
-    read.and_then(Result::ok).flatten().unwrap_or_default()
+    let text = is_skill_md.then(|| read_limited(&root.join(&entry.path), MAX_TEXT_BYTES));
+    // The problems of the directory are reported anyway, so a read error is ignored.
+    text.and_then(Result::ok).flatten().unwrap_or_default()
 }
 
-/// The addresses in `text`, each up to its obvious end.
+/// Finds the `http` and `https` URLs in `text`, without quotes, brackets and punctuation after them.
 fn extract_urls(text: &str) -> impl Iterator<Item = &str> {
     let starts = text.match_indices("://").filter_map(|(at, _)| {
         let schemes = ["https", "http"].iter();
         let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
-        let mut found = start.filter(|start| {
+        let mut matches = start.filter(|start| {
             let scheme = text.get(*start..at).unwrap_or_default();
             ["http", "https"]
                 .iter()
-                .any(|it| scheme.eq_ignore_ascii_case(it))
+                .any(|name| scheme.eq_ignore_ascii_case(name))
         });
-        found.next().map(|start| &text[start..])
+        matches.next().map(|start| &text[start..])
     });
     starts.map(|rest| {
-        let ends = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
-        let address = rest.split(ends).next().unwrap_or_default();
-        address.trim_end_matches(['.', ',', ';', ':', '!', '?', '*'])
+        let is_end = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
+        let url = rest.split(is_end).next().unwrap_or_default();
+        url.trim_end_matches(['.', ',', ';', ':', '!', '?', '*'])
     })
 }
 
@@ -323,7 +342,7 @@ mod tests {
     use super::extract_urls;
 
     #[test]
-    fn addresses_end_where_they_plainly_end() {
+    fn urls_end_before_punctuation() {
         let check = |text: &str, expect: &[&str]| {
             assert_eq!(extract_urls(text).collect::<Vec<_>>(), expect, "{text:?}");
         };

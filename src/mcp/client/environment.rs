@@ -1,5 +1,5 @@
-//! The environment of a local server: the few variables that programs need and those that the config lists, without our
-//! API keys. Also resolves the path of its executable.
+//! The environment of a local MCP server: a few variables of this process, without API keys, and those from the config.
+//! Also resolves the path of its executable.
 
 use crate::mcp::protocol::McpError;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
@@ -8,38 +8,40 @@ use crate::sys::secret::{self, Secret};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Variables that are passed on if they are set, in addition to those of the locale.
-const PASSED_VARIABLES: &[&str] = &[
+/// Variables that a server inherits from this process, in addition to `LC_*`.
+const INHERITED_VARIABLES: &[&str] = &[
     "HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
 ];
 
-/// Builds the complete environment of a server. `listed` are the variables from the config, and `temp_dir` is the
+/// Builds the complete environment of a server. `configured` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
 pub(super) fn build_environment(
     env: &Env,
-    listed: &[(String, Secret)],
+    configured: &[(String, Secret)],
     temp_dir: &Path,
 ) -> Vec<(String, String)> {
-    let is_listed = |name: &str| listed.iter().any(|(listed, _)| listed == name);
-    let is_passed = |name: &str| PASSED_VARIABLES.contains(&name) || name.starts_with("LC_");
-    let mut all: Vec<(String, String)> = env
+    let is_configured = |name: &str| configured.iter().any(|(other, _)| other == name);
+    let is_inherited = |name: &str| INHERITED_VARIABLES.contains(&name) || name.starts_with("LC_");
+    let mut variables: Vec<(String, String)> = env
         .iter()
-        .filter(|(name, value)| is_passed(name) && !is_listed(name) && !secret::contains_key(value))
+        .filter(|(name, value)| {
+            is_inherited(name) && !is_configured(name) && !secret::contains_key(value)
+        })
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
-    // The user's own temporary directory may be readable by everyone.
-    let ours = [
+    // Other users may be able to read the inherited temporary directory.
+    let own = [
         ("TMPDIR", temp_dir.display().to_string()),
-        // Another instance of this program, started by the server, would otherwise pass our keys on to it.
+        // Without this variable, another nanobot that the server starts would pass the API keys on to it.
         (INSIDE_SANDBOX, "1".to_owned()),
     ];
-    let ours = ours.into_iter().filter(|(name, _)| !is_listed(name));
-    all.extend(ours.map(|(name, value)| (name.to_owned(), value)));
-    let listed = listed.iter().filter(|(name, value)| {
+    let own = own.into_iter().filter(|(name, _)| !is_configured(name));
+    variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    let valid = configured.iter().filter(|(name, value)| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0')
     });
-    all.extend(listed.map(|(name, value)| (name.clone(), value.expose().to_owned())));
-    all
+    variables.extend(valid.map(|(name, value)| (name.clone(), value.expose().to_owned())));
+    variables
 }
 
 /// Resolves `command`: a path, relative to `directory` unless absolute, or a name searched in the PATH of `env`.
@@ -52,13 +54,13 @@ pub(super) fn resolve_program(
     directory: &Path,
     paths: &Paths,
 ) -> Result<PathBuf, McpError> {
-    let may_run = |path: &PathBuf| {
+    let is_executable = |path: &PathBuf| {
         std::fs::metadata(path)
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     if command.contains('/') || command.starts_with('~') {
         let path = directory.join(paths.expand(command));
-        return match (may_run(&path), path.exists()) {
+        return match (is_executable(&path), path.exists()) {
             (true, _) => Ok(path),
             (false, true) => Err(McpError::Unusable(format!(
                 "`{}` is not an executable file",
@@ -70,17 +72,18 @@ pub(super) fn resolve_program(
             ))),
         };
     }
-    let path = env.iter().find(|(name, _)| name == "PATH");
-    let folders = path.map_or("", |(_, value)| value).split(':');
-    let mut found = folders
-        .filter(|folder| folder.starts_with('/'))
-        .map(|folder| Path::new(folder).join(command));
-    found
-        .find(may_run)
+    let search_path = env.iter().find(|(name, _)| name == "PATH");
+    let directories = search_path.map_or("", |(_, value)| value).split(':');
+    let mut candidates = directories
+        .filter(|directory| directory.starts_with('/'))
+        .map(|directory| Path::new(directory).join(command));
+    candidates
+        .find(is_executable)
         .ok_or_else(|| McpError::Unusable(format!("`{command}` is not on the PATH")))
 }
 
-/// Converts the name of a server to a file name. Characters that could lead to another path are encoded.
+/// Converts the name of a server to a file name. All characters but ASCII letters, digits, `-` and `_` are
+/// percent-encoded, so that the file stays in its directory.
 pub(super) fn file_name(server: &str) -> String {
     let mut name = String::new();
     for byte in server.bytes() {
@@ -89,7 +92,7 @@ pub(super) fn file_name(server: &str) -> String {
             _ => name.push_str(&format!("%{byte:02X}")),
         }
     }
-    // Two names that differ only after the cut collide. Only a deliberate attempt produces such names.
+    // Longer names that are equal up to here share a file name. Only deliberately chosen names are so long.
     name.truncate(200);
     name
 }
@@ -103,7 +106,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn only_needed_variables_are_passed_on() {
+    fn only_needed_variables_are_inherited() {
         let key = Secret::new("a-key-of-ours-0815");
         register(&key);
         let env: Env = [
@@ -117,19 +120,19 @@ mod tests {
         ]
         .into_iter()
         .collect();
-        let listed = [
+        let configured = [
             ("TOKEN".to_owned(), key),
             ("PATH".to_owned(), Secret::new("/opt")),
             ("A=B".to_owned(), Secret::new("x")),
         ];
-        let mut all = build_environment(&env, &listed, Path::new("/run/private"));
-        all.sort();
-        let words: Vec<String> = all
+        let mut environment = build_environment(&env, &configured, Path::new("/run/private"));
+        environment.sort();
+        let variables: Vec<String> = environment
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
         assert_eq!(
-            words,
+            variables,
             [
                 "HOME=/home/u",
                 "LC_ALL=C",
@@ -147,12 +150,12 @@ mod tests {
         let paths = Paths::resolve(&env, None).unwrap();
         let check = |command: &str, expect: &str| {
             let env = [("PATH".to_owned(), "relative:/nowhere:/bin".to_owned())];
-            let found = resolve_program(command, &env, Path::new("/bin"), &paths);
-            let words = match found {
+            let resolved = resolve_program(command, &env, Path::new("/bin"), &paths);
+            let actual = match resolved {
                 Ok(path) => path.display().to_string(),
-                Err(failed) => failed.to_string(),
+                Err(error) => error.to_string(),
             };
-            assert_eq!(words, expect);
+            assert_eq!(actual, expect);
         };
         check("sh", "/bin/sh");
         check("./sh", "/bin/./sh");

@@ -437,7 +437,7 @@ fn is_uncounted(error: &ProviderError) -> bool {
 
 /// A report that prints progress at `level` and no answer.
 pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
-    let stamp = EventStamp {
+    let envelope = EventStamp {
         clock: ctx.clock.clone(),
         ..EventStamp::default()
     };
@@ -445,6 +445,6 @@ pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
         ctx.terminal,
         ReportFormat::Text,
         ProgressDisplay::new(ctx.terminal, level),
-        stamp,
+        envelope,
     )
 }

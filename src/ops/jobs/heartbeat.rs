@@ -188,7 +188,7 @@ fn decide(
         job: Some(job.id.clone()),
         cause: "heartbeat",
     };
-    let stamp = json::EventStamp {
+    let envelope = json::EventStamp {
         session: session.clone(),
         turn: turn.clone(),
         clock: ctx.clock.clone(),
@@ -199,7 +199,7 @@ fn decide(
         ProgressLevel::Notices
     };
     let progress = ProgressDisplay::new(ctx.terminal, level);
-    let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, stamp);
+    let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
     let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
     let text = build_prompt(
         &ctx.clock.now().to_string(),

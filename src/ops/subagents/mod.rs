@@ -1,5 +1,5 @@
-//! Sub-agents: separate turns that the model starts in parallel to its own turn, on threads, with at most that turn's
-//! permissions.
+//! Sub-agents: turns that the model starts with the `spawn` tool. They run on threads, in parallel to the turn that
+//! started them, and have at most its permissions.
 
 pub(crate) mod pool;
 mod run;

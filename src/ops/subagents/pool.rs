@@ -273,11 +273,11 @@ impl SubagentPool {
             ..
         } = &*self.0;
         let turn = turn.get().expect("a job exists only within a turn");
-        let on_refusal = |line| self.report_denial(line);
-        run::run_task(ctx, turn, job, arguments.max_parallel, on_news, &on_refusal)
+        let on_denial = |line| self.report_denial(line);
+        run::run_task(ctx, turn, job, arguments.max_parallel, on_news, &on_denial)
     }
 
-    /// Reports a refusal, each kind once.
+    /// Reports a denied tool call; of several with the same line, only the first.
     fn report_denial(&self, line: String) {
         let mut state = self.state();
         if state.reported_denials.insert(line.clone()) {

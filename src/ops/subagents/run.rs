@@ -1,10 +1,9 @@
-//! Runs one sub-agent, from its task to its report: a turn with its own session, which is not stored, the provider and
-//! account of its parent, and at most its parent's permissions.
+//! Runs one sub-agent, from its task to its report. It is a turn with its own session, which is not stored, and at most
+//! the permissions of the turn that started it; its cost is charged to that turn.
 
 use super::task::{ModelBinding, SubagentTask, TurnContext};
 use crate::error::Stop;
-use crate::event::StopReason;
-use crate::event::{Event, ToolOutcome};
+use crate::event::{Event, StopReason, ToolOutcome};
 use crate::guard::compaction::CompactionGuard;
 use crate::guard::iteration_limit::IterationLimit;
 use crate::guard::loop_detection::LoopDetection;
@@ -26,19 +25,20 @@ use std::collections::HashMap;
 
 /// Maximum number of requests of a sub-agent. Larger tasks belong in a separate turn.
 const MAX_ITERATIONS: u32 = 15;
-/// Tools that no sub-agent gets: they contact others, or start something that outlives it.
+/// Tools that no sub-agent gets: they send messages, or start work that may outlive it.
 const EXCLUDED_TOOLS: &[&str] = &["spawn", "message", "cron"];
 
-/// Runs `job` to its end. Returns its report; progress goes to `on_news` and `on_refusal`.
+/// Runs `task` to its end and returns its report. Progress goes to `on_event`, and each denied tool call to
+/// `on_denial`.
 pub(super) fn run_task(
     ctx: &Context,
     turn: &TurnContext,
-    job: &SubagentTask,
+    task: &SubagentTask,
     max_parallel: usize,
-    on_news: &dyn Fn(BackgroundEvent),
-    on_refusal: &dyn Fn(String),
+    on_event: &dyn Fn(BackgroundEvent),
+    on_denial: &dyn Fn(String),
 ) -> BackgroundEvent {
-    let mut ending = match run_turn(ctx, turn, job, max_parallel, on_news, on_refusal) {
+    let mut ending = match run_turn(ctx, turn, task, max_parallel, on_event, on_denial) {
         Ok(ending) => ending,
         Err(error) => Ending {
             stop_reason: StopReason::Failed,
@@ -48,117 +48,122 @@ pub(super) fn run_task(
     };
     // Call ids are unique only within a sub-agent, so its name is added.
     for denial in &mut ending.stats.denials {
-        denial.call_id = format!("{}/{}", job.name(), denial.call_id);
+        denial.call_id = format!("{}/{}", task.name(), denial.call_id);
     }
-    let how = describe_end(&ending, iteration_limit(job));
-    let short = truncate_line(&how, 120);
-    on_news(BackgroundEvent::Progress {
-        call_id: job.call_id.clone(),
-        text: format!("{}: {short}\n", job.name()),
+    let ending_text = describe_ending(&ending, iteration_limit(task));
+    let first_line = truncate_line(&ending_text, 120);
+    on_event(BackgroundEvent::Progress {
+        call_id: task.call_id.clone(),
+        text: format!("{}: {first_line}\n", task.name()),
     });
-    job.to_report(&how, &ending.text, ending.stats)
+    task.to_report(&ending_text, &ending.text, ending.stats)
 }
 
-fn iteration_limit(job: &SubagentTask) -> u32 {
-    let own = job.profile.as_ref().and_then(|own| own.max_iterations);
-    own.unwrap_or(MAX_ITERATIONS).min(MAX_ITERATIONS)
+fn iteration_limit(task: &SubagentTask) -> u32 {
+    let from_profile = task
+        .profile
+        .as_ref()
+        .and_then(|profile| profile.max_iterations);
+    from_profile.unwrap_or(MAX_ITERATIONS).min(MAX_ITERATIONS)
 }
 
 fn run_turn(
     ctx: &Context,
     turn: &TurnContext,
-    job: &SubagentTask,
+    task: &SubagentTask,
     max_parallel: usize,
-    on_news: &dyn Fn(BackgroundEvent),
-    on_refusal: &dyn Fn(String),
+    on_event: &dyn Fn(BackgroundEvent),
+    on_denial: &dyn Fn(String),
 ) -> Result<Ending> {
-    let ModelBinding {
-        handle: chosen,
-        settings,
-    } = &job.model;
-    let mut names = turn.tool_names.clone();
-    names.retain(|name| !EXCLUDED_TOOLS.contains(&name.as_str()));
+    let ModelBinding { handle, settings } = &task.model;
+    let mut tool_names = turn.tool_names.clone();
+    tool_names.retain(|name| !EXCLUDED_TOOLS.contains(&name.as_str()));
     let (toolbox, system) = subagent_setup::prepare_subagent(
         ctx,
         settings,
-        &job.policy,
-        job.profile.as_ref(),
+        &task.policy,
+        task.profile.as_ref(),
         &turn.shared,
-        (&names, max_parallel),
+        (&tool_names, max_parallel),
     )?;
-    let asked = &settings.models[0];
-    let sampling = model::sampling(asked);
+    let model_settings = &settings.models[0];
+    let sampling = model::sampling(model_settings);
     let mut guards: Vec<Box<dyn Guard>> = vec![
         Box::new(IterationLimit {
-            max_iterations: iteration_limit(job),
+            max_iterations: iteration_limit(task),
         }),
         Box::new(LoopDetection),
     ];
     if let Some(threshold) = settings
         .compaction
-        .threshold_for(chosen.context_tokens, asked.max_tokens)
+        .threshold_for(handle.context_tokens, model_settings.max_tokens)
     {
         guards.push(Box::new(CompactionGuard { threshold }));
     }
     let mut agent = Agent {
         system: &system,
-        provider: chosen.provider.as_ref(),
+        provider: handle.provider.as_ref(),
         toolbox: &toolbox,
         guards: &mut guards,
-        model: &chosen.model,
+        model: &handle.model,
         sampling: &sampling,
         answer_format: None,
         background: None,
     };
-    let key = &turn.account.session;
-    let mut session = Session::ephemeral(key, settings.max_tool_result_chars);
-    let id = format!("{}-{}", turn.account.turn, job.name());
+    let session_key = &turn.account.session;
+    let mut session = Session::ephemeral(session_key, settings.max_tool_result_chars);
+    let id = format!("{}-{}", turn.account.turn, task.name());
     session.begin_turn(&id);
     // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
-    let task = UserMessage {
+    let message = UserMessage {
         id: format!("{id}-task"),
-        parts: vec![MessagePart::Text(job.task.clone())],
-        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), key),
+        parts: vec![MessagePart::Text(task.task.clone())],
+        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session_key),
         injected: true,
     };
-    let mut calls: HashMap<String, String> = HashMap::new();
-    let mut tell = |event: Event<'_>| {
+    let mut call_hints: HashMap<String, String> = HashMap::new();
+    let mut sink = |event: Event<'_>| {
         if let Event::ToolCall(call) = event {
-            calls.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
+            call_hints.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
         }
         if let Event::ToolResult {
-            denied: Some((words, grant)),
+            denied: Some((message, suggested_flag)),
             result,
             ..
         } = event
         {
-            on_refusal(format_denial(&result.name, words, grant));
+            on_denial(format_denial(&result.name, message, suggested_flag));
         }
-        if let Some(line) = progress_line(&event, &calls) {
-            on_news(BackgroundEvent::Progress {
-                call_id: job.call_id.clone(),
-                text: format!("{}: {}\n", job.name(), redact_all(&line)),
+        if let Some(line) = progress_line(&event, &call_hints) {
+            on_event(BackgroundEvent::Progress {
+                call_id: task.call_id.clone(),
+                text: format!("{}: {}\n", task.name(), redact_all(&line)),
             });
         }
         Ok(())
     };
-    Ok(turn::run(&mut agent, &mut session, Some(task), &mut tell))
+    Ok(turn::run(
+        &mut agent,
+        &mut session,
+        Some(message),
+        &mut sink,
+    ))
 }
 
 /// The progress line for an event, if it has one.
-fn progress_line(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<String> {
+fn progress_line(event: &Event<'_>, call_hints: &HashMap<String, String>) -> Option<String> {
     Some(match event {
         Event::ToolResult {
             result, outcome, ..
         } => {
-            let call = calls.get(&result.call_id).unwrap_or(&result.name);
+            let hint = call_hints.get(&result.call_id).unwrap_or(&result.name);
             let text = plain_text(&result.parts);
-            let first = truncate_line(text.lines().next().unwrap_or_default(), 160);
+            let first_line = truncate_line(text.lines().next().unwrap_or_default(), 160);
             match outcome {
-                ToolOutcome::Ok => format!("{call}: ok"),
-                ToolOutcome::Failed => format!("{call}: failed: {first}"),
-                ToolOutcome::Denied => format!("{call}: {first}"),
-                ToolOutcome::Skipped => format!("{call}: not run: {first}"),
+                ToolOutcome::Ok => format!("{hint}: ok"),
+                ToolOutcome::Failed => format!("{hint}: failed: {first_line}"),
+                ToolOutcome::Denied => format!("{hint}: {first_line}"),
+                ToolOutcome::Skipped => format!("{hint}: not run: {first_line}"),
             }
         }
         Event::Retry { cause, .. } => format!("{}; retrying", truncate_line(cause, 160)),
@@ -168,8 +173,8 @@ fn progress_line(event: &Event<'_>, calls: &HashMap<String, String>) -> Option<S
     })
 }
 
-/// How a sub-agent ended, phrased to follow its name.
-fn describe_end(ending: &Ending, max_iterations: u32) -> String {
+/// Describes how a sub-agent ended, as the predicate of a sentence whose subject is its name.
+fn describe_ending(ending: &Ending, max_iterations: u32) -> String {
     if let Some(error) = &ending.error {
         return match error.is::<Stop>() {
             true => "was stopped before it finished: the run is ending".into(),
@@ -186,6 +191,7 @@ fn describe_end(ending: &Ending, max_iterations: u32) -> String {
         StopReason::RepeatedDenial => {
             "was stopped because the same call was repeatedly denied".into()
         }
-        StopReason::Declined | StopReason::Failed => "declined to continue".into(),
+        StopReason::Declined => "declined to continue".into(),
+        StopReason::Failed => "failed".into(),
     }
 }

@@ -51,7 +51,7 @@ impl SubagentTask {
         format!("{}{}", subagent_refs::SPAWN_TOOL, self.number)
     }
 
-    /// The report of a job. `ending` says how the job ended, and `text` is its answer.
+    /// The report of the sub-agent. `ending` describes how it ended, and `text` is its answer.
     pub(super) fn to_report(&self, ending: &str, text: &str, stats: TurnStats) -> BackgroundEvent {
         let limit = self.model.settings.max_tool_result_chars;
         BackgroundEvent::Report(BackgroundReport {

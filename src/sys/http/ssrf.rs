@@ -1,6 +1,7 @@
-//! The policy on reachable addresses: the defence against server-side request forgery (SSRF).
+//! Checks which addresses a client may connect to: the defence against server-side request forgery (SSRF).
 //!
-//! A host with any non-public address is refused entirely, since an attacker may have mixed that address in.
+//! A host name is refused if any of its addresses is not allowed, even if others are: the owner of a name can make it
+//! resolve to an internal address.
 
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::ip_ranges::{IpRange, is_public};
@@ -16,50 +17,50 @@ pub const SSRF_ALLOWLIST_KEY: &str = "tools.ssrfWhitelist";
 /// The addresses that a client may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum AddressPolicy {
+    /// All addresses.
     Any,
+    /// Loopback addresses. The client checks this itself, by the host of the URL.
     Loopback,
-    /// The public internet, over TLS.
+    /// Public addresses, over TLS.
     Public {
-        /// Also allow loopback addresses, with any scheme: for tests.
+        /// Also allow loopback addresses, without TLS. For tests.
         or_loopback: bool,
     },
-    /// The public internet on its usual ports, without names of nearby machines.
+    /// Public addresses on web ports that do not belong to a local host name, and what the filter allows in
+    /// addition.
     Guarded(SsrfGuard),
 }
 
-/// Restrictions of a client for URLs that a model or a web page may have written.
+/// The address policy for URLs that a model or a web page may have written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SsrfGuard {
     /// Non-public address ranges that the user has allowed.
     pub allowed_ranges: Vec<IpRange>,
     /// Allowed pairs of host and port, in addition to [`web_url::WEB_PORTS`].
     pub allowed_ports: Vec<(String, u16)>,
-    /// Allow loopback addresses only.
+    /// Refuse all addresses except loopback addresses.
     pub offline: bool,
 }
 
-/// The refusal of an address, with a message.
+/// The error for an address that the policy does not allow.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub(super) struct AddressError {
     pub(super) message: String,
-    /// The flag or config key that would allow it.
+    /// The flag or config key that would allow the address.
     hint: Option<String>,
 }
 
 impl AddressError {
     pub(super) fn into_error(self) -> anyhow::Error {
-        let Self {
-            message,
-            hint: grant,
-        } = self;
-        match grant {
-            Some(grant) => fail_with_hint(Exit::Refused, message, grant),
+        let Self { message, hint } = self;
+        match hint {
+            Some(hint) => fail_with_hint(Exit::Refused, message, hint),
             None => fail(Exit::Refused, message),
         }
     }
 
-    /// The refusal contained in `error`, if any.
+    /// Returns the address error that `error` contains, if any.
     pub(super) fn find(error: &ureq::Error) -> Option<&Self> {
         let ureq::Error::Other(inner) = error else {
             return None;
@@ -69,37 +70,37 @@ impl AddressError {
 }
 
 impl From<AddressError> for ureq::Error {
-    fn from(refused: AddressError) -> Self {
-        Self::Other(Box::new(refused))
+    fn from(error: AddressError) -> Self {
+        Self::Other(Box::new(error))
     }
 }
 
 impl AddressPolicy {
-    /// Checks that `uri` may be reached at `found`, the addresses of its host.
-    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressError> {
+    /// Checks that a client may connect to `addresses`, to which the host of `uri` resolved.
+    pub(super) fn check(&self, uri: &Uri, addresses: &[SocketAddr]) -> Result<(), AddressError> {
         let or_loopback = match self {
             Self::Any | Self::Loopback => return Ok(()),
             Self::Public { or_loopback } => *or_loopback,
-            Self::Guarded(guard) => return guard.check(uri, found),
+            Self::Guarded(filter) => return filter.check(uri, addresses),
         };
         let host = uri.host().unwrap_or_default();
         let is_allowed = |address: IpAddr| or_loopback && address.is_loopback();
-        let mut found = found.iter().map(SocketAddr::ip);
-        if let Some(address) = found.clone().find(|ip| !is_public(*ip) && !is_allowed(*ip)) {
-            let alone = without_brackets(host).parse() == Ok(address);
-            let message = match alone {
+        let mut ips = addresses.iter().map(SocketAddr::ip);
+        if let Some(address) = ips.clone().find(|ip| !is_public(*ip) && !is_allowed(*ip)) {
+            let is_literal = without_brackets(host).parse() == Ok(address);
+            let message = match is_literal {
                 true => format!("`{host}` is not a public address"),
-                false => format!("`{host}` is at {address}, which is not a public address"),
+                false => format!("`{host}` resolves to {address}, which is not a public address"),
             };
             return Err(AddressError {
                 message,
                 hint: None,
             });
         }
-        match uri.scheme_str() == Some("https") || (or_loopback && found.all(is_allowed)) {
+        match uri.scheme_str() == Some("https") || (or_loopback && ips.all(is_allowed)) {
             true => Ok(()),
             false => Err(AddressError {
-                message: format!("`{uri}` is not `https`"),
+                message: format!("`{uri}` does not use `https`"),
                 hint: None,
             }),
         }
@@ -123,62 +124,65 @@ impl SsrfGuard {
         self.check(&uri, &found).map_err(AddressError::into_error)
     }
 
-    /// Checks as [`AddressPolicy::check`] does. If `found` is empty, checks that some result of a lookup could be
-    /// allowed.
-    pub(super) fn check(&self, uri: &Uri, found: &[SocketAddr]) -> Result<(), AddressError> {
+    /// Like [`AddressPolicy::check`]. Before the host is resolved, `addresses` is empty; then an error means that no
+    /// address would be allowed.
+    pub(super) fn check(&self, uri: &Uri, addresses: &[SocketAddr]) -> Result<(), AddressError> {
         let Self {
             allowed_ranges,
             allowed_ports,
             offline,
         } = self;
         let host = uri.host().unwrap_or_default();
-        let is_allowed =
-            |at: &SocketAddr| allowed_ranges.iter().any(|range| range.contains(at.ip()));
-        let may_be_allowed = match found.is_empty() {
+        let is_allowed = |address: &SocketAddr| {
+            allowed_ranges
+                .iter()
+                .any(|range| range.contains(address.ip()))
+        };
+        let may_be_allowed = match addresses.is_empty() {
             true => !allowed_ranges.is_empty(),
-            false => found.iter().all(is_allowed),
+            false => addresses.iter().all(is_allowed),
         };
         let port = port_or_default(uri);
-        let is_odd = !web_url::WEB_PORTS.contains(&port);
-        let refuse = |message: String, grant: Option<String>| {
-            Err(AddressError {
-                message,
-                hint: grant,
-            })
-        };
-        // The address of a name is under the control of others, so only ranges of addresses can be granted.
-        let by_range = || Some(SSRF_ALLOWLIST_KEY.to_owned());
+        let is_other_port = !web_url::WEB_PORTS.contains(&port);
+        let refuse = |message: String, hint: Option<String>| Err(AddressError { message, hint });
+        // The owner of a name controls its addresses, so the hint for a name is a range of addresses and not `--net`.
+        let allowlist_hint = || Some(SSRF_ALLOWLIST_KEY.to_owned());
         if web_url::is_local_name(host) && !may_be_allowed {
             let message = format!("`{host}` is a local host name");
-            return refuse(message, by_range());
+            return refuse(message, allowlist_hint());
         }
-        for at in found {
-            let address = at.ip();
+        for socket_address in addresses {
+            let address = socket_address.ip();
             if *offline && !address.is_loopback() {
                 let message = format!("`--offline` forbids connecting to `{host}`");
                 return refuse(message, None);
             }
-            if !is_public(address) && !is_allowed(at) {
+            if !is_public(address) && !is_allowed(socket_address) {
                 return match without_brackets(host).parse() == Ok(address) {
                     true => refuse(
                         format!("`{host}` is not a public address"),
-                        Some(match is_odd {
+                        Some(match is_other_port {
                             true => format!("--net={host}:{port}"),
                             false => format!("--net={host}"),
                         }),
                     ),
                     false => refuse(
-                        format!("`{host}` is at {address}, which is not a public address"),
-                        by_range(),
+                        format!("`{host}` resolves to {address}, which is not a public address"),
+                        allowlist_hint(),
                     ),
                 };
             }
         }
-        // The port of an IP address is checked once the address is in `found`: being non-public is the more important
-        // reason.
-        let waits = found.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
-        let granted = |(name, granted): &(String, u16)| name == host && *granted == port;
-        if !waits && is_odd && !allowed_ports.iter().any(granted) && !may_be_allowed {
+        // The port of an IP address is checked only together with the address: that the address is not public is the
+        // more important reason.
+        let is_port_deferred =
+            addresses.is_empty() && without_brackets(host).parse::<IpAddr>().is_ok();
+        let is_granted = |(name, granted): &(String, u16)| name == host && *granted == port;
+        if !is_port_deferred
+            && is_other_port
+            && !allowed_ports.iter().any(is_granted)
+            && !may_be_allowed
+        {
             let message = format!("port {port} of `{host}` is not a web port");
             return refuse(message, Some(format!("--net={host}:{port}")));
         }
@@ -193,16 +197,16 @@ mod tests {
     use ureq::http::Uri;
 
     #[test]
-    fn a_host_is_what_it_resolves_to() {
-        let check = |url: &str, found: &[&str], or_loopback: bool, expect: bool| {
+    fn every_resolved_address_must_be_public() {
+        let check = |url: &str, addresses: &[&str], or_loopback: bool, expect: bool| {
             let uri: Uri = url.parse().unwrap();
-            let found: Vec<_> = found
+            let addresses: Vec<_> = addresses
                 .iter()
-                .map(|at| SocketAddr::new(at.parse().unwrap(), 1))
+                .map(|address| SocketAddr::new(address.parse().unwrap(), 1))
                 .collect();
-            let checked = AddressPolicy::Public { or_loopback }.check(&uri, &found);
-            assert_eq!(checked.is_ok(), expect, "{url} {found:?}");
-            assert!(AddressPolicy::Any.check(&uri, &found).is_ok());
+            let result = AddressPolicy::Public { or_loopback }.check(&uri, &addresses);
+            assert_eq!(result.is_ok(), expect, "{url} {addresses:?}");
+            assert!(AddressPolicy::Any.check(&uri, &addresses).is_ok());
         };
         check("https://a/", &[], false, true);
         check("https://a/", &["1.1.1.1", "2606:4700::1"], false, true);
@@ -218,83 +222,90 @@ mod tests {
     }
 
     #[test]
-    fn guarded_addresses() {
-        let guard = SsrfGuard {
+    fn names_addresses_and_ports_are_checked() {
+        let filter = SsrfGuard {
             allowed_ranges: vec!["127.0.0.0/8".parse().unwrap()],
             allowed_ports: vec![("a.example".into(), 9000)],
             offline: false,
         };
-        let check = |guard: &SsrfGuard, url: &str, found: &[&str], expect: Result<(), &str>| {
+        let check = |filter: &SsrfGuard, url: &str, addresses: &[&str], expect: Result<(), &str>| {
             let uri: Uri = url.parse().unwrap();
-            let found: Vec<_> = found
+            let addresses: Vec<_> = addresses
                 .iter()
-                .map(|at| SocketAddr::new(at.parse().unwrap(), 1))
+                .map(|address| SocketAddr::new(address.parse().unwrap(), 1))
                 .collect();
-            let checked = guard.check(&uri, &found).map_err(|error| error.to_string());
-            match (&checked, expect) {
+            let result = filter
+                .check(&uri, &addresses)
+                .map_err(|error| error.to_string());
+            match (&result, expect) {
                 (Ok(()), Ok(())) => {}
-                (Err(message), Err(word)) => assert!(message.contains(word), "{url}: {message}"),
-                _ => panic!("{url} {found:?}: {checked:?}"),
+                (Err(message), Err(part)) => assert!(message.contains(part), "{url}: {message}"),
+                _ => panic!("{url} {addresses:?}: {result:?}"),
             }
         };
-        let plain = SsrfGuard::default();
-        check(&plain, "http://a.example/", &[], Ok(()));
+        let default_filter = SsrfGuard::default();
+        check(&default_filter, "http://a.example/", &[], Ok(()));
         check(
-            &plain,
+            &default_filter,
             "https://a.example:8443/",
             &["1.1.1.1", "2606:4700::1"],
             Ok(()),
         );
         check(
-            &plain,
+            &default_filter,
             "http://a.example/",
             &["1.1.1.1", "10.0.0.1"],
-            Err("is at 10.0.0.1"),
+            Err("resolves to 10.0.0.1"),
         );
         check(
-            &plain,
+            &default_filter,
             "http://10.0.0.1/",
             &["10.0.0.1"],
             Err("`10.0.0.1` is not a public"),
         );
-        check(&plain, "http://a.example:9000/", &[], Err("port 9000"));
-        check(&plain, "http://a.example:22/", &[], Err("port 22"));
         check(
-            &plain,
+            &default_filter,
+            "http://a.example:9000/",
+            &[],
+            Err("port 9000"),
+        );
+        check(&default_filter, "http://a.example:22/", &[], Err("port 22"));
+        check(
+            &default_filter,
             "http://localhost/",
             &[],
             Err("is a local host name"),
         );
         check(
-            &plain,
+            &default_filter,
             "http://x.internal/",
             &["1.1.1.1"],
             Err("is a local host name"),
         );
-        check(&guard, "http://a.example:9000/", &["1.1.1.1"], Ok(()));
+        check(&filter, "http://a.example:9000/", &["1.1.1.1"], Ok(()));
         check(
-            &guard,
+            &filter,
             "http://b.example:9000/",
             &["1.1.1.1"],
             Err("port 9000"),
         );
-        check(&guard, "http://b.example:9000/", &["127.0.0.1"], Ok(()));
+        check(&filter, "http://b.example:9000/", &["127.0.0.1"], Ok(()));
         check(
-            &guard,
+            &filter,
             "http://b.example/",
             &["127.0.0.1", "10.0.0.1"],
             Err("10.0.0.1"),
         );
-        check(&guard, "http://localhost:9000/", &["127.0.0.1"], Ok(()));
+        check(&filter, "http://localhost:9000/", &["127.0.0.1"], Ok(()));
         check(
-            &guard,
+            &filter,
             "http://x.local/",
             &["127.0.0.1", "1.1.1.1"],
             Err("is a local host name"),
         );
         let offline = SsrfGuard {
             offline: true,
-            ..guard
+            ..filter
         };
         check(
             &offline,

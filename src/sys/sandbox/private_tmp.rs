@@ -1,8 +1,8 @@
-//! Private temporary directories: one per run of the program for its commands, and one for each server, whose files
-//! commands must not change. They are accessible to their owner only, and are removed when the run ends.
+//! Private temporary directories: one for all commands of a run, and one for each MCP server, so that commands cannot
+//! change the files of a server. Only the owner can access them. They are removed when the run ends.
 //!
-//! A lock (`flock`) on a directory shows that its run is alive. A later run removes what a killed run left, at the
-//! earliest 60 s afterwards.
+//! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than 60 s was left
+//! by a killed run; the next run removes it.
 
 use crate::sys::secret::random_hex;
 use crate::sys::sync::IgnorePoison;
@@ -14,93 +14,108 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The prefix of the names, by which leftovers are recognised.
-const PREFIX: &str = "nanobot-run-";
-/// The minimum age at which an unlocked directory counts as a leftover. A younger one may have just been created and
-/// not locked yet.
+/// The prefix of the names of all private directories.
+const NAME_PREFIX: &str = "nanobot-run-";
+/// The minimum age of an unlocked directory that is removed. A younger one may just have been created, and not be
+/// locked yet.
 const MIN_STALE_AGE: Duration = Duration::from_secs(60);
 
+/// A private directory of this run.
 struct PrivateDir {
     path: PathBuf,
-    /// The open descriptor that holds the lock.
+    /// The open directory; closing it releases the lock.
     _lock: File,
 }
 
+/// The directory for the commands of this run.
 static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
-static EXTRA_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
+/// The directories for MCP servers.
+static SERVER_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
 
 fn lock_run_dir() -> MutexGuard<'static, Option<PrivateDir>> {
     RUN_DIR.lock().ignore_poison()
 }
 
-/// Candidate parents of private directories: `TMPDIR`, and the world-writable directories. Relative paths are left out.
+/// Returns the directories in which a private directory may be created: `tmpdir`, which is the value of `TMPDIR`,
+/// unless it is relative, and the world-writable directories.
 pub fn candidate_parents(tmpdir: Option<&str>) -> Vec<PathBuf> {
-    let all = tmpdir.into_iter().chain(["/tmp", "/var/tmp"]);
-    all.map(PathBuf::from)
+    let paths = tmpdir.into_iter().chain(["/tmp", "/var/tmp"]);
+    paths
+        .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .collect()
 }
 
-/// Returns the private directory of this run, creating it on first use in the first of `parents` that allows it.
+/// Returns the private directory for the commands of this run. The first call creates it, in the first of `parents` in
+/// which that succeeds.
 ///
 /// # Errors
-/// No place allows it: the error for the last one.
+/// It cannot be created in any of `parents`. The error is that of the last one.
 pub fn run_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut made = lock_run_dir();
-    if let Some(made) = &*made {
-        return Ok(made.path.clone());
+    let mut run_dir = lock_run_dir();
+    if let Some(dir) = &*run_dir {
+        return Ok(dir.path.clone());
     }
-    create_in_first(parents).map(|new| made.insert(new).path.clone())
+    create_in_first(parents).map(|dir| run_dir.insert(dir).path.clone())
 }
 
-/// Creates one more directory, as [`run_directory`] does.
+/// Creates a private directory for an MCP server.
+///
+/// # Errors
+/// Like [`run_directory`].
 pub fn create_another(parents: &[PathBuf]) -> io::Result<PathBuf> {
-    let new = create_in_first(parents)?;
-    let path = new.path.clone();
-    let mut further = EXTRA_DIRS.lock().ignore_poison();
-    further.push(new);
+    let dir = create_in_first(parents)?;
+    let path = dir.path.clone();
+    let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
+    server_dirs.push(dir);
     Ok(path)
 }
 
 fn create_in_first(parents: &[PathBuf]) -> io::Result<PrivateDir> {
-    let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for place in parents {
-        match create_in(place) {
-            Ok(new) => return Ok(new),
+    let mut last_error = io::Error::from(io::ErrorKind::NotFound);
+    for parent in parents {
+        match create_in(parent) {
+            Ok(dir) => return Ok(dir),
             Err(error) => {
-                last = io::Error::new(error.kind(), format!("`{}`: {error}", place.display()));
+                last_error =
+                    io::Error::new(error.kind(), format!("`{}`: {error}", parent.display()));
             }
         }
     }
-    Err(last)
+    Err(last_error)
 }
 
 fn create_in(parent: &Path) -> io::Result<PrivateDir> {
-    let place = std::fs::canonicalize(parent)?;
-    remove_stale(&place);
-    let path = place.join(format!("{PREFIX}{}", random_hex(8)));
+    let parent = std::fs::canonicalize(parent)?;
+    remove_stale(&parent);
+    let path = parent.join(format!("{NAME_PREFIX}{}", random_hex(8)));
     DirBuilder::new().mode(0o700).create(&path)?;
     let lock = open_dir(&path)?;
-    // On a file system without locks, a later run cannot lock the directory either, and leaves it alone.
+    // If the file system has no locks, a later run cannot lock the directory either, and does not remove it.
     let _: Result<_, _> = rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive);
     Ok(PrivateDir { path, _lock: lock })
 }
 
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
-    let mut further = EXTRA_DIRS.lock().ignore_poison();
-    for made in lock_run_dir().take().into_iter().chain(further.drain(..)) {
-        remove(&made.path);
+    let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
+    for dir in lock_run_dir()
+        .take()
+        .into_iter()
+        .chain(server_dirs.drain(..))
+    {
+        remove(&dir.path);
     }
 }
 
+/// Removes the directories in `parent` that killed runs of the same user left.
 fn remove_stale(parent: &Path) {
-    let us = rustix::process::getuid().as_raw();
+    let own_uid = rustix::process::getuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         if !entry
             .file_name()
             .as_encoded_bytes()
-            .starts_with(PREFIX.as_bytes())
+            .starts_with(NAME_PREFIX.as_bytes())
         {
             continue;
         }
@@ -111,7 +126,10 @@ fn remove_stale(parent: &Path) {
             .modified()
             .ok()
             .and_then(|time| time.elapsed().ok());
-        if !metadata.is_dir() || metadata.uid() != us || age.is_none_or(|age| age < MIN_STALE_AGE) {
+        if !metadata.is_dir()
+            || metadata.uid() != own_uid
+            || age.is_none_or(|age| age < MIN_STALE_AGE)
+        {
             continue;
         }
         let lock = open_dir(&entry.path());
@@ -123,22 +141,22 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// Opens the directory itself, without following a symbolic link.
+/// Opens the directory `path`, which must not be a symbolic link.
 fn open_dir(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Removes a directory and what commands created in it. Some tools remove write permission from their own directories.
+/// Removes a directory with its contents, even if a command removed the write permission of a directory in it.
 fn remove(path: &Path) {
     if std::fs::remove_dir_all(path).is_err() {
         make_removable(path);
-        // Anything that still remains is left to the system's own cleanup.
+        // Errors are ignored: the system cleans its temporary directories.
         drop(std::fs::remove_dir_all(path));
     }
 }
 
-/// Restores our permission to remove what is in `path`. No other process works there any more.
+/// Gives the owner all permissions for `path` and the directories in it. No other process uses them any more.
 fn make_removable(path: &Path) {
     drop(std::fs::set_permissions(
         path,
@@ -169,29 +187,29 @@ mod tests {
             File::open(&path).unwrap().set_times(times).unwrap();
             path
         };
-        let (old, new, other) = (
+        let (stale, new, unrelated) = (
             dir("nanobot-run-1", 90),
             dir("nanobot-run-2", 0),
-            dir("else", 90),
+            dir("unrelated", 90),
         );
         let locked = dir("nanobot-run-3", 90);
         let lock = File::open(&locked).unwrap();
         lock.lock().unwrap();
         remove_stale(temp.path());
-        assert!(!old.exists());
-        assert!(new.exists() && other.exists() && locked.exists());
+        assert!(!stale.exists());
+        assert!(new.exists() && unrelated.exists() && locked.exists());
     }
 
     #[test]
-    fn extra_directories_are_distinct() {
+    fn server_directories_are_distinct() {
         let temp = tempfile::tempdir().unwrap();
-        let places = [temp.path().join("missing"), temp.path().to_owned()];
-        let (one, two) = (
-            create_another(&places).unwrap(),
-            create_another(&places).unwrap(),
+        let parents = [temp.path().join("missing"), temp.path().to_owned()];
+        let (first, second) = (
+            create_another(&parents).unwrap(),
+            create_another(&parents).unwrap(),
         );
-        assert!(one != two && one.is_dir() && two.is_dir());
-        assert!(create_another(&places[..1]).is_err());
+        assert!(first != second && first.is_dir() && second.is_dir());
+        assert!(create_another(&parents[..1]).is_err());
     }
 
     #[test]
