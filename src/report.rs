@@ -42,7 +42,7 @@ pub struct Reporter {
     terminal: Terminal,
     format: ReportFormat,
     /// The fields that every event line carries.
-    pub stamp: json::EventStamp,
+    pub envelope: json::EventEnvelope,
     progress: ProgressDisplay,
     stream: AnswerStream,
     log: Option<EventLog>,
@@ -55,13 +55,13 @@ impl Reporter {
         terminal: Terminal,
         format: ReportFormat,
         mut progress: ProgressDisplay,
-        stamp: json::EventStamp,
+        envelope: json::EventEnvelope,
     ) -> Self {
         progress.set_streams_answer(terminal.stdout_is_tty && format == ReportFormat::Text);
         Self {
             terminal,
             format,
-            stamp,
+            envelope,
             progress,
             stream: AnswerStream::new(terminal),
             log: None,
@@ -90,7 +90,7 @@ impl Reporter {
         }
         match self.format {
             ReportFormat::Json | ReportFormat::Deferred => Ok(()),
-            ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.stamp)),
+            ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
             ReportFormat::Text if self.terminal.stdout_is_tty && !self.is_buffered => {
                 self.stream.handle(&event)
             }
@@ -145,11 +145,11 @@ impl Reporter {
     }
 
     /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.
-    fn log(&mut self, line: impl FnOnce(&json::EventStamp) -> Value) {
+    fn log(&mut self, line: impl FnOnce(&json::EventEnvelope) -> Value) {
         let Some(log) = &mut self.log else {
             return;
         };
-        if let Err(error) = log.write(&line(&self.stamp)) {
+        if let Err(error) = log.write(&line(&self.envelope)) {
             self.log = None;
             self.notice(&format!("cannot write the log: {error:#}"));
         }

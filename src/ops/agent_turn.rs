@@ -34,7 +34,7 @@ pub(crate) struct TurnOutcome {
     pub(crate) ending: Ending,
     pub(crate) exit: Exit,
     /// Facts about the run for its JSON result.
-    pub(crate) run_info: json::RunInfo,
+    pub(crate) run_metadata: json::RunMetadata,
     /// The turn's id.
     pub(crate) turn_id: String,
     post_turn: Option<PostTurnWork>,
@@ -53,7 +53,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     let TurnOutcome {
         ending,
         mut exit,
-        run_info: about,
+        run_metadata: about,
         post_turn,
         ..
     } = run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
@@ -72,7 +72,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     {
         exit = report_error(&error, ctx.terminal);
     }
-    if let Err(error) = report.finish(&json::result_json(&ending, exit, &about, &report.stamp))
+    if let Err(error) = report.finish(&json::result_json(&ending, exit, &about, &report.envelope))
         && exit == Exit::Answered
     {
         // The error of the turn is the actual cause, so its status takes precedence.
@@ -105,8 +105,8 @@ pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_
     drop(report.finish(&json::result_json(
         &outcome.ending,
         outcome.exit,
-        &outcome.run_info,
-        &report.stamp,
+        &outcome.run_metadata,
+        &report.envelope,
     )));
     outcome
 }
@@ -121,11 +121,11 @@ pub(crate) fn run_repl_turn(
     let TurnOutcome {
         ending,
         exit,
-        run_info: about,
+        run_metadata: about,
         post_turn,
         ..
     } = run_caught(ctx, options, TurnOrigin::Repl(repl), &mut report);
-    let result = json::result_json(&ending, exit, &about, &report.stamp);
+    let result = json::result_json(&ending, exit, &about, &report.envelope);
     for error in report.finish(&result).err().iter().chain(&ending.error) {
         (repl.print_error)(error, ctx.terminal);
     }
@@ -165,7 +165,7 @@ fn progress_level(ctx: &Context, options: &TurnOptions) -> ProgressLevel {
 }
 
 fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Reporter {
-    let envelope = json::EventStamp {
+    let envelope = json::EventEnvelope {
         session: String::new(),
         turn: random_hex(5),
         clock: ctx.clock.clone(),
@@ -194,7 +194,7 @@ fn run_caught(
     report: &mut Reporter,
 ) -> TurnOutcome {
     let started = Instant::now();
-    let mut about = json::RunInfo::default();
+    let mut about = json::RunMetadata::default();
     let mut post_turn = None;
     let form = report.format();
     let ending = catch_unwind(AssertUnwindSafe(|| {
@@ -221,8 +221,8 @@ fn run_caught(
     TurnOutcome {
         exit: ending.error.as_ref().map_or(Exit::Answered, exit_for),
         ending,
-        run_info: about,
-        turn_id: report.stamp.turn.clone(),
+        run_metadata: about,
+        turn_id: report.envelope.turn.clone(),
         post_turn,
     }
 }
@@ -232,7 +232,7 @@ fn run_turn(
     ctx: &Context,
     options: &TurnOptions,
     mut origin: TurnOrigin<'_>,
-    (report, summary): (&mut Reporter, &mut json::RunInfo),
+    (report, summary): (&mut Reporter, &mut json::RunMetadata),
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
     if matches!(origin, TurnOrigin::CommandLine) {
@@ -252,7 +252,7 @@ fn run_turn(
 
     let place = ctx.session_store(&request.settings)?;
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
-    report.stamp.session = session.key().to_owned();
+    report.envelope.session = session.key().to_owned();
     log_session(&session);
     if options.new || request.command == Some(ChatCommand::New) {
         session.start_new_conversation()?;
@@ -274,7 +274,7 @@ fn run_turn(
     }
     let account = CallPurpose {
         session: prepared.session.key().to_owned(),
-        turn: report.stamp.turn.clone(),
+        turn: report.envelope.turn.clone(),
         job: prepared.job.clone(),
         cause: "turn",
     };

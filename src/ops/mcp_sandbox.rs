@@ -58,7 +58,7 @@ impl SandboxFactory for McpSandboxFactory {
         let station = ServerScope {
             reads,
             writes,
-            temp_dir: private_tmp::create_another(&self.temporary_dirs)?,
+            temp_dir: private_tmp::create_server_directory(&self.temporary_dirs)?,
             state_dir: state,
             ..self.shared_scope.clone()
         };

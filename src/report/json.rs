@@ -18,14 +18,14 @@ pub const SCHEMA: &str = include_str!("events.v1.json");
 
 /// The fields that every line has in common.
 #[derive(Clone, Debug, Default)]
-pub struct EventStamp {
+pub struct EventEnvelope {
     pub session: String,
     pub turn: String,
     pub clock: Clock,
 }
 
 /// Converts `event` to a JSON object.
-pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
+pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
     let (event_type, fields) = match event {
         Event::User(user) => (
             "user",
@@ -101,12 +101,12 @@ pub fn event_json(event: &Event<'_>, stamp: &EventStamp) -> Value {
             json!({ "id": message_id, "usage": usage_json(*usage), "cost_usd": cost.map(round_dollars) }),
         ),
     };
-    with_envelope(event_type, stamp, fields)
+    with_envelope(event_type, envelope, fields)
 }
 
 /// The fields of the result that do not come from the [`Ending`] of the turn.
 #[derive(Clone, Debug, Default)]
-pub struct RunInfo {
+pub struct RunMetadata {
     pub provider: String,
     pub model: String,
     pub duration: Duration,
@@ -114,11 +114,16 @@ pub struct RunInfo {
     /// True if the answer was requested with a JSON schema. The field `data` of the result is then the parsed answer.
     pub has_schema: bool,
     /// Instruction files that were found but not read, because their directory is not trusted.
-    pub ignored: Vec<PathBuf>,
+    pub ignored_files: Vec<PathBuf>,
 }
 
 /// Converts the result of a run to a JSON object: the whole output of `json`, and the last line of `stream-json`.
-pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStamp) -> Value {
+pub fn result_json(
+    ending: &Ending,
+    exit: Exit,
+    run: &RunMetadata,
+    envelope: &EventEnvelope,
+) -> Value {
     let Ending {
         stop_reason: _,
         text,
@@ -166,7 +171,7 @@ pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStam
         "iterations": stats.iterations,
         "tools": tools,
         "denials": denials,
-        "ignored": run.ignored,
+        "ignored": run.ignored_files,
         "usage": usage,
         "cost_usd": stats.cost.map(round_dollars),
         "calls": { "agreed": session_stats.allowed, "rejected": session_stats.denied,
@@ -174,11 +179,11 @@ pub fn result_json(ending: &Ending, exit: Exit, run: &RunInfo, stamp: &EventStam
         "context_tokens": session_stats.context,
         "duration_ms": to_millis(run.duration),
     });
-    with_envelope("result", stamp, fields)
+    with_envelope("result", envelope, fields)
 }
 
 /// Returns `fields` as an object that begins with the version, the type and the fields of `envelope`.
-fn with_envelope(event_type: &str, envelope: &EventStamp, fields: Value) -> Value {
+fn with_envelope(event_type: &str, envelope: &EventEnvelope, fields: Value) -> Value {
     let mut object = Map::new();
     object.insert("v".into(), FORMAT_VERSION.into());
     object.insert("type".into(), event_type.into());

@@ -261,7 +261,7 @@ impl TailState {
                 return count_before;
             }
             SessionLine::ProviderState(has_state) => {
-                drop(self.has_provider_state.get_or_insert(has_state));
+                self.has_provider_state.get_or_insert(has_state);
             }
             SessionLine::Other => {}
             SessionLine::Invalid => add_unreadable_notice(text, offset, &mut self.notices),

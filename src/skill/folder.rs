@@ -21,7 +21,7 @@ pub struct SkillFolder {
     /// The entries, sorted by path.
     pub entries: Vec<FolderEntry>,
     /// The entries that are left out, each with the reason.
-    pub left_out: Vec<String>,
+    pub skipped: Vec<String>,
 }
 
 /// An entry of the folder.
@@ -61,7 +61,7 @@ impl SkillFolder {
         let mut folder = Self {
             root: root.to_owned(),
             entries: Vec::new(),
-            left_out: Vec::new(),
+            skipped: Vec::new(),
         };
         // Checked first, so that a folder which is not a skill is not walked.
         if real.join("SKILL.md").symlink_metadata().is_err() {
@@ -95,7 +95,7 @@ impl SkillFolder {
                     .iter()
                     .any(|name| entry.file_name() == *name)
             {
-                self.left_out
+                self.skipped
                     .push(format!("{}/ (version control data)", path.display()));
                 continue;
             }

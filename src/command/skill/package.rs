@@ -91,9 +91,7 @@ impl SkillPackage {
                 .collect(),
         };
         let SkillFolder {
-            entries,
-            left_out: skipped,
-            ..
+            entries, skipped, ..
         } = folder;
         let skill_md = entries
             .iter()

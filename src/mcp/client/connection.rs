@@ -4,7 +4,7 @@
 use super::config::ClientConfig;
 use super::connection_state::{ConnectionState, InstrumentedTransport, one_line};
 use super::decode;
-use super::environment::{build_environment, file_name, resolve_program};
+use super::environment::{build_environment, resolve_program, server_file_name};
 use super::grants;
 use super::http::{self, HttpTransport};
 use super::listing;
@@ -307,7 +307,7 @@ fn start_program(
     else {
         unreachable!("only programs are started");
     };
-    let name = file_name(&server.name);
+    let name = server_file_name(&server.name);
     let root = config.paths.mcp();
     let state_dir = root.join("state").join(&name);
     let temporary = state_dir.join("tmp");

@@ -84,7 +84,7 @@ pub(super) fn resolve_program(
 
 /// Converts the name of a server to a file name. All characters but ASCII letters, digits, `-` and `_` are
 /// percent-encoded, so that the file stays in its directory.
-pub(super) fn file_name(server: &str) -> String {
+pub(super) fn server_file_name(server: &str) -> String {
     let mut name = String::new();
     for byte in server.bytes() {
         match byte {
@@ -99,7 +99,7 @@ pub(super) fn file_name(server: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{build_environment, file_name, resolve_program};
+    use super::{build_environment, resolve_program, server_file_name};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use crate::sys::secret::{Secret, register};
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn file_names_cannot_escape_the_directory() {
-        assert_eq!(file_name("My_s-1"), "My_s-1");
-        assert_eq!(file_name("../x y"), "%2E%2E%2Fx%20y");
-        assert_eq!(file_name(&"é".repeat(100)).len(), 200);
+        assert_eq!(server_file_name("My_s-1"), "My_s-1");
+        assert_eq!(server_file_name("../x y"), "%2E%2E%2Fx%20y");
+        assert_eq!(server_file_name(&"é".repeat(100)).len(), 200);
     }
 }

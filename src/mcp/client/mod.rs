@@ -46,7 +46,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 /// # Errors
 /// A file cannot be removed.
 pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
-    let (root, name) = (paths.mcp(), environment::file_name(server));
+    let (root, name) = (paths.mcp(), environment::server_file_name(server));
     let gone = |done: io::Result<()>| match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,

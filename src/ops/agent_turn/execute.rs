@@ -58,7 +58,7 @@ pub(crate) fn execute(
     };
     let session = &mut prepared.session;
     let setup = &prepared.setup;
-    session.begin_turn(&report.stamp.turn);
+    session.begin_turn(&report.envelope.turn);
     let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
@@ -67,7 +67,7 @@ pub(crate) fn execute(
         policy: Arc::clone(&setup.policy),
         tool_names: tools.map(|spec| spec.name.clone()).collect(),
         model: model.clone(),
-        account: account.clone(),
+        call_purpose: account.clone(),
         last_number: subagent_refs::last_number(session.messages()),
     });
     let mut sink = |event: crate::event::Event<'_>| {

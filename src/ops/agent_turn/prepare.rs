@@ -58,7 +58,7 @@ pub(crate) fn prepare(
     origin: &TurnOrigin<'_>,
     request: TurnRequest,
     session: Session,
-    (report, summary): (&mut Reporter, &mut json::RunInfo),
+    (report, summary): (&mut Reporter, &mut json::RunMetadata),
 ) -> Result<PreparedTurn> {
     let TurnRequest {
         settings,
@@ -77,7 +77,7 @@ pub(crate) fn prepare(
             settings: &settings,
             workspace: &Workspace::new(&settings.workspace),
             profile: &profile,
-            turn_id: &report.stamp.turn.clone(),
+            turn_id: &report.envelope.turn.clone(),
             session_key: session.key(),
             max_parallel: options.max_parallel,
             offline: options.offline,
@@ -102,7 +102,7 @@ pub(crate) fn prepare(
         }
     }
     let message = (!parts.is_empty()).then(|| UserMessage {
-        id: format!("{}-{id_mark}", report.stamp.turn),
+        id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
         runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session.key()),
         injected: false,
@@ -152,12 +152,12 @@ fn report_ignored_files(
     ctx: &Context,
     setup: &TurnSetup,
     report: &mut Reporter,
-    summary: &mut json::RunInfo,
+    summary: &mut json::RunMetadata,
 ) {
     let Some(path) = setup.ignored_files.first() else {
         return;
     };
-    summary.ignored.clone_from(&setup.ignored_files);
+    summary.ignored_files.clone_from(&setup.ignored_files);
     if ctx.terminal.stderr_is_tty {
         let more = match setup.ignored_files.len() {
             1 => String::new(),

@@ -84,7 +84,7 @@ pub(crate) fn read(
     let is_untrusted =
         piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(options, piped.is_some());
-    report.stamp.session.clone_from(&key);
+    report.envelope.session.clone_from(&key);
     let parts = build_message(ctx, options, &settings, piped, report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(text)] if options.message.is_some() && job.is_none() => {

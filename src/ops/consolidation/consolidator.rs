@@ -16,7 +16,7 @@ use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::provider::{Delta, ProviderError, Request, ToolChoice};
 use crate::report::Reporter;
-use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventStamp};
+use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventEnvelope};
 use crate::session::consolidation::{
     self, ConsolidationLimits, ConsolidationRange, SessionSnapshot,
 };
@@ -437,9 +437,9 @@ fn is_uncounted(error: &ProviderError) -> bool {
 
 /// A report that prints progress at `level` and no answer.
 pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
-    let envelope = EventStamp {
+    let envelope = EventEnvelope {
         clock: ctx.clock.clone(),
-        ..EventStamp::default()
+        ..EventEnvelope::default()
     };
     Reporter::new(
         ctx.terminal,

@@ -188,7 +188,7 @@ fn decide(
         job: Some(job.id.clone()),
         cause: "heartbeat",
     };
-    let envelope = json::EventStamp {
+    let envelope = json::EventEnvelope {
         session: session.clone(),
         turn: turn.clone(),
         clock: ctx.clock.clone(),

@@ -21,9 +21,9 @@ pub(crate) enum SlotState {
     /// The job has not run for this slot.
     NotRun,
     /// This program ran the job for this slot. The slot is due a second time if the clock was set back.
-    RanHere,
+    AlreadyRun,
     /// Another program ran the job for this slot, according to the job file.
-    RanByOther,
+    RunByOtherProgram,
 }
 
 impl JobRunner<'_> {
@@ -38,7 +38,7 @@ impl JobRunner<'_> {
                 && !will_be_retried
         };
         if records.iter().any(is_run_of_slot) {
-            return Ok(SlotState::RanHere);
+            return Ok(SlotState::AlreadyRun);
         }
         let now = self.ctx.clock.timestamp();
         let Some(last_run) = job
@@ -54,7 +54,7 @@ impl JobRunner<'_> {
         Ok(if is_recorded {
             SlotState::NotRun
         } else {
-            SlotState::RanByOther
+            SlotState::RunByOtherProgram
         })
     }
 
@@ -89,7 +89,11 @@ impl JobRunner<'_> {
 
     /// Detects a run that began and did not end: records it, and reports it on standard error. Returns its slot if it
     /// is to be run again, and otherwise notifies the user of the failure.
-    pub(crate) fn find_crash(&self, job: &Job, state: &mut RunState) -> Result<Option<Timestamp>> {
+    pub(crate) fn recover_interrupted_run(
+        &self,
+        job: &Job,
+        state: &mut RunState,
+    ) -> Result<Option<Timestamp>> {
         let Some(started) = state.started.take() else {
             return Ok(None);
         };

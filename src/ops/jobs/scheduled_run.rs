@@ -85,7 +85,7 @@ fn report_locked(runner: &JobRunner, job: &Job, error: anyhow::Error) -> Result<
 fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
     let (ctx, folder) = (runner.ctx, runner.job_dir);
     let mut stamps = folder.read_state()?;
-    let rerun = runner.find_crash(job, &mut stamps)?;
+    let rerun = runner.recover_interrupted_run(job, &mut stamps)?;
     let mut verdict = timing::due_state(ctx, job, &stamps)?;
     if let DueState::ClockWasWrong { last_slot: handled } = verdict {
         stamps.last_slot_ms = Some(handled.as_millisecond());
@@ -96,11 +96,11 @@ fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
         (DueState::Due { slot }, _) => {
             let before = stamps.last_slot_ms.replace(slot.as_millisecond());
             match runner.slot_state(job, slot)? {
-                SlotState::RanHere => {
+                SlotState::AlreadyRun => {
                     folder.write_state(&stamps)?;
                     Ok(Exit::Answered)
                 }
-                SlotState::RanByOther => {
+                SlotState::RunByOtherProgram => {
                     runner.record_skipped_slot(job, slot, RunOutcome::Elsewhere, stamps)
                 }
                 SlotState::NotRun => {

@@ -32,13 +32,13 @@ pub(crate) fn effective_schedule<'a>(
 }
 
 /// The due state of the job now.
-pub(crate) fn due_state(ctx: &Context, job: &Job, stamps: &RunState) -> Result<DueState> {
+pub(crate) fn due_state(ctx: &Context, job: &Job, state: &RunState) -> Result<DueState> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
         let cause = format!("job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
     let timetable = job.timetable(schedule, &zone);
-    Ok(timetable.due_state(stamps.last_slot(), ctx.clock.timestamp()))
+    Ok(timetable.due_state(state.last_slot(), ctx.clock.timestamp()))
 }
 
 /// Stores the time of the next run for the other program.

@@ -107,7 +107,7 @@ fn run_manually(
         is_stored,
         replay: None,
     };
-    runner.find_crash(job, &mut stamps)?;
+    runner.recover_interrupted_run(job, &mut stamps)?;
     let exit = runner.run(job, Trigger::Manual, None, stamps);
     drop(lock);
     exit

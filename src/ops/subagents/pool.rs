@@ -188,8 +188,14 @@ impl SubagentPool {
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(BackgroundEvent::Notice(text.to_owned()));
         let run = &turn.model.budget;
-        let chosen =
-            model::choose_for_subagent(ctx, arguments, &settings, &turn.account, run, &mut notice)?;
+        let chosen = model::choose_for_subagent(
+            ctx,
+            arguments,
+            &settings,
+            &turn.call_purpose,
+            run,
+            &mut notice,
+        )?;
         self.state().push_events(notices);
         let binding = ModelBinding {
             handle: chosen,
@@ -246,7 +252,7 @@ impl SubagentPool {
         loop {
             let say = |news: BackgroundEvent| self.state().push_events([news]);
             let report = cancel::scope(Some(Arc::clone(cancel_token)), || {
-                let done = || self.run_job(&job, &say);
+                let done = || self.run_task(&job, &say);
                 panic_report::catch(done)
             });
             let report = report.unwrap_or_else(|_| {
@@ -265,7 +271,7 @@ impl SubagentPool {
         }
     }
 
-    fn run_job(&self, job: &SubagentTask, on_news: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
+    fn run_task(&self, task: &SubagentTask, on_event: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
         let PoolInner {
             ctx,
             options: arguments,
@@ -274,7 +280,14 @@ impl SubagentPool {
         } = &*self.0;
         let turn = turn.get().expect("a job exists only within a turn");
         let on_denial = |line| self.report_denial(line);
-        run::run_task(ctx, turn, job, arguments.max_parallel, on_news, &on_denial)
+        run::run_task(
+            ctx,
+            turn,
+            task,
+            arguments.max_parallel,
+            on_event,
+            &on_denial,
+        )
     }
 
     /// Reports a denied tool call; of several with the same line, only the first.

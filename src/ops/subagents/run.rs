@@ -110,9 +110,9 @@ fn run_turn(
         answer_format: None,
         background: None,
     };
-    let session_key = &turn.account.session;
+    let session_key = &turn.call_purpose.session;
     let mut session = Session::ephemeral(session_key, settings.max_tool_result_chars);
-    let id = format!("{}-{}", turn.account.turn, task.name());
+    let id = format!("{}-{}", turn.call_purpose.turn, task.name());
     session.begin_turn(&id);
     // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
     let message = UserMessage {

@@ -2,8 +2,8 @@
 
 use super::connector::{ProxyConnector, SignalConnector};
 use super::error::{MAX_REDIRECTS, from_ureq};
-use super::resolver::GuardedResolver;
-use super::ssrf::{AddressPolicy, SsrfGuard};
+use super::resolver::PolicyResolver;
+use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
 use crate::error::{Exit, fail};
 use crate::sys::env::Env;
@@ -102,11 +102,16 @@ impl Http {
     /// addresses are checked, and no other address is connected to. The total timeout is a deadline for all requests of
     /// this client, counted from now. Redirects are not followed: the caller decides about each. Use it with
     /// [`Http::get`].
-    pub fn guarded(timeouts: HttpTimeouts, guard: SsrfGuard, hosts: &TestHosts, env: &Env) -> Self {
+    pub fn with_ssrf_filter(
+        timeouts: HttpTimeouts,
+        filter: SsrfFilter,
+        hosts: &TestHosts,
+        env: &Env,
+    ) -> Self {
         Self {
             deadline: Some(signal::now().saturating_add(timeouts.total)),
             hosts: hosts.clone(),
-            ..Self::with_policy(AddressPolicy::Guarded(guard), timeouts, env).without_proxy()
+            ..Self::with_policy(AddressPolicy::Filtered(filter), timeouts, env).without_proxy()
         }
     }
 
@@ -221,7 +226,7 @@ impl Http {
             ));
         }
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
-        if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Guarded(_)) {
+        if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Filtered(_)) {
             self.resolver()
                 .resolve_checked(uri, true)
                 .map_err(|error| from_ureq(&error))?;
@@ -263,7 +268,7 @@ impl Http {
             if self.ignores_env_proxy || self.proxy.is_some() {
                 config = config.proxy(self.proxy.clone());
             }
-            if matches!(self.policy, AddressPolicy::Guarded(_)) {
+            if matches!(self.policy, AddressPolicy::Filtered(_)) {
                 config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
             }
             let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
@@ -297,8 +302,8 @@ impl Http {
         }
     }
 
-    fn resolver(&self) -> GuardedResolver {
-        GuardedResolver {
+    fn resolver(&self) -> PolicyResolver {
+        PolicyResolver {
             limits: self.limits(),
             policy: self.policy.clone(),
             proxy: self.proxy.as_ref().map(|proxy| proxy.uri().clone()),

@@ -14,5 +14,5 @@ mod transport;
 pub use client::{ConnectionPool, Http, Response};
 pub use connector::is_listening;
 pub use error::{ConnectError, body_error_message};
-pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfGuard};
+pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
 pub use timeouts::HttpTimeouts;

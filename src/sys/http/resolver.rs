@@ -22,7 +22,7 @@ const MAX_ADDRESSES: usize = 16;
 
 /// A resolver that checks each address of a host against the policy.
 #[derive(Debug)]
-pub(super) struct GuardedResolver {
+pub(super) struct PolicyResolver {
     pub(super) limits: ExchangeLimits,
     pub(super) policy: AddressPolicy,
     /// The URI of the proxy itself, which is not checked, since the user chose it.
@@ -30,7 +30,7 @@ pub(super) struct GuardedResolver {
     pub(super) hosts: TestHosts,
 }
 
-impl Resolver for GuardedResolver {
+impl Resolver for PolicyResolver {
     fn resolve(
         &self,
         uri: &Uri,
@@ -45,14 +45,14 @@ impl Resolver for GuardedResolver {
     }
 }
 
-impl GuardedResolver {
+impl PolicyResolver {
     /// The addresses of `uri`. If `guarded`, fails unless all of them may be reached.
     pub(super) fn resolve_checked(
         &self,
         uri: &Uri,
-        guarded: bool,
+        is_checked: bool,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let check = |found: &[SocketAddr]| match guarded {
+        let check = |found: &[SocketAddr]| match is_checked {
             true => self.policy.check(uri, found),
             false => Ok(()),
         };
@@ -110,9 +110,9 @@ impl GuardedResolver {
 
 #[cfg(test)]
 mod tests {
-    use super::GuardedResolver;
+    use super::PolicyResolver;
     use crate::sys::env::Env;
-    use crate::sys::http::ssrf::{AddressError, AddressPolicy, SsrfGuard};
+    use crate::sys::http::ssrf::{AddressError, AddressPolicy, SsrfFilter};
     use crate::sys::http::timeouts::{ExchangeLimits, HttpTimeouts};
     use crate::sys::ip_ranges::is_public;
     use crate::sys::test_dns::TestHosts;
@@ -124,7 +124,7 @@ mod tests {
     use url::Host;
 
     /// A resolver with which every name resolves to `addresses`.
-    fn resolver(addresses: &str) -> GuardedResolver {
+    fn resolver(addresses: &str) -> PolicyResolver {
         let env: Env = [(test_hooks::HOSTS.name(), format!("*={addresses}"))]
             .into_iter()
             .collect();
@@ -135,12 +135,12 @@ mod tests {
             idle: second,
             total: second,
         };
-        GuardedResolver {
+        PolicyResolver {
             limits: ExchangeLimits {
                 timeouts,
                 deadline: None,
             },
-            policy: AddressPolicy::Guarded(SsrfGuard::default()),
+            policy: AddressPolicy::Filtered(SsrfFilter::default()),
             proxy: None,
             hosts: TestHosts::from_env(&env),
         }

@@ -28,12 +28,12 @@ pub(super) enum AddressPolicy {
     },
     /// Public addresses on web ports that do not belong to a local host name, and what the filter allows in
     /// addition.
-    Guarded(SsrfGuard),
+    Filtered(SsrfFilter),
 }
 
 /// The address policy for URLs that a model or a web page may have written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SsrfGuard {
+pub struct SsrfFilter {
     /// Non-public address ranges that the user has allowed.
     pub allowed_ranges: Vec<IpRange>,
     /// Allowed pairs of host and port, in addition to [`web_url::WEB_PORTS`].
@@ -81,7 +81,7 @@ impl AddressPolicy {
         let or_loopback = match self {
             Self::Any | Self::Loopback => return Ok(()),
             Self::Public { or_loopback } => *or_loopback,
-            Self::Guarded(filter) => return filter.check(uri, addresses),
+            Self::Filtered(filter) => return filter.check(uri, addresses),
         };
         let host = uri.host().unwrap_or_default();
         let is_allowed = |address: IpAddr| or_loopback && address.is_loopback();
@@ -107,7 +107,7 @@ impl AddressPolicy {
     }
 }
 
-impl SsrfGuard {
+impl SsrfFilter {
     /// Checks `url` without network access: its port, its name, and its address if it is an IP address.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl SsrfGuard {
 
 #[cfg(test)]
 mod tests {
-    use super::{AddressPolicy, SsrfGuard};
+    use super::{AddressPolicy, SsrfFilter};
     use std::net::SocketAddr;
     use ureq::http::Uri;
 
@@ -223,12 +223,15 @@ mod tests {
 
     #[test]
     fn names_addresses_and_ports_are_checked() {
-        let filter = SsrfGuard {
+        let filter = SsrfFilter {
             allowed_ranges: vec!["127.0.0.0/8".parse().unwrap()],
             allowed_ports: vec![("a.example".into(), 9000)],
             offline: false,
         };
-        let check = |filter: &SsrfGuard, url: &str, addresses: &[&str], expect: Result<(), &str>| {
+        let check = |filter: &SsrfFilter,
+                     url: &str,
+                     addresses: &[&str],
+                     expect: Result<(), &str>| {
             let uri: Uri = url.parse().unwrap();
             let addresses: Vec<_> = addresses
                 .iter()
@@ -243,7 +246,7 @@ mod tests {
                 _ => panic!("{url} {addresses:?}: {result:?}"),
             }
         };
-        let default_filter = SsrfGuard::default();
+        let default_filter = SsrfFilter::default();
         check(&default_filter, "http://a.example/", &[], Ok(()));
         check(
             &default_filter,
@@ -303,7 +306,7 @@ mod tests {
             &["127.0.0.1", "1.1.1.1"],
             Err("is a local host name"),
         );
-        let offline = SsrfGuard {
+        let offline = SsrfFilter {
             offline: true,
             ..filter
         };

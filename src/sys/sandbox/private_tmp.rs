@@ -63,7 +63,7 @@ pub fn run_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Like [`run_directory`].
-pub fn create_another(parents: &[PathBuf]) -> io::Result<PathBuf> {
+pub fn create_server_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     let dir = create_in_first(parents)?;
     let path = dir.path.clone();
     let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
@@ -171,7 +171,7 @@ fn make_removable(path: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::{create_another, make_removable, remove, remove_stale};
+    use super::{create_server_directory, make_removable, remove, remove_stale};
     use std::fs::{File, FileTimes, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, SystemTime};
@@ -205,11 +205,11 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let parents = [temp.path().join("missing"), temp.path().to_owned()];
         let (first, second) = (
-            create_another(&parents).unwrap(),
-            create_another(&parents).unwrap(),
+            create_server_directory(&parents).unwrap(),
+            create_server_directory(&parents).unwrap(),
         );
         assert!(first != second && first.is_dir() && second.is_dir());
-        assert!(create_another(&parents[..1]).is_err());
+        assert!(create_server_directory(&parents[..1]).is_err());
     }
 
     #[test]

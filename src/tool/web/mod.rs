@@ -15,7 +15,7 @@ use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
 use crate::sys::http::{
-    Http, HttpTimeouts, Response, SSRF_ALLOWLIST_KEY, SsrfGuard, body_error_message,
+    Http, HttpTimeouts, Response, SSRF_ALLOWLIST_KEY, SsrfFilter, body_error_message,
 };
 use crate::sys::input::image_type;
 use crate::sys::ip_ranges::IpRange;
@@ -139,7 +139,7 @@ impl WebAccess {
         let url = web_url::parse(addresses::strip_delimiters(given))
             .map_err(|message| ToolError::Denied(Refusal::new(message)))?;
         self.check_address(&url)?;
-        let judged = self.ssrf_guard(&url).check_url(&url);
+        let judged = self.ssrf_filter(&url).check_url(&url);
         judged.map_err(|error| fetch_error(&url, &error))
     }
 
@@ -176,7 +176,7 @@ impl WebAccess {
     }
 
     /// The restrictions of a client for `url` and no other address.
-    fn ssrf_guard(&self, url: &Url) -> SsrfGuard {
+    fn ssrf_filter(&self, url: &Url) -> SsrfFilter {
         let (host, port) = (
             url.host_str().unwrap_or_default(),
             url.port_or_known_default(),
@@ -193,7 +193,7 @@ impl WebAccess {
         let mut spared = self.allowed_ranges.clone();
         // The exception is for this literal address only; it does not extend to names that resolve to it.
         spared.extend(bare.parse::<IpRange>().ok().filter(|_| typed));
-        SsrfGuard {
+        SsrfFilter {
             allowed_ranges: spared,
             allowed_ports: port
                 .map(|port| (host.to_owned(), port))
@@ -204,12 +204,17 @@ impl WebAccess {
     }
 
     fn client(&self, url: &Url, left: Duration) -> Result<Http, ToolError> {
-        let guard = self.ssrf_guard(url);
+        let guard = self.ssrf_filter(url);
         let timeouts = HttpTimeouts {
             total: left,
             ..TIMEOUTS
         };
-        self.with_client_settings(Http::guarded(timeouts, guard, &self.test_dns, &self.env))
+        self.with_client_settings(Http::with_ssrf_filter(
+            timeouts,
+            guard,
+            &self.test_dns,
+            &self.env,
+        ))
     }
 
     /// A client for an address that the user has configured, wherever it is.

@@ -183,7 +183,7 @@ const EXAMPLES: &[RuleExample] = &[
         &[
             "ops/job.rs:1: `clap::Args`: `clap` stands only in lib.rs, cli, command: call that",
             "ops/job.rs:4: `env::var`: `std::env::var` stands only in sys/env.rs: call that",
-            "ops/job.rs:5: `thread::sleep`: `std::thread::sleep` stands only in sys/process, sys/store.rs: call that",
+            "ops/job.rs:5: `thread::sleep`: `std::thread::sleep` stands only in sys/process, sys/durable_file.rs: call that",
             "ops/job.rs:6: `println!`: `println!` stands nowhere in this program: use `sys`",
         ],
     ),
@@ -207,12 +207,15 @@ const EXAMPLES: &[RuleExample] = &[
     (
         "turn imports",
         &[
-            ("turn/ask.rs", "use crate::tool::{Done, grep::Grep};"),
-            ("tool/mod.rs", "pub struct Done;"),
+            (
+                "turn/ask.rs",
+                "use crate::tool::{CompletedCall, grep::Grep};",
+            ),
+            ("tool/mod.rs", "pub struct CompletedCall;"),
             ("tool/grep.rs", ""),
         ],
         &[
-            "turn/ask.rs:1: `crate::tool::grep::Grep`: the turn takes only Done Toolbox from `tool`: bring a feature in as a tool, guard, provider or event sink",
+            "turn/ask.rs:1: `crate::tool::grep::Grep`: the turn takes only CompletedCall Toolbox from `tool`: bring a feature in as a tool, guard, provider or event sink",
         ],
     ),
     (
@@ -255,7 +258,7 @@ const EXAMPLES: &[RuleExample] = &[
         "units",
         &[(
             "a.rs",
-            "const POLL: Duration = Duration::ZERO;\nconst LARGEST: usize = 1 << 20;\nconst MAX_NAME: usize = 3;\nconst MAX_ROWS: usize = 3;",
+            "const POLL: Duration = Duration::ZERO;\nconst LARGEST: usize = 1 << 20;\nconst MAX_NAME: usize = 3;\nconst MAX_ROWS: usize = 3;\nconst MAX_ROWS_PER_PAGE: usize = 3;\nconst MAX_DEPTH: usize = 3;",
         )],
         &[
             "a.rs:1: `POLL`: say in the name of a duration what it is: `…_TIMEOUT`, `…_INTERVAL`",
@@ -267,7 +270,7 @@ const EXAMPLES: &[RuleExample] = &[
         "comments",
         &[(
             "a.rs",
-            "//! What a run holds.\n\n// Nobody waits for it.\nfn f() {}",
+            "//! What a run holds.\n\n// Nobody waits for it.\n// It runs as `nobody`.\nfn f() {}",
         )],
         &[
             "a.rs:3: `nobody`: write instead: say which process, user or program does not",

@@ -90,8 +90,8 @@ const TURN_IMPORTS: &[(&str, &str)] = &[
         "provider",
         "Delta Provider ProviderError Request Sampling ToolChoice",
     ),
-    ("session", "Session Stats"),
-    ("tool", "Done Toolbox"),
+    ("session", "Session SessionStats"),
+    ("tool", "CompletedCall Toolbox"),
 ];
 
 /// Paths into other crates, by prefix, and the only files and directories that may use them.

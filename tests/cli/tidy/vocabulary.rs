@@ -125,7 +125,11 @@ fn missing_unit(definition: &Definition) -> Option<&'static str> {
         return Some("say in the name of a size that it is in bytes: `…_BYTES`");
     }
     let is_limit = name.starts_with("MAX_") || name.starts_with("MIN_");
-    (is_integer && is_limit && !name.ends_with('S') && !name.ends_with("_PERCENT"))
+    let is_counted = name.split('_').any(|word| word.ends_with('S'))
+        || ["_PERCENT", "_DEPTH"]
+            .iter()
+            .any(|ending| name.ends_with(ending));
+    (is_integer && is_limit && !is_counted)
         .then_some("say in the name of a limit what it counts: `MAX_NAME_CHARS`, `MAX_ROWS`")
 }
 
@@ -176,8 +180,10 @@ fn forbidden_phrases<'a>(
 fn contains_phrase(line: &str, phrase: &str) -> bool {
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphabetic);
     line.match_indices(phrase).any(|(start, _)| {
-        let end = start + phrase.len();
-        !is_letter(line[..start].chars().next_back()) && !is_letter(line[end..].chars().next())
+        let before = line[..start].chars().next_back();
+        let after = line[start + phrase.len()..].chars().next();
+        // A name in backticks is quoted, such as that of the user `nobody`.
+        !is_letter(before) && !is_letter(after) && before != Some('`')
     })
 }
 
