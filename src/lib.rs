@@ -199,10 +199,8 @@ pub fn run_helper_process() -> Option<Exit> {
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let env = Env::from_process();
-    let (no_color, dumb) = (
-        env.get("NO_COLOR").is_some(),
-        env.get("TERM") == Some("dumb"),
-    );
+    let no_color = env.get("NO_COLOR").is_some();
+    let dumb = env.get("TERM") == Some("dumb");
     let arguments = parse::rewrite_help_command(arguments.into_iter().collect());
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,

@@ -6,7 +6,6 @@
 
 use crate::error::exit_for;
 use crate::event::{Event, EventSink, StopReason};
-
 use crate::message::{FinishReason, Message, MessagePart, Reply, ToolCall, UserMessage};
 use crate::session::Session;
 use crate::sys::signal;
@@ -103,25 +102,19 @@ impl Turn<'_, '_, '_> {
             self.poll_background(false)?;
             match self.run_guards() {
                 GuardAction::Continue => {}
-                GuardAction::Inject {
-                    id_suffix: mark,
-                    text: words,
-                } => self.inject_message(words, mark)?,
+                GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,
                 GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
-                GuardAction::Finish {
-                    stop_reason: cause,
-                    text: words,
-                } => {
+                GuardAction::Finish { stop_reason, text } => {
                     self.stop_background();
                     self.poll_background(false)?;
-                    let mut reply = self.send_request(Some(&words))?;
+                    let mut reply = self.send_request(Some(&text))?;
                     reply.tool_calls.clear();
                     let answer = self.agent.answer_format.filter(|_| !reply.is_blank());
                     return match answer.map(|answer| answer.check(&reply.text)) {
                         Some(Err(wrong)) => Err(schema_mismatch(&wrong)),
-                        Some(Ok(text)) => Ok((cause, Some(Reply { text, ..reply }))),
+                        Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
                         _ if reply.is_blank() => Err(empty_reply_error(&reply)),
-                        _ => Ok((cause, Some(reply))),
+                        _ => Ok((stop_reason, Some(reply))),
                     };
                 }
             }
@@ -134,12 +127,12 @@ impl Turn<'_, '_, '_> {
                 self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() {
                 let answer = self.agent.answer_format;
-                if answer.is_some()
-                    && matches!(
-                        reply.finish_reason,
-                        FinishReason::Length | FinishReason::Refusal
-                    )
-                {
+                let stop_reason = match reply.finish_reason {
+                    FinishReason::Length => StopReason::OutputLimit,
+                    FinishReason::Refusal => StopReason::Declined,
+                    _ => StopReason::Answered,
+                };
+                if answer.is_some() && stop_reason != StopReason::Answered {
                     return Err(incomplete_answer_error(&reply.finish_reason));
                 }
                 match answer.map(|answer| answer.check(&reply.text)) {
@@ -155,12 +148,7 @@ impl Turn<'_, '_, '_> {
                         continue;
                     }
                 }
-                let cause = match reply.finish_reason {
-                    FinishReason::Length => StopReason::OutputLimit,
-                    FinishReason::Refusal => StopReason::Declined,
-                    _ => StopReason::Answered,
-                };
-                return Ok((cause, Some(reply)));
+                return Ok((stop_reason, Some(reply)));
             } else if blanks == MAX_BLANK_RETRIES || reply.finish_reason != FinishReason::Stop {
                 return Err(empty_reply_error(&reply));
             } else {
@@ -193,13 +181,10 @@ impl Turn<'_, '_, '_> {
             denials: &self.stats.denials,
             turn_messages: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
         };
-        let mut verdicts = self
-            .agent
-            .guards
-            .iter_mut()
-            .map(|guard| guard.check(&state));
-        verdicts
-            .find(|verdict| *verdict != GuardAction::Continue)
+        let guards = self.agent.guards.iter_mut();
+        let mut actions = guards.map(|guard| guard.check(&state));
+        actions
+            .find(|action| *action != GuardAction::Continue)
             .unwrap_or(GuardAction::Continue)
     }
 
@@ -211,21 +196,21 @@ impl Turn<'_, '_, '_> {
             for call in batch {
                 (self.sink)(Event::ToolCall(call))?;
             }
-            let mut say = |call: &ToolCall, text: &str| {
+            let mut on_output = |call: &ToolCall, text: &str| {
                 (self.sink)(Event::ToolOutput {
                     call_id: &call.id,
                     text,
                 })
             };
-            let (all, told) =
-                toolbox.run(batch, reply.finish_reason == FinishReason::Length, &mut say);
+            let is_cut = reply.finish_reason == FinishReason::Length;
+            let (calls, emitted) = toolbox.run(batch, is_cut, &mut on_output);
             // Log all results before emitting events, because the sink may fail.
-            for done in &all {
+            for done in &calls {
                 self.stats.count_call(done);
                 self.session.push(Message::Tool(done.result.clone()))?;
             }
-            told?;
-            for done in &all {
+            emitted?;
+            for done in &calls {
                 (self.sink)(done.event())?;
             }
             signal::check()?;

@@ -31,7 +31,7 @@ pub enum SkillCommand {
     New {
         /// Name: lower-case letters, digits and single hyphens
         name: String,
-        /// What the skill does and when to use it; the model decides by this text only
+        /// Purpose of the skill, and when to use it; the model decides by this text only
         #[arg(short, long, value_name = "TEXT")]
         description: Option<String>,
     },

@@ -6,9 +6,10 @@ use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
 use crate::provider::registry::model_info::{self, MODELS, ModelInfo, Prices, TokenPrice};
-use crate::provider::registry::{self, ApiFormat, normalize_name};
+use crate::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::keys::nearest;
+use crate::settings::models::ModelOverrides;
 use crate::settings::{FlagOverrides, ModelSettings, Settings};
 use crate::sys::terminal::sanitize;
 use crate::sys::web_url;
@@ -231,6 +232,64 @@ fn fact<T>(config: Option<T>, table: Option<T>) -> Option<(T, FactSource)> {
     config.or(table.map(|fact| (fact, FactSource::Table)))
 }
 
+/// Facts about a model, with their sources.
+struct ModelFacts<'a> {
+    context: Option<(u32, FactSource)>,
+    output: Option<(u32, FactSource)>,
+    images: Option<(bool, FactSource)>,
+    pdf: Option<(bool, FactSource)>,
+    reasoning: Option<(bool, FactSource)>,
+    prices: Option<(&'a Prices, FactSource)>,
+}
+
+impl<'a> ModelFacts<'a> {
+    fn new(overrides: ModelOverrides, choice: &'a SelectedProvider) -> Self {
+        let info = choice.model_info;
+        // The prices of the choice already come from the config if it has any.
+        let (configured, listed) = match overrides.price {
+            Some(_) => (choice.prices.as_ref(), None),
+            None => (None, choice.prices.as_ref()),
+        };
+        let output = info.map(|info| info.max_output_tokens);
+        Self {
+            context: fact(
+                overrides.context_window,
+                info.map(|info| info.context_tokens),
+            ),
+            output: fact(overrides.max_output_tokens, output),
+            images: fact(overrides.images, info.map(ModelInfo::accepts_images)),
+            pdf: fact(overrides.pdf, info.map(ModelInfo::accepts_pdf)),
+            reasoning: fact(None, info.map(ModelInfo::is_reasoning)),
+            prices: fact(configured, listed),
+        }
+    }
+
+    /// The rows of the table for people: name and value.
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let tokens = |fact| describe_fact(fact, |count: u32| format!("{count} tokens"));
+        let truth = |fact| describe_fact(fact, |is| if is { "yes" } else { "no" }.to_owned());
+        let mut rows = vec![
+            ("context", tokens(self.context)),
+            ("output", tokens(self.output)),
+            ("images", truth(self.images)),
+            ("pdf", truth(self.pdf)),
+            ("reasoning", truth(self.reasoning)),
+        ];
+        let Some((prices, source)) = self.prices else {
+            rows.push(("price", UNKNOWN.into()));
+            return rows;
+        };
+        let tiers = prices.tiers().iter();
+        rows.extend(tiers.map(|tier| {
+            (
+                "price",
+                format!("{} ({})", describe_price(tier), source.name()),
+            )
+        }));
+        rows
+    }
+}
+
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = settings(ctx, Some(name))?;
     let asked = &settings.models[0];
@@ -238,24 +297,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         choice,
         http_provider: wire,
     } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
-    let (known, facts) = (asked.overrides, choice.model_info);
-    let context = fact(
-        known.context_window,
-        facts.map(|facts| facts.context_tokens),
-    );
-    let output = fact(
-        known.max_output_tokens,
-        facts.map(|facts| facts.max_output_tokens),
-    );
-    let images = fact(known.images, facts.map(ModelInfo::accepts_images));
-    let pdf = fact(known.pdf, facts.map(ModelInfo::accepts_pdf));
-    let reasoning = fact(None, facts.map(ModelInfo::is_reasoning));
-    // The prices of the choice already come from the config if it has any.
-    let (of_config, of_table) = match known.price {
-        Some(_) => (choice.prices.as_ref(), None),
-        None => (None, choice.prices.as_ref()),
-    };
-    let prices = fact(of_config, of_table);
+    let facts = ModelFacts::new(asked.overrides, &choice);
     let mut quirks = choice.quirks;
     // Only the chat completions format has two names for this parameter.
     quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;
@@ -272,14 +314,13 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         let model = json!({
             "name": name, "provider": choice.provider, "label": label, "address": address,
             "format": choice.format.name(), "model": choice.model, "key": key,
-            "context": fact_json(context), "output": fact_json(output), "images": fact_json(images), "pdf": fact_json(pdf),
-            "reasoning": fact_json(reasoning), "prices": fact_json(prices.map(|(prices, source)| (prices_json(prices), source))),
+            "context": fact_json(facts.context), "output": fact_json(facts.output),
+            "images": fact_json(facts.images), "pdf": fact_json(facts.pdf), "reasoning": fact_json(facts.reasoning),
+            "prices": fact_json(facts.prices.map(|(prices, source)| (prices_json(prices), source))),
             "quirks": quirks, "fallbacks": fallbacks,
         });
         return ctx.terminal.print_json(&model);
     }
-    let tokens = |fact| describe_fact(fact, |count: u32| format!("{count} tokens"));
-    let truth = |fact| describe_fact(fact, |is| if is { "yes" } else { "no" }.to_owned());
     let mut rows = vec![
         (
             "provider",
@@ -292,24 +333,8 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         ("format", choice.format.name().to_owned()),
         ("model", choice.model.clone()),
         ("key", key.map_or("none", String::as_str).replace('`', "")),
-        ("context", tokens(context)),
-        ("output", tokens(output)),
-        ("images", truth(images)),
-        ("pdf", truth(pdf)),
-        ("reasoning", truth(reasoning)),
     ];
-    match prices {
-        None => rows.push(("price", UNKNOWN.into())),
-        Some((prices, source)) => {
-            let each = prices.tiers().iter();
-            rows.extend(each.map(|tier| {
-                (
-                    "price",
-                    format!("{} ({})", describe_price(tier), source.name()),
-                )
-            }));
-        }
-    }
+    rows.extend(facts.rows());
     rows.extend(quirks.into_iter().map(|words| ("quirk", words)));
     rows.extend(
         fallbacks

@@ -1,4 +1,4 @@
-//! What a server offers and what it answers, as plain data. The texts are the server's own and have not been cleaned.
+//! The features and answers of a server, as plain data. The texts are the server's own and have not been cleaned.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -26,6 +26,7 @@ use crate::provider::retry::RetryProvider;
 use crate::provider::tool_choice_fallback::ToolChoiceFallback;
 use crate::provider::{Provider, Sampling, demo};
 use crate::report::Reporter;
+use crate::settings::models::ModelOverrides;
 use crate::settings::{ModelSettings, Settings};
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::input;
@@ -363,18 +364,7 @@ pub(crate) fn resolve_endpoint(
         }
     }
     let mut choice = choice?;
-    let known = model_settings.overrides;
-    if let Some(images) = known.images {
-        choice.quirks.no_images = !images;
-    }
-    if let Some(price) = known.price {
-        choice.prices = Some(Prices::flat(TokenPrice {
-            input: price.input,
-            output: price.output,
-            cached: price.cached_input.unwrap_or(price.input),
-            cache_write: price.cache_write.unwrap_or(price.input),
-        }));
-    }
+    apply_overrides(&mut choice, model_settings.overrides);
     let limits = &settings.timeouts;
     let timeouts = HttpTimeouts {
         connect: limits.connect,
@@ -401,7 +391,7 @@ pub(crate) fn resolve_endpoint(
         _ => Vec::new(),
     };
     let wire = HttpProvider {
-        format: wire_format(&choice, known.max_output_tokens),
+        format: wire_format(&choice, model_settings.overrides.max_output_tokens),
         base_url: choice.base_url.clone(),
         is_base_configured: choice.is_base_configured,
         key: LazyCredentials::new(choice.key.take(), choice.key_label.clone(), env, logins),
@@ -417,6 +407,21 @@ pub(crate) fn resolve_endpoint(
         choice,
         http_provider: wire,
     })
+}
+
+/// Replaces facts of the table by those of the config.
+fn apply_overrides(choice: &mut SelectedProvider, overrides: ModelOverrides) {
+    if let Some(images) = overrides.images {
+        choice.quirks.no_images = !images;
+    }
+    if let Some(price) = overrides.price {
+        choice.prices = Some(Prices::flat(TokenPrice {
+            input: price.input,
+            output: price.output,
+            cached: price.cached_input.unwrap_or(price.input),
+            cache_write: price.cache_write.unwrap_or(price.input),
+        }));
+    }
 }
 
 /// The context window of the model to be asked, in tokens, input and output together, or the configured default if the

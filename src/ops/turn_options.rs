@@ -23,7 +23,7 @@ pub struct TurnOptions {
     pub fork: Option<String>,
     /// Store nothing.
     pub ephemeral: bool,
-    /// How long to wait for a locked session.
+    /// Timeout for the lock of the session.
     pub lock_timeout: Duration,
     /// Report progress on standard error, even if it is not a terminal.
     pub verbose: bool,
@@ -66,7 +66,7 @@ pub struct TurnOptions {
     pub replay: Option<PathBuf>,
 }
 
-/// How a dry run shows the request.
+/// The output form of a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DryRunForm {
     /// The request body, as JSON.

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Maximum number of attempts.
 const MAX_ATTEMPTS: u32 = 4;
 /// Limit on the sum of all waits. If a server asks for more, the error is returned, and the caller can try later.
-const MAX_TOTAL_WAIT: Duration = Duration::from_secs(60);
+const MAX_TOTAL_DELAY: Duration = Duration::from_secs(60);
 
 /// Forwards requests to `inner`, and retries transient failures.
 pub struct RetryProvider<P> {
@@ -41,7 +41,7 @@ impl<P: Provider> Provider for RetryProvider<P> {
                 _ => return Err(error),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
-            if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_WAIT {
+            if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY {
                 return Err(error);
             }
             waited += wait;

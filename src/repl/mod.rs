@@ -25,7 +25,7 @@ mod rule;
 mod slash;
 
 /// Two Ctrl-C within this time end the REPL.
-const DOUBLE_INTERRUPT: Duration = Duration::from_millis(1500);
+const DOUBLE_INTERRUPT_WINDOW: Duration = Duration::from_millis(1500);
 /// The prompt of a line.
 const PROMPT: &str = "> ";
 
@@ -66,7 +66,7 @@ fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
             InputLine::Text(text) => text,
             InputLine::End => return Ok(Exit::Answered),
             InputLine::Interrupted
-                if interrupted.is_some_and(|when| when.elapsed() < DOUBLE_INTERRUPT) =>
+                if interrupted.is_some_and(|when| when.elapsed() < DOUBLE_INTERRUPT_WINDOW) =>
             {
                 return Ok(Exit::Interrupted);
             }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Work that finishes within this time gets no bar.
-const SHOW_AFTER: Duration = Duration::from_millis(200);
+const SHOW_DELAY: Duration = Duration::from_millis(200);
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const REDRAWS_PER_SECOND: u8 = 10;
 const TEMPLATE: &str = "  {bar:24} {human_pos}/{human_len}  {elapsed}  {msg}";
@@ -35,7 +35,7 @@ impl Bar {
                     Box::new(move || vec![StyledLine::new(line.as_str())])
                 }));
             };
-            let bar = progress_bar(total as u64, StatusLine::new(SHOW_AFTER, show));
+            let bar = progress_bar(total as u64, StatusLine::new(SHOW_DELAY, show));
             bar.enable_steady_tick(REDRAW_INTERVAL);
             bar
         });

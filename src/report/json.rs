@@ -54,14 +54,8 @@ pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
             command_failed: _,
             diff: _,
         } => {
-            let outcome = match outcome {
-                ToolOutcome::Ok => "ok",
-                ToolOutcome::Failed => "error",
-                ToolOutcome::Denied => "denied",
-                ToolOutcome::Skipped => "skipped",
-            };
             let text = plain_text(&result.parts);
-            let fields = json!({ "id": result.call_id, "name": result.name, "outcome": outcome, "text": text,
+            let fields = json!({ "id": result.call_id, "name": result.name, "outcome": outcome_name(*outcome), "text": text,
                                "duration_ms": to_millis(*duration) });
             ("tool_result", fields)
         }
@@ -102,6 +96,16 @@ pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
         ),
     };
     with_envelope(event_type, envelope, fields)
+}
+
+/// The name of an outcome in the schema.
+fn outcome_name(outcome: ToolOutcome) -> &'static str {
+    match outcome {
+        ToolOutcome::Ok => "ok",
+        ToolOutcome::Failed => "error",
+        ToolOutcome::Denied => "denied",
+        ToolOutcome::Skipped => "skipped",
+    }
 }
 
 /// The fields of the result that do not come from the [`Ending`] of the turn.

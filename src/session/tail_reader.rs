@@ -79,31 +79,15 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
         window,
         ..TailState::default()
     };
-    let closed_count = loop {
-        let Some((offset, text)) = lines.next()? else {
-            // The start of the file was reached.
-            break None;
-        };
-        if let Some(count) = state.add_line(offset, &text) {
-            break Some(count);
-        }
-        if size - offset > MAX_SEARCH_BYTES {
-            return Ok(None);
-        }
+    let Some(closed_count) = find_closing_line(&mut lines, &mut state, size)? else {
+        return Ok(None);
     };
     let is_closed = state.is_closed;
     if !is_closed {
         state.merge_first_line(file, path)?;
     }
-    let TailState {
-        metadata,
-        has_provider_state,
-        ..
-    } = &mut state;
-    let (mut metadata, has_provider_state) = (
-        metadata.take().unwrap_or_default(),
-        has_provider_state.unwrap_or_default(),
-    );
+    let mut metadata = state.metadata.take().unwrap_or_default();
+    let has_provider_state = state.has_provider_state.unwrap_or_default();
     let count = closed_count.unwrap_or(0) + state.count;
     // Without a valid closing line, another program may have rewritten the file, with fewer or other messages.
     let shortened_before = closed_count.map_or(0, |_| {
@@ -159,6 +143,24 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
         is_closed,
         notices,
     }))
+}
+
+/// Reads back to the last valid closing line. Returns its message count, `Some(None)` if the file has no such line, and
+/// `None` if it is more than [`MAX_SEARCH_BYTES`] from the end, which is at `size`.
+fn find_closing_line(
+    lines: &mut ReverseLines<'_>,
+    state: &mut TailState,
+    size: u64,
+) -> Result<Option<Option<usize>>> {
+    while let Some((offset, text)) = lines.next()? {
+        if let Some(count) = state.add_line(offset, &text) {
+            return Ok(Some(Some(count)));
+        }
+        if size - offset > MAX_SEARCH_BYTES {
+            return Ok(None);
+        }
+    }
+    Ok(Some(None))
 }
 
 /// Drops messages that are not sent, and shortens long tool results in messages before index `shortened_before`. The
@@ -627,7 +629,9 @@ mod tests {
                     "{{\"role\": \"tool\", \"tool_call_id\": \"{number}\", \"content\": \"\\ud83d\"}}\n"
                 )),
                 6 => {
-                    append("{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n".into())
+                    append(
+                        "{\"role\": \"user\", \"content\": \"/x\", \"_command\": true}\n".into(),
+                    );
                 }
                 7 => append(
                     ["{\"role\": \"user\", \"cont\n", "\n", "[1]\n", "\0\0\n"][random(4) as usize]

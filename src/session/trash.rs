@@ -233,13 +233,14 @@ fn digits(stamp: &str) -> String {
 }
 
 /// Retention time of sessions created for piped input.
-const PIPE_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+const PIPE_RETENTION_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Maximum number removed at a time, so that a run is not slowed down noticeably.
 const MAX_PRUNED_SESSIONS: usize = 8;
 
 /// Removes old sessions of piped input. A session that is in use or cannot be removed is left alone.
 pub fn prune_pipe_sessions(store: &SessionStore) -> Result<()> {
-    let Some(limit) = SystemTime::from(store.clock.timestamp()).checked_sub(PIPE_RETENTION) else {
+    let Some(limit) = SystemTime::from(store.clock.timestamp()).checked_sub(PIPE_RETENTION_PERIOD)
+    else {
         return Ok(());
     };
     let is_pipe = |path: &PathBuf| {

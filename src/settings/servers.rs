@@ -125,14 +125,14 @@ impl TypedReader<'_> {
                 headers: secrets("headers")?,
             })
         };
-        let ends_as_sse = |url: &String| url.trim_end_matches('/').ends_with("/sse");
+        let is_sse = (url.as_ref()).is_some_and(|url| url.trim_end_matches('/').ends_with("/sse"));
         let mut unusable = match text("auth")? {
             Some(way) if way != "none" => Some(format!(
                 "its `auth` is `{way}`: login is not supported; put a token in `headers`"
             )),
             _ => None,
         };
-        let reached = match (kind.as_deref(), command) {
+        let transport = match (kind.as_deref(), command) {
             (None | Some("stdio" | "local"), Some(command)) => ServerTransport::Program {
                 command,
                 arguments: texts("args")?,
@@ -144,9 +144,7 @@ impl TypedReader<'_> {
                 ServerTransport::default()
             }
             (Some("sse"), _) => ServerTransport::Sse(remote()?),
-            (None, None) if url.as_ref().is_some_and(ends_as_sse) => {
-                ServerTransport::Sse(remote()?)
-            }
+            (None, None) if is_sse => ServerTransport::Sse(remote()?),
             (None | Some("http" | "streamablehttp" | "streamable-http" | "streamable_http"), _) => {
                 ServerTransport::Http(remote()?)
             }
@@ -158,14 +156,14 @@ impl TypedReader<'_> {
             }
         };
         if let ServerTransport::Http(RemoteEndpoint { url, .. })
-        | ServerTransport::Sse(RemoteEndpoint { url, .. }) = &reached
+        | ServerTransport::Sse(RemoteEndpoint { url, .. }) = &transport
             && url.is_empty()
         {
             unusable.get_or_insert_with(|| "it has neither a `command` nor a `url`".into());
         }
         Ok(McpServer {
             name: name.to_owned(),
-            transport: reached,
+            transport,
             call_timeout: seconds("toolTimeout")?,
             start_timeout: seconds("startTimeout")?,
             enabled_tools: texts("enabledTools")?,

@@ -30,7 +30,7 @@ const ENDING_SIGNALS: [(i32, Exit); 3] = [
 ];
 
 /// Maximum length of one sleep, and thus the maximum error in measuring how long the process was stopped.
-const MAX_WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT_INTERVAL: Duration = Duration::from_secs(1);
 /// Time that an ending run may still spend waiting, for example for a lock or a slow reader.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
@@ -341,7 +341,10 @@ pub fn wait(
     let token = cancel::current();
     loop {
         check()?;
-        let mut slice = deadline.0.unwrap_or(MAX_WAIT).min(MAX_WAIT);
+        let mut slice = deadline
+            .0
+            .unwrap_or(MAX_WAIT_INTERVAL)
+            .min(MAX_WAIT_INTERVAL);
         slice = slice.min(run_before_wait().unwrap_or(slice));
         let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
         all.extend(

@@ -232,6 +232,7 @@ impl Files {
     pub fn remove(&self, given: &str) -> Result<PathBuf, ToolError> {
         Ok(self.change(given, None, None)?.path)
     }
+
     /// Changes the content of `given` to `new`, or removes it if that is `None`. Fails if the current content does not
     /// have the digest `expect`.
     fn change(
@@ -242,10 +243,7 @@ impl Files {
     ) -> Result<WrittenFile, ToolError> {
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
-        let ChangeState {
-            digests: seen,
-            recorder: keeper,
-        } = &mut *changes;
+        let ChangeState { digests, recorder } = &mut *changes;
         let (mut before, mut was_seen) = (None, false);
         let last = match new {
             Some(_) => FinalLink::Follow,
@@ -258,9 +256,9 @@ impl Files {
                     PendingChange::Directory(made) => {
                         let top = path.ancestors().nth(relative.components().count());
                         let made = top.unwrap_or(path).join(made);
-                        return keeper
+                        return recorder
                             .as_mut()
-                            .map_or(Ok(()), |keeper| keeper.record_directory(&made))
+                            .map_or(Ok(()), |recorder| recorder.record_directory(&made))
                             .map_err(|error| unsaved_error(&error));
                     }
                     PendingChange::File { old, temp } => (old, temp),
@@ -280,7 +278,7 @@ impl Files {
                         }
                         bytes = read_content(file)?;
                         let mark = digest(&bytes);
-                        let known = seen.get(path);
+                        let known = digests.get(path);
                         let is_known = match expect {
                             Some(expect) => expect == mark,
                             None => known.is_none_or(|known| known.as_ref() == Some(&mark)),
@@ -296,9 +294,11 @@ impl Files {
                         }
                     }
                 };
-                keeper
+                recorder
                     .as_mut()
-                    .map_or(Ok(()), |keeper| keeper.record_change(path, &was, new, temp))
+                    .map_or(Ok(()), |recorder| {
+                        recorder.record_change(path, &was, new, temp)
+                    })
                     .map_err(|error| unsaved_error(&error))
             };
             match new {
@@ -308,7 +308,7 @@ impl Files {
         });
         let verb = if new.is_some() { "written" } else { "removed" };
         let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
-        seen.insert(path.clone(), new.map(digest));
+        digests.insert(path.clone(), new.map(digest));
         Ok(WrittenFile {
             path,
             old_size: before,

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 pub mod arguments;
 pub mod ask_user;
 pub mod cron;
+mod dangerous_command;
 pub mod delete_file;
 pub mod edit_file;
 pub mod exec;

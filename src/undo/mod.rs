@@ -26,7 +26,7 @@ const MAX_TURN_BYTES: u64 = 256 << 20;
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// Maximum number of turns kept.
 const MAX_TURNS: usize = 100;
-/// How long turns are kept. Users who want something back mostly notice within a day.
+/// Turns older than this are removed. Users who want something back mostly notice within a day.
 const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 /// The folder that holds the undo data of all turns.

@@ -20,7 +20,7 @@ mod show;
 mod transcript;
 
 /// Maximum time that `compact` waits for a locked session.
-const COMPACT_WAIT: Duration = Duration::from_secs(600);
+const COMPACT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot session`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
@@ -57,7 +57,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 session: Some(key.clone()),
                 message: Some(format!("/compact {}", instructions.join(" "))),
                 no_stdin: true,
-                lock_timeout: COMPACT_WAIT,
+                lock_timeout: COMPACT_LOCK_TIMEOUT,
                 ..TurnOptions::default()
             };
             return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));

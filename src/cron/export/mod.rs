@@ -207,6 +207,11 @@ fn times_around_changes(
             after = slot;
         }
     }
+    merge_hours(group_by_hour(slots))
+}
+
+/// Groups slots, in UTC, that share a month and an hour.
+fn group_by_hour(slots: Vec<Timestamp>) -> Vec<ClockChangeTimes> {
     let mut around: Vec<ClockChangeTimes> = Vec::new();
     for slot in slots {
         let time = TimeZone::UTC.to_datetime(slot);
@@ -230,8 +235,13 @@ fn times_around_changes(
             }),
         }
     }
+    around
+}
+
+/// Merges groups that differ only in their hours.
+fn merge_hours(groups: Vec<ClockChangeTimes>) -> Vec<ClockChangeTimes> {
     let mut merged: Vec<ClockChangeTimes> = Vec::new();
-    for one in around {
+    for one in groups {
         let alike = |other: &&mut ClockChangeTimes| {
             ClockChangeTimes { hours: 0, ..one }
                 == ClockChangeTimes {

@@ -78,7 +78,7 @@ impl Expression {
         self.is_exact
     }
 
-    /// True if the expression names times of day. Cron makes up for those that the clock skips.
+    /// True if the expression names times of day. Cron runs those that the clock skips right after the gap.
     pub fn is_time_of_day(&self) -> bool {
         self.is_time_of_day
     }

@@ -8,7 +8,7 @@ use crate::memory::{
     LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
     reply_parser,
 };
-use crate::message::{Message, MessagePart, Usage, UserMessage};
+use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_options::TurnOptions;
@@ -228,12 +228,8 @@ impl<'a> Consolidator<'a> {
         let (mut again, mut has_output) = (true, false);
         loop {
             let memory = String::from_utf8_lossy(&base_text);
-            let text = request::user_message(
-                &memory,
-                lines,
-                &self.timestamp(),
-                self.settings.memory.budget_tokens,
-            );
+            let budget = self.settings.memory.budget_tokens;
+            let text = request::user_message(&memory, lines, &self.timestamp(), budget);
             let messages = [Message::User(UserMessage {
                 id: account.turn.clone(),
                 parts: vec![MessagePart::Text(text)],
@@ -267,14 +263,9 @@ impl<'a> Consolidator<'a> {
             };
             has_output = true;
             cost.add(reply.usage, reply.cost);
-            let update = match reply_parser::parse_update(&reply) {
-                Ok(update) if reply_parser::is_quoted(&update, &lines.join("\n"), &memory) => {
-                    let words =
-                        "the answer quotes the conversation instead of summarizing it".into();
-                    return Ok(Some(ModelOutcome::Unusable(words)));
-                }
+            let update = match parse_summary(&reply, lines, &memory) {
                 Ok(update) => update,
-                Err(words) => return Ok(Some(ModelOutcome::Unusable(words))),
+                Err(reason) => return Ok(Some(ModelOutcome::Unusable(reason))),
             };
             // The memory was changed while the model worked. Ask once more, with the new text.
             let is_stale = update.memory.is_some()
@@ -447,4 +438,17 @@ pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
         ProgressDisplay::new(ctx.terminal, level),
         envelope,
     )
+}
+
+/// Parses the update in `reply`, and rejects one that quotes the conversation.
+fn parse_summary(
+    reply: &Reply,
+    lines: &[String],
+    memory: &str,
+) -> Result<reply_parser::ParsedUpdate, String> {
+    let update = reply_parser::parse_update(reply)?;
+    match reply_parser::is_quoted(&update, &lines.join("\n"), memory) {
+        true => Err("the answer quotes the conversation instead of summarizing it".into()),
+        false => Ok(update),
+    }
 }

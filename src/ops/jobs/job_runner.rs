@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use std::path::Path;
 
-/// How long a one-time job is retried.
+/// The period during which a one-time job is retried.
 const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum length of an error text in a record and in the job file, in characters.
 const MAX_ERROR_CHARS: usize = 500;

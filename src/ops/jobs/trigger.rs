@@ -23,7 +23,7 @@ use std::sync::Mutex;
 /// Maximum number of jobs that [`run_due`] runs at once.
 const MAX_PARALLEL_JOBS: usize = 8;
 
-/// How one job is started.
+/// The way in which a job is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartMode {
     /// Now.

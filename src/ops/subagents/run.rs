@@ -86,20 +86,8 @@ fn run_turn(
         &turn.shared,
         (&tool_names, max_parallel),
     )?;
-    let model_settings = &settings.models[0];
-    let sampling = model::sampling(model_settings);
-    let mut guards: Vec<Box<dyn Guard>> = vec![
-        Box::new(IterationLimit {
-            max_iterations: iteration_limit(task),
-        }),
-        Box::new(LoopDetection),
-    ];
-    if let Some(threshold) = settings
-        .compaction
-        .threshold_for(handle.context_tokens, model_settings.max_tokens)
-    {
-        guards.push(Box::new(CompactionGuard { threshold }));
-    }
+    let sampling = model::sampling(&settings.models[0]);
+    let mut guards = guards(task);
     let mut agent = Agent {
         system: &system,
         provider: handle.provider.as_ref(),
@@ -148,6 +136,24 @@ fn run_turn(
         Some(message),
         &mut sink,
     ))
+}
+
+fn guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {
+    let ModelBinding { handle, settings } = &task.model;
+    let max_tokens = settings.models[0].max_tokens;
+    let mut guards: Vec<Box<dyn Guard>> = vec![
+        Box::new(IterationLimit {
+            max_iterations: iteration_limit(task),
+        }),
+        Box::new(LoopDetection),
+    ];
+    let threshold = settings
+        .compaction
+        .threshold_for(handle.context_tokens, max_tokens);
+    if let Some(threshold) = threshold {
+        guards.push(Box::new(CompactionGuard { threshold }));
+    }
+    guards
 }
 
 /// The progress line for an event, if it has one.

@@ -55,7 +55,7 @@ const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Maximum number of characters quoted from a server's message.
 const MAX_MESSAGE_CHARS: usize = 300;
 /// Added to the poll interval when the server asks to slow down.
-const SLOW_DOWN_INCREMENT: Duration = Duration::from_secs(5);
+const SLOW_DOWN_DELAY: Duration = Duration::from_secs(5);
 
 impl<'a> LoginServer<'a> {
     /// Combines a vendor and its server addresses with an HTTP client and a clock.
@@ -147,12 +147,12 @@ impl<'a> LoginServer<'a> {
                 Ok(PollResult::Granted(done)) => return Ok(done),
                 Ok(PollResult::Pending) => code_expired_error(self.vendor),
                 Ok(PollResult::SlowDown(named)) => {
-                    let longer = interval.saturating_add(SLOW_DOWN_INCREMENT);
+                    let longer = interval.saturating_add(SLOW_DOWN_DELAY);
                     interval = named.map_or(longer, |named| named.max(interval));
                     code_expired_error(self.vendor)
                 }
                 Err(error) if exit_for(&error) == Exit::Unavailable => {
-                    interval = interval.saturating_add(SLOW_DOWN_INCREMENT);
+                    interval = interval.saturating_add(SLOW_DOWN_DELAY);
                     error
                 }
                 Err(error) => return Err(error),

@@ -24,7 +24,7 @@ struct StoredLogin {
     base: Option<String>,
 }
 
-/// How long to wait for another process that renews the login, which takes one exchange with a server.
+/// Timeout for another process that renews the login, which takes one exchange with a server.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Creates the folder if it is missing.

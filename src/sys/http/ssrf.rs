@@ -117,11 +117,12 @@ impl SsrfFilter {
         let address = without_brackets(url.host_str().unwrap_or_default())
             .parse()
             .ok();
-        let found: Vec<SocketAddr> = address
+        let addresses: Vec<SocketAddr> = address
             .map(|address: IpAddr| SocketAddr::new(address, port_or_default(&uri)))
             .into_iter()
             .collect();
-        self.check(&uri, &found).map_err(AddressError::into_error)
+        self.check(&uri, &addresses)
+            .map_err(AddressError::into_error)
     }
 
     /// Like [`AddressPolicy::check`]. Before the host is resolved, `addresses` is empty; then an error means that no

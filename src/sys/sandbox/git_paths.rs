@@ -16,9 +16,9 @@ const REPOSITORY_PATHS: &[&str] = &[
 /// The same within the git directory of a submodule or of a linked worktree.
 const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
 
-/// How many directory levels below a writable place repositories are searched for.
+/// Maximum directory levels below a writable directory that are searched for repositories.
 const MAX_SEARCH_DEPTH: usize = 4;
-/// How many directory entries the search reads, nearest first. This takes a few milliseconds.
+/// Maximum directory entries that the search reads, nearest first. This takes a few milliseconds.
 const MAX_SEARCH_ENTRIES: usize = 4000;
 /// Large directories that contain no repositories that a user works in.
 const SKIPPED_DIRECTORIES: &[&str] = &[".git", "node_modules", "target", ".venv", ".cache"];

@@ -1,4 +1,4 @@
-//! What every command may read: the system, and tools installed in the home directory. Also the secrets that no command
+//! Paths that every command may read: the system, and tools installed in the home directory. Also the secrets that no command
 //! may read, even if a granted directory contains them. Only paths that exist cost anything.
 
 use std::io;
