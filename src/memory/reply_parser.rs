@@ -401,7 +401,7 @@ mod tests {
                 finish_reason: FinishReason::Refusal,
                 ..reply_with_call(plain)
             },
-            "would not",
+            "refused to answer",
         );
     }
 }
