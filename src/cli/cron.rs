@@ -137,7 +137,7 @@ pub struct ScheduleArgs {
     /// Once, after this time: `2h`
     #[arg(long, value_name = "TIME")]
     pub r#in: Option<String>,
-    /// Run a missed job once later, or not at all
+    /// Action after a missed run
     ///
     /// A run is missed while the machine is off or asleep: run the job once later, or not at all. Default: `once` for
     /// `--at` and `--in`, else `none`.
@@ -171,7 +171,7 @@ pub struct JobRunArgs {
     /// Cost limit of a run, in US dollars
     #[arg(long, value_name = "USD", value_parser = dollars, hide_short_help = true)]
     pub max_cost: Option<f64>,
-    /// Run again, or give up, after a crash interrupted a run
+    /// Action after a crash interrupted a run
     ///
     /// Its result is unknown: skip it, or run it again. Default: `skip`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
