@@ -64,7 +64,7 @@ struct PinData {
 
 #[derive(Default, Serialize, Deserialize)]
 struct ServerPins {
-    /// The fingerprint of the program or address, see [`mark::of_endpoint`].
+    /// The fingerprint of the program or address, see [`fingerprint::of_endpoint`].
     #[serde(rename = "place")]
     endpoint: String,
     tools: BTreeMap<String, ToolInfo>,

@@ -69,7 +69,7 @@ enum MarkdownLineState {
     Code,
     /// A line of a table, which is needed in full.
     TableRow,
-    Fence(CodeFence),
+    CodeFence(CodeFence),
     /// A line of which nothing is shown.
     Hidden,
 }
@@ -140,7 +140,7 @@ impl Markdown {
                 self.inline.feed(text, *look, &mut show);
             }
             MarkdownLineState::Code => self.rows.output.add(TextStyle::CODE, text),
-            MarkdownLineState::TableRow | MarkdownLineState::Fence(_) => {
+            MarkdownLineState::TableRow | MarkdownLineState::CodeFence(_) => {
                 self.line_start.push_str(text);
             }
             MarkdownLineState::Hidden => {}
@@ -165,7 +165,7 @@ impl Markdown {
                 let line = std::mem::take(&mut self.line_start);
                 self.push_table_row(&line);
             }
-            MarkdownLineState::Fence(fence) => {
+            MarkdownLineState::CodeFence(fence) => {
                 let line = std::mem::take(&mut self.line_start);
                 self.open_fence(&line, fence);
             }
@@ -265,9 +265,9 @@ impl Markdown {
                 self.line = MarkdownLineState::TableRow;
                 self.line_start = rest.to_owned();
             }
-            LineKind::Fence(fence) => {
+            LineKind::CodeFence(fence) => {
                 self.rows.set_prefixes(first, after);
-                self.line = MarkdownLineState::Fence(fence);
+                self.line = MarkdownLineState::CodeFence(fence);
                 self.line_start = rest.to_owned();
             }
             LineKind::Code => self.push_code(rest, false),

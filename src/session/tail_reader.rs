@@ -79,8 +79,10 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
         window,
         ..TailState::default()
     };
-    let Some(closed_count) = find_closing_line(&mut lines, &mut state, size)? else {
-        return Ok(None);
+    let closed_count = match find_closing_line(&mut lines, &mut state, size)? {
+        ClosingSearch::Found { count } => Some(count),
+        ClosingSearch::Missing => None,
+        ClosingSearch::TooFar => return Ok(None),
     };
     let is_closed = state.is_closed;
     if !is_closed {
@@ -145,22 +147,31 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
     }))
 }
 
-/// Reads back to the last valid closing line. Returns its message count, `Some(None)` if the file has no such line, and
-/// `None` if it is more than [`MAX_SEARCH_BYTES`] from the end, which is at `size`.
+/// The result of the search for the last valid closing line.
+enum ClosingSearch {
+    /// Found, with its number of messages.
+    Found { count: usize },
+    /// The file has none.
+    Missing,
+    /// None within [`MAX_SEARCH_BYTES`] of the end.
+    TooFar,
+}
+
+/// Reads back to the last valid closing line. `size` is the size of the file.
 fn find_closing_line(
     lines: &mut ReverseLines<'_>,
     state: &mut TailState,
     size: u64,
-) -> Result<Option<Option<usize>>> {
+) -> Result<ClosingSearch> {
     while let Some((offset, text)) = lines.next()? {
         if let Some(count) = state.add_line(offset, &text) {
-            return Ok(Some(Some(count)));
+            return Ok(ClosingSearch::Found { count });
         }
         if size - offset > MAX_SEARCH_BYTES {
-            return Ok(None);
+            return Ok(ClosingSearch::TooFar);
         }
     }
-    Ok(Some(None))
+    Ok(ClosingSearch::Missing)
 }
 
 /// Drops messages that are not sent, and shortens long tool results in messages before index `shortened_before`. The

@@ -192,7 +192,7 @@ pub struct CompletedCall {
     pub duration: Duration,
     /// As [`ToolOutput::command_failed`].
     pub command_failed: bool,
-    /// As [`ToolOutput::changes`].
+    /// As [`ToolOutput::diff`].
     pub diff: Option<String>,
 }
 

@@ -124,7 +124,7 @@ impl ClientPool {
         })
     }
 
-    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::connect`] returned as
+    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::fetch_features`] returned as
     /// `features`. `on_progress` receives the server's progress messages.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ pub(super) enum LineKind {
     /// A possible line of a table; the complete line decides.
     Row,
     /// The first line of a code block, decided by the complete line; its text starts at the marks.
-    Fence(CodeFence),
+    CodeFence(CodeFence),
     /// Indented code.
     Code,
     Text,
@@ -243,7 +243,7 @@ fn parse_fence(start: LineCursor, mark: char, is_over: bool) -> Option<BlockStar
         return None;
     }
     let kind = match length {
-        3.. => LineKind::Fence(CodeFence {
+        3.. => LineKind::CodeFence(CodeFence {
             mark,
             length,
             column: start.column,

@@ -477,14 +477,14 @@ mod tests {
     use serde_json::{Value, json};
     use std::time::{Duration, Instant};
 
-    /// A scene with a manually set clock.
-    struct Stage {
-        scene: LiveView,
+    /// A live view with a manually set clock.
+    struct LiveViewFixture {
+        live_view: LiveView,
         view: ViewSettings,
-        kept: Vec<String>,
+        printed: Vec<String>,
     }
 
-    impl Stage {
+    impl LiveViewFixture {
         fn new(detailed: bool) -> Self {
             let now = Instant::now();
             let view = ViewSettings {
@@ -494,9 +494,9 @@ mod tests {
                 now,
             };
             Self {
-                scene: LiveView::new(now),
+                live_view: LiveView::new(now),
                 view,
-                kept: Vec::new(),
+                printed: Vec::new(),
             }
         }
 
@@ -505,14 +505,14 @@ mod tests {
             self
         }
 
-        fn tell(&mut self, event: Event<'_>) -> &mut Self {
-            let rows = self.scene.handle(&event, self.view);
-            self.kept.extend(rows.iter().map(StyledLine::text));
+        fn emit(&mut self, event: Event<'_>) -> &mut Self {
+            let rows = self.live_view.handle(&event, self.view);
+            self.printed.extend(rows.iter().map(StyledLine::text));
             self
         }
 
         fn call(&mut self, id: &str, name: &str, arguments: Value) -> &mut Self {
-            self.tell(Event::ToolCall(&ToolCall {
+            self.emit(Event::ToolCall(&ToolCall {
                 id: id.into(),
                 name: name.into(),
                 arguments,
@@ -520,10 +520,10 @@ mod tests {
         }
 
         fn result(&mut self, id: &str, name: &str, text: &str, outcome: ToolOutcome) -> &mut Self {
-            self.ends(id, name, text, outcome, None)
+            self.end_call(id, name, text, outcome, None)
         }
 
-        fn ends(
+        fn end_call(
             &mut self,
             id: &str,
             name: &str,
@@ -537,7 +537,7 @@ mod tests {
                 parts: vec![MessagePart::Text(text.into())],
                 failed: outcome != ToolOutcome::Ok,
             };
-            self.tell(Event::ToolResult {
+            self.emit(Event::ToolResult {
                 denied: None,
                 result: &result,
                 outcome,
@@ -548,16 +548,16 @@ mod tests {
         }
 
         #[track_caller]
-        fn kept(&mut self, expect: &[&str]) -> &mut Self {
-            let kept = std::mem::take(&mut self.kept);
-            assert_eq!(kept, expect);
+        fn assert_printed(&mut self, expect: &[&str]) -> &mut Self {
+            let printed = std::mem::take(&mut self.printed);
+            assert_eq!(printed, expect);
             self
         }
 
         /// Checks the status area, without the spinner's frames.
         #[track_caller]
-        fn foot(&mut self, expect: &[&str]) -> &mut Self {
-            let rows = self.scene.status_rows(self.view.now);
+        fn assert_status(&mut self, expect: &[&str]) -> &mut Self {
+            let rows = self.live_view.status_rows(self.view.now);
             let bare = |row: &StyledLine| {
                 let text = row.text();
                 text.trim_start().chars().skip(2).collect::<String>()
@@ -570,33 +570,33 @@ mod tests {
 
     #[test]
     fn a_call_turns_into_its_result() {
-        Stage::new(false)
+        LiveViewFixture::new(false)
             .after(3200)
-            .foot(&["3 s"])
+            .assert_status(&["3 s"])
             .call("1", "read_file", json!({ "path": "a.md" }))
             .call("2", "grep", json!({ "pattern": "x", "path": "src" }))
             .after(1500)
-            .foot(&["read_file a.md  1 s", "grep x src  1 s", "4 s"])
+            .assert_status(&["read_file a.md  1 s", "grep x src  1 s", "4 s"])
             .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
-            .foot(&["grep x src  1 s", "4 s"])
+            .assert_status(&["grep x src  1 s", "4 s"])
             .result("2", "grep", "no such place", ToolOutcome::Failed)
-            .kept(&[
+            .assert_printed(&[
                 "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
                 "  ✗ grep x src  12 ms",
                 "    no such place",
             ])
             .call("3", "write_file", json!({ "path": "b.md", "content": "x" }))
             .result("3", "write_file", "refused", ToolOutcome::Denied)
-            .kept(&["  ⊘ write_file b.md  denied"])
-            .foot(&["4 s"]);
+            .assert_printed(&["  ⊘ write_file b.md  denied"])
+            .assert_status(&["4 s"]);
     }
 
     #[test]
     fn more_is_shown_to_those_who_want_it() {
-        Stage::new(true)
+        LiveViewFixture::new(true)
             .call("1", "read_file", json!({ "path": "a.md", "limit": 3 }))
             .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
-            .kept(&[
+            .assert_printed(&[
                 "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
                 "    path: a.md",
                 "    limit: 3",
@@ -604,26 +604,26 @@ mod tests {
                 "    two",
             ])
             .call("2", "exec", json!({ "command": "make" }))
-            .tell(Event::ToolOutput {
+            .emit(Event::ToolOutput {
                 call_id: "2",
                 text: "cc a.c\ncc ",
             })
-            .kept(&["    cc a.c"])
-            .foot(&["exec make  0 s  cc", "0 s"])
+            .assert_printed(&["    cc a.c"])
+            .assert_status(&["exec make  0 s  cc", "0 s"])
             .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
-            .kept(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
+            .assert_printed(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
     }
 
     #[test]
     fn changes_of_a_file_are_shown_and_folded() {
         let diff: String = (0..30).map(|line| format!("+{line}\n")).collect();
-        let mut stage = Stage::new(false);
-        stage
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
             .call("1", "write_file", json!({ "path": "a", "content": "…" }))
-            .ends("1", "write_file", "created a", ToolOutcome::Ok, Some(&diff));
-        assert_eq!(stage.kept.len(), 22);
-        assert_eq!(stage.kept[21], "    … 10 more lines; `-v` shows them");
-        assert_eq!(stage.kept[1], "    +0");
+            .end_call("1", "write_file", "created a", ToolOutcome::Ok, Some(&diff));
+        assert_eq!(fixture.printed.len(), 22);
+        assert_eq!(fixture.printed[21], "    … 10 more lines; `-v` shows them");
+        assert_eq!(fixture.printed[1], "    +0");
     }
 
     #[test]
@@ -632,27 +632,27 @@ mod tests {
             message_id: "m",
             text,
         };
-        let mut stage = Stage::new(false);
-        stage
-            .tell(piece("first this, "))
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
+            .emit(piece("first this, "))
             .after(2000)
-            .tell(piece("then that"))
-            .foot(&["thinking… 2 s"])
-            .kept(&[])
-            .tell(Event::Text {
+            .emit(piece("then that"))
+            .assert_status(&["thinking… 2 s"])
+            .assert_printed(&[])
+            .emit(Event::Text {
                 message_id: "m",
                 text: "so",
             })
-            .kept(&["  thought for 2 s (21 characters)"])
+            .assert_printed(&["  thought for 2 s (21 characters)"])
             // While the answer is being printed, the status area is empty.
-            .foot(&[])
+            .assert_status(&[])
             .after(2000)
-            .foot(&["4 s"]);
-        Stage::new(true)
-            .tell(piece("first this,\nthen that"))
-            .kept(&["    first this,"])
+            .assert_status(&["4 s"]);
+        LiveViewFixture::new(true)
+            .emit(piece("first this,\nthen that"))
+            .assert_printed(&["    first this,"])
             .call("1", "todo", json!({}))
-            .kept(&["    then that", "  thought for 0 s (21 characters)"]);
+            .assert_printed(&["    then that", "  thought for 0 s (21 characters)"]);
     }
 
     #[test]
@@ -663,29 +663,29 @@ mod tests {
             output: 240,
             ..Usage::default()
         };
-        let mut stage = Stage::new(false);
-        stage
-            .tell(Event::Retry {
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
+            .emit(Event::Retry {
                 attempt: 1,
                 wait: Duration::from_secs(5),
                 cause: "busy",
             })
-            .kept(&["  … busy; attempt 2"])
-            .foot(&["retrying in 5 s"])
+            .assert_printed(&["  … busy; attempt 2"])
+            .assert_status(&["retrying in 5 s"])
             .after(1200)
-            .foot(&["retrying in 4 s"])
-            .tell(Event::Usage {
+            .assert_status(&["retrying in 4 s"])
+            .emit(Event::Usage {
                 message_id: "m",
                 usage,
                 cost: Some(0.0123),
             })
-            .foot(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
-            .tell(Event::CompactStart {
+            .assert_status(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
+            .emit(Event::CompactStart {
                 tokens: 12_345,
                 threshold: None,
             })
-            .foot(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
-        let summary = stage.scene.summary(stage.view.now).text();
+            .assert_status(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
+        let summary = fixture.live_view.summary(fixture.view.now).text();
         assert_eq!(
             summary,
             "1.2 s · 1 request · 12,345 tokens in (2,000 cached), 240 out · $0.0123"
@@ -700,7 +700,7 @@ mod tests {
             injected: true,
             ..UserMessage::default()
         };
-        Stage::new(false)
+        LiveViewFixture::new(false)
             .call("1", "spawn", json!({ "task": "look", "label": "look" }))
             .result(
                 "1",
@@ -708,13 +708,13 @@ mod tests {
                 "started as `spawn1`; its report comes as a message",
                 ToolOutcome::Ok,
             )
-            .kept(&[])
-            .tell(said("spawn1: read_file(\"a\"): ok\n"))
+            .assert_printed(&[])
+            .emit(said("spawn1: read_file(\"a\"): ok\n"))
             .after(2000)
-            .foot(&["spawn1 look  2 s  read_file(\"a\"): ok", "2 s"])
-            .tell(said("spawn1: finished\n"))
-            .tell(Event::User(&report))
-            .kept(&["  ✓ spawn1 look  2.0 s, finished"])
-            .foot(&["2 s"]);
+            .assert_status(&["spawn1 look  2 s  read_file(\"a\"): ok", "2 s"])
+            .emit(said("spawn1: finished\n"))
+            .emit(Event::User(&report))
+            .assert_printed(&["  ✓ spawn1 look  2.0 s, finished"])
+            .assert_status(&["2 s"]);
     }
 }

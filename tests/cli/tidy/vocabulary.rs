@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// of them alone, in any case.
 const FORBIDDEN_NAMES: &str = "of told tell tells said say look looks words held hold known knows seen kept shown given \
     made heard hear stand stands came gone gave ways lack lacks room piece thing things stuff misc util utils manager far \
-    ear mouth news trouble wish about ours theirs stranger strangers beside behind apart around walls leash berth crew \
+    ear mouth news trouble wish about ours theirs stranger strangers beside behind apart around walls fence leash berth crew \
     scribe warden desk duty door longest most least slice patience";
 
 /// Phrases that no comment and no string contains, in any case, as whole words; each with what to write instead.
@@ -188,9 +188,10 @@ fn contains_phrase(line: &str, phrase: &str) -> bool {
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphabetic);
     line.match_indices(phrase).any(|(start, _)| {
         let before = line[..start].chars().next_back();
-        let after = line[start + phrase.len()..].chars().next();
+        // A phrase that ends in a backtick goes on with any name.
+        let after = (!phrase.ends_with('`')).then(|| line[start + phrase.len()..].chars().next());
         // A name in backticks is quoted, such as that of the user `nobody`.
-        !is_letter(before) && !is_letter(after) && before != Some('`')
+        !is_letter(before) && !is_letter(after.flatten()) && before != Some('`')
     })
 }
 
