@@ -1,10 +1,10 @@
 //! Jobs exported for other schedulers, checked with the schedulers' own tools.
 
+use crate::json_schema::Validator;
 use crate::requirements::require;
 use crate::story::{Story, write};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use jsonschema::Validator;
 use nanobot::cron::export::{ExportSettings, ScheduledJob, systemd};
 use nanobot::cron::expression::Expression;
 use nanobot::cron::job::{Delivery, Job, JobState};
@@ -322,16 +322,7 @@ fn validate_manifest(manifest: &Value) -> Result<(), String> {
         .as_str()
         .ok_or(format!("`{kind}` is no kind"))?;
     let own = json!({ "$schema": schema["$schema"], "$defs": schema["$defs"], "$ref": format!("#/$defs/{name}") });
-    let validator: Validator = jsonschema::validator_for(&own).expect("a schema is a schema");
-    let wrong: Vec<String> = validator
-        .iter_errors(manifest)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        Err(wrong.join("\n"))
-    }
+    Validator::new(&own).validate(manifest)
 }
 
 #[test]

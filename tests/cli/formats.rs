@@ -1,7 +1,7 @@
 //! The wire formats from the server's side: builds replies in each format, and validates requests.
 
+use crate::json_schema::Validator;
 use crate::server::{Request, Response};
-use jsonschema::Validator;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
@@ -282,7 +282,7 @@ pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Opti
         ];
         sources.map(|source| {
             let schema = serde_json::from_str(source).expect("a schema is JSON");
-            jsonschema::validator_for(&schema).expect("a schema is a schema")
+            Validator::new(&schema)
         })
     });
     let format = Format::from_path(&request.path)?;
@@ -290,14 +290,9 @@ pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Opti
     if !extra_keys.is_empty() {
         remove_keys(&mut body, extra_keys);
     }
-    let error = VALIDATORS[format as usize].validate(&body).err()?;
-    let mut words = error.to_string();
-    words.truncate(words.floor_char_boundary(2000));
-    Some(format!(
-        "{}: at `{}`: {words}",
-        request.path,
-        error.instance_path()
-    ))
+    let mut error = VALIDATORS[format as usize].validate(&body).err()?;
+    error.truncate(error.floor_char_boundary(2000));
+    Some(format!("{}: {error}", request.path))
 }
 
 fn remove_keys(value: &mut Value, keys: &[String]) {

@@ -33,6 +33,7 @@ mod formats;
 mod heartbeat;
 mod help;
 mod hostile_servers;
+mod json_schema;
 mod keys;
 mod login;
 mod logs;

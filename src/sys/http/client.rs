@@ -17,7 +17,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use ureq::http::{HeaderMap, Uri};
-use ureq::tls::{RootCerts, TlsConfig};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::transport::{
     ConnectProxyConnector, Connector, RustlsConnector, SocksConnector,
 };
@@ -259,7 +259,7 @@ impl Http {
             let exists = |path: &&str| std::path::Path::new(path).exists();
             let found = self.own_certificates || (tls && CERTIFICATE_PATHS.iter().any(exists));
             let roots = if found {
-                RootCerts::PlatformVerifier
+                system_certificates()
             } else {
                 RootCerts::WebPki
             };
@@ -319,6 +319,18 @@ enum HttpMethod<'b> {
     /// The media type and the body.
     Post(&'b str, &'b [u8]),
     Delete,
+}
+
+/// The root certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+fn system_certificates() -> RootCerts {
+    let loaded = rustls_native_certs::load_native_certs();
+    for error in loaded.errors {
+        log::warn!(target: "http", "{error}");
+    }
+    let certificates = loaded.certs.iter();
+    let certificates =
+        certificates.map(|certificate| Certificate::from_der(certificate).to_owned());
+    RootCerts::Specific(Arc::new(certificates.collect()))
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {

@@ -1,11 +1,12 @@
 //! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates.
 //!
 //! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
-//! these files in this order: [`client`], `resolver` with `ssrf`, `connector`, `transport`.
+//! these files in this order: [`client`], `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
 
 mod client;
 mod connector;
 mod error;
+mod name_service;
 mod resolver;
 mod ssrf;
 mod timeouts;

@@ -4,12 +4,13 @@
 //! lookup. The system's resolver runs in a thread, since its result cannot be waited for together with a signal.
 
 use super::error::from_stop;
+use super::name_service;
 use super::ssrf::AddressPolicy;
 use super::timeouts::ExchangeLimits;
 use crate::sys::signal;
 use crate::sys::test_dns::TestHosts;
 use crate::sys::web_url::{port_or_default, without_brackets};
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use ureq::config::Config;
@@ -91,17 +92,16 @@ impl PolicyResolver {
         let (send, receive) = mpsc::sync_channel(1);
         std::thread::Builder::new().spawn(move || {
             // The caller may have given up.
-            drop(send.send((host.as_str(), port).to_socket_addrs()));
+            drop(send.send(name_service::resolve(&host, port)));
             drop(done_tx);
         })?;
         let mut deadline = self.limits.connect_deadline();
         if !signal::wait_readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
-        let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)?;
-        // Keeps the system's message: an unknown name differs from a resolver that does not respond.
-        let addresses = addresses?;
+        let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)??;
         addresses
+            .into_iter()
             .take(MAX_ADDRESSES)
             .for_each(|address| found.push(address));
         Ok(())

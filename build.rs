@@ -1,0 +1,77 @@
+//! Links the program statically at a fixed address, where the compiler and the C library allow it.
+//!
+//! A turn takes about a millisecond, and a dynamic position-independent program spends half of that before `main`: the
+//! loader maps the shared libraries and applies thousands of relocations. Cargo can ask for a static program only with
+//! flags that `cargo install` does not read, so the linker is given them here.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The libraries that `std` links dynamically, and what takes the place of each.
+const LIBRARIES: [(&str, &[&str]); 3] = [
+    ("c", &["libc.a", "libgcc_eh.a", "libgcc.a"]),
+    ("gcc_s", &["libgcc_eh.a", "libgcc.a", "libc.a"]),
+    ("m", &["libm.a", "libc.a"]),
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
+    println!("cargo::rustc-check-cfg=cfg(static_glibc)");
+    let variable = |name| env::var(name).unwrap_or_default();
+    let is_native = variable("HOST") == variable("TARGET");
+    let features = variable("CARGO_CFG_TARGET_FEATURE");
+    if variable("CARGO_CFG_TARGET_OS") != "linux"
+        || variable("CARGO_CFG_TARGET_ENV") != "gnu"
+        || features.split(',').any(|feature| feature == "crt-static")
+        || !is_native
+    {
+        return Ok(());
+    }
+    let compiler = env::var_os("RUSTC_LINKER").map_or_else(|| "cc".into(), PathBuf::from);
+    let folder = PathBuf::from(variable("OUT_DIR"));
+    if !can_link_statically(&compiler, &folder)? {
+        return Ok(());
+    }
+    for (library, archives) in LIBRARIES {
+        let Some(archives) = find_archives(&compiler, archives) else {
+            return Ok(());
+        };
+        // A linker script under the name of the shared library, which the linker finds before that.
+        let script = format!("GROUP ( {} )\n", archives.join(" "));
+        fs::write(folder.join(format!("lib{library}.so")), script)?;
+    }
+    println!("cargo::rustc-cfg=static_glibc");
+    for argument in ["-static", "-no-pie", &format!("-L{}", folder.display())] {
+        println!("cargo::rustc-link-arg-bins={argument}");
+    }
+    Ok(())
+}
+
+/// Returns true if the compiler makes a static program, for which the system's static C library must be installed.
+fn can_link_statically(compiler: &Path, folder: &Path) -> std::io::Result<bool> {
+    let source = folder.join("probe.c");
+    fs::write(&source, "int main(void) { return 0; }\n")?;
+    let done = Command::new(compiler)
+        .args(["-static", "-no-pie", "-o"])
+        .args([&folder.join("probe"), &source])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    Ok(done.is_ok_and(|status| status.success()))
+}
+
+/// The absolute paths of libraries of the compiler or of the C library, unless one is missing or has a space.
+fn find_archives(compiler: &Path, names: &[&str]) -> Option<Vec<String>> {
+    let find = |name: &&str| {
+        let mut command = Command::new(compiler);
+        let output = command.arg(format!("-print-file-name={name}")).output();
+        let path = String::from_utf8(output.ok()?.stdout).ok()?;
+        let path = path.trim();
+        (path.starts_with('/') && !path.contains(' ')).then(|| path.to_owned())
+    };
+    names.iter().map(find).collect()
+}
