@@ -4,8 +4,8 @@
  *   min loop PORT N FILE      N requests, each longer than the last by a call and its result; a line to FILE for each
  *   min stream PORT           a streamed answer, its pieces printed as they come
  *   min sh N                  `sh -c true`, N times
- *   min run OUT COMMAND...    COMMAND with its output thrown away; to OUT: ns of wall, us of CPU, KiB of memory, and
- *                             bytes written by write(2)
+ *   min run OUT COMMAND...    COMMAND with its output thrown away; to OUT: ns of wall, us of CPU, KiB of memory,
+ *                             bytes written by write(2), and page faults
  *   min show OUT COMMAND...   the same with its output on a terminal
  */
 #define _GNU_SOURCE
@@ -173,9 +173,9 @@ static int run(const char *out, char **command, int shows) {
     struct rusage used;
     wait4(pid, &status, 0, &used);
     FILE *file = fopen(out, "w");
-    fprintf(file, "%lld %ld %ld %ld\n", wall,
+    fprintf(file, "%lld %ld %ld %ld %ld\n", wall,
         (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000L + used.ru_utime.tv_usec + used.ru_stime.tv_usec,
-        used.ru_maxrss, written ? atol(written + 7) : -1L);
+        used.ru_maxrss, written ? atol(written + 7) : -1L, used.ru_minflt);
     fclose(file);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }

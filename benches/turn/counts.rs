@@ -1,0 +1,181 @@
+//! Counts that other work on the machine does not change: instructions, page faults, system calls, bytes.
+//!
+//! `cargo bench --bench turn -- --counts` compares them with `benches/counts.json` and fails if one has grown by more
+//! than [`TOLERANCE`]; `--record` writes the file instead. A change that means to make one larger changes the file.
+
+use crate::homes::{JOB, home, jobs, live, session_of};
+use crate::{build_client, program, server};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.json");
+const LOCK_FILE: &str = include_str!("../../Cargo.lock");
+/// How much larger than its recorded value a count may be.
+const TOLERANCE: f64 = 0.03;
+/// Runs of which the smallest page faults and memory count: the first one reads the program from the disk.
+const ROUNDS: usize = 6;
+/// Earlier turns of the two sessions whose difference is the cost of one turn; both fit into the window.
+const EARLIER_TURNS: [usize; 2] = [2, 12];
+
+type Counts = BTreeMap<String, u64>;
+
+/// Measures, prints and compares. Returns true if nothing has grown.
+pub(crate) fn compare(is_recording: bool) -> bool {
+    let counts = measure();
+    if is_recording {
+        let text = serde_json::to_string_pretty(&counts).expect("counts are JSON");
+        std::fs::write(RECORDED, text + "\n").expect("the file can be written");
+    }
+    let recorded = std::fs::read_to_string(RECORDED).expect("there is a recorded file");
+    let recorded: Counts = serde_json::from_str(&recorded).expect("the recorded file is JSON");
+    let mut is_within = recorded.keys().eq(counts.keys());
+    if !is_within {
+        println!("{RECORDED} has other counts");
+    }
+    for (name, count) in &counts {
+        let before = recorded.get(name).copied().unwrap_or_default();
+        let has_grown = *count as f64 > before as f64 * (1.0 + TOLERANCE);
+        is_within &= !has_grown;
+        println!(
+            "{} {name:<46} {count:>11}  recorded {before:>11}",
+            if has_grown { "NOT " } else { "ok  " }
+        );
+    }
+    is_within
+}
+
+fn measure() -> Counts {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let port = server::start();
+    let home = |name: &str, path: &str| home(&temp.path().join(name), port, path);
+    let hello: &[&str] = &["agent", "-m", "hello", "--sandbox", "off"];
+    let mut counts = Counts::new();
+
+    let idle = home("idle", "hello");
+    jobs(&idle, &json!({ "kind": "cron", "expr": "7 3 29 2 *" }));
+    for (name, home, words) in [
+        ("--version", home("version", "hello"), &["--version"][..]),
+        ("hello", home("hello", "hello"), hello),
+        ("a turn with a reading tool", home("read", "read/2"), hello),
+        ("1,000 chunks", home("stream", "stream/1000"), hello),
+        (
+            "cron run, nothing due",
+            idle,
+            &["cron", "run", JOB, "--scheduled"],
+        ),
+    ] {
+        let count = instructions(&home, words);
+        counts.insert(format!("instructions: {name}"), count);
+    }
+    let [few, many] = EARLIER_TURNS.map(|turns| {
+        let home = home(&format!("after{turns:02}"), "hello");
+        live(&session_of(&home), turns * 4);
+        instructions(&home, hello)
+    });
+    let turns = (EARLIER_TURNS[1] - EARLIER_TURNS[0]) as u64;
+    counts.insert(
+        "instructions: an earlier turn".into(),
+        many.saturating_sub(few) / turns,
+    );
+
+    let hello = &hello[..3];
+    let home = home("costs", "hello");
+    let client = build_client(temp.path());
+    let samples: Vec<[u64; 3]> = (0..ROUNDS)
+        .map(|_| used(&client, temp.path(), &home, hello))
+        .collect();
+    for (index, name) in ["memory, KiB", "bytes written", "page faults"]
+        .into_iter()
+        .enumerate()
+    {
+        // The first run writes the head of the session as well.
+        let later = samples.iter().skip(1).map(|sample| sample[index]);
+        let least = later.min().unwrap_or_default();
+        counts.insert(format!("hello: {name}"), least);
+    }
+    let calls = traced(&home, hello, temp.path());
+    counts.insert("hello: system calls".into(), calls.len() as u64);
+    for (what, names) in [
+        ("opened files", ["open(", "openat(", "openat2("]),
+        ("threads and processes", ["clone(", "clone3(", "vfork("]),
+    ] {
+        let is_one = |call: &&String| {
+            names.iter().any(|name| call.starts_with(name)) && !call.contains("= -1 ")
+        };
+        let count = calls.iter().filter(is_one).count();
+        counts.insert(format!("hello: {what}"), count as u64);
+    }
+    let size = std::fs::metadata(program()).expect("the program exists");
+    counts.insert("program: bytes".into(), size.len());
+    let crates = LOCK_FILE.matches("[[package]]").count();
+    counts.insert("crates in the lock file".into(), crates as u64);
+    counts
+}
+
+/// A command that runs in `home`, and in no other environment.
+fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .env("HOME", home)
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "manual")
+        .current_dir("/")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The instructions of one run, as Valgrind counts them. The first run, which sets up the workspace, is not counted.
+fn instructions(home: &Path, words: &[&str]) -> u64 {
+    let done = command(program(), home).args(words).output();
+    assert!(done.is_ok_and(|done| done.status.success()), "{words:?}");
+    let done = command("valgrind", home)
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program())
+        .args(words)
+        .output()
+        .expect("valgrind is needed");
+    let text = String::from_utf8_lossy(&done.stderr);
+    let count = text.lines().find_map(|line| {
+        let (_, count) = line.split_once("Collected : ")?;
+        count.trim().parse().ok()
+    });
+    count.unwrap_or_else(|| panic!("valgrind prints a count: {text}"))
+}
+
+/// Memory, bytes written and page faults of one run.
+fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 3] {
+    let out = folder.join("out");
+    let done = command(client, home)
+        .arg("run")
+        .arg(&out)
+        .arg(program())
+        .args(words)
+        .status();
+    assert!(done.is_ok_and(|status| status.success()), "{words:?}");
+    let text = std::fs::read_to_string(out).expect("the client writes what was used");
+    let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
+    [numbers[2], numbers[3], numbers[4]]
+}
+
+/// The system calls of one run and of its children.
+pub(crate) fn traced(home: &Path, words: &[&str], folder: &Path) -> Vec<String> {
+    let out: PathBuf = folder.join("trace");
+    let done = command("strace", home)
+        .args(["-f", "-qq", "-o"])
+        .arg(&out)
+        .arg(program())
+        .args(words)
+        .output()
+        .expect("strace is needed");
+    assert!(done.status.success(), "{words:?}");
+    let text = std::fs::read_to_string(out).expect("strace writes its trace");
+    let call = |line: &str| {
+        let (_, call) = line.split_once(' ')?;
+        let call = call.trim_start();
+        (!call.starts_with("+++") && !call.contains(" resumed>")).then(|| call.to_owned())
+    };
+    text.lines().filter_map(call).collect()
+}

@@ -1,0 +1,188 @@
+//! Homes of the measured runs: configs, jobs, MCP servers and old sessions.
+
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// A home with a config that names the server; `path` says how that is to answer.
+pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
+    let workspace = home.join(".nanobot/workspace");
+    std::fs::create_dir_all(workspace.join("sessions")).unwrap();
+    let config = json!({
+        "agents": { "defaults": { "model": "m", "provider": "custom" } },
+        "providers": { "custom": { "apiKey": "k", "apiBase": format!("http://127.0.0.1:{port}/{path}") } },
+    });
+    std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
+    std::fs::write(workspace.join("note.txt"), "a short note\n").unwrap();
+    home.to_owned()
+}
+
+pub(crate) const SERVERS: usize = 5;
+
+/// The least server: it writes down that it was started, and answers by what stands in the line.
+const SERVER: &str = r#"
+echo started >> "$1"
+say() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
+while read -r line; do
+  id=${line#*'"id":'} id=${id%%[,\}]*}
+  case $line in
+    *'"initialize"'*) say '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"least","version":"1"}}' ;;
+    *'"tools/list"'*) say "$TOOLS" ;;
+    *'"tools/call"'*) say '{"content":[{"type":"text","text":"done"}]}' ;;
+  esac
+done
+"#;
+
+/// Five servers for the home, of five tools each.
+pub(crate) fn servers(home: &Path) {
+    let starts = home.join("starts");
+    std::fs::write(&starts, "").unwrap();
+    let script = home.join("server.sh");
+    std::fs::write(&script, SERVER).unwrap();
+    let property = json!({ "type": "string", "description": "What is to be worked on." });
+    let tool = |number: usize| {
+        json!({ "name": format!("work{number}"), "description": "Does some of the work.",
+                "annotations": { "readOnlyHint": true },
+                "inputSchema": { "type": "object", "properties": { "what": property } } })
+    };
+    let tools = json!({ "tools": (1..=5).map(tool).collect::<Vec<_>>() }).to_string();
+    let path = home.join(".nanobot/config.json");
+    let mut config: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    for number in 1..=SERVERS {
+        config["tools"]["mcpServers"][format!("s{number}")] =
+            json!({ "command": "sh", "args": [script, starts], "env": { "TOOLS": tools } });
+    }
+    std::fs::write(path, config.to_string()).unwrap();
+}
+
+/// The job that is looked at.
+pub(crate) const JOB: &str = "0a1b2c3d";
+
+/// A hundred jobs, of which the last, which is not due, has this schedule. The home says where it is, as a line does.
+pub(crate) fn jobs(home: &Path, schedule: &Value) {
+    let made = 1_767_322_745_000_i64;
+    let job = |number: usize| {
+        let (id, schedule) = match number {
+            99 => (JOB.to_owned(), schedule.clone()),
+            _ => (
+                format!("{number:08x}"),
+                json!({ "kind": "cron", "expr": "0 8 * * 1-5" }),
+            ),
+        };
+        json!({
+            "id": id, "name": format!("job {number}"), "enabled": true, "schedule": schedule,
+            "payload": { "kind": "agent_turn", "message": "What is new?", "deliver": false, "channel": null, "to": null },
+            "state": { "nextRunAtMs": null, "lastRunAtMs": null, "lastStatus": null, "lastError": null },
+            "createdAtMs": made, "updatedAtMs": made, "deleteAfterRun": false,
+        })
+    };
+    let file = json!({ "version": 1, "jobs": (0..100).map(job).collect::<Vec<_>>() });
+    let folder = home.join(".nanobot/workspace/cron");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(
+        folder.join("jobs.json"),
+        serde_json::to_string_pretty(&file).unwrap(),
+    )
+    .unwrap();
+    for number in 0..100 {
+        let folder = home
+            .join(".nanobot/cron")
+            .join(job(number)["id"].as_str().unwrap());
+        std::fs::create_dir_all(&folder).unwrap();
+        // Its last time was handled, however old the file is.
+        let far = jiff::Timestamp::now().as_millisecond();
+        let terms = json!({ "v": 1, "sinceMs": far });
+        std::fs::write(folder.join("job.json"), terms.to_string()).unwrap();
+        let stamps = json!({ "v": 1, "handledMs": far, "started": null });
+        std::fs::write(folder.join("state.json"), stamps.to_string()).unwrap();
+    }
+}
+
+pub(crate) fn session_of(home: &Path) -> PathBuf {
+    home.join(".nanobot/workspace/sessions/cli_direct.jsonl")
+}
+
+const TIME: &str = "2026-01-02T03:04:05.000000";
+
+/// A session of `size` messages of about 380 bytes, as the Python program leaves it.
+pub(crate) fn session(size: usize) -> String {
+    let mut text = format!(
+        "{{\"_type\": \"metadata\", \"key\": null, \"created_at\": \"{TIME}\", \"updated_at\": \"{TIME}\", \
+         \"metadata\": {{}}, \"last_consolidated\": {}}}\n",
+        size - 50
+    );
+    let words = "lorem ipsum ".repeat(27);
+    for number in 0..size {
+        let role = if number % 2 == 0 { "user" } else { "assistant" };
+        writeln!(
+            text,
+            "{{\"role\": \"{role}\", \"content\": \"{number} {words}\", \"timestamp\": \"{TIME}\"}}"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// A session of `size` messages as this program leaves it: in each turn a question, a call, its result, an answer and a
+/// closing line. All but the last are consolidated.
+pub(crate) fn live(path: &Path, size: usize) {
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    let mut at = 0;
+    let mut put = |line: &Value| {
+        let line = format!("{line}\n");
+        file.write_all(line.as_bytes()).unwrap();
+        at += line.len();
+        at
+    };
+    let mut end = put(&metadata(0));
+    for turn in 0..size / 4 {
+        let words = |count| format!("{turn} {}", "lorem ipsum ".repeat(count));
+        let id = format!("c{turn}");
+        let function = json!({ "name": "read_file", "arguments": "{\"path\":\"note.txt\"}" });
+        let call = json!({ "id": id, "type": "function", "function": function });
+        for mut line in [
+            json!({ "role": "user", "content": words(15), "facts": "[Runtime Context]" }),
+            json!({ "role": "assistant", "content": null, "tool_calls": [call] }),
+            json!({ "role": "tool", "tool_call_id": id, "name": "read_file", "content": words(40) }),
+            json!({ "role": "assistant", "content": words(20) }),
+        ] {
+            line["timestamp"] = TIME.into();
+            line["turn"] = turn.to_string().into();
+            if line["role"] != "tool" {
+                line["id"] = turn.to_string().into();
+            }
+            if line["role"] == "assistant" {
+                line["model"] = "m".into();
+                line["usage"] = json!({ "input": 100, "cached": 0, "output": 5, "reasoning": 0 });
+            }
+            end = put(&line);
+        }
+        let count = (turn + 1) * 4;
+        end = put(&closing(end, count, count.saturating_sub(52)));
+    }
+    file.into_inner().expect("all of it can be written");
+}
+
+/// Close a session of `size` messages once more.
+pub(crate) fn close(path: &Path, size: usize, consolidated: usize) {
+    let mut file = File::options().append(true).open(path).unwrap();
+    let at = file.metadata().unwrap().len();
+    let line = closing(at.try_into().unwrap(), size, consolidated);
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+fn closing(at: usize, messages: usize, consolidated: usize) -> Value {
+    let mut line = metadata(consolidated);
+    line["turn"] = "t".into();
+    line["messages"] = messages.into();
+    line["at"] = at.into();
+    line["ending"] = "answered".into();
+    line
+}
+
+fn metadata(consolidated: usize) -> Value {
+    json!({ "_type": "metadata", "key": "cli:direct", "created_at": TIME, "updated_at": TIME, "metadata": {},
+            "last_consolidated": consolidated })
+}
