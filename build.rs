@@ -2,7 +2,8 @@
 //!
 //! A turn takes about a millisecond, and a dynamic position-independent program spends half of that before `main`: the
 //! loader maps the shared libraries and applies thousands of relocations. Cargo can ask for a static program only with
-//! flags that `cargo install` does not read, so the linker is given them here.
+//! flags that `cargo install` does not read, so the linker is given them here. It also puts the code that every run needs
+//! into one place: the kernel maps code in pieces of 64 KiB, and most of the program is needed by few runs.
 
 use std::env;
 use std::error::Error;
@@ -17,8 +18,11 @@ const LIBRARIES: [(&str, &[&str]); 3] = [
     ("m", &["libm.a", "libc.a"]),
 ];
 
+const HOT_FUNCTIONS: &str = include_str!("src/hot_functions.txt");
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/hot_functions.txt");
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     println!("cargo::rustc-check-cfg=cfg(static_glibc)");
     let variable = |name| env::var(name).unwrap_or_default();
@@ -45,10 +49,31 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("lib{library}.so")), script)?;
     }
     println!("cargo::rustc-cfg=static_glibc");
+    // Other builds are for tests, and link faster without.
+    if variable("PROFILE") == "release" {
+        let script = folder.join("hot.ld");
+        fs::write(&script, hot_section())?;
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+    }
     for argument in ["-static", "-no-pie", &format!("-L{}", folder.display())] {
         println!("cargo::rustc-link-arg-bins={argument}");
     }
     Ok(())
+}
+
+/// A linker script that puts the code of everyday runs into one place, so that a run maps little else.
+///
+/// The list has patterns of symbols without their hashes, and objects of the C library. What matches nothing is ignored, as
+/// with another compiler. `.ci/hot-functions` renews it.
+fn hot_section() -> String {
+    let mut script = "SECTIONS { .text.hot : {\n".to_owned();
+    for line in HOT_FUNCTIONS.lines() {
+        script += &match line.starts_with('*') {
+            true => format!("{line}(.text .text.*)\n"),
+            false => format!("*(.text.{line} .text.unlikely.{line})\n"),
+        };
+    }
+    script + "} } INSERT BEFORE .text;\n"
 }
 
 /// Returns true if the compiler makes a static program, for which the system's static C library must be installed.
