@@ -49,8 +49,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(folder.join(format!("lib{library}.so")), script)?;
     }
     println!("cargo::rustc-cfg=static_glibc");
-    // Other builds are for tests, and link faster without.
-    if variable("PROFILE") == "release" {
+    // Other builds are for tests, and link faster without. A linker of the user's choice may take no scripts.
+    let is_usual_linker = !variable("CARGO_ENCODED_RUSTFLAGS").contains("link");
+    if variable("PROFILE") == "release" && is_usual_linker {
         let script = folder.join("hot.ld");
         fs::write(&script, hot_section())?;
         println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
