@@ -26,6 +26,7 @@ pub mod recording;
 pub mod redact;
 pub mod registry;
 pub mod replay;
+pub mod request_body;
 mod response;
 pub mod responses;
 pub mod retry;
