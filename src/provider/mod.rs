@@ -30,6 +30,7 @@ pub mod request_body;
 mod response;
 pub mod responses;
 pub mod retry;
+mod text_event;
 pub mod think_tags;
 mod tool_call_ids;
 pub mod tool_choice_fallback;
