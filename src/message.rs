@@ -4,6 +4,7 @@
 //! session file have their own types and convert to and from these.
 
 use serde_json::Value;
+use std::borrow::Cow;
 
 pub mod lenient_json;
 pub mod token_estimate;
@@ -75,6 +76,14 @@ pub fn images_first(parts: &[MessagePart]) -> impl Iterator<Item = &MessagePart>
 
 /// Formats `parts` as text, one part per line, with placeholders for images and documents.
 pub fn plain_text(parts: &[MessagePart]) -> String {
+    to_plain_text(parts).into_owned()
+}
+
+/// Formats `parts` as [`plain_text`] does, without a copy of a single text.
+pub fn to_plain_text(parts: &[MessagePart]) -> Cow<'_, str> {
+    if let [MessagePart::Text(text)] = parts {
+        return Cow::Borrowed(text);
+    }
     let mut text = String::new();
     for part in parts {
         if !text.is_empty() {
@@ -90,7 +99,7 @@ pub fn plain_text(parts: &[MessagePart]) -> String {
         };
         text.extend(["[", kind, ": ", name, "]"]);
     }
-    text
+    Cow::Owned(text)
 }
 
 /// One assistant message: the model's reply.
@@ -147,10 +156,10 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// The arguments, always as an object, for formats that accept nothing else.
-    pub fn arguments_object(&self) -> Value {
+    pub fn arguments_object(&self) -> Cow<'_, Value> {
         match &self.arguments {
-            Value::Object(_) => self.arguments.clone(),
-            other => serde_json::json!({ "malformed_arguments": other }),
+            Value::Object(_) => Cow::Borrowed(&self.arguments),
+            other => Cow::Owned(serde_json::json!({ "malformed_arguments": other })),
         }
     }
 }

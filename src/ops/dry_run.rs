@@ -62,6 +62,8 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     let request = agent.build_request(turn.session.messages(), true, "");
     match form {
         DryRunForm::Curl => ctx.terminal.print(&wire.curl(&request)),
-        _ => ctx.terminal.print_json(&wire.body(&request)),
+        _ => ctx
+            .terminal
+            .print_json(&serde_json::from_slice(&wire.body(&request))?),
     }
 }

@@ -93,6 +93,10 @@ impl RunBudget {
         }
     }
 
+    fn has_limit(&self) -> bool {
+        self.max_cost.is_some() || self.max_tokens.is_some()
+    }
+
     fn lock_state(&self) -> MutexGuard<'_, BudgetState> {
         self.state.lock().ignore_poison()
     }
@@ -180,8 +184,12 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let most = self.max_spending(request);
         let session = self.session_limit()?;
+        let has_limit = !self.limits.is_unlimited() || self.run.has_limit();
+        let most = match has_limit {
+            true => self.max_spending(request),
+            false => Spending::default(),
+        };
         let promise = self.run.reserve(most, session).map_err(to_provider_error)?;
         let reservation = self.reserve(most, on_delta)?;
         let started = Instant::now();

@@ -3,6 +3,7 @@
 
 use super::credentials::LazyCredentials;
 use super::error_response;
+use super::request_body::RequestBody;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
@@ -31,8 +32,8 @@ pub trait WireFormat: Send + Sync {
     fn key_header(&self) -> &'static str {
         "authorization"
     }
-    /// Builds the request body. Its last key is the one that grows during a conversation.
-    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value>;
+    /// Writes the request body to `body`. Its last field is the one that grows during a conversation.
+    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8>;
     /// An empty draft for the reply to `request`.
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder>;
 }
@@ -70,7 +71,7 @@ impl Provider for HttpProvider {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let body = serde_json::to_vec(&self.body(request)).expect("a JSON value can be serialized");
+        let body = self.body(request);
         let (base, headers) = self.base_and_headers()?;
         let started = Instant::now();
         let place = self.display_url();
@@ -203,9 +204,8 @@ impl HttpProvider {
         url
     }
 
-    /// The complete request body. The user's extra fields come before the key that grows, to keep the prompt prefix
-    /// unchanged.
-    pub fn body(&self, request: &Request<'_>) -> Value {
+    /// The complete request body, as JSON.
+    pub fn body(&self, request: &Request<'_>) -> Vec<u8> {
         // Servers require an object schema. Any other schema is described in the prompt only.
         let is_object = |schema: &&Value| schema["type"] == "object";
         let schema = request
@@ -213,20 +213,8 @@ impl HttpProvider {
             .filter(|_| self.supports_schemas)
             .filter(is_object);
         let request = &Request { schema, ..*request };
-        let mut body = self.format.body(request, self.stream);
-        if self.extra_body.is_empty() {
-            return body.into();
-        }
-        let grows = body
-            .iter()
-            .next_back()
-            .map(|(key, value)| (key.clone(), value.clone()));
-        if let Some((key, value)) = grows {
-            body.remove(&key);
-            body.extend(self.extra_body.clone());
-            body.insert(key, value);
-        }
-        body.into()
+        let body = RequestBody::new(&self.extra_body);
+        self.format.body(request, self.stream, body)
     }
 
     fn key_header(&self) -> &'static str {
@@ -270,7 +258,7 @@ impl HttpProvider {
         }
         command.push_str(&format!(
             "  -d {}\n",
-            shell_quote(&self.body(request).to_string())
+            shell_quote(&String::from_utf8_lossy(&self.body(request)))
         ));
         command
     }

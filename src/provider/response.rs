@@ -9,6 +9,13 @@ use serde_json::{Map, Value};
 
 /// A reply under construction, in one wire format.
 pub trait ReplyBuilder {
+    /// Processes an event that only adds text to the reply, as nearly all events do, without building a JSON value. Any
+    /// other event is left to [`ReplyBuilder::add_event`], with `false`.
+    fn add_text_event(
+        &mut self,
+        event: &str,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<bool, ReplyError>;
     /// Processes an event of a stream.
     fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
     /// Processes a complete response.
@@ -111,7 +118,7 @@ impl ResponseReader {
         }
         let draft = self.builder.as_mut();
         self.parser
-            .feed(bytes, &mut |found| process_event(&found, draft, on_delta))
+            .feed(bytes, &mut |found| process_event(found, draft, on_delta))
     }
 
     /// Ends the response.
@@ -119,7 +126,7 @@ impl ResponseReader {
         let draft = self.builder.as_mut();
         if self.shape == ResponseShape::Events {
             self.parser
-                .finish(&mut |found| process_event(&found, draft, on_delta))?;
+                .finish(&mut |found| process_event(found, draft, on_delta))?;
         } else {
             let text = String::from_utf8_lossy(&self.buffer);
             let text = text.trim_start_matches('\u{feff}').trim();
@@ -154,6 +161,9 @@ fn process_event(
         return Ok(());
     }
     if data.is_empty() {
+        return Ok(());
+    }
+    if builder.add_text_event(data, on_delta)? {
         return Ok(());
     }
     let object = lenient_json::parse(data)
@@ -222,8 +232,8 @@ pub(super) fn parse_tokens(value: &Value) -> Option<u64> {
 /// Test helpers: read responses in every wire format.
 #[cfg(test)]
 pub(super) mod test_support {
-    use super::{ReplyError, ResponseReader};
-    use crate::message::Reply;
+    use super::{ReplyError, ResponseReader, check_for_error};
+    use crate::message::{Reply, lenient_json};
     use crate::provider::http_provider::WireFormat;
     use crate::provider::{Delta, Request, Sampling, ToolChoice};
     use serde_json::Value;
@@ -284,6 +294,42 @@ pub(super) mod test_support {
             assert_eq!(told.reasoning, expect.reasoning, "cut at {cut}");
         }
         expect
+    }
+
+    /// Checks that events, one per line, have the same effect whether or not those that only add text are read as such.
+    pub(in crate::provider) fn fuzz_text_events(dialect: &dyn WireFormat, seeds: &[&[u8]]) {
+        let fold = |events: &str, is_fast: bool| {
+            let mut builder = dialect.reply_builder(&REQUEST);
+            let mut deltas = Vec::new();
+            let mut count = 0;
+            let mut on_delta = |delta: Delta<'_>| {
+                deltas.push(format!("{delta:?}"));
+                Ok(())
+            };
+            let mut add = |event: &str| {
+                let Some(value) = lenient_json::parse(event) else {
+                    return Ok(());
+                };
+                if is_fast && builder.add_text_event(event, &mut on_delta)? {
+                    count += 1;
+                    return Ok(());
+                }
+                check_for_error(&value)?;
+                builder.add_event(&value, &mut on_delta)
+            };
+            let added = events.lines().try_for_each(&mut add);
+            let added = added.and_then(|()| builder.finish(&mut on_delta));
+            let reply = added.and_then(|()| builder.into_reply());
+            (format!("{reply:?} {deltas:?}"), count)
+        };
+        for seed in seeds {
+            let (_, count) = fold(str::from_utf8(seed).unwrap(), true);
+            assert!(count > 0, "no event of the seed only adds text");
+        }
+        crate::fuzz::check(seeds, |input, _| {
+            let events = crate::fuzz::lossy_text(input);
+            assert_eq!(fold(&events, true).0, fold(&events, false).0);
+        });
     }
 
     /// Formats events as a server sends them.

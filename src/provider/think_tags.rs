@@ -6,6 +6,9 @@
 /// The names of the tags, longest first because one is a prefix of another.
 const TAG_NAMES: [&str; 3] = ["thinking", "thought", "think"];
 
+/// The receiver of classified pieces.
+type SegmentSink<'a, E> = dyn FnMut(TextSegment<'_>) -> Result<(), E> + 'a;
+
 /// Splits a stream of text into text and reasoning.
 #[derive(Debug, Default)]
 pub struct ThinkTagSplitter {
@@ -28,41 +31,46 @@ enum SplitterState {
 }
 
 /// A classified piece of the stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TextSegment {
-    Text(String),
-    Reasoning(String),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextSegment<'a> {
+    Text(&'a str),
+    Reasoning(&'a str),
 }
 
 impl ThinkTagSplitter {
-    /// Processes the next piece of the stream. Returns the pieces that are classified by now.
-    pub fn feed(&mut self, text: &str) -> Vec<TextSegment> {
+    /// Processes the next piece of the stream. Passes the pieces that are classified by now to `emit`.
+    ///
+    /// # Errors
+    /// Those of `emit`.
+    pub fn feed<E>(&mut self, text: &str, emit: &mut SegmentSink<'_, E>) -> Result<(), E> {
         if self.state == SplitterState::Text {
-            return vec![TextSegment::Text(text.to_owned())];
+            return emit(TextSegment::Text(text));
         }
         self.buffer.push_str(text);
-        let mut pieces = Vec::new();
-        while self.split_next(&mut pieces) {}
-        pieces
+        while self.split_next(emit)? {}
+        Ok(())
     }
 
-    /// Ends the stream. Returns the rest.
-    pub fn finish(&mut self) -> Vec<TextSegment> {
+    /// Ends the stream. Passes the rest to `emit`.
+    ///
+    /// # Errors
+    /// Those of `emit`.
+    pub fn finish<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<(), E> {
         let held = std::mem::take(&mut self.buffer);
         match self.state {
-            _ if held.is_empty() => Vec::new(),
-            SplitterState::Thinking(_) => vec![TextSegment::Reasoning(held)],
-            SplitterState::Start | SplitterState::Text => vec![TextSegment::Text(held)],
+            _ if held.is_empty() => Ok(()),
+            SplitterState::Thinking(_) => emit(TextSegment::Reasoning(&held)),
+            SplitterState::Start | SplitterState::Text => emit(TextSegment::Text(&held)),
         }
     }
 
     /// Classifies one piece of the held text; `false` if more input is needed.
-    fn split_next(&mut self, segments: &mut Vec<TextSegment>) -> bool {
-        match self.state {
+    fn split_next<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<bool, E> {
+        Ok(match self.state {
             SplitterState::Text => {
                 let held = std::mem::take(&mut self.buffer);
                 if !held.is_empty() {
-                    segments.push(TextSegment::Text(held));
+                    emit(TextSegment::Text(&held))?;
                 }
                 false
             }
@@ -81,7 +89,7 @@ impl ThinkTagSplitter {
                     self.buffer = rest[name.len() + 2..].to_owned();
                     self.state = SplitterState::Thinking(name);
                 } else if may_open {
-                    return false;
+                    return Ok(false);
                 } else {
                     self.state = SplitterState::Text;
                 }
@@ -93,12 +101,10 @@ impl ThinkTagSplitter {
                     let rest = self.buffer[at + end.len()..].to_owned();
                     self.after_block = true;
                     self.buffer.truncate(at);
-                    segments.push(TextSegment::Reasoning(std::mem::replace(
-                        &mut self.buffer,
-                        rest,
-                    )));
+                    let thought = std::mem::replace(&mut self.buffer, rest);
                     self.state = SplitterState::Start;
-                    return true;
+                    emit(TextSegment::Reasoning(&thought))?;
+                    return Ok(true);
                 }
                 // Everything is reasoning, except a suffix that may be the beginning of the closing tag.
                 let known = (0..end.len())
@@ -108,32 +114,33 @@ impl ThinkTagSplitter {
                 let rest = self.buffer.split_off(self.buffer.len() - known);
                 let thought = std::mem::replace(&mut self.buffer, rest);
                 if !thought.is_empty() {
-                    segments.push(TextSegment::Reasoning(thought));
+                    emit(TextSegment::Reasoning(&thought))?;
                 }
                 false
             }
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{TextSegment, ThinkTagSplitter};
+    use std::convert::Infallible;
 
     fn split<'a>(pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
         let mut splitter = ThinkTagSplitter::default();
-        let mut found: Vec<TextSegment> = pieces
-            .into_iter()
-            .flat_map(|piece| splitter.feed(piece))
-            .collect();
-        found.extend(splitter.finish());
         let (mut thought, mut text) = (String::new(), String::new());
-        for piece in found {
+        let mut emit = |piece: TextSegment<'_>| {
             match piece {
-                TextSegment::Text(words) => text.push_str(&words),
-                TextSegment::Reasoning(words) => thought.push_str(&words),
+                TextSegment::Text(words) => text.push_str(words),
+                TextSegment::Reasoning(words) => thought.push_str(words),
             }
+            Ok::<(), Infallible>(())
+        };
+        for piece in pieces {
+            splitter.feed(piece, &mut emit).unwrap();
         }
+        splitter.finish(&mut emit).unwrap();
         (thought, text)
     }
 

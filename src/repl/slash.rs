@@ -308,12 +308,12 @@ impl ReplSession<'_> {
         );
         let mut printed = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
-            let text = stream.feed(&letters.feed(bytes));
+            let text = stream.feed(&letters.feed(bytes)).into_owned();
             if printed.is_ok() && !text.is_empty() {
                 printed = terminal.print(&text);
             }
         });
-        let rest = stream.feed(&letters.finish()) + &stream.finish();
+        let rest = stream.feed(&letters.finish()).into_owned() + &stream.finish();
         let finished = finished.context("run the command")?;
         printed?;
         self.print(&rest)?;

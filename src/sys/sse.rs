@@ -30,6 +30,8 @@ pub struct SseParser {
     /// The incomplete last line.
     line: Vec<u8>,
     event: SseEvent,
+    /// The memory of the previous event's data, for the next one.
+    spare_data: String,
     /// Total length of the data lines of `event`, in bytes.
     data_bytes: usize,
     /// The input ended in CR, so a following LF belongs to the same line ending.
@@ -44,20 +46,21 @@ impl SseParser {
             max_event_bytes,
             line: Vec::new(),
             event: SseEvent::default(),
+            spare_data: String::new(),
             data_bytes: 0,
             after_cr: false,
             has_started: false,
         }
     }
 
-    /// Parses the next bytes; `on_event` receives every event that they complete.
+    /// Parses the next bytes; `on_event` receives every event that they complete, and may take it.
     ///
     /// # Errors
     /// Those of `on_event`, and [`EventTooLarge`].
     pub fn feed<E: From<EventTooLarge>>(
         &mut self,
         mut bytes: &[u8],
-        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         let Some(first) = bytes.first() else {
             return Ok(());
@@ -66,11 +69,17 @@ impl SseParser {
             bytes = &bytes[1..];
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
-            self.add_to_line(&bytes[..end])?;
+            let line = &bytes[..end];
             let crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');
             self.after_cr = bytes[end] == b'\r' && end + 1 == bytes.len();
             bytes = &bytes[end + 1 + usize::from(crlf)..];
-            self.end_line(on_event)?;
+            if self.line.is_empty() {
+                self.check_size(line)?;
+                self.end_line(line, on_event)?;
+            } else {
+                self.add_to_line(line)?;
+                self.end_pending_line(on_event)?;
+            }
         }
         Ok(self.add_to_line(bytes)?)
     }
@@ -81,38 +90,56 @@ impl SseParser {
     /// Those of `on_event`.
     pub fn finish<E>(
         &mut self,
-        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
         if !self.line.is_empty() {
-            self.end_line(on_event)?;
+            self.end_pending_line(on_event)?;
         }
-        self.end_line(on_event)
+        self.end_line(b"", on_event)
     }
 
     fn add_to_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
-        if self.data_bytes + self.line.len() + bytes.len() > self.max_event_bytes {
-            return Err(EventTooLarge);
-        }
+        self.check_size(bytes)?;
         self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn check_size(&self, more: &[u8]) -> Result<(), EventTooLarge> {
+        match self.data_bytes + self.line.len() + more.len() > self.max_event_bytes {
+            true => Err(EventTooLarge),
+            false => Ok(()),
+        }
+    }
+
+    /// Parses the line that arrived in several pieces.
+    fn end_pending_line<E>(
+        &mut self,
+        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut line = std::mem::take(&mut self.line);
+        self.end_line(&line, on_event)?;
+        line.clear();
+        self.line = line;
         Ok(())
     }
 
     fn end_line<E>(
         &mut self,
-        on_event: &mut dyn FnMut(SseEvent) -> Result<(), E>,
+        line: &[u8],
+        on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,
     ) -> Result<(), E> {
-        let line = std::mem::take(&mut self.line);
         let text = match std::mem::replace(&mut self.has_started, true) {
-            false => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&line),
-            true => &line,
+            false => line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line),
+            true => line,
         };
         if text.is_empty() {
             self.data_bytes = 0;
-            let event = std::mem::take(&mut self.event);
-            return match event == SseEvent::default() {
-                true => Ok(()),
-                false => on_event(event),
-            };
+            let mut event = std::mem::take(&mut self.event);
+            if event != SseEvent::default() {
+                on_event(&mut event)?;
+            }
+            self.spare_data = event.data.unwrap_or_default();
+            return Ok(());
         }
         let text = String::from_utf8_lossy(text);
         let (field, value) = text.split_once(':').unwrap_or((&text, ""));
@@ -125,7 +152,11 @@ impl SseParser {
                         data.push('\n');
                         data.push_str(value);
                     }
-                    none => *none = Some(value.to_owned()),
+                    none => {
+                        let mut data = std::mem::take(&mut self.spare_data);
+                        value.clone_into(&mut data);
+                        *none = Some(data);
+                    }
                 }
             }
             "event" => self.event.event = Some(value.to_owned()),
@@ -151,8 +182,8 @@ mod tests {
     fn read(pieces: &[&[u8]], finish: bool) -> Vec<SseEvent> {
         let mut parser = SseParser::new(MIB);
         let mut found = Vec::new();
-        let mut on_event = |event| {
-            found.push(event);
+        let mut on_event = |event: &mut SseEvent| {
+            found.push(std::mem::take(event));
             Ok::<(), EventTooLarge>(())
         };
         for piece in pieces {
@@ -233,7 +264,7 @@ mod tests {
 
     #[test]
     fn large_events_are_rejected() {
-        let ignore = &mut |_| Ok::<(), EventTooLarge>(());
+        let ignore = &mut |_: &mut SseEvent| Ok::<(), EventTooLarge>(());
         let mut parser = SseParser::new(16 * MIB);
         let line = [b"data: ".as_slice(), &vec![b'x'; MIB], b"\n"].concat();
         for end in [b"\n".as_slice(), b"\r\n"] {

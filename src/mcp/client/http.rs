@@ -290,7 +290,7 @@ fn forward_events(
             if message::has_too_many_values(data.as_bytes()) {
                 return Ok(());
             }
-            let sent = events.blocking_send(Ok(to_sse(event)));
+            let sent = events.blocking_send(Ok(to_sse(std::mem::take(event))));
             sent.map_err(|_| ForwardEnd::ReceiverDropped)
         });
         match fed {

@@ -5,7 +5,10 @@ use crate::message::{FinishReason, Reply, ToolCall, Usage};
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
+use crate::provider::text_event::{self, Object, Text};
 use crate::provider::{Delta, DeltaSink, Request};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 /// The reply so far.
@@ -40,6 +43,29 @@ enum ContentBlock {
     },
     /// Any other block; sent back unchanged.
     Other(Value),
+}
+
+/// An event that only adds text or thinking to a block.
+#[derive(Deserialize)]
+struct TextEvent<'a> {
+    #[serde(borrow)]
+    r#type: Text<'a>,
+    #[serde(borrow)]
+    object: Option<Text<'a>>,
+    error: Option<IgnoredAny>,
+    index: u64,
+    #[serde(borrow)]
+    delta: Object<TextDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct TextDelta<'a> {
+    #[serde(borrow)]
+    r#type: Text<'a>,
+    #[serde(borrow)]
+    text: Option<Text<'a>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'a>>,
 }
 
 impl AnthropicReplyBuilder {
@@ -178,6 +204,43 @@ fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> Result<(), Repl
 }
 
 impl response::ReplyBuilder for AnthropicReplyBuilder {
+    fn add_text_event(
+        &mut self,
+        event: &str,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<bool, ReplyError> {
+        let Some(event) = text_event::parse::<TextEvent<'_>>(event) else {
+            return Ok(false);
+        };
+        if event.error.is_some()
+            || text_event::as_str(&event.object) == "error"
+            || event.r#type.0 != "content_block_delta"
+        {
+            return Ok(false);
+        }
+        let Object(TextDelta {
+            r#type,
+            text,
+            thinking,
+        }) = &event.delta;
+        let block = self
+            .blocks
+            .iter_mut()
+            .rfind(|(index, _)| *index == event.index);
+        match (&*r#type.0, block) {
+            ("text_delta", Some((_, ContentBlock::Text(words)))) => {
+                words.push_str(text_event::as_str(text));
+                emit_delta(Delta::Text(text_event::as_str(text)), on_delta)?;
+            }
+            ("thinking_delta", Some((_, ContentBlock::Thinking { text: words, .. }))) => {
+                words.push_str(text_event::as_str(thinking));
+                emit_delta(Delta::Reasoning(text_event::as_str(thinking)), on_delta)?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let index = event["index"].as_u64().unwrap_or(0);
         match event["type"].as_str() {
@@ -676,6 +739,24 @@ mod tests {
             test_support::read_object(&ANTHROPIC, answer).text,
             "a\u{fffd}"
         );
+    }
+
+    #[test]
+    fn fuzz_events_of_text_have_the_same_effect_as_others() {
+        let seeds: &[&[u8]] = &[
+            br#"{"type":"message_start","message":{"model":"m","usage":{"input_tokens":1}}}
+{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}
+{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"a"}}
+{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"s"}}
+{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"b\n"}}
+{"type":"content_block_delta","index":1,"delta":{"type":"thinking_delta","thinking":"c"}}
+{"type":"content_block_delta","delta":{"type":"text_delta","text":"d"}}
+{"type":"content_block_delta","index":2,"delta":{"type":"text_delta","text":"e"},"error":null}
+{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}
+{"type":"message_stop"}"#,
+        ];
+        test_support::fuzz_text_events(&ANTHROPIC, seeds);
     }
 
     #[test]

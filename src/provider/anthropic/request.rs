@@ -2,46 +2,47 @@
 //! mark, which keeps the prompt cache valid.
 
 use super::{AnthropicFormat, WIRE_NAME};
-use crate::message::ToolSpec;
 use crate::message::{
-    Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first,
-    plain_text,
+    Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage,
+    images_first, to_plain_text,
 };
 use crate::provider::quirks::{Temperature, ThinkingStyle};
+use crate::provider::request_body::RequestBody;
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// The smallest thinking budget that Anthropic accepts, in tokens.
 const MIN_THINKING_BUDGET_TOKENS: u32 = 1024;
 
 /// The body of `request`.
-pub(super) fn build_body(
+pub(super) fn write_body(
     request: &Request<'_>,
     format: &AnthropicFormat,
     stream: bool,
-) -> Map<String, Value> {
+    mut body: RequestBody<'_>,
+) -> Vec<u8> {
     let effort = request.sampling.reasoning_effort.as_deref();
     let thinking = effort.filter(|effort| *effort != "none" && can_think(request, format));
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
-    put("model", request.model.into());
+    body.put("model", request.model);
     let (limit, budget) = token_limits(request.sampling.max_tokens, thinking, format);
-    put("max_tokens", limit.into());
+    body.put("max_tokens", limit);
     let mut output = Map::new();
     let thinks = thinking.is_some()
         && (budget.is_some() || format.quirks.thinking == ThinkingStyle::Adaptive);
     match (thinking, format.quirks.thinking, budget) {
         (Some(effort), ThinkingStyle::Adaptive, _) => {
-            put("thinking", json!({ "type": "adaptive" }));
+            body.put("thinking", json!({ "type": "adaptive" }));
             output.insert(
                 "effort".into(),
                 adaptive_effort(effort, request.model).into(),
             );
         }
         (Some(_), _, Some(budget)) => {
-            put(
+            body.put(
                 "thinking",
                 json!({ "type": "enabled", "budget_tokens": budget }),
             );
@@ -51,7 +52,7 @@ pub(super) fn build_body(
     // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
     // one.
     if let Temperature::Fixed(degree) = format.quirks.temperature {
-        put("temperature", degree.into());
+        body.put("temperature", degree);
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
         output.insert(
@@ -60,36 +61,113 @@ pub(super) fn build_body(
         );
     }
     if !output.is_empty() {
-        put("output_config", output.into());
+        body.put("output_config", output);
     }
     if stream {
-        put("stream", true.into());
+        body.put("stream", true);
     }
     let mark = format.quirks.cache_marks;
-    if !request.tools.is_empty() {
-        let tool = |spec: &ToolSpec| json!({ "name": spec.name, "description": spec.description, "input_schema": spec.parameters });
-        let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
-        if mark {
-            add_cache_mark(&mut tools);
-        }
-        put("tools", tools.into());
+    if let Some((last, others)) = request.tools.split_last() {
+        let mut tools: Vec<SentTool<'_>> = others.iter().map(SentTool::new).collect();
+        tools.push(SentTool {
+            cache_control: mark.then_some(CACHE_MARK),
+            ..SentTool::new(last)
+        });
+        body.put("tools", tools);
         let choice = match request.tool_choice {
             ToolChoice::None => json!({ "type": "none" }),
             // With thinking enabled, a tool call cannot be forced.
             ToolChoice::Required(name) if !thinks => json!({ "type": "tool", "name": name }),
             ToolChoice::Auto | ToolChoice::Required(_) => json!({ "type": "auto" }),
         };
-        put("tool_choice", choice);
+        body.put("tool_choice", choice);
     }
-    if !request.system.trim().is_empty() {
-        let mut system = vec![json!({ "type": "text", "text": request.system })];
+    if let Some(mut system) = text_block(request.system) {
         if mark {
-            add_cache_mark(&mut system);
+            system.add_cache_mark();
         }
-        put("system", system.into());
+        body.put("system", [system]);
     }
-    put("messages", build_messages(request, format).into());
-    body
+    body.finish("messages", build_messages(request, format))
+}
+
+/// A tool as it is sent.
+#[derive(Serialize)]
+struct SentTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheMark>,
+}
+
+impl<'a> SentTool<'a> {
+    fn new(spec: &'a ToolSpec) -> Self {
+        Self {
+            name: &spec.name,
+            description: &spec.description,
+            input_schema: &spec.parameters,
+            cache_control: None,
+        }
+    }
+}
+
+/// A mark up to which the provider caches the prompt.
+#[derive(Clone, Copy, Serialize)]
+struct CacheMark {
+    r#type: &'static str,
+}
+
+const CACHE_MARK: CacheMark = CacheMark {
+    r#type: "ephemeral",
+};
+
+/// A message as it is sent.
+#[derive(Serialize)]
+struct SentMessage<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+/// A content block as it is sent.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheMark>,
+    },
+    ToolUse {
+        id: String,
+        name: &'a str,
+        input: Cow<'a, Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheMark>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        content: Vec<Self>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<CacheMark>,
+    },
+    /// An image, a document, or a block that is sent back unchanged.
+    #[serde(untagged)]
+    Other(Cow<'a, Value>),
+}
+
+impl Block<'_> {
+    /// Marks the block: the provider caches the prompt up to it.
+    fn add_cache_mark(&mut self) {
+        match self {
+            Self::Text { cache_control, .. }
+            | Self::ToolUse { cache_control, .. }
+            | Self::ToolResult { cache_control, .. } => *cache_control = Some(CACHE_MARK),
+            Self::Other(block) => block.to_mut()["cache_control"] = json!(CACHE_MARK),
+        }
+    }
 }
 
 /// Reduces `schema` to the subset that Anthropic accepts: every object is closed, and limits that it does not support
@@ -226,13 +304,13 @@ fn preserved_blocks<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
     blocks.map_or(&[], Vec::as_slice)
 }
 
-fn build_messages(request: &Request<'_>, format: &AnthropicFormat) -> Vec<Value> {
+fn build_messages<'a>(request: &Request<'a>, format: &AnthropicFormat) -> Vec<SentMessage<'a>> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn = request.messages.iter().rposition(is_user);
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
-    let mut list: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut list: Vec<SentMessage<'_>> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
-        let (role, mut blocks) = match message {
+        let (role, mut content) = match message {
             Message::Assistant(reply) => (
                 "assistant",
                 assistant_blocks(reply, request.model, &mut ids),
@@ -240,87 +318,97 @@ fn build_messages(request: &Request<'_>, format: &AnthropicFormat) -> Vec<Value>
             Message::User(user) => ("user", user_blocks(user, format)),
             Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, format)]),
         };
-        if blocks.is_empty() {
+        if content.is_empty() {
             continue;
         }
         // The latest user message stays marked for the whole turn, because all requests of the turn share that prefix.
         if format.quirks.cache_marks && Some(number) == turn {
-            add_cache_mark(&mut blocks);
+            add_cache_mark(&mut content);
         }
         match list.last_mut() {
             // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
-            Some((last, before)) if *last == role => before.extend(blocks),
-            _ => list.push((role, blocks)),
+            Some(last) if last.role == role => last.content.extend(content),
+            _ => list.push(SentMessage { role, content }),
         }
     }
-    if list.first().is_some_and(|(role, _)| *role == "assistant") {
-        list.insert(
-            0,
-            (
-                "user",
-                vec![json!({ "type": "text", "text": "(continued)" })],
-            ),
-        );
+    if list.first().is_some_and(|first| first.role == "assistant") {
+        let content = text_block("(continued)").into_iter().collect();
+        let role = "user";
+        list.insert(0, SentMessage { role, content });
     }
-    for (role, blocks) in &mut list {
-        if *role == "user" {
+    for message in &mut list {
+        if message.role == "user" {
             // Tool results must precede the user's text.
-            blocks.sort_by_key(|block| block["type"] != "tool_result");
+            let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
+            message.content.sort_by_key(|block| !is_result(block));
         }
     }
-    if let Some((_, blocks)) = list.last_mut().filter(|_| format.quirks.cache_marks) {
-        add_cache_mark(blocks);
+    if let Some(last) = list.last_mut().filter(|_| format.quirks.cache_marks) {
+        add_cache_mark(&mut last.content);
     }
-    list.into_iter()
-        .map(|(role, blocks)| json!({ "role": role, "content": blocks }))
-        .collect()
+    list
 }
 
-/// Marks the last of `blocks`: the provider caches the prompt up to it.
-fn add_cache_mark(blocks: &mut [Value]) {
-    let last = blocks.iter_mut().rfind(|block| !is_thinking_block(block));
+/// Marks the last of `blocks` that can have a mark.
+fn add_cache_mark(blocks: &mut [Block<'_>]) {
+    let is_thinking =
+        |block: &Block<'_>| matches!(block, Block::Other(block) if is_thinking_block(block));
+    let last = blocks.iter_mut().rfind(|block| !is_thinking(block));
     if let Some(block) = last {
-        block["cache_control"] = json!({ "type": "ephemeral" });
+        block.add_cache_mark();
     }
 }
 
-fn text_block(content: &str) -> Option<Value> {
-    (!content.trim().is_empty()).then(|| json!({ "type": "text", "text": content }))
+fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<Block<'a>> {
+    let text = text.into();
+    (!text.trim().is_empty()).then_some(Block::Text {
+        text,
+        cache_control: None,
+    })
 }
 
 /// The blocks of a user message: images first, the per-message facts last.
-fn user_blocks(user: &UserMessage, format: &AnthropicFormat) -> Vec<Value> {
-    let mut blocks: Vec<Value> = images_first(&user.parts)
+fn user_blocks<'a>(user: &'a UserMessage, format: &AnthropicFormat) -> Vec<Block<'a>> {
+    let mut blocks: Vec<_> = images_first(&user.parts)
         .filter_map(|part| part_to_block(part, format))
         .collect();
     blocks.extend(text_block(&user.runtime_facts));
     blocks
 }
 
-fn part_to_block(part: &MessagePart, format: &AnthropicFormat) -> Option<Value> {
+fn part_to_block<'a>(part: &'a MessagePart, format: &AnthropicFormat) -> Option<Block<'a>> {
     match part {
-        MessagePart::Text(words) => text_block(words),
-        MessagePart::Image(_) if format.quirks.no_images => {
-            text_block(&plain_text(std::slice::from_ref(part)))
-        }
-        MessagePart::Image(picture) => Some(image_block(picture)),
-        MessagePart::Document(file) => Some(document_block(file)),
+        MessagePart::Image(image) if !format.quirks.no_images => Some(image_block(image)),
+        MessagePart::Document(document) => Some(document_block(document)),
+        part => text_block(to_plain_text(std::slice::from_ref(part))),
     }
 }
 
-fn image_block(image: &Image) -> Value {
+fn image_block(image: &Image) -> Block<'static> {
     let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
-    json!({ "type": "image", "source": { "type": "base64", "media_type": image.media_type, "data": data } })
+    let source = json!({ "type": "base64", "media_type": image.media_type, "data": data });
+    Block::Other(Cow::Owned(json!({ "type": "image", "source": source })))
 }
 
-fn document_block(document: &Document) -> Value {
+fn document_block(document: &Document) -> Block<'static> {
     let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
-    json!({ "type": "document", "title": document.name,
-            "source": { "type": "base64", "media_type": document.media_type, "data": data } })
+    let source = json!({ "type": "base64", "media_type": document.media_type, "data": data });
+    Block::Other(Cow::Owned(
+        json!({ "type": "document", "title": document.name, "source": source }),
+    ))
 }
 
-fn assistant_blocks<'a>(reply: &'a Reply, model: &str, ids: &mut ToolCallIds<'a>) -> Vec<Value> {
-    let mut call = |call: &'a ToolCall| json!({ "type": "tool_use", "id": ids.assign(&call.id), "name": call.name, "input": call.arguments_object() });
+fn assistant_blocks<'a>(
+    reply: &'a Reply,
+    model: &str,
+    ids: &mut ToolCallIds<'a>,
+) -> Vec<Block<'a>> {
+    let mut call = |call: &'a ToolCall| Block::ToolUse {
+        id: ids.assign(&call.id),
+        name: &call.name,
+        input: call.arguments_object(),
+        cache_control: None,
+    };
     let kept = preserved_blocks(reply, model);
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
@@ -338,12 +426,14 @@ fn assistant_blocks<'a>(reply: &'a Reply, model: &str, ids: &mut ToolCallIds<'a>
                 rest = after;
             }
             Some("tool_use") => blocks.extend(calls.next().map(&mut call)),
-            _ => blocks.push(block.clone()),
+            _ => blocks.push(Block::Other(Cow::Borrowed(block))),
         }
     }
     // Text without a placeholder (all of it if nothing was kept) goes after the last text block, or before the calls.
-    let after = blocks.iter().rposition(|block| block["type"] == "text");
-    let before = blocks.iter().position(|block| block["type"] == "tool_use");
+    let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
+    let is_call = |block: &Block<'_>| matches!(block, Block::ToolUse { .. });
+    let after = blocks.iter().rposition(is_text);
+    let before = blocks.iter().position(is_call);
     let place = after.map(|place| place + 1).or(before);
     if let Some(rest) = text_block(rest) {
         blocks.insert(place.unwrap_or(blocks.len()), rest);
@@ -352,12 +442,12 @@ fn assistant_blocks<'a>(reply: &'a Reply, model: &str, ids: &mut ToolCallIds<'a>
     blocks
 }
 
-fn tool_result_block(
-    result: &ToolResult,
+fn tool_result_block<'a>(
+    result: &'a ToolResult,
     ids: &ToolCallIds<'_>,
     format: &AnthropicFormat,
-) -> Value {
-    let mut content: Vec<Value> = result
+) -> Block<'a> {
+    let mut content: Vec<_> = result
         .parts
         .iter()
         .filter_map(|part| part_to_block(part, format))
@@ -365,26 +455,29 @@ fn tool_result_block(
     if content.is_empty() {
         content.extend(text_block("(no output)"));
     }
-    let is_text = content.iter().all(|block| block["type"] == "text");
-    let mut value = json!({ "type": "tool_result", "tool_use_id": ids.for_result(&result.call_id), "content": content });
+    let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
     // An error result that holds more than text is refused.
-    if result.failed && is_text {
-        value["is_error"] = true.into();
+    let is_error = (result.failed && content.iter().all(is_text)).then_some(true);
+    Block::ToolResult {
+        tool_use_id: ids.for_result(&result.call_id),
+        content,
+        is_error,
+        cache_control: None,
     }
-    value
 }
 
 #[cfg(test)]
 mod tests {
-    use super::build_body;
+    use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
         Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
     };
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ThinkingStyle};
+    use crate::provider::request_body::RequestBody;
     use crate::provider::{Request, Sampling, ToolChoice};
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     /// The registry's quirks for one of the vendor's models, older or newer.
     fn quirks(thinking: ThinkingStyle) -> Quirks {
@@ -479,7 +572,8 @@ mod tests {
             quirks: asked.quirks,
             max_output_tokens: asked.max_output_tokens,
         };
-        Value::Object(build_body(&request, &format, true))
+        let json = write_body(&request, &format, true, RequestBody::new(&Map::new()));
+        serde_json::from_slice(&json).unwrap()
     }
 
     fn messages(messages: &[Message]) -> Value {

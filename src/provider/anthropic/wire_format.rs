@@ -3,8 +3,8 @@
 use super::{AnthropicFormat, reply_builder, request};
 use crate::provider::Request;
 use crate::provider::http_provider::WireFormat;
+use crate::provider::request_body::RequestBody;
 use crate::provider::response;
-use serde_json::{Map, Value};
 
 impl WireFormat for AnthropicFormat {
     fn path(&self) -> &'static str {
@@ -23,8 +23,8 @@ impl WireFormat for AnthropicFormat {
         "x-api-key"
     }
 
-    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        request::build_body(request, self, stream)
+    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8> {
+        request::write_body(request, self, stream, body)
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {

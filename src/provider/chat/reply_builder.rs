@@ -3,8 +3,11 @@
 use super::WIRE_NAME;
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
 use crate::provider::response::{self, ReplyError, parse_tokens};
+use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
 use crate::provider::{Delta, DeltaSink, Request};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// The reply so far.
@@ -15,8 +18,7 @@ pub(super) struct ChatReplyBuilder {
     /// The requested model. Opaque data is sent back only to the model that produced it.
     requested_model: String,
     splitter: ThinkTagSplitter,
-    text: String,
-    reasoning: String,
+    words: ReplyText,
     calls: Vec<PartialToolCall>,
     finish_reason: Option<String>,
     is_refusal: bool,
@@ -31,6 +33,73 @@ pub(super) struct ChatReplyBuilder {
     /// True once any choice has arrived.
     has_choices: bool,
     is_complete: bool,
+}
+
+/// Text and reasoning that were passed on.
+#[derive(Default)]
+struct ReplyText {
+    text: String,
+    reasoning: String,
+}
+
+/// A chunk that only adds text. Fields that are present here and not used require a look at the whole chunk.
+#[derive(Deserialize)]
+struct TextChunk<'a> {
+    #[serde(borrow)]
+    object: Option<Text<'a>>,
+    r#type: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    model: Option<Text<'a>>,
+    usage: Option<IgnoredAny>,
+    #[serde(borrow)]
+    choices: [Object<TextChoice<'a>>; 1],
+}
+
+#[derive(Deserialize)]
+struct TextChoice<'a> {
+    #[serde(borrow)]
+    delta: Object<TextDelta<'a>>,
+    finish_reason: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct TextDelta<'a> {
+    #[serde(borrow)]
+    reasoning_content: Option<Text<'a>>,
+    #[serde(borrow)]
+    reasoning: Option<Text<'a>>,
+    #[serde(borrow)]
+    content: Option<Text<'a>>,
+    refusal: Option<IgnoredAny>,
+    reasoning_details: Option<IgnoredAny>,
+    tool_calls: Option<IgnoredAny>,
+    function_call: Option<IgnoredAny>,
+}
+
+impl TextChunk<'_> {
+    /// True if there is more to the chunk than its text.
+    fn has_more(&self) -> bool {
+        let Self {
+            object,
+            r#type,
+            error,
+            usage,
+            model: _,
+            choices: [Object(choice)],
+        } = self;
+        let Object(TextDelta {
+            refusal,
+            reasoning_details,
+            tool_calls,
+            function_call,
+            ..
+        }) = &choice.delta;
+        let others = [r#type, error, usage, &choice.finish_reason];
+        let deltas = [refusal, reasoning_details, tool_calls, function_call];
+        text_event::as_str(object) == "error"
+            || others.into_iter().chain(deltas).any(Option::is_some)
+    }
 }
 
 /// A tool call under construction.
@@ -53,8 +122,7 @@ impl ChatReplyBuilder {
             message_count: request.messages.len(),
             requested_model: request.model.to_owned(),
             splitter: ThinkTagSplitter::default(),
-            text: String::new(),
-            reasoning: String::new(),
+            words: ReplyText::default(),
             calls: Vec::new(),
             finish_reason: None,
             is_refusal: false,
@@ -120,15 +188,13 @@ impl ChatReplyBuilder {
         let text = content_text(&message["content"], &mut |thought| {
             self.emit_reasoning(thought, on_delta)
         })?;
-        for piece in self.splitter.feed(&text) {
-            self.emit_segment(&piece, on_delta)?;
-        }
+        self.add_text(&text, on_delta)?;
         if let Some(refusal) = message["refusal"]
             .as_str()
             .filter(|refusal| !refusal.is_empty())
         {
             self.is_refusal = true;
-            self.emit_segment(&TextSegment::Text(refusal.to_owned()), on_delta)?;
+            self.words.emit(TextSegment::Text(refusal), on_delta)?;
         }
         for piece in message["reasoning_details"]
             .as_array()
@@ -219,36 +285,66 @@ impl ChatReplyBuilder {
         }
     }
 
+    /// Adds text that may contain think blocks.
+    fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
+        let words = &mut self.words;
+        self.splitter
+            .feed(text, &mut |segment| words.emit(segment, on_delta))
+    }
+
     fn emit_reasoning(
         &mut self,
         thought: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        self.emit_segment(&TextSegment::Reasoning(thought.to_owned()), on_delta)
+        self.words.emit(TextSegment::Reasoning(thought), on_delta)
     }
+}
 
-    fn emit_segment(
+impl ReplyText {
+    fn emit(
         &mut self,
-        segment: &TextSegment,
+        segment: TextSegment<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let (target, words) = match segment {
-            TextSegment::Text(words) => (&mut self.text, words),
-            TextSegment::Reasoning(words) => (&mut self.reasoning, words),
-        };
-        if words.is_empty() {
-            return Ok(());
-        }
-        target.push_str(words);
         let delta = match segment {
-            TextSegment::Text(words) => Delta::Text(words),
-            TextSegment::Reasoning(words) => Delta::Reasoning(words),
+            TextSegment::Text("") | TextSegment::Reasoning("") => return Ok(()),
+            TextSegment::Text(words) => {
+                self.text.push_str(words);
+                Delta::Text(words)
+            }
+            TextSegment::Reasoning(words) => {
+                self.reasoning.push_str(words);
+                Delta::Reasoning(words)
+            }
         };
         on_delta(delta).map_err(ReplyError::Cancelled)
     }
 }
 
 impl response::ReplyBuilder for ChatReplyBuilder {
+    fn add_text_event(
+        &mut self,
+        event: &str,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<bool, ReplyError> {
+        let chunk = text_event::parse(event).filter(|chunk: &TextChunk<'_>| !chunk.has_more());
+        let Some(TextChunk { model, choices, .. }) = chunk else {
+            return Ok(false);
+        };
+        let model = text_event::as_str(&model);
+        if !model.is_empty() {
+            model.clone_into(&mut self.model);
+        }
+        self.has_choices = true;
+        let [Object(TextChoice { delta, .. })] = choices;
+        let Object(delta) = delta;
+        let thought = delta.reasoning_content.or(delta.reasoning);
+        self.emit_reasoning(text_event::as_str(&thought), on_delta)?;
+        self.add_text(text_event::as_str(&delta.content), on_delta)?;
+        Ok(true)
+    }
+
     fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         self.add_chunk(event, on_delta)
     }
@@ -271,9 +367,9 @@ impl response::ReplyBuilder for ChatReplyBuilder {
     }
 
     fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        for piece in self.splitter.finish() {
-            self.emit_segment(&piece, on_delta)?;
-        }
+        let words = &mut self.words;
+        self.splitter
+            .finish(&mut |segment| words.emit(segment, on_delta))?;
         if !self.has_choices {
             return Err(ReplyError::Malformed("a response without choices".into()));
         }
@@ -289,8 +385,7 @@ impl response::ReplyBuilder for ChatReplyBuilder {
             id,
             message_count: messages,
             requested_model: asked,
-            text,
-            reasoning,
+            words: ReplyText { text, reasoning },
             calls,
             finish_reason: finish,
             is_refusal: refused,
@@ -790,6 +885,25 @@ mod tests {
             br#"{"choices":[{"message":{"content":"a\ud83d"},"finish_reason":"stop"}]}"#,
         );
         assert_eq!(reply.text, "a\u{fffd}");
+    }
+
+    #[test]
+    fn fuzz_chunks_of_text_have_the_same_effect_as_others() {
+        let seeds: &[&[u8]] = &[
+            br#"{"id":"c","object":"chat.completion.chunk","model":"m","choices":[{"index":0,"delta":{"content":"<think>a"},"finish_reason":null}]}
+{"model":"n","choices":[{"delta":{"role":"assistant","content":"b</think>c\n","refusal":null,"tool_calls":null}}],"usage":null}
+{"choices":[{"delta":{"content":"d"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}"#,
+            br#"{"choices":[{"delta":{"reasoning_content":"","reasoning":"a","content":null}}],"error":null}
+{"choices":[{"delta":{"reasoning_content":null,"reasoning":"b"}}]}
+{"choices":[{"delta":["x"],"message":{"content":"e\ud83d"}},{}],"object":"error"}
+{"choices":[{"delta":{"content":[{"type":"text","text":"f"}],"refusal":"g"},"finish_reason":""}]}"#,
+            br#"{"choices":[{"delta":{"content":"a","content":"b"}}]}
+{"choices":[{"delta":{"content":"c","reasoning_details":[{"type":"t","text":"x"}]}}],"type":"x"}
+{"choices":[{"delta":{"content":"d","function_call":{"name":"f","arguments":"{}"}}}]}
+{"choices":[{"delta":{"content":"e","tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":"{}"}}]}}]}
+{"choices":[{"delta":{"content":"f"},"finish_reason":null}]}"#,
+        ];
+        test_support::fuzz_text_events(&CHAT, seeds);
     }
 
     #[test]

@@ -3,38 +3,36 @@
 //! caches hit.
 
 use super::{ChatFormat, WIRE_NAME};
-use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, plain_text};
+use crate::message::{
+    Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
+};
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
+use crate::provider::request_body::{RequestBody, ToolList};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeSeq;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// The body of `request`.
-pub(super) fn build_body(
+pub(super) fn write_body(
     request: &Request<'_>,
     format: &ChatFormat,
     stream: bool,
-) -> Map<String, Value> {
+    mut body: RequestBody<'_>,
+) -> Vec<u8> {
     let quirks = &format.quirks;
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
-    put("model", request.model.into());
+    body.put("model", request.model);
     let limit = if quirks.max_completion_tokens {
         "max_completion_tokens"
     } else {
         "max_tokens"
     };
     if !quirks.no_output_limit {
-        put(
-            limit,
-            request
-                .sampling
-                .max_tokens
-                .min(format.max_output_tokens.unwrap_or(u32::MAX))
-                .into(),
-        );
+        let most = format.max_output_tokens.unwrap_or(u32::MAX);
+        body.put(limit, request.sampling.max_tokens.min(most));
     }
     let temperature = match quirks.temperature {
         Temperature::Configured => request.sampling.temperature,
@@ -42,33 +40,28 @@ pub(super) fn build_body(
         Temperature::None => None,
     };
     if let Some(temperature) = temperature {
-        put("temperature", temperature.into());
+        body.put("temperature", temperature);
     }
     if let Some((key, value)) = thinking_field(request.sampling.reasoning_effort.as_deref(), quirks)
     {
-        put(key, value);
+        body.put(key, value);
     }
     if stream {
-        put("stream", true.into());
+        body.put("stream", true);
         if !quirks.no_stream_options {
-            put("stream_options", json!({ "include_usage": true }));
+            body.put("stream_options", json!({ "include_usage": true }));
         }
     }
     if let Some(schema) = request.schema {
         let format = json!({ "name": "answer", "schema": schema });
-        put(
+        body.put(
             "response_format",
             json!({ "type": "json_schema", "json_schema": format }),
         );
     }
     if !request.tools.is_empty() {
-        let function = |spec: &ToolSpec| json!({ "name": spec.name, "description": spec.description, "parameters": spec.parameters });
-        let tools = request
-            .tools
-            .iter()
-            .map(|spec| json!({ "type": "function", "function": function(spec) }));
-        put("tools", tools.collect());
-        put(
+        body.put("tools", ToolList(request.tools, FunctionTool::new));
+        body.put(
             "tool_choice",
             match request.tool_choice {
                 ToolChoice::Auto => "auto".into(),
@@ -79,8 +72,35 @@ pub(super) fn build_body(
             },
         );
     }
-    put("messages", build_messages(request, quirks).into());
-    body
+    body.finish("messages", SentMessages { request, quirks })
+}
+
+/// A tool as it is sent.
+#[derive(Serialize)]
+struct FunctionTool<'a> {
+    r#type: &'static str,
+    function: FunctionSpec<'a>,
+}
+
+#[derive(Serialize)]
+struct FunctionSpec<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl<'a> FunctionTool<'a> {
+    fn new(spec: &'a ToolSpec) -> Self {
+        let function = FunctionSpec {
+            name: &spec.name,
+            description: &spec.description,
+            parameters: &spec.parameters,
+        };
+        Self {
+            r#type: "function",
+            function,
+        }
+    }
 }
 
 /// The field that sets the thinking effort on this server. Without an effort, the server's default applies.
@@ -113,102 +133,177 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
     })
 }
 
-fn build_messages(request: &Request<'_>, quirks: &Quirks) -> Vec<Value> {
-    let mut list = Vec::new();
-    let mut ids = ToolCallIds::new(quirks.tool_call_ids);
-    let mut opening = request.system;
-    if !quirks.no_system {
-        list.push(json!({ "role": "system", "content": with_cache_mark(request.system.into(), quirks.cache_marks) }));
-        opening = "";
+/// The messages of a request, converted while they are serialized.
+struct SentMessages<'a> {
+    request: &'a Request<'a>,
+    quirks: &'a Quirks,
+}
+
+/// A system, user or tool message, or an assistant message that fills a gap.
+#[derive(Serialize)]
+struct SentMessage<'a> {
+    role: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+    content: Content<'a>,
+}
+
+/// The content of a message: a text, or a list of texts, images and documents.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Value>),
+}
+
+/// A reply as it is sent back.
+#[derive(Serialize)]
+struct AssistantMessage<'a> {
+    role: &'static str,
+    content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<SentCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct SentCall<'a> {
+    id: String,
+    r#type: &'static str,
+    function: CalledFunction<'a>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    extra_content: &'a Value,
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: &'a str,
+    arguments: String,
+}
+
+impl<'a> SentMessage<'a> {
+    fn new(role: &'static str, content: Content<'a>) -> Self {
+        Self {
+            role,
+            tool_call_id: None,
+            content,
+        }
     }
-    let is_user = |message: &Message| matches!(message, Message::User(_));
-    let turn = request.messages.iter().rposition(is_user);
-    let mut rest = request.messages;
-    while let Some((message, after)) = rest.split_first() {
-        let at = request.messages.len() - rest.len();
-        rest = after;
-        match message {
-            Message::Assistant(reply) => {
-                list.push(assistant_message(reply, request.model, &mut ids, quirks));
-            }
-            Message::User(user) => {
-                // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
-                let more = rest.iter().take_while(|next| is_user(next)).count();
-                let mut parts = user_parts(user);
-                for next in &rest[..more] {
-                    if let Message::User(user) = next {
-                        parts.extend(user_parts(user));
+}
+
+impl Serialize for SentMessages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { request, quirks } = *self;
+        let mut list = serializer.serialize_seq(None)?;
+        let mut ids = ToolCallIds::new(quirks.tool_call_ids);
+        let mut opening = request.system;
+        if !quirks.no_system {
+            let content = with_cache_mark(Content::Text(opening.into()), quirks.cache_marks);
+            list.serialize_element(&SentMessage::new("system", content))?;
+            opening = "";
+        }
+        let is_user = |message: &Message| matches!(message, Message::User(_));
+        let turn = request.messages.iter().rposition(is_user);
+        let mut follows_tool = false;
+        let mut rest = request.messages;
+        while let Some((message, after)) = rest.split_first() {
+            let at = request.messages.len() - rest.len();
+            rest = after;
+            let followed_tool = std::mem::take(&mut follows_tool);
+            match message {
+                Message::Assistant(reply) => {
+                    let message = assistant_message(reply, request.model, &mut ids, quirks);
+                    list.serialize_element(&message)?;
+                }
+                Message::User(user) => {
+                    // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
+                    let more = rest.iter().take_while(|next| is_user(next)).count();
+                    let mut parts = user_parts(user);
+                    for next in &rest[..more] {
+                        if let Message::User(user) = next {
+                            parts.extend(user_parts(user));
+                        }
                     }
-                }
-                rest = &rest[more..];
-                if !opening.is_empty() {
-                    parts.insert(
-                        0,
-                        MessagePart::Text(std::mem::take(&mut opening).to_owned()),
-                    );
-                }
-                if quirks.assistant_after_tools
-                    && list.last().is_some_and(|last| last["role"] == "tool")
-                {
-                    list.push(json!({ "role": "assistant", "content": "(interrupted)" }));
-                }
-                let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
-                let content =
-                    with_cache_mark(parts_to_content(&parts, quirks), quirks.cache_marks && last);
-                list.push(json!({ "role": "user", "content": content }));
-            }
-            Message::Tool(first) => {
-                let more = rest
-                    .iter()
-                    .take_while(|next| matches!(next, Message::Tool(_)))
-                    .count();
-                let mut others = Vec::new();
-                list.push(tool_message(first, &ids, &mut others));
-                for next in &rest[..more] {
-                    if let Message::Tool(result) = next {
-                        list.push(tool_message(result, &ids, &mut others));
+                    rest = &rest[more..];
+                    if !opening.is_empty() {
+                        let opening = MessagePart::Text(std::mem::take(&mut opening).to_owned());
+                        parts.insert(0, Cow::Owned(opening));
                     }
-                }
-                rest = &rest[more..];
-                // Tool messages hold text only; images and documents follow in a user message.
-                others.retain(|part| !is_sent_as_text(part, quirks));
-                if !others.is_empty() {
-                    if quirks.assistant_after_tools {
-                        list.push(json!({ "role": "assistant", "content": "(images follow)" }));
+                    if quirks.assistant_after_tools && followed_tool {
+                        let content = Content::Text("(interrupted)".into());
+                        list.serialize_element(&SentMessage::new("assistant", content))?;
                     }
-                    list.push(
-                        json!({ "role": "user", "content": parts_to_content(&others, quirks) }),
-                    );
+                    let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
+                    let content = parts_to_content(&parts, quirks);
+                    let content = with_cache_mark(content, quirks.cache_marks && last);
+                    list.serialize_element(&SentMessage::new("user", content))?;
+                }
+                Message::Tool(first) => {
+                    let results = rest.iter().map_while(|next| match next {
+                        Message::Tool(result) => Some(result),
+                        _ => None,
+                    });
+                    let mut others = Vec::new();
+                    let mut count = 0;
+                    for result in std::iter::once(first).chain(results) {
+                        let is_other = |part: &&MessagePart| !is_sent_as_text(part, quirks);
+                        others.extend(result.parts.iter().filter(is_other).map(Cow::Borrowed));
+                        list.serialize_element(&SentMessage {
+                            role: "tool",
+                            tool_call_id: Some(&ids.for_result(&result.call_id)),
+                            content: Content::Text(result_text(result)),
+                        })?;
+                        count += 1;
+                    }
+                    rest = &rest[count - 1..];
+                    follows_tool = others.is_empty();
+                    // Tool messages hold text only; images and documents follow in a user message.
+                    if !others.is_empty() {
+                        if quirks.assistant_after_tools {
+                            let content = Content::Text("(images follow)".into());
+                            list.serialize_element(&SentMessage::new("assistant", content))?;
+                        }
+                        let content = parts_to_content(&others, quirks);
+                        list.serialize_element(&SentMessage::new("user", content))?;
+                    }
                 }
             }
         }
+        list.end()
     }
-    list
 }
 
 /// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
-fn with_cache_mark(content: Value, mark: bool) -> Value {
+fn with_cache_mark(content: Content<'_>, mark: bool) -> Content<'_> {
     if !mark {
         return content;
     }
     let mut list = match content {
-        Value::Array(list) => list,
-        text => vec![json!({ "type": "text", "text": text })],
+        Content::Parts(list) => list,
+        Content::Text(text) => vec![json!({ "type": "text", "text": text })],
     };
     if let Some(last) = list.last_mut() {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
-    list.into()
+    Content::Parts(list)
 }
 
 /// The parts of a user message, the per-message facts last.
-fn user_parts(user: &UserMessage) -> Vec<MessagePart> {
-    let mut parts = user.parts.clone();
-    if !user.runtime_facts.is_empty() {
-        match parts.last_mut() {
-            Some(MessagePart::Text(text)) => *text = format!("{text}\n\n{}", user.runtime_facts),
-            _ => parts.push(MessagePart::Text(user.runtime_facts.clone())),
-        }
+fn user_parts(user: &UserMessage) -> Vec<Cow<'_, MessagePart>> {
+    let mut parts: Vec<_> = user.parts.iter().map(Cow::Borrowed).collect();
+    let facts = &user.runtime_facts;
+    if !facts.is_empty() {
+        let last = match user.parts.last() {
+            Some(MessagePart::Text(text)) => {
+                parts.pop();
+                format!("{text}\n\n{facts}")
+            }
+            _ => facts.clone(),
+        };
+        parts.push(Cow::Owned(MessagePart::Text(last)));
     }
     parts
 }
@@ -223,18 +318,19 @@ fn is_sent_as_text(part: &MessagePart, quirks: &Quirks) -> bool {
 }
 
 /// The parts as one text if they are all text, else as a list with images and documents first.
-fn parts_to_content(parts: &[MessagePart], quirks: &Quirks) -> Value {
-    if parts.iter().all(|part| is_sent_as_text(part, quirks)) {
-        let texts: Vec<String> = parts
-            .iter()
-            .map(|part| plain_text(std::slice::from_ref(part)))
-            .collect();
-        return texts.join("\n\n").into();
-    }
-    let value = |part: &MessagePart| match part {
-        part if is_sent_as_text(part, quirks) => {
-            json!({ "type": "text", "text": plain_text(std::slice::from_ref(part)) })
+fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> Content<'a> {
+    let text = |part: &'a MessagePart| to_plain_text(std::slice::from_ref(part));
+    let mut parts = parts.iter().map(AsRef::as_ref);
+    if parts.clone().all(|part| is_sent_as_text(part, quirks)) {
+        let mut all = parts.next().map(text).unwrap_or_default();
+        for part in parts {
+            all.to_mut().push_str("\n\n");
+            all.to_mut().push_str(&text(part));
         }
+        return Content::Text(all);
+    }
+    let value = |part: &'a MessagePart| match part {
+        part if is_sent_as_text(part, quirks) => json!({ "type": "text", "text": text(part) }),
         MessagePart::Text(text) => json!({ "type": "text", "text": text }),
         MessagePart::Image(image) => {
             let url = data_url(image.media_type, &image.bytes);
@@ -246,8 +342,8 @@ fn parts_to_content(parts: &[MessagePart], quirks: &Quirks) -> Value {
         }
     };
     let (texts, others): (Vec<&MessagePart>, Vec<&MessagePart>) =
-        parts.iter().partition(|part| is_sent_as_text(part, quirks));
-    others.into_iter().chain(texts).map(value).collect()
+        parts.partition(|part| is_sent_as_text(part, quirks));
+    Content::Parts(others.into_iter().chain(texts).map(value).collect())
 }
 
 fn data_url(media_type: &str, bytes: &[u8]) -> String {
@@ -260,82 +356,53 @@ fn assistant_message<'a>(
     model: &str,
     ids: &mut ToolCallIds<'a>,
     quirks: &Quirks,
-) -> Value {
-    let mut message = Map::new();
-    message.insert("role".into(), "assistant".into());
+) -> AssistantMessage<'a> {
     let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
-    message.insert(
-        "content".into(),
-        if silent {
-            Value::Null
-        } else {
-            reply.text.as_str().into()
-        },
-    );
     // Other servers would refuse keys that they do not know.
     let keep = reply.provider_data.as_ref().filter(|opaque| {
         opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
     });
     let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
-    // Sent even if it is empty: these servers require the key in every message.
-    if quirks.requires_reasoning {
-        message.insert("reasoning_content".into(), reply.reasoning.as_str().into());
+    let call = |(place, call): (usize, &'a ToolCall)| SentCall {
+        id: ids.assign(&call.id),
+        r#type: "function",
+        function: CalledFunction {
+            name: &call.name,
+            arguments: call.arguments_object().to_string(),
+        },
+        extra_content: &keep["extra_content"][place],
+    };
+    AssistantMessage {
+        role: "assistant",
+        content: (!silent).then_some(&reply.text),
+        // Sent even if it is empty: these servers require the key in every message.
+        reasoning_content: quirks.requires_reasoning.then_some(&reply.reasoning),
+        reasoning_details: keep.get("reasoning_details"),
+        tool_calls: reply.tool_calls.iter().enumerate().map(call).collect(),
     }
-    if let Some(details) = keep.get("reasoning_details") {
-        message.insert("reasoning_details".into(), details.clone());
-    }
-    if !reply.tool_calls.is_empty() {
-        let call = |(place, call): (usize, &'a ToolCall)| {
-            let arguments = call.arguments_object().to_string();
-            let mut value = json!({ "id": ids.assign(&call.id), "type": "function",
-                                    "function": { "name": call.name, "arguments": arguments } });
-            let extra = &keep["extra_content"][place];
-            if !extra.is_null() {
-                value["extra_content"] = extra.clone();
-            }
-            value
-        };
-        message.insert(
-            "tool_calls".into(),
-            reply.tool_calls.iter().enumerate().map(call).collect(),
-        );
-    }
-    Value::Object(message)
 }
 
-/// The message for a tool result. Parts that are not text are added to `others`.
-fn tool_message(
-    result: &ToolResult,
-    ids: &ToolCallIds<'_>,
-    others: &mut Vec<MessagePart>,
-) -> Value {
-    others.extend(
-        result
-            .parts
-            .iter()
-            .filter(|part| !matches!(part, MessagePart::Text(_)))
-            .cloned(),
-    );
-    let text = plain_text(&result.parts);
-    let text = if text.is_empty() {
-        "(no output)"
-    } else {
-        &text
-    };
-    json!({ "role": "tool", "tool_call_id": ids.for_result(&result.call_id), "content": text })
+/// The text of a tool result, with placeholders for what is not text.
+fn result_text(result: &ToolResult) -> Cow<'_, str> {
+    let text = to_plain_text(&result.parts);
+    match text.is_empty() {
+        true => Cow::Borrowed("(no output)"),
+        false => text,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::build_body;
+    use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
         Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
     };
     use crate::provider::chat::ChatFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ToolCallIdFormat};
+    use crate::provider::request_body::RequestBody;
     use crate::provider::{Request, Sampling, ToolChoice};
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     fn user(text: &str) -> Message {
         Message::User(UserMessage {
@@ -380,7 +447,8 @@ mod tests {
             quirks: *quirks,
             max_output_tokens: None,
         };
-        Value::Object(build_body(&request, &format, true))
+        let json = write_body(&request, &format, true, RequestBody::new(&Map::new()));
+        serde_json::from_slice(&json).unwrap()
     }
 
     #[test]

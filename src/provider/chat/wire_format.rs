@@ -3,16 +3,16 @@
 use super::{ChatFormat, reply_builder, request};
 use crate::provider::Request;
 use crate::provider::http_provider::WireFormat;
+use crate::provider::request_body::RequestBody;
 use crate::provider::response;
-use serde_json::{Map, Value};
 
 impl WireFormat for ChatFormat {
     fn path(&self) -> &'static str {
         "/chat/completions"
     }
 
-    fn body(&self, request: &Request<'_>, stream: bool) -> Map<String, Value> {
-        request::build_body(request, self, stream)
+    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8> {
+        request::write_body(request, self, stream, body)
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {

@@ -8,7 +8,10 @@ use crate::message::{FinishReason, Reply, ToolCall, Usage};
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
+use crate::provider::text_event::{self, Text};
 use crate::provider::{Delta, DeltaSink, Request};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 /// The reply so far.
@@ -44,6 +47,20 @@ struct OutputItem {
     is_commentary: bool,
     /// True once the complete item has arrived.
     is_complete: bool,
+}
+
+/// An event that only adds text to an item with a known id.
+#[derive(Deserialize)]
+struct TextEvent<'a> {
+    #[serde(borrow)]
+    r#type: Text<'a>,
+    #[serde(borrow)]
+    object: Option<Text<'a>>,
+    error: Option<IgnoredAny>,
+    #[serde(borrow)]
+    item_id: Text<'a>,
+    #[serde(borrow)]
+    delta: Text<'a>,
 }
 
 impl OutputItem {
@@ -273,6 +290,31 @@ impl ResponsesReplyBuilder {
 }
 
 impl response::ReplyBuilder for ResponsesReplyBuilder {
+    fn add_text_event(
+        &mut self,
+        event: &str,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<bool, ReplyError> {
+        let Some(event) = text_event::parse::<TextEvent<'_>>(event) else {
+            return Ok(false);
+        };
+        let is_other = event.error.is_some()
+            || text_event::as_str(&event.object) == "error"
+            || event.r#type.0 != "response.output_text.delta"
+            || event.item_id.0.is_empty();
+        let is_it = |item: &OutputItem| {
+            let id = &*event.item_id.0;
+            item.value["id"] == id || item.value["call_id"] == id
+        };
+        match self.items.iter().rposition(is_it) {
+            Some(at) if !is_other => {
+                self.emit_text(at, &event.delta.0, on_delta)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
     fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let index = event["output_index"].as_u64();
         let delta = event["delta"].as_str().unwrap_or_default();
@@ -907,6 +949,22 @@ mod tests {
         let error =
             json!({ "type": "error", "code": "server_error", "message": "broke", "param": null });
         server(&test_support::events(&[created(), error]), "broke");
+    }
+
+    #[test]
+    fn fuzz_events_of_text_have_the_same_effect_as_others() {
+        let seeds: &[&[u8]] = &[
+            br#"{"type":"response.created","response":{"model":"m"}}
+{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"i","phase":"commentary"}}
+{"type":"response.output_text.delta","item_id":"i","output_index":0,"delta":"a\n"}
+{"type":"response.output_item.added","output_index":1,"item":{"type":"message","id":"j"}}
+{"type":"response.output_text.delta","item_id":"j","output_index":1,"delta":"b","error":null}
+{"type":"response.refusal.delta","item_id":"j","output_index":1,"delta":"c"}
+{"type":"response.output_text.delta","item_id":"","output_index":1,"delta":"d"}
+{"type":"response.output_text.delta","item_id":"k","delta":"e"}
+{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","id":"j","content":[{"text":"bcd"}]}]}}"#,
+        ];
+        test_support::fuzz_text_events(&RESPONSES, seeds);
     }
 
     #[test]

@@ -2,30 +2,32 @@
 //! cache valid.
 
 use super::{ResponsesFormat, WIRE_NAME};
-use crate::message::ToolSpec;
 use crate::message::{
-    Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first, plain_text,
+    Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, images_first,
+    to_plain_text,
 };
 use crate::provider::quirks::Temperature;
+use crate::provider::request_body::{RequestBody, ToolList};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// The body of `request`.
-pub(super) fn build_body(
+pub(super) fn write_body(
     request: &Request<'_>,
     format: &ResponsesFormat,
     stream: bool,
-) -> Map<String, Value> {
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Value| drop(body.insert(key.into(), value));
-    put("model", request.model.into());
+    mut body: RequestBody<'_>,
+) -> Vec<u8> {
+    body.put("model", request.model);
     if !format.quirks.no_output_limit {
         let most = format.max_output_tokens.unwrap_or(u32::MAX);
         // The API requires a limit of at least 16.
         let limit = request.sampling.max_tokens.min(most).max(16);
-        put("max_output_tokens", limit.into());
+        body.put("max_output_tokens", limit);
     }
     let temperature = match format.quirks.temperature {
         Temperature::Configured => request.sampling.temperature,
@@ -33,28 +35,27 @@ pub(super) fn build_body(
         Temperature::None => None,
     };
     if let Some(temperature) = temperature {
-        put("temperature", temperature.into());
+        body.put("temperature", temperature);
     }
     if let Some(effort) = &request.sampling.reasoning_effort {
-        put("reasoning", json!({ "effort": effort }));
+        body.put("reasoning", json!({ "effort": effort }));
     }
-    put("store", false.into());
+    body.put("store", false);
     if format.is_reasoning_model {
-        put("include", json!(["reasoning.encrypted_content"]));
+        body.put("include", json!(["reasoning.encrypted_content"]));
     }
     if stream || format.quirks.streaming_only {
-        put("stream", true.into());
+        body.put("stream", true);
     }
     if let Some(schema) = request.schema {
         let form =
             json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": false });
-        put("text", json!({ "format": form }));
+        body.put("text", json!({ "format": form }));
     }
-    put("instructions", request.system.into());
+    body.put("instructions", request.system);
     if !request.tools.is_empty() {
-        let tool = |spec: &ToolSpec| json!({ "type": "function", "name": spec.name, "description": spec.description, "parameters": spec.parameters, "strict": false });
-        put("tools", request.tools.iter().map(tool).collect());
-        put(
+        body.put("tools", ToolList(request.tools, SentTool::new));
+        body.put(
             "tool_choice",
             match request.tool_choice {
                 ToolChoice::Auto => "auto".into(),
@@ -63,69 +64,149 @@ pub(super) fn build_body(
             },
         );
     }
-    put("input", build_input(request, format).into());
-    body
+    body.finish("input", build_input(request, format))
 }
 
-fn build_input(request: &Request<'_>, format: &ResponsesFormat) -> Vec<Value> {
+/// A tool as it is sent.
+#[derive(Serialize)]
+struct SentTool<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+    strict: bool,
+}
+
+impl<'a> SentTool<'a> {
+    fn new(spec: &'a ToolSpec) -> Self {
+        Self {
+            r#type: "function",
+            name: &spec.name,
+            description: &spec.description,
+            parameters: &spec.parameters,
+            strict: false,
+        }
+    }
+}
+
+/// An item of the input as it is sent.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum InputItem<'a> {
+    Message {
+        role: &'static str,
+        content: Content<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<&'a str>,
+    },
+    Call {
+        r#type: &'static str,
+        call_id: String,
+        name: &'a str,
+        arguments: String,
+    },
+    Output {
+        r#type: &'static str,
+        call_id: String,
+        output: Content<'a>,
+    },
+    /// An item that is sent back unchanged.
+    Kept(&'a Value),
+}
+
+/// A text, or a list of texts, images and documents.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ContentPart<'a> {
+    InputText {
+        text: Cow<'a, str>,
+    },
+    InputImage {
+        detail: &'static str,
+        image_url: String,
+    },
+    InputFile {
+        filename: &'a str,
+        file_data: String,
+    },
+}
+
+fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<InputItem<'a>> {
     let mut list = Vec::new();
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
     for message in request.messages {
         match message {
-            Message::User(user) => {
-                list.push(json!({ "role": "user", "content": user_content(user, format) }));
+            Message::User(user) => list.push(InputItem::Message {
+                role: "user",
+                content: Content::Parts(user_content(user, format)),
+                phase: None,
+            }),
+            Message::Assistant(reply) => {
+                add_assistant_items(reply, request.model, &mut ids, &mut list);
             }
-            Message::Assistant(reply) => add_assistant_items(reply, request.model, &mut ids, &mut list),
-            Message::Tool(result) => list.push(json!({ "type": "function_call_output",
-                "call_id": ids.for_result(&result.call_id), "output": tool_output(result, format) })),
+            Message::Tool(result) => list.push(InputItem::Output {
+                r#type: "function_call_output",
+                call_id: ids.for_result(&result.call_id),
+                output: tool_output(result, format),
+            }),
         }
     }
     list
 }
 
 /// The parts of a user message: images first, the per-message facts last.
-fn user_content(user: &UserMessage, format: &ResponsesFormat) -> Vec<Value> {
-    let mut parts: Vec<Value> = images_first(&user.parts)
+fn user_content<'a>(user: &'a UserMessage, format: &ResponsesFormat) -> Vec<ContentPart<'a>> {
+    let mut parts: Vec<_> = images_first(&user.parts)
         .map(|part| part_to_content(part, format))
         .collect();
     if !user.runtime_facts.is_empty() {
-        parts.push(json!({ "type": "input_text", "text": user.runtime_facts }));
+        let text = Cow::Borrowed(&*user.runtime_facts);
+        parts.push(ContentPart::InputText { text });
     }
     parts
 }
 
-fn part_to_content(part: &MessagePart, format: &ResponsesFormat) -> Value {
+fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> ContentPart<'a> {
     match part {
         MessagePart::Image(image) if !format.quirks.no_images => {
             let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
-            let url = format!("data:{};base64,{data}", image.media_type);
-            json!({ "type": "input_image", "detail": "auto", "image_url": url })
+            ContentPart::InputImage {
+                detail: "auto",
+                image_url: format!("data:{};base64,{data}", image.media_type),
+            }
         }
         MessagePart::Document(document) => {
             let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
-            let data = format!("data:{};base64,{data}", document.media_type);
-            json!({ "type": "input_file", "filename": document.name, "file_data": data })
+            ContentPart::InputFile {
+                filename: &document.name,
+                file_data: format!("data:{};base64,{data}", document.media_type),
+            }
         }
-        part => json!({ "type": "input_text", "text": plain_text(std::slice::from_ref(part)) }),
+        part => ContentPart::InputText {
+            text: to_plain_text(std::slice::from_ref(part)),
+        },
     }
 }
 
 /// The output of a tool: text, or a list if it holds more than text.
-fn tool_output(result: &ToolResult, format: &ResponsesFormat) -> Value {
+fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> Content<'a> {
     let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
     if result.parts.iter().all(is_text) {
-        let text = plain_text(&result.parts);
-        return if text.is_empty() {
-            "(no output)".into()
-        } else {
-            text.into()
-        };
+        let text = to_plain_text(&result.parts);
+        return Content::Text(match text.is_empty() {
+            true => Cow::Borrowed("(no output)"),
+            false => text,
+        });
     }
-    result
-        .parts
-        .iter()
-        .map(|part| part_to_content(part, format))
-        .collect()
+    let parts = result.parts.iter();
+    Content::Parts(parts.map(|part| part_to_content(part, format)).collect())
 }
 
 /// The items of a reply. Items that must go back unchanged are included if this model produced them, with its text and
@@ -134,23 +215,25 @@ fn add_assistant_items<'a>(
     reply: &'a Reply,
     model: &str,
     ids: &mut ToolCallIds<'a>,
-    list: &mut Vec<Value>,
+    list: &mut Vec<InputItem<'a>>,
 ) {
     let opaque = reply
         .provider_data
         .as_ref()
         .filter(|opaque| opaque["wire"] == WIRE_NAME && opaque["model"] == model);
     let kept = opaque.and_then(|opaque| opaque["keep"].as_array());
-    let mut call = |call: &'a ToolCall| {
-        json!({ "type": "function_call", "call_id": ids.assign(&call.id),
-                                         "name": call.name, "arguments": call.arguments_object().to_string() })
+    let mut call = |call: &'a ToolCall| InputItem::Call {
+        r#type: "function_call",
+        call_id: ids.assign(&call.id),
+        name: &call.name,
+        arguments: call.arguments_object().to_string(),
     };
-    let text = |words: &str, phase: &Value| {
-        let mut message = json!({ "role": "assistant", "content": words });
-        if phase.is_string() {
-            message["phase"] = phase.clone();
-        }
-        (!words.is_empty()).then_some(message)
+    let text = |words: &'a str, phase: &'a Value| {
+        (!words.is_empty()).then(|| InputItem::Message {
+            role: "assistant",
+            content: Content::Text(words.into()),
+            phase: phase.as_str(),
+        })
     };
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
@@ -163,28 +246,31 @@ fn add_assistant_items<'a>(
                 rest = after;
             }
             (Some("function_call"), _) => list.extend(calls.next().map(&mut call)),
-            _ => list.push(item.clone()),
+            _ => list.push(InputItem::Kept(item)),
         }
     }
     list.extend(text(rest, &Value::Null));
     list.extend(calls.map(call));
     // A trailing reasoning item, as after truncation at the output limit, is refused.
-    while list.last().is_some_and(|item| item["type"] == "reasoning") {
+    let is_reasoning =
+        |item: &InputItem<'_>| matches!(item, InputItem::Kept(item) if item["type"] == "reasoning");
+    while list.last().is_some_and(is_reasoning) {
         list.pop();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::build_body;
+    use super::write_body;
     use crate::message::ToolSpec;
     use crate::message::{
         Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
     };
     use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
+    use crate::provider::request_body::RequestBody;
     use crate::provider::responses::ResponsesFormat;
     use crate::provider::{Request, Sampling, ToolChoice};
-    use serde_json::{Value, json};
+    use serde_json::{Map, Value, json};
 
     const DEFAULT_FORMAT: ResponsesFormat = ResponsesFormat {
         quirks: NONE,
@@ -256,7 +342,8 @@ mod tests {
             reply_id: "r",
             schema: None,
         };
-        Value::Object(build_body(&request, format, false))
+        let json = write_body(&request, format, false, RequestBody::new(&Map::new()));
+        serde_json::from_slice(&json).unwrap()
     }
 
     fn input(messages: &[Message]) -> Value {

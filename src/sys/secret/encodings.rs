@@ -85,7 +85,7 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
     }
     let (whole, breaks) = strip_line_breaks(text);
     let mut found = Vec::new();
-    for form in encodings {
+    for form in encodings.iter().filter(|form| form.len() <= whole.len()) {
         for start in memmem::find_iter(whole.as_bytes(), form.as_bytes()) {
             let end = start + form.len();
             found.push(KeyMatch {
@@ -101,14 +101,12 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
 pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
     let (whole, breaks) = strip_line_breaks(text);
     let whole = whole.as_bytes();
-    let Some(last) = whole.last() else {
-        return text.len();
-    };
     let longest = |form: &String| {
         let form = form.as_bytes();
-        (1..form.len().min(whole.len() + 1))
-            .rev()
-            .find(|count| form[count - 1] == *last && whole.ends_with(&form[..*count]))
+        let end = &whole[(whole.len() + 1).saturating_sub(form.len())..];
+        memchr::memchr_iter(form[0], end)
+            .map(|at| end.len() - at)
+            .find(|count| end.ends_with(&form[..*count]))
     };
     match encodings.iter().filter_map(longest).max() {
         Some(count) => original_position(whole.len() - count, &breaks),

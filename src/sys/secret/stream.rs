@@ -6,6 +6,7 @@
 use super::redact::{find_all, known_encodings};
 use super::replacement::{KeyMatch, merge_overlapping, replace_matches};
 use super::{encodings, key_patterns};
+use std::borrow::Cow;
 
 /// The most bytes held back. No key is longer; anything beyond this passes unchanged.
 const MAX_PENDING_BYTES: usize = 32 << 10;
@@ -39,18 +40,22 @@ impl StreamRedactor {
     }
 
     /// Accepts `piece` and returns the text that is safe to pass on, which may be empty.
-    pub fn feed(&mut self, piece: &str) -> String {
+    pub fn feed<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
+        let encodings = known_encodings();
+        if self.pending.is_empty()
+            && self.pending_start(piece, &encodings) == piece.len()
+            && self.find_keys(piece, &encodings).is_empty()
+        {
+            self.previous_byte = piece.bytes().next_back().or(self.previous_byte);
+            return Cow::Borrowed(piece);
+        }
         self.pending.push_str(piece);
         if self.pending.len() < self.next_search_bytes {
-            return String::new();
+            return Cow::Borrowed("");
         }
-        let forms = known_encodings();
-        let mut end = encodings::pending_start(&self.pending, &forms);
-        if self.redacts_all {
-            end = end.min(key_patterns::pending_start(&self.pending));
-        }
+        let mut end = self.pending_start(&self.pending, &encodings);
         // A key that may be part of a longer one is held back too.
-        let mut found = merge_overlapping(self.find_keys(&forms));
+        let mut found = merge_overlapping(self.find_keys(&self.pending, &encodings));
         let cut = found.iter().find(|found| found.range.end > end);
         end = cut.map_or(end, |found| end.min(found.range.start));
         if self.pending.len() - end > MAX_PENDING_BYTES {
@@ -62,21 +67,30 @@ impl StreamRedactor {
             0..SMALL_PENDING_BYTES => 0,
             length => length + length / 2,
         };
-        out
+        Cow::Owned(out)
     }
 
     /// Ends the text and returns what was held back, redacted.
     pub fn finish(&mut self) -> String {
-        let found = self.find_keys(&known_encodings());
+        let found = self.find_keys(&self.pending, &known_encodings());
         let out = self.release(self.pending.len(), found);
         (self.previous_byte, self.next_search_bytes) = (None, 0);
         out
     }
 
-    fn find_keys(&self, encodings: &[String]) -> Vec<KeyMatch> {
+    /// The start of the end of `text` that may be the beginning of a key.
+    fn pending_start(&self, text: &str, encodings: &[String]) -> usize {
+        let start = encodings::pending_start(text, encodings);
         match self.redacts_all {
-            true => find_all(&self.pending, encodings, self.previous_byte),
-            false => encodings::find_encodings(&self.pending, encodings),
+            true => start.min(key_patterns::pending_start(text)),
+            false => start,
+        }
+    }
+
+    fn find_keys(&self, text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+        match self.redacts_all {
+            true => find_all(text, encodings, self.previous_byte),
+            false => encodings::find_encodings(text, encodings),
         }
     }
 
