@@ -19,7 +19,8 @@ const ROUNDS: usize = 6;
 /// Earlier turns of the two sessions whose difference is the cost of one turn; both fit into the window.
 const EARLIER_TURNS: [usize; 2] = [2, 12];
 
-type Counts = BTreeMap<String, u64>;
+/// The counts by name.
+pub(crate) type Counts = BTreeMap<String, u64>;
 
 /// Measures, prints and compares. Returns true if nothing has grown.
 pub(crate) fn compare(is_recording: bool) -> bool {
@@ -46,7 +47,8 @@ pub(crate) fn compare(is_recording: bool) -> bool {
     is_within
 }
 
-fn measure() -> Counts {
+/// Measures everything.
+pub(crate) fn measure() -> Counts {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let port = server::start();
     let home = |name: &str, path: &str| home(&temp.path().join(name), port, path);

@@ -8,6 +8,7 @@
 
 mod counts;
 mod homes;
+mod readme;
 mod server;
 
 use homes::{JOB, SERVERS, close, home, jobs, live, servers, session, session_of};
@@ -70,8 +71,11 @@ fn main() -> ExitCode {
         }
     }
     table.print();
-    let held = bench.gates(&table);
-    match gate && !held {
+    let gates = bench.gates(&table);
+    if has("--readme") {
+        readme::write(&gates.measured);
+    }
+    match gate && !gates.held {
         true => ExitCode::FAILURE,
         false => ExitCode::SUCCESS,
     }
@@ -396,7 +400,7 @@ impl Bench {
     }
 
     /// Print whether each promise holds.
-    fn gates(&self, table: &Table) -> bool {
+    fn gates(&self, table: &Table) -> Gates {
         let mut gates = Gates::default();
         let (wall, cpu) = (|name| table.wall(name), |name| table.cpu(name));
         let per_turn = |few: f64, many: f64| (many - few).max(0.0) / 30.0;
@@ -541,7 +545,7 @@ impl Bench {
             table.written("resume 100k") - self.lines(false),
             512.0,
         );
-        gates.held
+        gates
     }
 
     /// How many servers each counted run of that name has started.
@@ -625,11 +629,16 @@ impl Table {
 
 struct Gates {
     held: bool,
+    /// Name, value and limit of each.
+    measured: Vec<(String, f64, f64)>,
 }
 
 impl Default for Gates {
     fn default() -> Self {
-        Self { held: true }
+        Self {
+            held: true,
+            measured: Vec::new(),
+        }
     }
 }
 
@@ -637,6 +646,7 @@ impl Gates {
     fn most(&mut self, what: &str, found: f64, limit: f64) {
         let holds = found <= limit;
         self.held &= holds;
+        self.measured.push((what.to_owned(), found, limit));
         println!(
             "{} {what:<46} {found:>9.2}  at most {limit}",
             if holds { "ok  " } else { "NOT " }

@@ -1,0 +1,85 @@
+//! The table of costs in README.md: `.ci/bench --readme` writes it, so that no figure in it is made by hand.
+
+use crate::counts;
+use std::fmt::Write;
+
+const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+const START: &str = "<!-- costs, written by .ci/bench --readme -->\n";
+const END: &str = "<!-- end of the costs -->\n";
+
+/// What is measured by a gate: its name, and how README.md calls it.
+const TIMES: [(&str, &str); 6] = [
+    (
+        "hello / min hello, wall",
+        "a short turn, in times of a static C client that sends the same request",
+    ),
+    (
+        "a turn with a reading tool, CPU ms",
+        "each further turn of a loop, ms of CPU",
+    ),
+    (
+        "20,000 chunks over a hello, CPU ms",
+        "a streamed reply of 20,000 chunks, ms of CPU",
+    ),
+    (
+        "a whole look at 100k, CPU ms",
+        "first turn in a session of 41 MB of the Python program, ms of CPU",
+    ),
+    (
+        "resume of 100k over a hello, CPU ms",
+        "every later turn there, ms of CPU more than in a new session",
+    ),
+    (
+        "not due, zoned / a process that only exits, wall",
+        "a crontab line with nothing due, in times of a static program that only exits",
+    ),
+];
+
+/// What is counted: its name, how README.md calls it, the size of the unit there, and the goal in that unit.
+const COUNTS: [(&str, &str, f64, f64); 7] = [
+    (
+        "instructions: hello",
+        "a short turn, million instructions",
+        1e6,
+        2.0,
+    ),
+    ("hello: memory, KiB", "its memory, MB", 1024.0, 4.0),
+    ("hello: page faults", "its page faults", 1.0, 120.0),
+    ("hello: system calls", "its system calls", 1.0, 130.0),
+    (
+        "instructions: an earlier turn",
+        "an earlier turn in the session, thousand instructions",
+        1e3,
+        15.0,
+    ),
+    ("program: bytes", "the program, MB", 1e6, 10.0),
+    (
+        "crates in the lock file",
+        "crates it is built from",
+        1.0,
+        250.0,
+    ),
+];
+
+/// Writes the table. `gates` are the measured gates: name, value, limit.
+pub(crate) fn write(gates: &[(String, f64, f64)]) {
+    let mut table = "| | measured | goal |\n|---|---|---|\n".to_owned();
+    let mut row = |text: &str, value: f64, goal: f64| {
+        let digits = usize::from(value.fract() != 0.0);
+        writeln!(table, "| {text} | {value:.digits$} | ≤ {goal} |").expect("text can be written");
+    };
+    for (name, text) in TIMES {
+        let gate = gates.iter().find(|gate| gate.0 == name);
+        let (_, value, goal) = gate.expect("the gate is measured");
+        row(text, *value, *goal);
+    }
+    let counts = counts::measure();
+    for (name, text, unit, goal) in COUNTS {
+        row(text, counts[name] as f64 / unit, goal);
+    }
+    let readme = std::fs::read_to_string(README).expect("there is a README");
+    let (before, rest) = readme.split_once(START).expect("README.md has the table");
+    let (_, after) = rest.split_once(END).expect("the table has an end");
+    let text = format!("{before}{START}{table}{END}{after}");
+    std::fs::write(README, text).expect("README.md can be written");
+}
