@@ -13,16 +13,17 @@ pub(super) fn collect_hosts(config: &Config) -> BTreeSet<String> {
     found
 }
 
-fn collect_into(value: &Value, path: &mut Vec<String>, found: &mut BTreeSet<String>) {
+fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, found: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) if !is_secret(path) => {
+        // A text without a colon has no scheme.
+        Value::String(text) if text.contains(':') && !is_secret(path) => {
             let url = Url::parse(text.trim()).ok();
             let web = url.filter(|url| ["http", "https"].contains(&url.scheme()));
             found.extend(web.and_then(|url| url.host_str().map(str::to_owned)));
         }
         Value::Object(members) => {
             for (name, member) in members {
-                path.push(name.clone());
+                path.push(name);
                 collect_into(member, path, found);
                 path.pop();
             }

@@ -240,12 +240,12 @@ impl Config {
     /// Moves values from the keys of older releases to the current ones.
     fn move_old_keys(&mut self) {
         for (old, new) in RENAMED_KEYS {
+            let Some(value) = take_from(&mut self.value, old) else {
+                continue;
+            };
             let from: KeyPath = old.split('.').map(str::to_owned).collect();
             let to: KeyPath = new.split('.').map(str::to_owned).collect();
             let at = self.offset(&from).unwrap_or_default();
-            let Some(value) = take_from(&mut self.value, &from) else {
-                continue;
-            };
             let taken = get_in(&self.value, &to).is_some_and(|present| !present.is_null());
             let text = if taken {
                 format!("`{old}` is an old name of `{new}`, which is also set and takes precedence")
@@ -370,10 +370,10 @@ pub fn set_in(value: &mut Value, path: &[String], new: Value) {
     }
 }
 
-fn take_from(value: &mut Value, path: &[String]) -> Option<Value> {
-    let (last, above) = path.split_last()?;
+fn take_from(value: &mut Value, path: &str) -> Option<Value> {
+    let (above, last) = path.rsplit_once('.')?;
     let mut holder = value;
-    for name in above {
+    for name in above.split('.') {
         holder = holder.get_mut(name)?;
     }
     holder.as_object_mut()?.shift_remove(last)

@@ -3,7 +3,7 @@
 //! Types, defaults, environment variables, the JSON Schema and `config check`, `get` and `set` are all derived from
 //! it. A `*` in a path stands for a name that the user chooses. Rows of one object are adjacent, so a [`KeyNode`] can
 //! be a slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
-//! own.
+//! own. Every run reads some sixty keys, so the look-ups are prepared at compile time.
 
 use super::key_type::KeyType;
 use super::key_type::KeyType::{
@@ -340,10 +340,70 @@ pub const RENAMED_KEYS: &[(&str, &str)] = &[
 /// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
 pub const TOP_LEVEL_KEYS_0_1_4: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
 
+/// Maximum number of names in a path of the table.
+const MAX_DEPTH: usize = 4;
+
+/// For each row and depth, the end of the rows that have the same names down to that depth. A search for a name steps
+/// from object to object, not from row to row.
+static GROUP_ENDS: [[u16; MAX_DEPTH]; KEYS.len()] = group_ends();
+
+const fn group_ends() -> [[u16; MAX_DEPTH]; KEYS.len()] {
+    let mut ends = [[KEYS.len() as u16; MAX_DEPTH]; KEYS.len()];
+    let mut row = KEYS.len() - 1;
+    while row > 0 {
+        row -= 1;
+        let shared = shared_names(KEYS[row].path.as_bytes(), KEYS[row + 1].path.as_bytes());
+        let mut depth = 0;
+        while depth < MAX_DEPTH {
+            ends[row][depth] = match depth < shared {
+                true => ends[row + 1][depth],
+                false => row as u16 + 1,
+            };
+            depth += 1;
+        }
+    }
+    ends
+}
+
+/// Counts the names that two paths have in common at their start.
+const fn shared_names(one: &[u8], other: &[u8]) -> usize {
+    let (mut count, mut at) = (0, 0);
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        if one[at] == b'.' {
+            count += 1;
+        }
+        at += 1;
+    }
+    count
+}
+
+/// Returns the key at `path`. Evaluated in a `const` block, it costs nothing at run time, and a path that the table
+/// does not have is a compile error.
+pub const fn config_key(path: &str) -> &'static ConfigKey {
+    let mut row = 0;
+    while row < KEYS.len() {
+        let known = KEYS[row].path.as_bytes();
+        let path = path.as_bytes();
+        let mut at = 0;
+        while at < path.len() && at < known.len() && path[at] == known[at] {
+            at += 1;
+        }
+        if at == path.len() && at == known.len() {
+            return &KEYS[row];
+        }
+        row += 1;
+    }
+    panic!("the table has no such key")
+}
+
 /// A node in the tree of keys: a key, or an object that contains keys.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyNode {
-    rows: &'static [ConfigKey],
+    /// The rows of the table from `first` to before `end`.
+    first: usize,
+    end: usize,
+    /// Number of names above the names of this node's children.
+    depth: usize,
     /// Offset in each row's path at which the names below this node start.
     start: usize,
 }
@@ -352,7 +412,9 @@ impl KeyNode {
     /// Returns the root of the table.
     pub fn root() -> Self {
         Self {
-            rows: KEYS,
+            first: 0,
+            end: KEYS.len(),
+            depth: 0,
             start: 0,
         }
     }
@@ -412,13 +474,13 @@ impl KeyNode {
 
     /// Returns the key at this node, if the node is a key.
     pub fn key(self) -> Option<&'static ConfigKey> {
-        let first = self.rows.first()?;
+        let first = &KEYS[self.first];
         (self.start > first.path.len()).then_some(first)
     }
 
     /// All keys at and below this node.
     pub fn keys(self) -> &'static [ConfigKey] {
-        self.rows
+        &KEYS[self.first..self.end]
     }
 
     /// Returns the child node called `name`, which must be in the table's spelling.
@@ -429,7 +491,7 @@ impl KeyNode {
     /// Returns the names of the children without duplicates; `*` if the user chooses them.
     pub fn names(self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
-        for row in self.rows {
+        for row in self.keys() {
             if let Some(name) = self.child_name(row)
                 && names.last() != Some(&name)
             {
@@ -446,9 +508,8 @@ impl KeyNode {
         }
         let camel = camel_case(spelling);
         // Names of MCP servers and headers are the user's own and stay as written; provider names are fixed keys.
-        let provider = self.rows.first().is_some_and(|row| {
-            self.child_name(row) == Some("*") && row.path[..self.start] == *"providers."
-        });
+        let row = &KEYS[self.first];
+        let provider = row.path.starts_with("providers.") && self.child_name(row) == Some("*");
         if provider || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
             return camel;
         }
@@ -457,29 +518,33 @@ impl KeyNode {
 
     /// True if `name` is an obsolete key at this node.
     fn is_renamed(self, name: &str) -> bool {
-        let above = self.rows.first().and_then(|row| row.path.get(..self.start));
+        let above = KEYS[self.first].path.get(..self.start);
         RENAMED_KEYS
             .iter()
             .any(|(old, _)| above.and_then(|above| old.strip_prefix(above)) == Some(name))
     }
 
     fn exact_child(self, name: &str) -> Option<Self> {
-        // The table is scanned for every key of every config, so paths are compared without splitting them.
-        let is_named = |row: &&ConfigKey| {
-            let rest = row.path.get(self.start..);
-            let rest = rest.and_then(|rest| rest.strip_prefix(name));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let first = self.rows.iter().position(|row| is_named(&row))?;
-        let count = self.rows[first..].iter().take_while(is_named).count();
-        Some(Self {
-            rows: &self.rows[first..first + count],
-            start: self.start + name.len() + 1,
-        })
+        let mut first = self.first;
+        while first < self.end {
+            let end = usize::from(*GROUP_ENDS[first].get(self.depth)?);
+            if self.child_name(&KEYS[first])? == name {
+                return Some(Self {
+                    first,
+                    end,
+                    depth: self.depth + 1,
+                    start: self.start + name.len() + 1,
+                });
+            }
+            first = end;
+        }
+        None
     }
 
     fn child_name(self, row: &'static ConfigKey) -> Option<&'static str> {
-        row.path.get(self.start..)?.split('.').next()
+        let rest = row.path.get(self.start..)?;
+        let end = rest.bytes().position(|byte| byte == b'.');
+        Some(&rest[..end.unwrap_or(rest.len())])
     }
 }
 
@@ -524,7 +589,9 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{KEYS, KeyNode, RENAMED_KEYS, camel_case, nearest, snake_case};
+    use super::{
+        ConfigKey, KEYS, KeyNode, RENAMED_KEYS, camel_case, config_key, nearest, snake_case,
+    };
     use std::collections::HashSet;
 
     #[test]
@@ -597,6 +664,31 @@ mod tests {
         );
         check("agents.defaults.model.x", None);
         check("modelPresets.a.b", Some("modelPresets"));
+    }
+
+    #[test]
+    fn every_key_is_found_by_its_names() {
+        for row in KEYS {
+            let mut here = KeyNode::root();
+            let mut above = String::new();
+            for name in row.path.split('.') {
+                assert!(here.key().is_none(), "`{above}` is a key and an object");
+                here = here.child(name).unwrap();
+                above.push_str(name);
+                let is_below = |row: &&ConfigKey| {
+                    let rest = row.path.strip_prefix(above.as_str());
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                let expect: Vec<&str> = KEYS.iter().filter(is_below).map(|row| row.path).collect();
+                let found: Vec<&str> = here.keys().iter().map(|row| row.path).collect();
+                assert_eq!(found, expect, "{above}");
+                above.push('.');
+            }
+            assert_eq!(here.key().map(|key| key.path), Some(row.path));
+            assert!(here.child("more").is_none());
+            assert_eq!(config_key(row.path).path, row.path);
+        }
+        assert!(KeyNode::root().child("agents.defaults").is_none());
     }
 
     #[test]

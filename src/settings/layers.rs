@@ -8,11 +8,12 @@
 use super::expand::{UnsetVariable, expand_all};
 use super::file::{Config, KeyPath, get_in, set_in};
 use super::key_type::{KeyType, type_name};
-use super::keys::{KeyNode, RENAMED_KEYS, camel_case, nearest};
+use super::keys::{ConfigKey, KeyNode, RENAMED_KEYS, camel_case, nearest};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use anyhow::Result;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -47,7 +48,7 @@ impl fmt::Display for SettingOrigin {
 pub struct LayeredConfig<'a> {
     config: &'a Config,
     env: &'a Env,
-    value: Value,
+    value: Cow<'a, Value>,
     /// The variable that set each value.
     variables: BTreeMap<KeyPath, String>,
     unknown_variables: Vec<UnknownVariable>,
@@ -67,7 +68,7 @@ impl<'a> LayeredConfig<'a> {
         let mut layers = Self {
             config,
             env,
-            value: config.value().clone(),
+            value: Cow::Borrowed(config.value()),
             variables: BTreeMap::new(),
             unknown_variables: Vec::new(),
         };
@@ -109,25 +110,43 @@ impl<'a> LayeredConfig<'a> {
     /// # Errors
     /// Status 78 if a referenced variable is missing or the type does not match.
     pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
-        let path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
-        let mut value = &self.value;
-        for depth in 0..path.len() {
+        let path = path.iter().map(AsRef::as_ref);
+        self.read_as(path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
+    }
+
+    /// Reads the value of `key`, which has no `*` in its path, as [`LayeredConfig::read`] does.
+    ///
+    /// # Errors
+    /// As [`LayeredConfig::read`].
+    pub fn read_key(&self, key: &ConfigKey) -> Result<Option<Value>> {
+        self.read_as(key.path.split('.'), |_| key.kind)
+    }
+
+    fn read_as<'p>(
+        &self,
+        path: impl Iterator<Item = &'p str> + Clone,
+        kind: impl Fn(&[String]) -> KeyType,
+    ) -> Result<Option<Value>> {
+        let owned = || path.clone().map(str::to_owned);
+        let mut value = &*self.value;
+        for (depth, name) in path.clone().enumerate() {
             value = match value {
                 Value::Null => return Ok(None),
-                Value::Object(members) => match members.get(&path[depth]) {
+                Value::Object(members) => match members.get(name) {
                     Some(member) => member,
                     None => return Ok(None),
                 },
                 other => {
-                    return Err(self.type_error(&path[..depth], type_name(other), "an object"));
+                    let above: KeyPath = owned().take(depth).collect();
+                    return Err(self.type_error(&above, type_name(other), "an object"));
                 }
             };
         }
         if value.is_null() {
             return Ok(None);
         }
-        let kind = KeyNode::kind_at(&path).unwrap_or(KeyType::Any);
-        self.to_typed(&path, value, kind).map(Some)
+        let path: KeyPath = owned().collect();
+        self.to_typed(&path, value, kind(&path)).map(Some)
     }
 
     /// Expands `value`, found at `path`, and converts it to `kind`.
@@ -217,7 +236,7 @@ impl<'a> LayeredConfig<'a> {
                 }
             }
             (value, _) => {
-                set_in(&mut self.value, &path, value);
+                set_in(self.value.to_mut(), &path, value);
                 self.variables.insert(path, variable.to_owned());
             }
         }

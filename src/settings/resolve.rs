@@ -1,6 +1,6 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
-use super::keys::snake_case;
+use super::keys::{ConfigKey, config_key, snake_case};
 use super::layers::LayeredConfig;
 use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};
@@ -41,7 +41,6 @@ impl Settings {
             .for_each(secret::register);
         let layers = LayeredConfig::new(config, env);
         let values = TypedReader(&layers);
-        let defaults = |name: &str| format!("agents.defaults.{name}");
         Ok(Self {
             models: values.models(flags)?,
             budget: values.budget()?,
@@ -49,35 +48,50 @@ impl Settings {
             workspace: match workspace {
                 Some(directory) => to_absolute(directory)?,
                 None => {
-                    let path = values.text(&defaults("workspace"))?;
+                    let path = values.text(const { config_key("agents.defaults.workspace") })?;
                     to_absolute(&paths.expand(&path))?
                 }
             },
-            directory: match values.text(&defaults("directory"))?.as_str() {
+            directory: match values
+                .text(const { config_key("agents.defaults.directory") })?
+                .as_str()
+            {
                 "workspace" => DefaultDirectory::Workspace,
                 _ => DefaultDirectory::Cwd,
             },
             max_tool_iterations: values.whole_number(
-                &defaults("maxToolIterations"),
+                const { config_key("agents.defaults.maxToolIterations") },
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
             )?,
             max_subagents: values
-                .get(&defaults("maxConcurrentSubagents"), None)?
+                .get(
+                    const { config_key("agents.defaults.maxConcurrentSubagents") },
+                    None,
+                )?
                 .as_u64()
                 .map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
-            memory_window: values.count(&defaults("memoryWindow"))?,
-            context_window: values.whole_number(&defaults("contextWindowTokens"), None)?,
+            memory_window: values.count(const { config_key("agents.defaults.memoryWindow") })?,
+            context_window: values.whole_number(
+                const { config_key("agents.defaults.contextWindowTokens") },
+                None,
+            )?,
             compaction: CompactionSettings {
-                threshold: values.get("compaction.threshold", None)?.as_u64(),
-                is_warning_enabled: values.boolean("compaction.warning")?,
+                threshold: values
+                    .get(const { config_key("compaction.threshold") }, None)?
+                    .as_u64(),
+                is_warning_enabled: values.boolean(const { config_key("compaction.warning") })?,
             },
             skills: SkillSettings {
-                disabled: values.text_list(&defaults("disabledSkills"))?,
+                disabled: values
+                    .text_list(const { config_key("agents.defaults.disabledSkills") })?,
                 budget_tokens: values
-                    .whole_number(&defaults("skillsBudgetTokens"), None)?
+                    .whole_number(
+                        const { config_key("agents.defaults.skillsBudgetTokens") },
+                        None,
+                    )?
                     .into(),
             },
-            profile: match values.text(&defaults("profile"))? {
+            profile: match values.text(const { config_key("agents.defaults.profile") })? {
                 name if name.trim().is_empty() => "default".into(),
                 name => name,
             },
@@ -85,9 +99,11 @@ impl Settings {
             exec: values.exec()?,
             web: values.web(config, env)?,
             servers: values.servers(),
-            restrict_to_workspace: values.boolean("tools.restrictToWorkspace")?,
-            max_tool_result_chars: values.count(&defaults("maxToolResultChars"))?,
-            session_sync: match values.text("session.sync")?.as_str() {
+            restrict_to_workspace: values
+                .boolean(const { config_key("tools.restrictToWorkspace") })?,
+            max_tool_result_chars: values
+                .count(const { config_key("agents.defaults.maxToolResultChars") })?,
+            session_sync: match values.text(const { config_key("session.sync") })?.as_str() {
                 "none" => SessionSync::None,
                 _ => SessionSync::Turn,
             },
@@ -108,31 +124,34 @@ impl TypedReader<'_> {
             max_iterations: _,
             workspace: _,
         } = flags;
-        let path = |name: &str| format!("agents.defaults.{name}");
         let defaults = ModelSettings {
-            model: self.optional_text(&path("model"), None)?,
+            model: self.optional_text(const { config_key("agents.defaults.model") }, None)?,
             provider: self
-                .optional_text(&path("provider"), None)?
+                .optional_text(const { config_key("agents.defaults.provider") }, None)?
                 .map_or_else(|| "auto".into(), |name| snake_case(&name)),
             max_tokens: self.whole_number(
-                &path("maxTokens"),
+                const { config_key("agents.defaults.maxTokens") },
                 max_tokens.map(|tokens| ("--max-tokens", json!(tokens))),
             )?,
             temperature: self
                 .get(
-                    &path("temperature"),
+                    const { config_key("agents.defaults.temperature") },
                     temperature.map(|degree| ("--temperature", json!(degree))),
                 )?
                 .as_f64()
                 .expect("the table says that it is a number"),
-            reasoning_effort: self.optional_text(&path("reasoningEffort"), None)?,
+            reasoning_effort: self.optional_text(
+                const { config_key("agents.defaults.reasoningEffort") },
+                None,
+            )?,
             overrides: models::ModelOverrides::default(),
         };
         let parts = models::ModelSources {
-            presets: self.get("modelPresets", None)?,
-            preset: self.optional_text(&path("modelPreset"), None)?,
-            fallbacks: self.get(&path("fallbackModels"), None)?,
-            models: self.get("models", None)?,
+            presets: self.get(const { config_key("modelPresets") }, None)?,
+            preset: self
+                .optional_text(const { config_key("agents.defaults.modelPreset") }, None)?,
+            fallbacks: self.get(const { config_key("agents.defaults.fallbackModels") }, None)?,
+            models: self.get(const { config_key("models") }, None)?,
         };
         let (model, reasoning_effort) = (non_blank_flag(model), non_blank_flag(reasoning_effort));
         let flags = models::ModelFlagValues {
@@ -145,63 +164,79 @@ impl TypedReader<'_> {
     }
 
     fn budget(&self) -> Result<BudgetSettings> {
-        let dollars = |name: &str| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
+        let dollars =
+            |name: &'static ConfigKey| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
         Ok(BudgetSettings {
-            daily: dollars("budget.daily")?,
-            monthly: dollars("budget.monthly")?,
-            per_session: dollars("budget.perSession")?,
+            daily: dollars(const { config_key("budget.daily") })?,
+            monthly: dollars(const { config_key("budget.monthly") })?,
+            per_session: dollars(const { config_key("budget.perSession") })?,
         })
     }
 
     fn memory(&self) -> Result<MemorySettings> {
         Ok(MemorySettings {
-            consolidate: match self.text("memory.consolidate")?.as_str() {
+            consolidate: match self
+                .text(const { config_key("memory.consolidate") })?
+                .as_str()
+            {
                 "detached" => ConsolidationMode::Detached,
                 "inline" => ConsolidationMode::Inline,
                 "manual" => ConsolidationMode::Manual,
                 _ => ConsolidationMode::Auto,
             },
-            model: self.optional_text("memory.model", None)?,
-            budget_tokens: self.count("memory.budgetTokens")?,
+            model: self.optional_text(const { config_key("memory.model") }, None)?,
+            budget_tokens: self.count(const { config_key("memory.budgetTokens") })?,
         })
     }
 
     fn tools(&self) -> Result<ToolSettings> {
-        let joined = |one: &str, other: &str| {
+        let joined = |one: &'static ConfigKey, other: &'static ConfigKey| {
             Ok::<_, anyhow::Error>([self.text_list(one)?, self.text_list(other)?].concat())
         };
-        let permissions = self.get("tools.permissions", None)?;
+        let permissions = self.get(const { config_key("tools.permissions") }, None)?;
         let permissions = permissions.as_object().into_iter().flatten();
         Ok(ToolSettings {
-            files: self.boolean("tools.file.enable")?,
+            files: self.boolean(const { config_key("tools.file.enable") })?,
             permissions: permissions
                 .filter_map(|(tool, word)| Some((tool.clone(), word.as_str()?.to_owned())))
                 .collect(),
-            allow: self.text_list("tools.allow")?,
-            deny: self.text_list("tools.deny")?,
-            read: joined("tools.read", "tools.exec.sandboxRoBinds")?,
-            write: joined("tools.write", "tools.exec.sandboxRwBinds")?,
-            net: self.text_list("tools.net")?,
-            needs_sandbox: self.text("tools.sandbox")? == "strict"
-                || !self.text("tools.exec.sandbox")?.trim().is_empty(),
-            allow_patterns: self.text_list("tools.exec.allowPatterns")?,
-            deny_patterns: self.text_list("tools.exec.denyPatterns")?,
+            allow: self.text_list(const { config_key("tools.allow") })?,
+            deny: self.text_list(const { config_key("tools.deny") })?,
+            read: joined(
+                const { config_key("tools.read") },
+                const { config_key("tools.exec.sandboxRoBinds") },
+            )?,
+            write: joined(
+                const { config_key("tools.write") },
+                const { config_key("tools.exec.sandboxRwBinds") },
+            )?,
+            net: self.text_list(const { config_key("tools.net") })?,
+            needs_sandbox: self.text(const { config_key("tools.sandbox") })? == "strict"
+                || !self
+                    .text(const { config_key("tools.exec.sandbox") })?
+                    .trim()
+                    .is_empty(),
+            allow_patterns: self.text_list(const { config_key("tools.exec.allowPatterns") })?,
+            deny_patterns: self.text_list(const { config_key("tools.exec.denyPatterns") })?,
         })
     }
 
     fn exec(&self) -> Result<ExecSettings> {
         Ok(ExecSettings {
-            enabled: self.boolean("tools.exec.enable")?,
-            timeout: Duration::from_secs(self.whole_number("tools.exec.timeout", None)?.into()),
-            path_append: self.text("tools.exec.pathAppend")?,
-            path_prepend: self.text("tools.exec.pathPrepend")?,
-            allowed_env_keys: self.text_list("tools.exec.allowedEnvKeys")?,
+            enabled: self.boolean(const { config_key("tools.exec.enable") })?,
+            timeout: Duration::from_secs(
+                self.whole_number(const { config_key("tools.exec.timeout") }, None)?
+                    .into(),
+            ),
+            path_append: self.text(const { config_key("tools.exec.pathAppend") })?,
+            path_prepend: self.text(const { config_key("tools.exec.pathPrepend") })?,
+            allowed_env_keys: self.text_list(const { config_key("tools.exec.allowedEnvKeys") })?,
         })
     }
 
     fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
-        let name = |key: &str| self.optional_text(&format!("tools.web.{key}"), None);
-        let key = match name("search.apiKey")? {
+        let name = |key: &'static ConfigKey| self.optional_text(key, None);
+        let key = match name(const { config_key("tools.web.search.apiKey") })? {
             Some(key) => Some(key),
             None => env.get(BRAVE_API_KEY).map(str::to_owned),
         };
@@ -215,18 +250,23 @@ impl TypedReader<'_> {
                 )
             })
         };
-        let spared = self.text_list("tools.ssrfWhitelist")?;
-        let written = self.0.read(&["tools", "web", "search", "provider"])?;
+        let spared = self.text_list(const { config_key("tools.ssrfWhitelist") })?;
+        let written = self
+            .0
+            .read_key(const { config_key("tools.web.search.provider") })?;
         Ok(WebSettings {
-            enabled: self.boolean("tools.web.enable")?,
-            proxy: name("proxy")?.map(Secret::new),
-            user_agent: name("userAgent")?,
+            enabled: self.boolean(const { config_key("tools.web.enable") })?,
+            proxy: name(const { config_key("tools.web.proxy") })?.map(Secret::new),
+            user_agent: name(const { config_key("tools.web.userAgent") })?,
             search_engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
             search_api_key: key.map(Secret::new),
-            search_base_url: name("search.baseUrl")?,
-            max_results: self.count("tools.web.search.maxResults")?.min(10),
+            search_base_url: name(const { config_key("tools.web.search.baseUrl") })?,
+            max_results: self
+                .count(const { config_key("tools.web.search.maxResults") })?
+                .min(10),
             search_timeout: Duration::from_secs(
-                self.whole_number("tools.web.search.timeout", None)?.into(),
+                self.whole_number(const { config_key("tools.web.search.timeout") }, None)?
+                    .into(),
             ),
             allowed_ranges: spared.into_iter().map(range).collect::<Result<_>>()?,
             config_hosts: config_hosts::collect_hosts(config),

@@ -12,10 +12,10 @@ use serde_json::Value;
 const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "auth", "cookie"];
 
 /// True if text at `path` is a secret. Free-form values have no type in the table, so the key's name decides.
-pub fn is_secret(path: &[String]) -> bool {
+pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
     match KeyNode::kind_at(path) {
         Some(KeyType::Any) | None => path.last().is_some_and(|name| {
-            let name = name.to_lowercase();
+            let name = name.as_ref().to_lowercase();
             SECRET_WORDS.iter().any(|word| name.contains(word))
         }),
         Some(kind) => kind.is_secret(),
@@ -38,12 +38,8 @@ pub fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
 
 /// True if `text` at `path` is a variable or header of an MCP server that does not look like a secret. Masking such a
 /// value would remove ordinary text, such as a time zone, from everything that is read.
-fn is_plain_server_value(path: &[String], text: &str) -> bool {
-    let is_of_server = |path: &[String]| {
-        matches!(path, [tools, servers, _, list, _]
-            if tools == "tools" && servers == "mcpServers" && ["env", "headers"].contains(&list.as_str()))
-    };
-    is_of_server(path)
+fn is_plain_server_value(path: &[&str], text: &str) -> bool {
+    matches!(path, ["tools", "mcpServers", _, "env" | "headers", _])
         && !has_reference(text)
         && path.last().is_some_and(|name| !looks_secret(name, text))
 }
@@ -55,7 +51,7 @@ pub fn looks_secret(name: &str, text: &str) -> bool {
     telling.into_iter().any(|word| name.contains(word)) || secret::redact_all(text) != text
 }
 
-fn collect_into(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Vec<Secret>) {
+fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found: &mut Vec<Secret>) {
     match value {
         Value::String(text)
             if !text.is_empty() && is_secret(path) && !is_plain_server_value(path, text) =>
@@ -68,7 +64,7 @@ fn collect_into(value: &Value, path: &mut Vec<String>, env: &Env, found: &mut Ve
         }
         Value::Object(members) => {
             for (name, member) in members {
-                path.push(name.clone());
+                path.push(name);
                 collect_into(member, path, env, found);
                 path.pop();
             }

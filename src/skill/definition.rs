@@ -2,6 +2,7 @@
 
 use super::requirements::SkillRequirements;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// A skill.
@@ -26,7 +27,7 @@ pub struct Skill {
     /// The other fields of the front matter.
     pub inert_fields: InertFields,
     /// The text below the front matter.
-    pub body: String,
+    pub body: Cow<'static, str>,
     /// Problems of the SKILL.md, in words.
     pub warnings: Vec<String>,
     /// Its front matter could only be read in part.

@@ -106,7 +106,7 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
         }
     }
     for built_in in BUILT_IN_SKILLS {
-        let mut skill = parse(built_in.name, built_in.text(), &requirements);
+        let mut skill = built_in.skill(&requirements);
         skill.location = dir.join(built_in.name).join("SKILL.md");
         all.push(skill);
     }

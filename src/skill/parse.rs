@@ -63,7 +63,7 @@ pub fn parse(name: &str, text: &str, requirements: &RequirementChecker<'_>) -> S
         unmet_requirements: needs.unmet(requirements),
         requirements: needs,
         inert_fields: says,
-        body: head.body.trim().to_owned(),
+        body: head.body.trim().to_owned().into(),
         warnings,
         is_broken: head.is_broken,
     }
@@ -259,7 +259,7 @@ mod tests {
         let check = |text: &str, description: &str, always: bool, missing: &[&str], body: &str| {
             let skill = skill(text);
             assert_eq!(skill.description, description, "{text:?}");
-            let found = (skill.always, skill.body.as_str());
+            let found = (skill.always, &*skill.body);
             assert_eq!(found, (always, body), "{text:?}");
             assert_eq!(skill.unmet_requirements, missing, "{text:?}");
         };
@@ -417,7 +417,7 @@ mod tests {
             skill.is_broken && !skill.warnings.is_empty(),
             "it was read as YAML"
         );
-        let found = (skill.description.as_str(), skill.body.as_str());
+        let found = (skill.description.as_str(), &*skill.body);
         assert_eq!(found, ("d", "body"));
     }
 

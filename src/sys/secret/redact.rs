@@ -6,7 +6,6 @@ use super::{encodings, key_patterns};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 
 /// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
@@ -26,9 +25,17 @@ struct KnownKeys {
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn register(secret: &Secret) {
     let is_registered = |keys: &KnownKeys| keys.secrets.contains(secret);
-    let letters: HashSet<char> = secret.expose().chars().collect();
+    let mut letters: Vec<char> = Vec::new();
+    let is_first = |letter: &char| {
+        let is_new = !letters.contains(letter);
+        if is_new {
+            letters.push(*letter);
+        }
+        is_new
+    };
+    let letters = secret.expose().chars().filter(is_first);
     if secret.expose().len() < MIN_KEY_BYTES
-        || letters.len() < MIN_DISTINCT_CHARS
+        || letters.take(MIN_DISTINCT_CHARS).count() < MIN_DISTINCT_CHARS
         || is_registered(&KNOWN_KEYS.read().ignore_poison())
     {
         return;
