@@ -8,6 +8,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The default of `--wait`.
+pub const DEFAULT_WAIT_SECS: u64 = 600;
+/// The default of `--max-parallel`.
+pub const DEFAULT_MAX_PARALLEL: u32 = 8;
+
 /// Run one turn and print the answer
 ///
 /// The message comes from `-m`, from standard input, or from both; then the piped text follows the message in a marked
@@ -57,7 +62,7 @@ pub struct AgentArgs {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 600,
+        default_value_t = DEFAULT_WAIT_SECS,
         help_heading = "Session",
         hide_short_help = true
     )]
@@ -118,7 +123,7 @@ pub struct AgentArgs {
     #[command(flatten)]
     pub grants: GrantArgs,
     /// Maximum number of read-only tools, and of sub-agents, that run in parallel
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64),
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PARALLEL, value_parser = clap::value_parser!(u32).range(1..=64),
           help_heading = "Permissions", hide_short_help = true)]
     pub max_parallel: u32,
     /// Connect to loopback addresses only
