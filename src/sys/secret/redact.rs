@@ -6,7 +6,6 @@ use super::{encodings, key_patterns};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::collections::HashSet;
 use std::sync::{Arc, RwLock};
 
 /// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
@@ -26,7 +25,9 @@ struct KnownKeys {
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn register(secret: &Secret) {
     let is_registered = |keys: &KnownKeys| keys.secrets.contains(secret);
-    let letters: HashSet<char> = secret.expose().chars().collect();
+    let mut letters: Vec<char> = secret.expose().chars().collect();
+    letters.sort_unstable();
+    letters.dedup();
     if secret.expose().len() < MIN_KEY_BYTES
         || letters.len() < MIN_DISTINCT_CHARS
         || is_registered(&KNOWN_KEYS.read().ignore_poison())
