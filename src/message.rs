@@ -155,6 +155,11 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
+    /// The arguments as [`Self::arguments_object`], in JSON.
+    pub fn arguments_json(&self) -> String {
+        serde_json::to_string(&self.arguments_object()).expect("a JSON value can be serialized")
+    }
+
     /// The arguments, always as an object, for formats that accept nothing else.
     pub fn arguments_object(&self) -> Cow<'_, Value> {
         match &self.arguments {

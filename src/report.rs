@@ -123,14 +123,16 @@ impl Reporter {
         drop(self.emit(Event::Notice(text)));
     }
 
-    /// Ends the output of a run, with the result object if the format has one.
-    pub fn finish(&mut self, result: &Value) -> Result<()> {
+    /// Ends the output of a run, with the result object if the format has one. `result` builds it.
+    pub fn finish(&mut self, result: impl Fn(&json::EventEnvelope) -> Value) -> Result<()> {
         self.progress.clear();
-        self.log(|_| result.clone());
+        self.log(&result);
         match self.format {
             // If the answer was cut off, the reason follows on a new line.
             ReportFormat::Text => self.stream.end_line()?,
-            ReportFormat::Json | ReportFormat::StreamJson => self.print_json(result)?,
+            ReportFormat::Json | ReportFormat::StreamJson => {
+                self.print_json(&result(&self.envelope))?;
+            }
             ReportFormat::Deferred => {}
         }
         if let Some(summary) = self.progress.summary() {

@@ -72,7 +72,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     {
         exit = report_error(&error, ctx.terminal);
     }
-    if let Err(error) = report.finish(&json::result_json(&ending, exit, &about, &report.envelope))
+    if let Err(error) = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope))
         && exit == Exit::Answered
     {
         // The error of the turn is the actual cause, so its status takes precedence.
@@ -102,12 +102,14 @@ pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_
     let mut report = new_report(ctx, options, ReportFormat::Deferred);
     let outcome = run_caught(ctx, options, TurnOrigin::Job(job), &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
-    drop(report.finish(&json::result_json(
-        &outcome.ending,
-        outcome.exit,
-        &outcome.run_metadata,
-        &report.envelope,
-    )));
+    drop(report.finish(|envelope| {
+        json::result_json(
+            &outcome.ending,
+            outcome.exit,
+            &outcome.run_metadata,
+            envelope,
+        )
+    }));
     outcome
 }
 
@@ -125,8 +127,8 @@ pub(crate) fn run_repl_turn(
         post_turn,
         ..
     } = run_caught(ctx, options, TurnOrigin::Repl(repl), &mut report);
-    let result = json::result_json(&ending, exit, &about, &report.envelope);
-    for error in report.finish(&result).err().iter().chain(&ending.error) {
+    let finished = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope));
+    for error in finished.err().iter().chain(&ending.error) {
         (repl.print_error)(error, ctx.terminal);
     }
     if let Some(work) = post_turn {

@@ -3,7 +3,7 @@
 
 use super::credentials::LazyCredentials;
 use super::error_response;
-use super::request_body::RequestBody;
+use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
@@ -33,7 +33,7 @@ pub trait WireFormat: Send + Sync {
         "authorization"
     }
     /// Writes the request body to `body`. Its last field is the one that grows during a conversation.
-    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8>;
+    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8>;
     /// An empty draft for the reply to `request`.
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder>;
 }
@@ -213,7 +213,7 @@ impl HttpProvider {
             .filter(|_| self.supports_schemas)
             .filter(is_object);
         let request = &Request { schema, ..*request };
-        let body = RequestBody::new(&self.extra_body);
+        let body = BodyWriter::new(&self.extra_body);
         self.format.body(request, self.stream, body)
     }
 
@@ -275,7 +275,7 @@ impl HttpProvider {
             .is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
         let mut body = answer.body;
-        let mut chunk = vec![0; 16 << 10];
+        let mut chunk = vec![0; 8 << 10];
         let mut total = 0;
         loop {
             let count = match body.read(&mut chunk) {

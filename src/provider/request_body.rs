@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 /// A request body under construction: a JSON object whose fields stay in the order in which they are written. The
 /// user's extra fields replace fields of the same name.
-pub struct RequestBody<'a> {
+pub struct BodyWriter<'a> {
     json: Vec<u8>,
     extra: &'a Map<String, Value>,
     /// The names of the fields so far.
     names: Vec<&'static str>,
 }
 
-impl<'a> RequestBody<'a> {
+impl<'a> BodyWriter<'a> {
     /// An empty body, with the user's extra fields.
     pub fn new(extra: &'a Map<String, Value>) -> Self {
         Self {
@@ -64,9 +64,9 @@ impl<'a> RequestBody<'a> {
 }
 
 /// The tools of a request; `T` is their form in the wire format.
-pub struct ToolList<'a, T>(pub &'a [ToolSpec], pub fn(&'a ToolSpec) -> T);
+pub struct ToolArray<'a, T>(pub &'a [ToolSpec], pub fn(&'a ToolSpec) -> T);
 
-impl<T: Serialize> Serialize for ToolList<'_, T> {
+impl<T: Serialize> Serialize for ToolArray<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(self.1))
     }
@@ -74,14 +74,14 @@ impl<T: Serialize> Serialize for ToolList<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::RequestBody;
+    use super::BodyWriter;
     use serde_json::{Map, Value, json};
 
     #[test]
     fn extra_fields_replace_others_and_precede_the_last() {
         let check = |extra: Value, expect: &str| {
             let extra: Map<String, Value> = serde_json::from_value(extra).unwrap();
-            let mut body = RequestBody::new(&extra);
+            let mut body = BodyWriter::new(&extra);
             body.put("a", 1);
             body.put("b", "\u{e9}\n");
             let json = body.finish("last", [true]);

@@ -326,7 +326,11 @@ pub(super) mod test_support {
             let (_, count) = fold(str::from_utf8(seed).unwrap(), true);
             assert!(count > 0, "no event of the seed only adds text");
         }
-        crate::fuzz::check(seeds, |input, _| {
+        crate::fuzz::check(seeds, |input, random| {
+            // Only one input in four: each is read twice.
+            if random.below(4) > 0 {
+                return;
+            }
             let events = crate::fuzz::lossy_text(input);
             assert_eq!(fold(&events, true).0, fold(&events, false).0);
         });

@@ -9,11 +9,16 @@ use std::collections::{HashMap, HashSet};
 /// the same in every later request, which keeps the prompt prefix stable.
 pub(super) struct ToolCallIds<'a> {
     format: ToolCallIdFormat,
-    used: HashSet<String>,
-    /// Number of repetitions of each id so far.
-    repetitions: HashMap<&'a str, usize>,
-    /// The id sent for the latest call with each original id.
-    latest_sent: HashMap<&'a str, String>,
+    used: HashSet<Cow<'a, str>>,
+    sent: HashMap<&'a str, SentId<'a>>,
+}
+
+/// The id sent for calls that share an original id.
+#[derive(Default)]
+struct SentId<'a> {
+    repetitions: usize,
+    /// The id sent for the latest call.
+    latest: Cow<'a, str>,
 }
 
 impl<'a> ToolCallIds<'a> {
@@ -22,28 +27,31 @@ impl<'a> ToolCallIds<'a> {
         Self {
             format,
             used: HashSet::new(),
-            repetitions: HashMap::new(),
-            latest_sent: HashMap::new(),
+            sent: HashMap::new(),
         }
     }
 
     /// The id to send for the next call, whose original id is `id`.
-    pub(super) fn assign(&mut self, id: &'a str) -> String {
-        let met = self.repetitions.entry(id).or_default();
-        let mut fresh = id.to_owned();
+    pub(super) fn assign(&mut self, id: &'a str) -> Cow<'a, str> {
+        let sent = self.sent.entry(id).or_default();
+        let mut fresh = Cow::Borrowed(id);
         while !self.used.insert(fresh.clone()) {
-            *met += 1;
-            fresh = format!("{id}x{met}");
+            sent.repetitions += 1;
+            fresh = Cow::Owned(format!("{id}x{}", sent.repetitions));
         }
-        let name = convert_id(&fresh, self.format).into_owned();
-        self.latest_sent.insert(id, name.clone());
-        name
+        sent.latest = match fresh {
+            Cow::Borrowed(id) => convert_id(id, self.format),
+            Cow::Owned(id) => Cow::Owned(convert_id(&id, self.format).into_owned()),
+        };
+        sent.latest.clone()
     }
 
     /// The id to send for the result of the latest call with the original id `id`.
-    pub(super) fn for_result(&self, id: &str) -> String {
-        let known = self.latest_sent.get(id).cloned();
-        known.unwrap_or_else(|| convert_id(id, self.format).into_owned())
+    pub(super) fn for_result(&self, id: &'a str) -> Cow<'a, str> {
+        match self.sent.get(id) {
+            Some(sent) => sent.latest.clone(),
+            None => convert_id(id, self.format),
+        }
     }
 }
 

@@ -414,7 +414,7 @@ fn format_content(parts: &[MessagePart]) -> Value {
 }
 
 fn format_call(call: &ToolCall) -> Value {
-    let arguments = call.arguments_object().to_string();
+    let arguments = call.arguments_json();
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": arguments } })
 }
 

@@ -47,7 +47,7 @@ enum ContentBlock {
 
 /// An event that only adds text or thinking to a block.
 #[derive(Deserialize)]
-struct TextEvent<'a> {
+struct AnthropicTextEvent<'a> {
     #[serde(borrow)]
     r#type: Text<'a>,
     #[serde(borrow)]
@@ -55,11 +55,11 @@ struct TextEvent<'a> {
     error: Option<IgnoredAny>,
     index: u64,
     #[serde(borrow)]
-    delta: Object<TextDelta<'a>>,
+    delta: Object<AnthropicTextDelta<'a>>,
 }
 
 #[derive(Deserialize)]
-struct TextDelta<'a> {
+struct AnthropicTextDelta<'a> {
     #[serde(borrow)]
     r#type: Text<'a>,
     #[serde(borrow)]
@@ -209,7 +209,7 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
         event: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<bool, ReplyError> {
-        let Some(event) = text_event::parse::<TextEvent<'_>>(event) else {
+        let Some(event) = text_event::parse::<AnthropicTextEvent<'_>>(event) else {
             return Ok(false);
         };
         if event.error.is_some()
@@ -218,7 +218,7 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
         {
             return Ok(false);
         }
-        let Object(TextDelta {
+        let Object(AnthropicTextDelta {
             r#type,
             text,
             thinking,

@@ -7,7 +7,7 @@ use crate::message::{
     images_first, to_plain_text,
 };
 use crate::provider::quirks::{Temperature, ThinkingStyle};
-use crate::provider::request_body::RequestBody;
+use crate::provider::request_body::BodyWriter;
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
@@ -23,7 +23,7 @@ pub(super) fn write_body(
     request: &Request<'_>,
     format: &AnthropicFormat,
     stream: bool,
-    mut body: RequestBody<'_>,
+    mut body: BodyWriter<'_>,
 ) -> Vec<u8> {
     let effort = request.sampling.reasoning_effort.as_deref();
     let thinking = effort.filter(|effort| *effort != "none" && can_think(request, format));
@@ -68,10 +68,10 @@ pub(super) fn write_body(
     }
     let mark = format.quirks.cache_marks;
     if let Some((last, others)) = request.tools.split_last() {
-        let mut tools: Vec<SentTool<'_>> = others.iter().map(SentTool::new).collect();
-        tools.push(SentTool {
+        let mut tools: Vec<AnthropicTool<'_>> = others.iter().map(AnthropicTool::new).collect();
+        tools.push(AnthropicTool {
             cache_control: mark.then_some(CACHE_MARK),
-            ..SentTool::new(last)
+            ..AnthropicTool::new(last)
         });
         body.put("tools", tools);
         let choice = match request.tool_choice {
@@ -93,7 +93,7 @@ pub(super) fn write_body(
 
 /// A tool as it is sent.
 #[derive(Serialize)]
-struct SentTool<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Value,
@@ -101,7 +101,7 @@ struct SentTool<'a> {
     cache_control: Option<CacheMark>,
 }
 
-impl<'a> SentTool<'a> {
+impl<'a> AnthropicTool<'a> {
     fn new(spec: &'a ToolSpec) -> Self {
         Self {
             name: &spec.name,
@@ -124,7 +124,7 @@ const CACHE_MARK: CacheMark = CacheMark {
 
 /// A message as it is sent.
 #[derive(Serialize)]
-struct SentMessage<'a> {
+struct AnthropicMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
@@ -139,14 +139,14 @@ enum Block<'a> {
         cache_control: Option<CacheMark>,
     },
     ToolUse {
-        id: String,
+        id: Cow<'a, str>,
         name: &'a str,
         input: Cow<'a, Value>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheMark>,
     },
     ToolResult {
-        tool_use_id: String,
+        tool_use_id: Cow<'a, str>,
         content: Vec<Self>,
         #[serde(skip_serializing_if = "Option::is_none")]
         is_error: Option<bool>,
@@ -304,11 +304,14 @@ fn preserved_blocks<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
     blocks.map_or(&[], Vec::as_slice)
 }
 
-fn build_messages<'a>(request: &Request<'a>, format: &AnthropicFormat) -> Vec<SentMessage<'a>> {
+fn build_messages<'a>(
+    request: &Request<'a>,
+    format: &AnthropicFormat,
+) -> Vec<AnthropicMessage<'a>> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn = request.messages.iter().rposition(is_user);
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
-    let mut list: Vec<SentMessage<'_>> = Vec::new();
+    let mut list: Vec<AnthropicMessage<'_>> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
         let (role, mut content) = match message {
             Message::Assistant(reply) => (
@@ -328,13 +331,13 @@ fn build_messages<'a>(request: &Request<'a>, format: &AnthropicFormat) -> Vec<Se
         match list.last_mut() {
             // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
             Some(last) if last.role == role => last.content.extend(content),
-            _ => list.push(SentMessage { role, content }),
+            _ => list.push(AnthropicMessage { role, content }),
         }
     }
     if list.first().is_some_and(|first| first.role == "assistant") {
         let content = text_block("(continued)").into_iter().collect();
         let role = "user";
-        list.insert(0, SentMessage { role, content });
+        list.insert(0, AnthropicMessage { role, content });
     }
     for message in &mut list {
         if message.role == "user" {
@@ -444,7 +447,7 @@ fn assistant_blocks<'a>(
 
 fn tool_result_block<'a>(
     result: &'a ToolResult,
-    ids: &ToolCallIds<'_>,
+    ids: &ToolCallIds<'a>,
     format: &AnthropicFormat,
 ) -> Block<'a> {
     let mut content: Vec<_> = result
@@ -475,7 +478,7 @@ mod tests {
     };
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ThinkingStyle};
-    use crate::provider::request_body::RequestBody;
+    use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use serde_json::{Map, Value, json};
 
@@ -572,7 +575,7 @@ mod tests {
             quirks: asked.quirks,
             max_output_tokens: asked.max_output_tokens,
         };
-        let json = write_body(&request, &format, true, RequestBody::new(&Map::new()));
+        let json = write_body(&request, &format, true, BodyWriter::new(&Map::new()));
         serde_json::from_slice(&json).unwrap()
     }
 

@@ -3,7 +3,7 @@
 use super::{AnthropicFormat, reply_builder, request};
 use crate::provider::Request;
 use crate::provider::http_provider::WireFormat;
-use crate::provider::request_body::RequestBody;
+use crate::provider::request_body::BodyWriter;
 use crate::provider::response;
 
 impl WireFormat for AnthropicFormat {
@@ -23,7 +23,7 @@ impl WireFormat for AnthropicFormat {
         "x-api-key"
     }
 
-    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8> {
+    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8> {
         request::write_body(request, self, stream, body)
     }
 

@@ -18,7 +18,7 @@ pub(super) struct ChatReplyBuilder {
     /// The requested model. Opaque data is sent back only to the model that produced it.
     requested_model: String,
     splitter: ThinkTagSplitter,
-    words: ReplyText,
+    emitted: ReplyText,
     calls: Vec<PartialToolCall>,
     finish_reason: Option<String>,
     is_refusal: bool,
@@ -59,12 +59,12 @@ struct TextChunk<'a> {
 #[derive(Deserialize)]
 struct TextChoice<'a> {
     #[serde(borrow)]
-    delta: Object<TextDelta<'a>>,
+    delta: Object<ChatTextDelta<'a>>,
     finish_reason: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct TextDelta<'a> {
+struct ChatTextDelta<'a> {
     #[serde(borrow)]
     reasoning_content: Option<Text<'a>>,
     #[serde(borrow)]
@@ -88,7 +88,7 @@ impl TextChunk<'_> {
             model: _,
             choices: [Object(choice)],
         } = self;
-        let Object(TextDelta {
+        let Object(ChatTextDelta {
             refusal,
             reasoning_details,
             tool_calls,
@@ -122,7 +122,7 @@ impl ChatReplyBuilder {
             message_count: request.messages.len(),
             requested_model: request.model.to_owned(),
             splitter: ThinkTagSplitter::default(),
-            words: ReplyText::default(),
+            emitted: ReplyText::default(),
             calls: Vec::new(),
             finish_reason: None,
             is_refusal: false,
@@ -194,7 +194,7 @@ impl ChatReplyBuilder {
             .filter(|refusal| !refusal.is_empty())
         {
             self.is_refusal = true;
-            self.words.emit(TextSegment::Text(refusal), on_delta)?;
+            self.emitted.emit(TextSegment::Text(refusal), on_delta)?;
         }
         for piece in message["reasoning_details"]
             .as_array()
@@ -287,9 +287,9 @@ impl ChatReplyBuilder {
 
     /// Adds text that may contain think blocks.
     fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        let words = &mut self.words;
+        let emitted = &mut self.emitted;
         self.splitter
-            .feed(text, &mut |segment| words.emit(segment, on_delta))
+            .feed(text, &mut |segment| emitted.emit(segment, on_delta))
     }
 
     fn emit_reasoning(
@@ -297,7 +297,7 @@ impl ChatReplyBuilder {
         thought: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        self.words.emit(TextSegment::Reasoning(thought), on_delta)
+        self.emitted.emit(TextSegment::Reasoning(thought), on_delta)
     }
 }
 
@@ -367,9 +367,9 @@ impl response::ReplyBuilder for ChatReplyBuilder {
     }
 
     fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        let words = &mut self.words;
+        let emitted = &mut self.emitted;
         self.splitter
-            .finish(&mut |segment| words.emit(segment, on_delta))?;
+            .finish(&mut |segment| emitted.emit(segment, on_delta))?;
         if !self.has_choices {
             return Err(ReplyError::Malformed("a response without choices".into()));
         }
@@ -385,7 +385,7 @@ impl response::ReplyBuilder for ChatReplyBuilder {
             id,
             message_count: messages,
             requested_model: asked,
-            words: ReplyText { text, reasoning },
+            emitted: ReplyText { text, reasoning },
             calls,
             finish_reason: finish,
             is_refusal: refused,

@@ -7,7 +7,7 @@ use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
 };
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
-use crate::provider::request_body::{RequestBody, ToolList};
+use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
@@ -21,7 +21,7 @@ pub(super) fn write_body(
     request: &Request<'_>,
     format: &ChatFormat,
     stream: bool,
-    mut body: RequestBody<'_>,
+    mut body: BodyWriter<'_>,
 ) -> Vec<u8> {
     let quirks = &format.quirks;
     body.put("model", request.model);
@@ -60,7 +60,7 @@ pub(super) fn write_body(
         );
     }
     if !request.tools.is_empty() {
-        body.put("tools", ToolList(request.tools, FunctionTool::new));
+        body.put("tools", ToolArray(request.tools, ChatTool::new));
         body.put(
             "tool_choice",
             match request.tool_choice {
@@ -72,26 +72,26 @@ pub(super) fn write_body(
             },
         );
     }
-    body.finish("messages", SentMessages { request, quirks })
+    body.finish("messages", ChatMessages { request, quirks })
 }
 
 /// A tool as it is sent.
 #[derive(Serialize)]
-struct FunctionTool<'a> {
+struct ChatTool<'a> {
     r#type: &'static str,
-    function: FunctionSpec<'a>,
+    function: ChatFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct FunctionSpec<'a> {
+struct ChatFunction<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
 }
 
-impl<'a> FunctionTool<'a> {
+impl<'a> ChatTool<'a> {
     fn new(spec: &'a ToolSpec) -> Self {
-        let function = FunctionSpec {
+        let function = ChatFunction {
             name: &spec.name,
             description: &spec.description,
             parameters: &spec.parameters,
@@ -134,24 +134,24 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
 }
 
 /// The messages of a request, converted while they are serialized.
-struct SentMessages<'a> {
+struct ChatMessages<'a> {
     request: &'a Request<'a>,
     quirks: &'a Quirks,
 }
 
 /// A system, user or tool message, or an assistant message that fills a gap.
 #[derive(Serialize)]
-struct SentMessage<'a> {
+struct ChatMessage<'a> {
     role: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
-    content: Content<'a>,
+    tool_call_id: Option<Cow<'a, str>>,
+    content: ChatContent<'a>,
 }
 
 /// The content of a message: a text, or a list of texts, images and documents.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum ChatContent<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<Value>),
 }
@@ -166,12 +166,12 @@ struct AssistantMessage<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<SentCall<'a>>,
+    tool_calls: Vec<ChatToolCall<'a>>,
 }
 
 #[derive(Serialize)]
-struct SentCall<'a> {
-    id: String,
+struct ChatToolCall<'a> {
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: CalledFunction<'a>,
     #[serde(skip_serializing_if = "Value::is_null")]
@@ -184,8 +184,8 @@ struct CalledFunction<'a> {
     arguments: String,
 }
 
-impl<'a> SentMessage<'a> {
-    fn new(role: &'static str, content: Content<'a>) -> Self {
+impl<'a> ChatMessage<'a> {
+    fn new(role: &'static str, content: ChatContent<'a>) -> Self {
         Self {
             role,
             tool_call_id: None,
@@ -194,15 +194,15 @@ impl<'a> SentMessage<'a> {
     }
 }
 
-impl Serialize for SentMessages<'_> {
+impl Serialize for ChatMessages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self { request, quirks } = *self;
         let mut list = serializer.serialize_seq(None)?;
         let mut ids = ToolCallIds::new(quirks.tool_call_ids);
         let mut opening = request.system;
         if !quirks.no_system {
-            let content = with_cache_mark(Content::Text(opening.into()), quirks.cache_marks);
-            list.serialize_element(&SentMessage::new("system", content))?;
+            let content = with_cache_mark(ChatContent::Text(opening.into()), quirks.cache_marks);
+            list.serialize_element(&ChatMessage::new("system", content))?;
             opening = "";
         }
         let is_user = |message: &Message| matches!(message, Message::User(_));
@@ -233,13 +233,13 @@ impl Serialize for SentMessages<'_> {
                         parts.insert(0, Cow::Owned(opening));
                     }
                     if quirks.assistant_after_tools && followed_tool {
-                        let content = Content::Text("(interrupted)".into());
-                        list.serialize_element(&SentMessage::new("assistant", content))?;
+                        let content = ChatContent::Text("(interrupted)".into());
+                        list.serialize_element(&ChatMessage::new("assistant", content))?;
                     }
                     let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
                     let content = parts_to_content(&parts, quirks);
                     let content = with_cache_mark(content, quirks.cache_marks && last);
-                    list.serialize_element(&SentMessage::new("user", content))?;
+                    list.serialize_element(&ChatMessage::new("user", content))?;
                 }
                 Message::Tool(first) => {
                     let results = rest.iter().map_while(|next| match next {
@@ -251,10 +251,10 @@ impl Serialize for SentMessages<'_> {
                     for result in std::iter::once(first).chain(results) {
                         let is_other = |part: &&MessagePart| !is_sent_as_text(part, quirks);
                         others.extend(result.parts.iter().filter(is_other).map(Cow::Borrowed));
-                        list.serialize_element(&SentMessage {
+                        list.serialize_element(&ChatMessage {
                             role: "tool",
-                            tool_call_id: Some(&ids.for_result(&result.call_id)),
-                            content: Content::Text(result_text(result)),
+                            tool_call_id: Some(ids.for_result(&result.call_id)),
+                            content: ChatContent::Text(result_text(result)),
                         })?;
                         count += 1;
                     }
@@ -263,11 +263,11 @@ impl Serialize for SentMessages<'_> {
                     // Tool messages hold text only; images and documents follow in a user message.
                     if !others.is_empty() {
                         if quirks.assistant_after_tools {
-                            let content = Content::Text("(images follow)".into());
-                            list.serialize_element(&SentMessage::new("assistant", content))?;
+                            let content = ChatContent::Text("(images follow)".into());
+                            list.serialize_element(&ChatMessage::new("assistant", content))?;
                         }
                         let content = parts_to_content(&others, quirks);
-                        list.serialize_element(&SentMessage::new("user", content))?;
+                        list.serialize_element(&ChatMessage::new("user", content))?;
                     }
                 }
             }
@@ -277,18 +277,18 @@ impl Serialize for SentMessages<'_> {
 }
 
 /// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
-fn with_cache_mark(content: Content<'_>, mark: bool) -> Content<'_> {
+fn with_cache_mark(content: ChatContent<'_>, mark: bool) -> ChatContent<'_> {
     if !mark {
         return content;
     }
     let mut list = match content {
-        Content::Parts(list) => list,
-        Content::Text(text) => vec![json!({ "type": "text", "text": text })],
+        ChatContent::Parts(list) => list,
+        ChatContent::Text(text) => vec![json!({ "type": "text", "text": text })],
     };
     if let Some(last) = list.last_mut() {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
-    Content::Parts(list)
+    ChatContent::Parts(list)
 }
 
 /// The parts of a user message, the per-message facts last.
@@ -318,7 +318,7 @@ fn is_sent_as_text(part: &MessagePart, quirks: &Quirks) -> bool {
 }
 
 /// The parts as one text if they are all text, else as a list with images and documents first.
-fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> Content<'a> {
+fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> ChatContent<'a> {
     let text = |part: &'a MessagePart| to_plain_text(std::slice::from_ref(part));
     let mut parts = parts.iter().map(AsRef::as_ref);
     if parts.clone().all(|part| is_sent_as_text(part, quirks)) {
@@ -327,7 +327,7 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
             all.to_mut().push_str("\n\n");
             all.to_mut().push_str(&text(part));
         }
-        return Content::Text(all);
+        return ChatContent::Text(all);
     }
     let value = |part: &'a MessagePart| match part {
         part if is_sent_as_text(part, quirks) => json!({ "type": "text", "text": text(part) }),
@@ -343,7 +343,7 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
     };
     let (texts, others): (Vec<&MessagePart>, Vec<&MessagePart>) =
         parts.partition(|part| is_sent_as_text(part, quirks));
-    Content::Parts(others.into_iter().chain(texts).map(value).collect())
+    ChatContent::Parts(others.into_iter().chain(texts).map(value).collect())
 }
 
 fn data_url(media_type: &str, bytes: &[u8]) -> String {
@@ -363,12 +363,12 @@ fn assistant_message<'a>(
         opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
     });
     let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
-    let call = |(place, call): (usize, &'a ToolCall)| SentCall {
+    let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
         id: ids.assign(&call.id),
         r#type: "function",
         function: CalledFunction {
             name: &call.name,
-            arguments: call.arguments_object().to_string(),
+            arguments: call.arguments_json(),
         },
         extra_content: &keep["extra_content"][place],
     };
@@ -400,7 +400,7 @@ mod tests {
     };
     use crate::provider::chat::ChatFormat;
     use crate::provider::quirks::{NONE, Quirks, Temperature, ToolCallIdFormat};
-    use crate::provider::request_body::RequestBody;
+    use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use serde_json::{Map, Value, json};
 
@@ -447,7 +447,7 @@ mod tests {
             quirks: *quirks,
             max_output_tokens: None,
         };
-        let json = write_body(&request, &format, true, RequestBody::new(&Map::new()));
+        let json = write_body(&request, &format, true, BodyWriter::new(&Map::new()));
         serde_json::from_slice(&json).unwrap()
     }
 

@@ -3,7 +3,7 @@
 use super::{ChatFormat, reply_builder, request};
 use crate::provider::Request;
 use crate::provider::http_provider::WireFormat;
-use crate::provider::request_body::RequestBody;
+use crate::provider::request_body::BodyWriter;
 use crate::provider::response;
 
 impl WireFormat for ChatFormat {
@@ -11,7 +11,7 @@ impl WireFormat for ChatFormat {
         "/chat/completions"
     }
 
-    fn body(&self, request: &Request<'_>, stream: bool, body: RequestBody<'_>) -> Vec<u8> {
+    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8> {
         request::write_body(request, self, stream, body)
     }
 

@@ -51,7 +51,7 @@ struct OutputItem {
 
 /// An event that only adds text to an item with a known id.
 #[derive(Deserialize)]
-struct TextEvent<'a> {
+struct ResponsesTextEvent<'a> {
     #[serde(borrow)]
     r#type: Text<'a>,
     #[serde(borrow)]
@@ -295,7 +295,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
         event: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<bool, ReplyError> {
-        let Some(event) = text_event::parse::<TextEvent<'_>>(event) else {
+        let Some(event) = text_event::parse::<ResponsesTextEvent<'_>>(event) else {
             return Ok(false);
         };
         let is_other = event.error.is_some()

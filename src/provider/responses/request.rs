@@ -7,7 +7,7 @@ use crate::message::{
     to_plain_text,
 };
 use crate::provider::quirks::Temperature;
-use crate::provider::request_body::{RequestBody, ToolList};
+use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
@@ -20,7 +20,7 @@ pub(super) fn write_body(
     request: &Request<'_>,
     format: &ResponsesFormat,
     stream: bool,
-    mut body: RequestBody<'_>,
+    mut body: BodyWriter<'_>,
 ) -> Vec<u8> {
     body.put("model", request.model);
     if !format.quirks.no_output_limit {
@@ -54,7 +54,7 @@ pub(super) fn write_body(
     }
     body.put("instructions", request.system);
     if !request.tools.is_empty() {
-        body.put("tools", ToolList(request.tools, SentTool::new));
+        body.put("tools", ToolArray(request.tools, ResponsesTool::new));
         body.put(
             "tool_choice",
             match request.tool_choice {
@@ -69,7 +69,7 @@ pub(super) fn write_body(
 
 /// A tool as it is sent.
 #[derive(Serialize)]
-struct SentTool<'a> {
+struct ResponsesTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
@@ -77,7 +77,7 @@ struct SentTool<'a> {
     strict: bool,
 }
 
-impl<'a> SentTool<'a> {
+impl<'a> ResponsesTool<'a> {
     fn new(spec: &'a ToolSpec) -> Self {
         Self {
             r#type: "function",
@@ -95,44 +95,45 @@ impl<'a> SentTool<'a> {
 enum InputItem<'a> {
     Message {
         role: &'static str,
-        content: Content<'a>,
+        content: ItemContent<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a str>,
     },
     Call {
         r#type: &'static str,
-        call_id: String,
+        call_id: Cow<'a, str>,
         name: &'a str,
         arguments: String,
     },
     Output {
         r#type: &'static str,
-        call_id: String,
-        output: Content<'a>,
+        call_id: Cow<'a, str>,
+        output: ItemContent<'a>,
     },
     /// An item that is sent back unchanged.
-    Kept(&'a Value),
+    Unchanged(&'a Value),
 }
 
 /// A text, or a list of texts, images and documents.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum ItemContent<'a> {
     Text(Cow<'a, str>),
-    Parts(Vec<ContentPart<'a>>),
+    Parts(Vec<InputContent<'a>>),
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum ContentPart<'a> {
-    InputText {
-        text: Cow<'a, str>,
-    },
-    InputImage {
+#[serde(tag = "type")]
+enum InputContent<'a> {
+    #[serde(rename = "input_text")]
+    Text { text: Cow<'a, str> },
+    #[serde(rename = "input_image")]
+    Image {
         detail: &'static str,
         image_url: String,
     },
-    InputFile {
+    #[serde(rename = "input_file")]
+    File {
         filename: &'a str,
         file_data: String,
     },
@@ -145,7 +146,7 @@ fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<Input
         match message {
             Message::User(user) => list.push(InputItem::Message {
                 role: "user",
-                content: Content::Parts(user_content(user, format)),
+                content: ItemContent::Parts(user_content(user, format)),
                 phase: None,
             }),
             Message::Assistant(reply) => {
@@ -162,51 +163,51 @@ fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<Input
 }
 
 /// The parts of a user message: images first, the per-message facts last.
-fn user_content<'a>(user: &'a UserMessage, format: &ResponsesFormat) -> Vec<ContentPart<'a>> {
+fn user_content<'a>(user: &'a UserMessage, format: &ResponsesFormat) -> Vec<InputContent<'a>> {
     let mut parts: Vec<_> = images_first(&user.parts)
         .map(|part| part_to_content(part, format))
         .collect();
     if !user.runtime_facts.is_empty() {
         let text = Cow::Borrowed(&*user.runtime_facts);
-        parts.push(ContentPart::InputText { text });
+        parts.push(InputContent::Text { text });
     }
     parts
 }
 
-fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> ContentPart<'a> {
+fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> InputContent<'a> {
     match part {
         MessagePart::Image(image) if !format.quirks.no_images => {
             let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
-            ContentPart::InputImage {
+            InputContent::Image {
                 detail: "auto",
                 image_url: format!("data:{};base64,{data}", image.media_type),
             }
         }
         MessagePart::Document(document) => {
             let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
-            ContentPart::InputFile {
+            InputContent::File {
                 filename: &document.name,
                 file_data: format!("data:{};base64,{data}", document.media_type),
             }
         }
-        part => ContentPart::InputText {
+        part => InputContent::Text {
             text: to_plain_text(std::slice::from_ref(part)),
         },
     }
 }
 
 /// The output of a tool: text, or a list if it holds more than text.
-fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> Content<'a> {
+fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemContent<'a> {
     let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
     if result.parts.iter().all(is_text) {
         let text = to_plain_text(&result.parts);
-        return Content::Text(match text.is_empty() {
+        return ItemContent::Text(match text.is_empty() {
             true => Cow::Borrowed("(no output)"),
             false => text,
         });
     }
     let parts = result.parts.iter();
-    Content::Parts(parts.map(|part| part_to_content(part, format)).collect())
+    ItemContent::Parts(parts.map(|part| part_to_content(part, format)).collect())
 }
 
 /// The items of a reply. Items that must go back unchanged are included if this model produced them, with its text and
@@ -226,12 +227,12 @@ fn add_assistant_items<'a>(
         r#type: "function_call",
         call_id: ids.assign(&call.id),
         name: &call.name,
-        arguments: call.arguments_object().to_string(),
+        arguments: call.arguments_json(),
     };
     let text = |words: &'a str, phase: &'a Value| {
         (!words.is_empty()).then(|| InputItem::Message {
             role: "assistant",
-            content: Content::Text(words.into()),
+            content: ItemContent::Text(words.into()),
             phase: phase.as_str(),
         })
     };
@@ -246,14 +247,13 @@ fn add_assistant_items<'a>(
                 rest = after;
             }
             (Some("function_call"), _) => list.extend(calls.next().map(&mut call)),
-            _ => list.push(InputItem::Kept(item)),
+            _ => list.push(InputItem::Unchanged(item)),
         }
     }
     list.extend(text(rest, &Value::Null));
     list.extend(calls.map(call));
     // A trailing reasoning item, as after truncation at the output limit, is refused.
-    let is_reasoning =
-        |item: &InputItem<'_>| matches!(item, InputItem::Kept(item) if item["type"] == "reasoning");
+    let is_reasoning = |item: &InputItem<'_>| matches!(item, InputItem::Unchanged(item) if item["type"] == "reasoning");
     while list.last().is_some_and(is_reasoning) {
         list.pop();
     }
@@ -267,7 +267,7 @@ mod tests {
         Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage,
     };
     use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
-    use crate::provider::request_body::RequestBody;
+    use crate::provider::request_body::BodyWriter;
     use crate::provider::responses::ResponsesFormat;
     use crate::provider::{Request, Sampling, ToolChoice};
     use serde_json::{Map, Value, json};
@@ -342,7 +342,7 @@ mod tests {
             reply_id: "r",
             schema: None,
         };
-        let json = write_body(&request, format, false, RequestBody::new(&Map::new()));
+        let json = write_body(&request, format, false, BodyWriter::new(&Map::new()));
         serde_json::from_slice(&json).unwrap()
     }
 

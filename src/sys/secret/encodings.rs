@@ -28,32 +28,18 @@ fn key_encodings(key: &str) -> Vec<String> {
     let bytes = key.as_bytes();
     let json = serde_json::Value::from(key).to_string();
     let json = json[1..json.len() - 1].to_owned();
-    let some = |upper: bool| -> String {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let one = |&byte: &u8| match plain(byte) {
-            true => char::from(byte).to_string(),
-            false => percent_encode_byte(byte, upper),
-        };
-        bytes.iter().map(one).collect()
-    };
-    let whole = |upper: bool| {
-        bytes
-            .iter()
-            .map(|byte| percent_encode_byte(*byte, upper))
-            .collect()
-    };
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let mut forms = vec![
         key.to_owned(),
         key.chars().rev().collect(),
         json.replace('/', "\\/"),
         json,
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
-        some(true),
-        some(false),
-        whole(true),
-        whole(false),
     ];
+    for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
+        forms.push(encode_bytes(bytes, "", digits, |_| false));
+        forms.push(encode_bytes(bytes, "%", digits, is_unreserved));
+        forms.push(encode_bytes(bytes, "%", digits, |_| false));
+    }
     for before in 0..3 {
         forms.push(stable_base64(&STANDARD_NO_PAD, bytes, before));
         forms.push(stable_base64(&URL_SAFE_NO_PAD, bytes, before));
@@ -61,11 +47,19 @@ fn key_encodings(key: &str) -> Vec<String> {
     forms
 }
 
-fn percent_encode_byte(byte: u8, upper: bool) -> String {
-    match upper {
-        true => format!("%{byte:02X}"),
-        false => format!("%{byte:02x}"),
+/// Writes `bytes` in hexadecimal `digits`, each after `prefix`, except those that stay as they are.
+fn encode_bytes(bytes: &[u8], prefix: &str, digits: &[u8; 16], stays: fn(u8) -> bool) -> String {
+    let mut text = String::with_capacity(bytes.len() * (prefix.len() + 2));
+    for byte in bytes {
+        if stays(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(prefix);
+            text.push(char::from(digits[usize::from(byte >> 4)]));
+            text.push(char::from(digits[usize::from(byte & 15)]));
+        }
     }
+    text
 }
 
 /// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
@@ -101,15 +95,18 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
 pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
     let (whole, breaks) = strip_line_breaks(text);
     let whole = whole.as_bytes();
-    let longest = |form: &String| {
-        let form = form.as_bytes();
-        let end = &whole[(whole.len() + 1).saturating_sub(form.len())..];
-        memchr::memchr_iter(form[0], end)
-            .map(|at| end.len() - at)
-            .find(|count| end.ends_with(&form[..*count]))
+    let mut is_first_byte = [false; 256];
+    for form in encodings {
+        is_first_byte[usize::from(form.as_bytes()[0])] = true;
+    }
+    let begins_form = |at: &usize| {
+        let end = &whole[*at..];
+        let begins = |form: &String| form.len() > end.len() && form.as_bytes().starts_with(end);
+        is_first_byte[usize::from(end[0])] && encodings.iter().any(begins)
     };
-    match encodings.iter().filter_map(longest).max() {
-        Some(count) => original_position(whole.len() - count, &breaks),
+    let longest = encodings.iter().map(String::len).max().unwrap_or(1);
+    match ((whole.len() + 1).saturating_sub(longest)..whole.len()).find(begins_form) {
+        Some(at) => original_position(at, &breaks),
         None => text.len(),
     }
 }
