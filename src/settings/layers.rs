@@ -12,7 +12,7 @@ use super::keys::{ConfigKey, KeyNode, RENAMED_KEYS, camel_case, nearest};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,7 +132,7 @@ impl<'a> LayeredConfig<'a> {
         for (depth, name) in path.clone().enumerate() {
             value = match value {
                 Value::Null => return Ok(None),
-                Value::Object(members) => match members.get(name) {
+                Value::Object(members) => match member(members, name) {
                     Some(member) => member,
                     None => return Ok(None),
                 },
@@ -295,6 +295,17 @@ impl<'a> LayeredConfig<'a> {
             None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
             None => part.to_owned(),
         }
+    }
+}
+
+/// Returns the member of `members` called `name`. Most objects of a config have so few members that a comparison with
+/// each is faster than a hash.
+fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    match members.len() {
+        0..=8 => members
+            .iter()
+            .find_map(|(known, value)| (known == name).then_some(value)),
+        _ => members.get(name),
     }
 }
 
