@@ -16,7 +16,10 @@ pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
     let mut forms: Vec<String> = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(|form| strip_line_breaks(&form).0.into_owned())
+        .map(|form| match form.contains(['\n', '\r']) {
+            true => strip_line_breaks(&form).0.into_owned(),
+            false => form,
+        })
         .filter(|form| form.len() >= MIN_KEY_BYTES)
         .collect();
     forms.sort();
@@ -28,32 +31,18 @@ fn key_encodings(key: &str) -> Vec<String> {
     let bytes = key.as_bytes();
     let json = serde_json::Value::from(key).to_string();
     let json = json[1..json.len() - 1].to_owned();
-    let some = |upper: bool| -> String {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let one = |&byte: &u8| match plain(byte) {
-            true => char::from(byte).to_string(),
-            false => percent_encode_byte(byte, upper),
-        };
-        bytes.iter().map(one).collect()
-    };
-    let whole = |upper: bool| {
-        bytes
-            .iter()
-            .map(|byte| percent_encode_byte(*byte, upper))
-            .collect()
-    };
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     let mut forms = vec![
         key.to_owned(),
         key.chars().rev().collect(),
         json.replace('/', "\\/"),
         json,
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
-        bytes.iter().map(|byte| format!("{byte:02X}")).collect(),
-        some(true),
-        some(false),
-        whole(true),
-        whole(false),
     ];
+    for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
+        forms.push(hex_encode(bytes, digits, "", |_| false));
+        forms.push(hex_encode(bytes, digits, "%", |_| false));
+        forms.push(hex_encode(bytes, digits, "%", is_unreserved));
+    }
     for before in 0..3 {
         forms.push(stable_base64(&STANDARD_NO_PAD, bytes, before));
         forms.push(stable_base64(&URL_SAFE_NO_PAD, bytes, before));
@@ -61,11 +50,24 @@ fn key_encodings(key: &str) -> Vec<String> {
     forms
 }
 
-fn percent_encode_byte(byte: u8, upper: bool) -> String {
-    match upper {
-        true => format!("%{byte:02X}"),
-        false => format!("%{byte:02x}"),
+/// Encodes each byte, unless `is_kept`, as `prefix` and two of `digits`.
+fn hex_encode(
+    bytes: &[u8],
+    digits: &[u8; 16],
+    prefix: &str,
+    is_kept: impl Fn(u8) -> bool,
+) -> String {
+    let mut text = String::with_capacity(bytes.len() * 3);
+    for &byte in bytes {
+        if is_kept(byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(prefix);
+            text.push(char::from(digits[usize::from(byte >> 4)]));
+            text.push(char::from(digits[usize::from(byte & 15)]));
+        }
     }
+    text
 }
 
 /// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
@@ -85,7 +87,7 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
     }
     let (whole, breaks) = strip_line_breaks(text);
     let mut found = Vec::new();
-    for form in encodings {
+    for form in encodings.iter().filter(|form| form.len() <= whole.len()) {
         for start in memmem::find_iter(whole.as_bytes(), form.as_bytes()) {
             let end = start + form.len();
             found.push(KeyMatch {
