@@ -111,7 +111,7 @@ impl<'a> LayeredConfig<'a> {
     /// Status 78 if a referenced variable is missing or the type does not match.
     pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
         let path = path.iter().map(AsRef::as_ref);
-        self.read_as(path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
+        self.read_as(&path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
     }
 
     /// Reads the value of `key`, which has no `*` in its path, as [`LayeredConfig::read`] does.
@@ -119,12 +119,12 @@ impl<'a> LayeredConfig<'a> {
     /// # Errors
     /// As [`LayeredConfig::read`].
     pub fn read_key(&self, key: &ConfigKey) -> Result<Option<Value>> {
-        self.read_as(key.path.split('.'), |_| key.kind)
+        self.read_as(&key.path.split('.'), |_| key.kind)
     }
 
     fn read_as<'p>(
         &self,
-        path: impl Iterator<Item = &'p str> + Clone,
+        path: &(impl Iterator<Item = &'p str> + Clone),
         kind: impl Fn(&[String]) -> KeyType,
     ) -> Result<Option<Value>> {
         let owned = || path.clone().map(str::to_owned);
