@@ -12,7 +12,7 @@ use super::keys::{ConfigKey, KeyNode, RENAMED_KEYS, camel_case, nearest};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -111,7 +111,7 @@ impl<'a> LayeredConfig<'a> {
     /// Status 78 if a referenced variable is missing or the type does not match.
     pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
         let path = path.iter().map(AsRef::as_ref);
-        self.read_as(path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
+        self.read_as(&path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
     }
 
     /// Reads the value of `key`, which has no `*` in its path, as [`LayeredConfig::read`] does.
@@ -119,12 +119,12 @@ impl<'a> LayeredConfig<'a> {
     /// # Errors
     /// As [`LayeredConfig::read`].
     pub fn read_key(&self, key: &ConfigKey) -> Result<Option<Value>> {
-        self.read_as(key.path.split('.'), |_| key.kind)
+        self.read_as(&key.path.split('.'), |_| key.kind)
     }
 
     fn read_as<'p>(
         &self,
-        path: impl Iterator<Item = &'p str> + Clone,
+        path: &(impl Iterator<Item = &'p str> + Clone),
         kind: impl Fn(&[String]) -> KeyType,
     ) -> Result<Option<Value>> {
         let owned = || path.clone().map(str::to_owned);
@@ -132,7 +132,7 @@ impl<'a> LayeredConfig<'a> {
         for (depth, name) in path.clone().enumerate() {
             value = match value {
                 Value::Null => return Ok(None),
-                Value::Object(members) => match members.get(name) {
+                Value::Object(members) => match member(members, name) {
                     Some(member) => member,
                     None => return Ok(None),
                 },
@@ -295,6 +295,17 @@ impl<'a> LayeredConfig<'a> {
             None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
             None => part.to_owned(),
         }
+    }
+}
+
+/// Returns the member of `members` called `name`. Most objects of a config have so few members that a comparison with
+/// each is faster than a hash.
+fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    match members.len() {
+        0..=8 => members
+            .iter()
+            .find_map(|(known, value)| (known == name).then_some(value)),
+        _ => members.get(name),
     }
 }
 

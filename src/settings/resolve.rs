@@ -75,22 +75,8 @@ impl Settings {
                 const { config_key("agents.defaults.contextWindowTokens") },
                 None,
             )?,
-            compaction: CompactionSettings {
-                threshold: values
-                    .get(const { config_key("compaction.threshold") }, None)?
-                    .as_u64(),
-                is_warning_enabled: values.boolean(const { config_key("compaction.warning") })?,
-            },
-            skills: SkillSettings {
-                disabled: values
-                    .text_list(const { config_key("agents.defaults.disabledSkills") })?,
-                budget_tokens: values
-                    .whole_number(
-                        const { config_key("agents.defaults.skillsBudgetTokens") },
-                        None,
-                    )?
-                    .into(),
-            },
+            compaction: values.compaction()?,
+            skills: values.skills()?,
             profile: match values.text(const { config_key("agents.defaults.profile") })? {
                 name if name.trim().is_empty() => "default".into(),
                 name => name,
@@ -161,6 +147,23 @@ impl TypedReader<'_> {
             reasoning_effort: reasoning_effort.as_deref(),
         };
         models::model_chain(&parts, &flags, &defaults)
+    }
+
+    fn compaction(&self) -> Result<CompactionSettings> {
+        Ok(CompactionSettings {
+            threshold: self
+                .get(const { config_key("compaction.threshold") }, None)?
+                .as_u64(),
+            is_warning_enabled: self.boolean(const { config_key("compaction.warning") })?,
+        })
+    }
+
+    fn skills(&self) -> Result<SkillSettings> {
+        let budget = const { config_key("agents.defaults.skillsBudgetTokens") };
+        Ok(SkillSettings {
+            disabled: self.text_list(const { config_key("agents.defaults.disabledSkills") })?,
+            budget_tokens: self.whole_number(budget, None)?.into(),
+        })
     }
 
     fn budget(&self) -> Result<BudgetSettings> {

@@ -91,11 +91,11 @@ pub fn is_valid_name(name: &str) -> bool {
 
 /// Counts the characters of `text` that are invisible or control a terminal.
 pub fn count_hidden_chars(text: &str) -> usize {
-    // Fast path: most texts are plain, and every run reads some.
-    if text
-        .bytes()
-        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
-    {
+    // Fast path: most texts are plain, and every run reads some. A chunk is checked without branches, so that the
+    // compiler can compare many bytes at once.
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    let are_plain = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & is_plain(byte));
+    if text.as_bytes().chunks(64).all(are_plain) {
         return 0;
     }
     let spelled = |text: &str| text.matches("\\u{").count();
@@ -243,7 +243,7 @@ fn split_tools(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_valid_name, parse, split_tools};
+    use super::{count_hidden_chars, is_valid_name, parse, split_tools};
     use crate::skill::{RequirementChecker, Skill};
     use crate::sys::env::Env;
 
@@ -403,6 +403,19 @@ mod tests {
             assert!(!is_valid_name(name), "{name:?}");
         }
         assert!(is_valid_name(&"a".repeat(64)) && !is_valid_name(&"a".repeat(65)));
+    }
+
+    #[test]
+    fn a_hidden_character_is_found_anywhere() {
+        let plain = "plain text,\tin lines\n".repeat(7);
+        assert_eq!(count_hidden_chars(&plain), 0);
+        for at in 0..plain.len() {
+            for hidden in ['\u{1b}', '\u{200b}', '\u{7f}'] {
+                let mut text = plain.clone();
+                text.insert(at, hidden);
+                assert_eq!(count_hidden_chars(&text), 1, "{at} {hidden:?}");
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::definition::{Skill, SkillSource};
 use crate::message::token_estimate;
 use crate::sys::terminal::sanitize;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -105,8 +106,8 @@ fn render_elements(skills: &[&Skill], max_chars: usize) -> String {
         )
         .expect("writing to a string cannot fail");
         if !skill.is_available() {
-            let missing = escape_xml(&skill.unmet_requirements.join(", "));
-            writeln!(xml, "    <requires>{missing}</requires>")
+            let missing = skill.unmet_requirements.join(", ");
+            writeln!(xml, "    <requires>{}</requires>", escape_xml(&missing))
                 .expect("writing to a string cannot fail");
         }
         xml.push_str("  </skill>\n");
@@ -142,32 +143,35 @@ fn render_lines(skills: &[&Skill], max_chars: Option<usize>, count: usize) -> St
 
 /// Writes a line for each skill, grouped by folder.
 fn push_lines(xml: &mut String, skills: &[&Skill], max_chars: Option<usize>) {
-    let mut folders: Vec<&Path> = Vec::new();
-    for skill in skills {
-        let folder = parent_dir(skill);
-        if !folders.contains(&folder) {
-            folders.push(folder);
-        }
-    }
-    for folder in folders {
+    let mut rest: Vec<(&Path, &Skill)> = skills
+        .iter()
+        .map(|skill| (parent_dir(skill), *skill))
+        .collect();
+    while let Some(&(folder, _)) = rest.first() {
         let place = escape_path(&folder.join("NAME/SKILL.md"));
         writeln!(xml, "  <in location=\"{place}\">").expect("writing to a string cannot fail");
-        for skill in skills.iter().filter(|skill| parent_dir(skill) == folder) {
-            let mark = match skill.is_available() {
-                true => "",
-                false => " (unavailable)",
-            };
-            let words = max_chars.map(|letters| {
-                let words = truncate_words(&skill.description, letters);
-                let words: Vec<&str> = words.split_whitespace().collect();
-                format!(": {}", escape_xml(&words.join(" ")))
-            });
-            let name = escape_xml(&skill.name);
-            writeln!(xml, "{name}{mark}{}", words.unwrap_or_default())
-                .expect("writing to a string cannot fail");
-        }
+        rest.retain(|(place, skill)| {
+            let is_elsewhere = *place != folder;
+            if !is_elsewhere {
+                push_line(xml, skill, max_chars);
+            }
+            is_elsewhere
+        });
         xml.push_str("  </in>\n");
     }
+}
+
+fn push_line(xml: &mut String, skill: &Skill, max_chars: Option<usize>) {
+    xml.push_str(&escape_xml(&skill.name));
+    if !skill.is_available() {
+        xml.push_str(" (unavailable)");
+    }
+    if let Some(letters) = max_chars {
+        xml.push_str(": ");
+        let words = truncate_words(&skill.description, letters);
+        xml.push_str(&escape_xml(&join_words(&words)));
+    }
+    xml.push('\n');
 }
 
 /// The folder of skills that contains a skill.
@@ -177,11 +181,31 @@ fn parent_dir(skill: &Skill) -> &Path {
 }
 
 /// Escapes XML characters in `text`, after passing it through [`sanitize`].
-fn escape_xml(text: &str) -> String {
-    sanitize(text)
+fn escape_xml(text: &str) -> Cow<'_, str> {
+    // Most text is plain, and every run lists some.
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !b"&<>".contains(&byte);
+    if text.bytes().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = sanitize(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")
-        .replace('>', "&gt;")
+        .replace('>', "&gt;");
+    Cow::Owned(escaped)
+}
+
+/// Replaces white space between words by single spaces.
+fn join_words(text: &str) -> Cow<'_, str> {
+    let mut previous = ' ';
+    let is_single = |letter: char| {
+        let after_space = std::mem::replace(&mut previous, letter) == ' ';
+        !letter.is_whitespace() || letter == ' ' && !after_space
+    };
+    if text.chars().all(is_single) && previous != ' ' {
+        return Cow::Borrowed(text);
+    }
+    let words: Vec<&str> = text.split_whitespace().collect();
+    Cow::Owned(words.join(" "))
 }
 
 /// Formats a path for the list. A model must be able to copy it unchanged, so only characters that could end the
@@ -192,9 +216,13 @@ fn escape_path(path: &Path) -> String {
 }
 
 /// Cuts `text` at a word boundary, to at most `max_chars` characters.
-fn truncate_words(text: &str, max_chars: usize) -> String {
-    let Some((end, _)) = text.char_indices().nth(max_chars) else {
-        return text.to_owned();
+fn truncate_words(text: &str, max_chars: usize) -> Cow<'_, str> {
+    let end = match text.len() <= max_chars {
+        true => None,
+        false => text.char_indices().nth(max_chars),
+    };
+    let Some((end, _)) = end else {
+        return Cow::Borrowed(text);
     };
     let cut = &text[..end];
     // If the cut falls between words, the last word is complete.
@@ -205,7 +233,7 @@ fn truncate_words(text: &str, max_chars: usize) -> String {
     };
     let words =
         words.trim_end_matches(|letter: char| letter.is_whitespace() || ",;:.(".contains(letter));
-    format!("{words}…")
+    Cow::Owned(format!("{words}…"))
 }
 
 /// Returns the bodies of the skills that are always on and available.
@@ -218,7 +246,9 @@ pub fn active_bodies(skills: &[Skill]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ListDetail, active_bodies, render_list, truncate_words};
+    use super::{
+        ListDetail, active_bodies, escape_xml, join_words, render_list, sanitize, truncate_words,
+    };
     use crate::message::token_estimate;
     use crate::skill::{RequirementChecker, Skill, SkillSource, parse};
     use crate::sys::env::Env;
@@ -230,6 +260,25 @@ mod tests {
             location: Path::new("/s").join(name).join("SKILL.md"),
             source: SkillSource::Workspace,
             ..parse(name, text, &RequirementChecker::new(&env))
+        }
+    }
+
+    #[test]
+    fn every_character_is_escaped_alike() {
+        for letter in (0..=0x2ff_u32).filter_map(char::from_u32) {
+            let text = format!("a{letter}b");
+            let expect = sanitize(&text).replace('&', "&amp;");
+            let expect = expect.replace('<', "&lt;").replace('>', "&gt;");
+            assert_eq!(escape_xml(&text), expect, "{text:?}");
+            for text in [
+                text,
+                format!("{letter}a "),
+                format!("a {letter}"),
+                String::new(),
+            ] {
+                let words: Vec<&str> = text.split_whitespace().collect();
+                assert_eq!(join_words(&text), words.join(" "), "{text:?}");
+            }
         }
     }
 

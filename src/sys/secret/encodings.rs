@@ -16,7 +16,10 @@ pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
     let mut forms: Vec<String> = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(|form| strip_line_breaks(&form).0.into_owned())
+        .map(|form| match form.contains(['\n', '\r']) {
+            true => strip_line_breaks(&form).0.into_owned(),
+            false => form,
+        })
         .filter(|form| form.len() >= MIN_KEY_BYTES)
         .collect();
     forms.sort();
