@@ -250,8 +250,8 @@ impl Connection {
         let received = receiver.receive(wait, &|| self.state.is_waiting_for_user());
         let (reason, error) = match received {
             Received::Reply(reply) => match (reply, signal::check()) {
-                // The signal ended sending before this thread noticed the signal.
-                (Err(RequestError::SendFailed(_)), Err(stop)) => {
+                // The signal ended the exchange before this thread noticed the signal.
+                (Err(RequestError::SendFailed(_) | RequestError::Closed), Err(stop)) => {
                     (by_user, RequestError::Stopped(stop))
                 }
                 (reply, _) => return reply,

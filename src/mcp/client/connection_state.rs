@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The id of the request that begins the handshake.
+pub(super) const FIRST_REQUEST_ID: u64 = 1;
 /// Maximum of open requests of a server; each takes memory until the server has read the response.
 const MAX_OPEN_REQUESTS: usize = 64;
 /// Maximum of notifications in a row without a response in between. Legitimate servers send a few thousand progress
@@ -48,7 +50,8 @@ pub(super) struct ConnectionState {
 #[derive(Default)]
 struct PendingRequests {
     is_closed: bool,
-    last_id: u64,
+    /// Number of requests so far.
+    count: u64,
     by_id: HashMap<u64, PendingRequest>,
 }
 
@@ -108,8 +111,8 @@ impl ConnectionState {
         if pending.is_closed {
             return None;
         }
-        pending.last_id += 1;
-        let (id, is_sent) = (pending.last_id, false);
+        let (id, is_sent) = (FIRST_REQUEST_ID + pending.count, false);
+        pending.count += 1;
         let request = PendingRequest { reply, is_sent };
         drop(pending.by_id.insert(id, request));
         Some(id)
@@ -211,5 +214,71 @@ pub(super) fn one_line(text: &str) -> String {
     match clean.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &clean[..end]),
         None => clean,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionState, FIRST_REQUEST_ID};
+    use crate::mcp::client::connection::RequestError;
+    use crate::mcp::client::json_rpc::parse;
+    use crate::mcp::client::reply::channel;
+    use crate::mcp::protocol::McpError;
+
+    /// The outcome of a request that is sent with `outcome` before or after the connection ends.
+    fn failed_request(outcome: Result<(), McpError>, ends_first: bool) -> Option<RequestError> {
+        let state = ConnectionState::default();
+        let (sender, mut receiver) = channel().unwrap();
+        let id = state.add_request(sender).unwrap();
+        assert_eq!(id, FIRST_REQUEST_ID);
+        let end = || state.end(McpError::Broken("over".into()));
+        if ends_first {
+            end();
+            assert!(state.is_pending(id), "it may not have been sent");
+        }
+        state.set_sent(id, outcome);
+        if !ends_first {
+            end();
+        }
+        assert!(!state.is_pending(id));
+        assert!(state.add_request(channel().unwrap().0).is_none());
+        receiver.try_receive().map(Result::unwrap_err)
+    }
+
+    #[test]
+    fn a_request_fails_once_it_is_known_whether_it_was_sent() {
+        let unsent = || Err(McpError::Broken("no".into()));
+        // The sender is gone, which means the same as `Closed`.
+        assert!(failed_request(Ok(()), false).is_none());
+        assert!(matches!(
+            failed_request(Ok(()), true),
+            Some(RequestError::Closed)
+        ));
+        for ends_first in [true, false] {
+            assert!(matches!(
+                failed_request(unsent(), ends_first),
+                Some(RequestError::SendFailed(_))
+            ));
+        }
+    }
+
+    #[test]
+    fn floods_exceed_the_limits() {
+        let check = |text: &dyn Fn(usize) -> String, most: usize| {
+            let state = ConnectionState::default();
+            let mut fits = (0..).map(|number| {
+                let message = parse(text(number).as_bytes()).unwrap();
+                state.check_limits(&message).is_ok()
+            });
+            assert_eq!(fits.position(|fits| !fits), Some(most));
+        };
+        check(
+            &|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#),
+            super::MAX_OPEN_REQUESTS,
+        );
+        check(
+            &|_| r#"{"jsonrpc":"2.0","method":"x"}"#.into(),
+            super::MAX_NOTIFICATIONS_IN_A_ROW,
+        );
     }
 }

@@ -10,6 +10,7 @@ use super::http_exchange::{
 use super::inbox::Inbox;
 use super::json_rpc::{self, Message};
 use crate::mcp::protocol::McpError;
+use crate::sys::cancel;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
@@ -347,7 +348,11 @@ impl HttpTransport {
                 (0, Some(retry)) => retry,
                 (_, retry) => backoff.max(retry.unwrap_or_default()),
             };
-            signal::sleep(delay).ok()?;
+            // A Ctrl-C that the conversation survives must not end the stream.
+            std::thread::park_timeout(delay);
+            if cancel::current().is_some_and(|token| token.is_cancelled()) {
+                return None;
+            }
             match self.open_events(session, last_id) {
                 Ok(events) => return events,
                 Err(error) => log::debug!(target: "mcp", "cannot resume a stream: {error}"),
@@ -460,6 +465,8 @@ mod tests {
         line: String,
         id: Value,
         key: String,
+        last_event_id: String,
+        body: Value,
     }
 
     /// A server on this machine; the function `answers` writes all responses.
@@ -506,6 +513,8 @@ mod tests {
             line: words.join(" "),
             id: body["id"].clone(),
             key: header("x-key"),
+            last_event_id: header("last-event-id"),
+            body,
         };
         log.lock().unwrap().push(asked.line.clone());
         answer(&asked, &mut writer);
@@ -753,6 +762,38 @@ mod tests {
         });
         let failed = large.call().unwrap_err();
         assert!(format!("{failed:?}").contains("16 MiB"), "{failed:?}");
+    }
+
+    #[test]
+    fn a_broken_stream_is_resumed_and_carries_requests_of_the_server() {
+        const HEAD: &str =
+            "HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let called = Mutex::new(Value::Null);
+        let (answered, pings) = std::sync::mpsc::channel();
+        let pings = Mutex::new(pings);
+        let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
+            match (asked.line.as_str(), asked.last_event_id.as_str()) {
+                ("POST tools/call s1", _) => {
+                    *called.lock().unwrap() = asked.id.clone();
+                    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+                    drop(write!(stream, "{HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
+                }
+                ("POST s1", _) => {
+                    answered.send(asked.body.to_string()).unwrap();
+                    send(stream, "202 Accepted", "");
+                }
+                ("GET s1", "7") => {
+                    let result = text(&pings.lock().unwrap().recv().unwrap());
+                    let id = called.lock().unwrap().clone();
+                    let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+                    let events = format!("event: odd\ndata: x\n\ndata: {message}\n\n");
+                    drop(write!(stream, "{HEAD}{events}"));
+                }
+                _ => drop(answer_startup(asked, stream)),
+            }
+        });
+        let answer = r#"{"jsonrpc":"2.0","id":"p","result":{}}"#;
+        assert_eq!(far.call().unwrap(), answer);
     }
 
     #[test]

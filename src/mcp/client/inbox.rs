@@ -3,7 +3,7 @@
 
 use super::config::ElicitationHandler;
 use super::connection::{Outgoing, OutgoingKind, RequestError, Transport};
-use super::connection_state::{ConnectionState, one_line};
+use super::connection_state::{ConnectionState, FIRST_REQUEST_ID, one_line};
 use super::json_rpc::{self, ErrorObject, Message};
 use super::{decode, elicitation};
 use crate::mcp::protocol::McpError;
@@ -45,8 +45,8 @@ impl Inbox {
 
     fn take_response(&self, id: &Value, result: Result<Value, ErrorObject>) -> bool {
         let is_ready = self.state.is_ready.load(Ordering::SeqCst);
-        // There is only one request that this can be the answer to.
-        let of_handshake = (!is_ready && id.is_null()).then_some(1);
+        // The server could not read the id, but only the first request can be meant.
+        let of_handshake = (!is_ready && id.is_null()).then_some(FIRST_REQUEST_ID);
         match json_rpc::own_id(id).or(of_handshake) {
             Some(id) if self.state.is_pending(id) => {
                 self.state

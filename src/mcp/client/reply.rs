@@ -144,3 +144,47 @@ impl ReplyReceiver {
         std::mem::take(&mut self.arrived.lock().ignore_poison())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_PROGRESS, Received, Wait, channel};
+    use crate::sys::signal::Deadline;
+    use serde_json::json;
+    use std::time::Duration;
+
+    /// Waits with this deadline. Returns the progress messages and the outcome.
+    fn receive(receiver: &mut super::ReplyReceiver, deadline: Deadline) -> (Vec<String>, Received) {
+        let mut progress = Vec::new();
+        let mut wait = Wait {
+            deadline,
+            on_progress: &mut |words| progress.push(words.to_owned()),
+        };
+        let received = receiver.receive(&mut wait, &|| false);
+        (progress, received)
+    }
+
+    #[test]
+    fn progress_is_bounded_and_precedes_the_reply() {
+        let (sender, mut receiver) = channel().unwrap();
+        for number in 0..MAX_PROGRESS * 3 {
+            sender.send_progress(number.to_string());
+        }
+        sender.send(Ok(json!(7)));
+        let (progress, received) = receive(&mut receiver, Deadline::never());
+        assert_eq!(progress.len(), MAX_PROGRESS);
+        assert!(matches!(received, Received::Reply(Ok(value)) if value == 7));
+    }
+
+    #[test]
+    fn waiting_ends_without_a_reply() {
+        let (sender, mut receiver) = channel().unwrap();
+        sender.send_progress("a".into());
+        let soon = Deadline::after(Duration::from_millis(1));
+        let (progress, received) = receive(&mut receiver, soon);
+        assert_eq!(progress, ["a"]);
+        assert!(matches!(received, Received::TimedOut));
+        drop(sender);
+        let (_, received) = receive(&mut receiver, Deadline::never());
+        assert!(matches!(received, Received::Disconnected));
+    }
+}
