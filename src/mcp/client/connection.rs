@@ -52,6 +52,16 @@ pub(super) enum OutgoingKind {
     Answer,
 }
 
+impl OutgoingKind {
+    /// Returns the id under which a caller waits for the outcome.
+    pub(super) fn reply_id(self) -> Option<u64> {
+        match self {
+            Self::Initialize(id) | Self::Initialized(id) | Self::Request(id) => Some(id),
+            Self::Cancellation(_) | Self::Answer => None,
+        }
+    }
+}
+
 /// The reason why a request has no result.
 #[derive(Debug)]
 pub(super) enum RequestError {

@@ -82,19 +82,15 @@ impl Transport for HttpTransport {
         let state = Arc::clone(&self.inbox.state);
         // What is left of other answers is only read so that their connections can be used again.
         self.threads.cancel_unwanted(&|id| state.is_pending(id));
-        let id = match message.kind {
-            OutgoingKind::Initialize(id) | OutgoingKind::Request(id) => Some(id),
-            _ => None,
-        };
-        let waiting = match message.kind {
-            OutgoingKind::Initialized(id) => Some(id),
-            _ => id,
-        };
+        let kind = message.kind;
+        let id = kind
+            .reply_id()
+            .filter(|_| !matches!(kind, OutgoingKind::Initialized(_)));
         let threads = Arc::clone(&self.threads);
         if let Err(error) = threads.spawn(id, move || self.deliver(message, id))
-            && let Some(waiting) = waiting
+            && let Some(id) = kind.reply_id()
         {
-            state.set_sent(waiting, Err(error));
+            state.set_sent(id, Err(error));
         }
     }
 

@@ -99,7 +99,7 @@ impl ClientPool {
         &self,
         names: &[&str],
     ) -> Vec<(String, Result<Arc<ServerFeatures>, McpError>)> {
-        let leash = cancel::current();
+        let token = cancel::current();
         let one = |name: &str| (name.to_owned(), self.0.fetch_features(name));
         if let [name] = names {
             return vec![one(name)];
@@ -108,9 +108,9 @@ impl ClientPool {
             let reaching: Vec<_> = names
                 .iter()
                 .map(|name| {
-                    let leash = leash.clone();
+                    let token = token.clone();
                     let one = &one;
-                    let thread = scope.spawn(move || cancel::scope(leash, || one(name)));
+                    let thread = scope.spawn(move || cancel::scope(token, || one(name)));
                     (*name, thread)
                 })
                 .collect();
@@ -146,12 +146,12 @@ impl ClientPool {
                 ));
             }
         };
-        let wish = ServerRequest::Call {
+        let request = ServerRequest::Call {
             tool: tool.to_owned(),
             arguments,
             features: Arc::clone(features),
         };
-        self.0.send(server, &wish, on_progress)
+        self.0.send(server, &request, on_progress)
     }
 
     /// Reads the resource at `uri`.
@@ -173,8 +173,8 @@ impl ClientPool {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<ServerAnswer, McpError> {
-        let wish = ServerRequest::Prompt(name.to_owned(), arguments.clone());
-        self.0.send(server, &wish, &mut |_| {})
+        let request = ServerRequest::Prompt(name.to_owned(), arguments.clone());
+        self.0.send(server, &request, &mut |_| {})
     }
 
     /// Ends all running servers in parallel, including their child processes. A server that is needed later is started

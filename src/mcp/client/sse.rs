@@ -1,7 +1,7 @@
 //! The HTTP+SSE transport of older servers: one event stream, whose first event holds the address for posting messages.
 //! Messages wait until that address is known.
 
-use super::connection::{Outgoing, OutgoingKind, Transport};
+use super::connection::{Outgoing, Transport};
 use super::http_exchange::{
     ExchangeBody, ExchangeMethod, ExchangeThreads, HttpClient, StreamEnd, is_success, parse_event,
     read_events, status_error,
@@ -159,16 +159,10 @@ impl SseTransport {
                 _ => Ok(()),
             }));
         };
-        let waiting = match kind {
-            OutgoingKind::Initialize(id)
-            | OutgoingKind::Initialized(id)
-            | OutgoingKind::Request(id) => Some(id),
-            OutgoingKind::Cancellation(_) | OutgoingKind::Answer => None,
-        };
         if let Err(error) = self.threads.spawn(None, post)
-            && let Some(waiting) = waiting
+            && let Some(id) = kind.reply_id()
         {
-            self.inbox.state.set_sent(waiting, Err(error));
+            self.inbox.state.set_sent(id, Err(error));
         }
     }
 }

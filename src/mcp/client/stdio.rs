@@ -205,7 +205,7 @@ impl StdioTransport {
         });
         let state = Arc::clone(&inbox.state);
         spawn_thread("mcp-write", move || {
-            write_messages(input, &to_write, &state)
+            write_messages(input, &to_write, &state);
         })
         .map_err(what)?;
         let state = Arc::clone(&inbox.state);
