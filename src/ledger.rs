@@ -365,9 +365,11 @@ impl Ledger {
 
 /// The last `size` bytes of a file with `length` bytes.
 fn read_tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
-    log.seek(SeekFrom::Start(length.saturating_sub(size)))?;
-    let mut bytes = Vec::new();
-    log.take(size.min(length)).read_to_end(&mut bytes)?;
+    let size = size.min(length);
+    log.seek(SeekFrom::Start(length - size))?;
+    // Room for all of it, so that one system call reads it.
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    log.take(size).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -41,7 +41,7 @@
 //! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
 //! | [`provider`] | one trait, one folder per wire format, wrappers (retry, fallback, budget …), the table of providers |
 //! | [`tool`] | one trait, the toolbox, one file per tool |
-//! | [`mcp`] | the MCP client; the only asynchronous code |
+//! | [`mcp`] | the MCP client: servers, their tools, pins and cached offers |
 //! | [`session`] | the conversation log: open, lock, repair, append |
 //! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
 //! | [`cron`] | jobs: schedules, the job file, crontab lines |

@@ -3,9 +3,8 @@
 //!
 //! Offers are cached on disk ([`cache`]), so that a run which calls none of a server's tools does not start it. The
 //! first offer is pinned ([`pin`]), and later changes need approval. Both identify a configuration by a fingerprint
-//! ([`fingerprint`]). Only [`client`] speaks to servers. It is the only asynchronous part of the program, with a thread and a
-//! runtime that are created when the first server is needed. [`catalog`] joins these three for a run, [`tool_list`]
-//! lists the tools for the model, and [`shared_catalog`] keeps connections between the turns of a conversation.
+//! ([`fingerprint`]). Only [`client`] speaks to servers. [`catalog`] joins these three for a run, [`tool_list`] lists the
+//! tools for the model, and [`shared_catalog`] keeps connections between the turns of a conversation.
 //!
 //! Everything that a server sends is untrusted content: it is cut to size ([`limits`]), cleaned ([`sanitize`]) and
 //! adapted to the limits of providers ([`tool_name`], [`schema`]) before a model or a person sees it.

@@ -294,6 +294,11 @@ fn run_turn(
         &memory,
         (&mut ending, report),
     );
+    if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {
+        // The process is about to end, and freeing the many small values one by one takes time. Without MCP servers
+        // none of them cleans up when it is dropped. The session is still dropped, which unlocks it.
+        std::mem::forget(prepared.setup);
+    }
     Ok(ending)
 }
 

@@ -1,22 +1,21 @@
-//! The state of a connection that all its users share, and a transport wrapper that maintains it: the wrapper counts
-//! outgoing requests and ends the connection to a server that floods.
+//! The state of a connection, which its callers and the threads of its transport share: the pending requests in both
+//! directions, and the reason of its end.
 
-use super::runtime::OnProgress;
+use super::connection::RequestError;
+use super::json_rpc::Message;
+use super::reply::{Reply, ReplySender};
 use crate::mcp::protocol::McpError;
+use crate::sys::cancel::CancelToken;
 use crate::sys::secret;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::sanitize;
-use rmcp::RoleClient;
-use rmcp::model::{
-    ClientJsonRpcMessage, JsonRpcMessage, ProgressToken, RequestId, ServerJsonRpcMessage,
-};
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The id of the request that begins the handshake.
+pub(super) const FIRST_REQUEST_ID: u64 = 1;
 /// Maximum of open requests of a server; each takes memory until the server has read the response.
 const MAX_OPEN_REQUESTS: usize = 64;
 /// Maximum of notifications in a row without a response in between. Legitimate servers send a few thousand progress
@@ -28,20 +27,38 @@ const MAX_LINE_CHARS: usize = 300;
 /// The state of a connection.
 #[derive(Default)]
 pub(super) struct ConnectionState {
-    /// The highest request id handed to the transport; ids are assigned in ascending order.
-    last_sent_id: AtomicI64,
+    /// The handshake is complete. Before that, the server may do little.
+    pub(super) is_ready: AtomicBool,
     /// The server announced a change since its lists were read.
     pub(super) is_stale: AtomicBool,
     /// Number of the server's questions that the user is answering.
     pub(super) open_questions: AtomicUsize,
+    /// The server's standard error has been read to the end.
+    pub(super) is_log_read: AtomicBool,
     /// The reason why the connection ended, as first reported.
     end_reason: Mutex<Option<McpError>>,
     /// The last line of the server's standard error.
     last_line: Mutex<String>,
-    /// The server's standard error has been read to the end.
-    pub(super) is_log_read: AtomicBool,
-    /// The receivers of progress messages, by request.
-    progress_callbacks: Mutex<HashMap<ProgressToken, OnProgress>>,
+    notifications_in_a_row: AtomicUsize,
+    pending: Mutex<PendingRequests>,
+    /// The server's requests to us that were not answered yet, by their id as JSON text. The token cancels the work on
+    /// the answer.
+    open_requests: Mutex<HashMap<String, Option<Arc<CancelToken>>>>,
+}
+
+/// Our requests that have no answer yet.
+#[derive(Default)]
+struct PendingRequests {
+    is_closed: bool,
+    /// Number of requests so far.
+    count: u64,
+    by_id: HashMap<u64, PendingRequest>,
+}
+
+struct PendingRequest {
+    reply: ReplySender,
+    /// The transport has sent the request as a whole.
+    is_sent: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -49,16 +66,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ConnectionState {
-    pub(super) fn was_sent(&self, id: &RequestId) -> bool {
-        match id {
-            RequestId::Number(id) => *id <= self.last_sent_id.load(Ordering::SeqCst),
-            RequestId::String(_) => true,
+    /// Ends the connection because of `reason`, unless it has already ended. Requests fail: those that were sent at once,
+    /// and others when it is known whether they were sent.
+    pub(super) fn end(&self, reason: McpError) {
+        lock(&self.end_reason).get_or_insert(reason);
+        let mut pending = lock(&self.pending);
+        pending.is_closed = true;
+        // The caller notices that the sender is gone.
+        pending.by_id.retain(|_, request| !request.is_sent);
+        drop(pending);
+        for token in lock(&self.open_requests).values().flatten() {
+            token.cancel();
         }
     }
 
-    /// Marks the connection as ended because of `reason`, unless a reason is already set.
-    pub(super) fn set_end_reason(&self, reason: McpError) {
-        lock(&self.end_reason).get_or_insert(reason);
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.pending).is_closed
     }
 
     pub(super) fn end_reason(&self) -> Option<McpError> {
@@ -77,18 +100,108 @@ impl ConnectionState {
         }
     }
 
-    pub(super) fn subscribe(&self, token: ProgressToken, on_progress: OnProgress) {
-        lock(&self.progress_callbacks).insert(token, on_progress);
+    /// True while the user is answering a question of the server.
+    pub(super) fn is_waiting_for_user(&self) -> bool {
+        self.open_questions.load(Ordering::SeqCst) > 0
     }
 
-    pub(super) fn unsubscribe(&self, token: &ProgressToken) -> Option<OnProgress> {
-        lock(&self.progress_callbacks).remove(token)
-    }
-
-    pub(super) fn report_progress(&self, token: &ProgressToken, message: String) {
-        if let Some(say) = lock(&self.progress_callbacks).get(token) {
-            say(message);
+    /// Adds a request and returns its id; `None` if the connection has ended.
+    pub(super) fn add_request(&self, reply: ReplySender) -> Option<u64> {
+        let mut pending = lock(&self.pending);
+        if pending.is_closed {
+            return None;
         }
+        let (id, is_sent) = (FIRST_REQUEST_ID + pending.count, false);
+        pending.count += 1;
+        let request = PendingRequest { reply, is_sent };
+        drop(pending.by_id.insert(id, request));
+        Some(id)
+    }
+
+    /// Records the outcome of sending the request `id`.
+    pub(super) fn set_sent(&self, id: u64, outcome: Result<(), McpError>) {
+        let mut pending = lock(&self.pending);
+        let is_closed = pending.is_closed;
+        let done = match (outcome, pending.by_id.get_mut(&id)) {
+            (_, None) => return,
+            (Ok(()), Some(request)) if !is_closed => return request.is_sent = true,
+            (Ok(()), _) => RequestError::Closed,
+            (Err(error), _) => RequestError::SendFailed(error),
+        };
+        drop(pending);
+        self.complete(id, Err(done));
+    }
+
+    /// True if the request `id` waits for its answer.
+    pub(super) fn is_pending(&self, id: u64) -> bool {
+        lock(&self.pending).by_id.contains_key(&id)
+    }
+
+    /// Passes the reply to the request `id` on to its caller, if that still waits.
+    pub(super) fn complete(&self, id: u64, reply: Reply) {
+        if let Some(request) = self.remove_request(id) {
+            request.reply.send(reply);
+        }
+    }
+
+    /// Removes a request whose answer is no longer wanted.
+    pub(super) fn forget_request(&self, id: u64) {
+        drop(self.remove_request(id));
+    }
+
+    fn remove_request(&self, id: u64) -> Option<PendingRequest> {
+        lock(&self.pending).by_id.remove(&id)
+    }
+
+    pub(super) fn report_progress(&self, id: u64, words: String) {
+        if let Some(request) = lock(&self.pending).by_id.get(&id) {
+            request.reply.send_progress(words);
+        }
+    }
+
+    /// Counts `message`.
+    ///
+    /// # Errors
+    /// The server exceeds a limit with this message.
+    pub(super) fn check_limits(&self, message: &Message) -> Result<(), String> {
+        match message {
+            Message::Response { .. } => self.notifications_in_a_row.store(0, Ordering::SeqCst),
+            Message::Notification { .. } => {
+                let before = self.notifications_in_a_row.fetch_add(1, Ordering::SeqCst);
+                if before >= MAX_NOTIFICATIONS_IN_A_ROW {
+                    return Err(format!(
+                        "it sent more than {MAX_NOTIFICATIONS_IN_A_ROW} notifications in a row"
+                    ));
+                }
+            }
+            Message::Request { id, .. } => {
+                let mut open = lock(&self.open_requests);
+                open.entry(id.to_string()).or_default();
+                if open.len() > MAX_OPEN_REQUESTS {
+                    return Err(format!(
+                        "it sent more than {MAX_OPEN_REQUESTS} requests without reading a response"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the token that cancels the work on the answer to the server's request `id`.
+    pub(super) fn set_cancel_token(&self, id: &Value, token: Arc<CancelToken>) {
+        drop(lock(&self.open_requests).insert(id.to_string(), Some(token)));
+    }
+
+    /// Cancels the work on the answer to the server's request `id`.
+    pub(super) fn cancel_open_request(&self, id: &Value) {
+        if let Some(Some(token)) = lock(&self.open_requests).get(&id.to_string()) {
+            token.cancel();
+        }
+    }
+
+    /// Removes the server's request `id`, which was answered or cancelled.
+    pub(super) fn close_open_request(&self, id: &Value) {
+        drop(lock(&self.open_requests).remove(&id.to_string()));
     }
 }
 
@@ -104,96 +217,68 @@ pub(super) fn one_line(text: &str) -> String {
     }
 }
 
-/// A transport that maintains the [`ConnectionState`] of its connection.
-pub(super) struct InstrumentedTransport<T> {
-    inner: T,
-    state: Arc<ConnectionState>,
-    open_requests: Arc<Mutex<HashSet<RequestId>>>,
-    notifications_in_a_row: usize,
-}
+#[cfg(test)]
+mod tests {
+    use super::{ConnectionState, FIRST_REQUEST_ID};
+    use crate::mcp::client::connection::RequestError;
+    use crate::mcp::client::json_rpc::parse;
+    use crate::mcp::client::reply::channel;
+    use crate::mcp::protocol::McpError;
 
-impl<T> InstrumentedTransport<T> {
-    pub(super) fn new(inner: T, state: &Arc<ConnectionState>) -> Self {
-        Self {
-            inner,
-            state: Arc::clone(state),
-            open_requests: Arc::default(),
-            notifications_in_a_row: 0,
+    /// The outcome of a request that is sent with `outcome` before or after the connection ends.
+    fn failed_request(outcome: Result<(), McpError>, ends_first: bool) -> Option<RequestError> {
+        let state = ConnectionState::default();
+        let (sender, mut receiver) = channel().unwrap();
+        let id = state.add_request(sender).unwrap();
+        assert_eq!(id, FIRST_REQUEST_ID);
+        let end = || state.end(McpError::Broken("over".into()));
+        if ends_first {
+            end();
+            assert!(state.is_pending(id), "it may not have been sent");
+        }
+        state.set_sent(id, outcome);
+        if !ends_first {
+            end();
+        }
+        assert!(!state.is_pending(id));
+        assert!(state.add_request(channel().unwrap().0).is_none());
+        receiver.try_receive().map(Result::unwrap_err)
+    }
+
+    #[test]
+    fn a_request_fails_once_it_is_known_whether_it_was_sent() {
+        let unsent = || Err(McpError::Broken("no".into()));
+        // The sender is gone, which means the same as `Closed`.
+        assert!(failed_request(Ok(()), false).is_none());
+        assert!(matches!(
+            failed_request(Ok(()), true),
+            Some(RequestError::Closed)
+        ));
+        for ends_first in [true, false] {
+            assert!(matches!(
+                failed_request(unsent(), ends_first),
+                Some(RequestError::SendFailed(_))
+            ));
         }
     }
 
-    /// Fails if the server exceeds a limit with this message.
-    fn check_limits(&mut self, message: &ServerJsonRpcMessage) -> Result<(), String> {
-        match message {
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                self.notifications_in_a_row = 0;
-            }
-            JsonRpcMessage::Notification(_) => {
-                self.notifications_in_a_row += 1;
-                if self.notifications_in_a_row > MAX_NOTIFICATIONS_IN_A_ROW {
-                    return Err(format!(
-                        "it sent more than {MAX_NOTIFICATIONS_IN_A_ROW} notifications in a row"
-                    ));
-                }
-            }
-            JsonRpcMessage::Request(request) => {
-                let mut open = lock(&self.open_requests);
-                open.insert(request.id.clone());
-                if open.len() > MAX_OPEN_REQUESTS {
-                    return Err(format!(
-                        "it sent more than {MAX_OPEN_REQUESTS} requests without reading a response"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<T: Transport<RoleClient>> Transport<RoleClient> for InstrumentedTransport<T> {
-    type Error = T::Error;
-
-    fn name() -> Cow<'static, str> {
-        T::name()
-    }
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        if let ClientJsonRpcMessage::Request(request) = &item
-            && let RequestId::Number(id) = &request.id
-        {
-            self.state.last_sent_id.fetch_max(*id, Ordering::SeqCst);
-        }
-        let answered = match &item {
-            ClientJsonRpcMessage::Response(response) => Some(response.id.clone()),
-            ClientJsonRpcMessage::Error(error) => error.id.clone(),
-            _ => None,
+    #[test]
+    fn floods_exceed_the_limits() {
+        let check = |text: &dyn Fn(usize) -> String, most: usize| {
+            let state = ConnectionState::default();
+            let mut fits = (0..).map(|number| {
+                let message = parse(text(number).as_bytes()).unwrap();
+                state.check_limits(&message).is_ok()
+            });
+            assert_eq!(fits.position(|fits| !fits), Some(most));
         };
-        let open = Arc::clone(&self.open_requests);
-        let sending = self.inner.send(item);
-        async move {
-            let sent = sending.await;
-            if let Some(id) = answered {
-                lock(&open).remove(&id);
-            }
-            sent
-        }
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        let message = self.inner.receive().await?;
-        match self.check_limits(&message) {
-            Ok(()) => Some(message),
-            Err(words) => {
-                self.state.set_end_reason(McpError::Broken(words));
-                None
-            }
-        }
-    }
-
-    async fn close(&mut self) -> Result<(), Self::Error> {
-        self.inner.close().await
+        check(
+            &|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#),
+            super::MAX_OPEN_REQUESTS,
+        );
+        check(
+            &|_| r#"{"jsonrpc":"2.0","method":"x"}"#.into(),
+            super::MAX_NOTIFICATIONS_IN_A_ROW,
+        );
     }
 }

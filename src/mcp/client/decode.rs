@@ -7,8 +7,7 @@ use crate::mcp::protocol::{
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use rmcp::model::ServerResult;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Maximum of text bytes kept of one answer: no model reads more, and it is held in memory.
 pub(super) const MAX_TEXT_BYTES: usize = 8 << 20;
@@ -41,15 +40,6 @@ fn list_field<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
-}
-
-/// Returns a result in the form in which the server wrote it, as closely as possible.
-pub(super) fn to_value(result: ServerResult) -> Value {
-    match result {
-        ServerResult::CustomResult(result) => result.0,
-        // A value that was deserialized can be serialized.
-        other => serde_json::to_value(other).unwrap_or_default(),
-    }
 }
 
 /// Parses a tool of a list; `None` if it has no name.
@@ -285,8 +275,19 @@ pub(super) fn prompt_messages(value: &Value) -> ServerAnswer {
     }
 }
 
+/// Parses the progress of a request, as one text; `None` if it has no number.
+pub(super) fn progress(params: &Map<String, Value>) -> Option<String> {
+    let number = |key: &str| params.get(key).and_then(Value::as_f64);
+    let message = params.get("message").and_then(Value::as_str);
+    Some(format_progress(
+        number("progress")?,
+        number("total"),
+        message,
+    ))
+}
+
 /// Formats progress, with the server's message: `2/5 indexing`.
-pub(super) fn format_progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
+fn format_progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
     let number = |number: f64| match number.fract() == 0.0 && number.abs() < 1e15 {
         true => format!("{number:.0}"),
         false => format!("{number:.2}"),

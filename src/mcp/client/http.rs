@@ -1,558 +1,444 @@
-//! The Streamable HTTP transport, over the program's own HTTP client. Each exchange blocks a thread, which ends once
-//! its answer is no longer wanted. No redirects are followed, so the headers of the config are only sent to the
-//! configured address.
+//! The Streamable HTTP transport: each message is posted by its own thread, which also reads the answer. An event stream
+//! that breaks off is resumed, and a session that the server has forgotten is renewed.
 
-use super::connection_state::{ConnectionState, one_line};
-use super::message;
-use super::runtime::CancelOnDrop;
-use crate::mcp::protocol::McpError;
-use crate::settings::servers::RemoteEndpoint;
-use crate::sys::env::Env;
-use crate::sys::http::{ConnectError, Http, HttpTimeouts, Response, body_error_message};
-use crate::sys::signal;
-use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
-use crate::sys::web_url::{is_remote_cleartext, redact_url};
-use futures_core::Stream;
-use futures_core::stream::BoxStream;
-use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ServerJsonRpcMessage};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::common::client_side_sse::ExponentialBackoff;
-use rmcp::transport::streamable_http_client::{
-    AuthRequiredError, SseError, StreamableHttpClient, StreamableHttpClientTransportConfig,
-    StreamableHttpError, StreamableHttpPostResponse,
+use super::connection::{Outgoing, OutgoingKind, RequestError, Transport};
+use super::connection_state::one_line;
+use super::http_exchange::{
+    ExchangeBody, ExchangeMethod, ExchangeResponse, ExchangeThreads, HttpClient, StreamEnd,
+    is_header_value, is_success, parse_event, read_events, status_error,
 };
-use sse_stream::Sse;
-use std::collections::HashMap;
+use super::inbox::Inbox;
+use super::json_rpc::{self, Message};
+use crate::mcp::protocol::McpError;
+use crate::sys::cancel;
+use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
+use serde_json::Value;
 use std::io::Read;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
 
-/// The largest body of a complete answer, in bytes.
-const MAX_BODY_BYTES: usize = 16 << 20;
-/// The largest body of an error response, in bytes.
-const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
-/// The largest event, in bytes; the same as for complete answers.
-const MAX_EVENT_BYTES: usize = MAX_BODY_BYTES;
 /// Bounds of the reconnection delay that a server may request.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// Capacity of the queue of received events; each may have up to [`MAX_EVENT_BYTES`].
-const EVENT_QUEUE_LEN: usize = 4;
+/// The first delay before a broken stream is resumed, and the longest one; it doubles with each attempt.
+const FIRST_RESUME_DELAY: Duration = Duration::from_secs(1);
+const MAX_RESUME_DELAY: Duration = Duration::from_secs(10);
 /// Maximum of attempts to resume a broken stream. With the pauses between them, they outlast any call.
-const MAX_RESUME_ATTEMPTS: usize = 5;
+const MAX_RESUME_ATTEMPTS: u32 = 5;
 /// Number of retries of a cancellation notice, and the pause before each.
 const CANCEL_RETRIES: usize = 20;
 const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(50);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-const EVENT_STREAM_TYPE: &str = "text/event-stream";
-const ACCEPT_ALL: &str = "application/json, text/event-stream";
-
-type TransportError = StreamableHttpError<McpError>;
-
-/// A server at an address.
-#[derive(Clone)]
+/// A connection to a server at an address.
 pub(super) struct HttpTransport {
-    http: Arc<Http>,
-    headers: Arc<[(String, String)]>,
-    state: Arc<ConnectionState>,
-    /// Set when the server sent an event that is too large. A resumed stream would only deliver it again.
-    is_oversized: Arc<AtomicBool>,
+    client: Arc<HttpClient>,
+    url: String,
+    inbox: Arc<Inbox>,
+    threads: Arc<ExchangeThreads>,
+    session: Mutex<HttpSession>,
+    /// Locked while the session is renewed.
+    renewal: Mutex<()>,
 }
 
-/// The request of an exchange.
-pub(super) enum ExchangeMethod {
-    Get,
-    Delete,
-    Post(Vec<u8>),
+/// What the handshake has established.
+#[derive(Clone, Default)]
+struct HttpSession {
+    /// Number of handshakes so far.
+    handshakes: u64,
+    /// The id that the server assigned, if it did.
+    id: Option<String>,
+    /// The protocol version that the server chose.
+    version: Option<String>,
+    /// The request that begins the handshake.
+    initialize: Vec<u8>,
 }
 
-/// The response of an exchange.
-pub(super) struct ExchangeResponse {
-    status: u16,
-    content_type: String,
-    session_id: Option<String>,
-    pub(super) body: ExchangeBody,
-}
+impl HttpSession {
+    fn headers(&self) -> Vec<(String, String)> {
+        let named = [
+            ("mcp-session-id", &self.id),
+            ("mcp-protocol-version", &self.version),
+        ];
+        let present = named.into_iter().filter_map(|(name, value)| {
+            let value = value.clone()?;
+            Some((name.to_owned(), value))
+        });
+        present.collect()
+    }
 
-pub(super) enum ExchangeBody {
-    Complete(Vec<u8>),
-    Events(EventReceiver),
-}
-
-/// A stream of received events. Dropping it ends the exchange.
-pub(super) struct EventReceiver {
-    events: mpsc::Receiver<Result<Sse, SseError>>,
-    _cancel: CancelOnDrop,
-}
-
-impl Stream for EventReceiver {
-    type Item = Result<Sse, SseError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.events.poll_recv(cx)
+    /// Takes the protocol version from the result of the handshake.
+    fn set_version(&mut self, result: &Value) {
+        let version = result["protocolVersion"].as_str();
+        self.version = version
+            .filter(|version| is_header_value(version))
+            .map(str::to_owned);
     }
 }
 
-impl EventReceiver {
-    pub(super) async fn next(&mut self) -> Option<Result<Sse, SseError>> {
-        self.events.recv().await
+impl Transport for HttpTransport {
+    fn send(self: Arc<Self>, message: Outgoing) {
+        let state = Arc::clone(&self.inbox.state);
+        // What is left of other answers is only read so that their connections can be used again.
+        self.threads.cancel_unwanted(&|id| state.is_pending(id));
+        let kind = message.kind;
+        let id = kind
+            .reply_id()
+            .filter(|_| !matches!(kind, OutgoingKind::Initialized(_)));
+        let threads = Arc::clone(&self.threads);
+        if let Err(error) = threads.spawn(id, move || self.deliver(message, id))
+            && let Some(id) = kind.reply_id()
+        {
+            state.set_sent(id, Err(error));
+        }
     }
-}
 
-/// Creates the transport to `remote`.
-pub(super) fn transport(
-    client: HttpTransport,
-    remote: &RemoteEndpoint,
-) -> StreamableHttpClientTransport<HttpTransport> {
-    let mut config = StreamableHttpClientTransportConfig::with_uri(remote.url.as_str());
-    let mut again = ExponentialBackoff::default();
-    again.max_times = Some(MAX_RESUME_ATTEMPTS);
-    again.max_delay = Some(Duration::from_secs(10));
-    config.retry_config = Arc::new(again);
-    config.max_sse_event_size = MAX_EVENT_BYTES;
-    StreamableHttpClientTransport::with_client(client, config)
+    fn close(&self) -> Option<Receiver<()>> {
+        if !self.threads.close() {
+            return None;
+        }
+        let session = std::mem::take(&mut *self.session());
+        session.id.as_ref()?;
+        let (done, closed) = mpsc::channel::<()>();
+        let (client, url) = (Arc::clone(&self.client), self.url.clone());
+        let delete = move || {
+            let deleted = client.exchange(&url, ExchangeMethod::Delete, session.headers());
+            // A server need not support this.
+            drop((deleted, done));
+        };
+        let thread = std::thread::Builder::new().name("mcp-end".into());
+        thread.spawn(delete).ok().map(|_| closed)
+    }
 }
 
 impl HttpTransport {
-    /// Prepares access to `remote`.
-    ///
-    /// # Errors
-    /// `remote` is not usable as configured.
-    pub(super) fn new(
-        remote: &RemoteEndpoint,
-        env: &Env,
-        offline: bool,
-        state: &Arc<ConnectionState>,
-    ) -> Result<Self, McpError> {
-        let url = redact_url(&remote.url);
-        let valid = url::Url::parse(&remote.url)
-            .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if !valid {
-            return Err(McpError::Unusable(format!("`{url}` is not an HTTP URL")));
-        }
-        if is_remote_cleartext(&remote.url) && !remote.headers.is_empty() {
-            return Err(McpError::Unusable(format!(
-                "`{url}` would send the headers unencrypted to another machine: use `https`"
-            )));
-        }
-        let mut headers = Vec::with_capacity(remote.headers.len());
-        for (name, value) in &remote.headers {
-            let fits =
-                name.parse::<HeaderName>().is_ok() && HeaderValue::from_str(value.expose()).is_ok();
-            if !fits {
-                return Err(McpError::Unusable(format!(
-                    "invalid header `{}`",
-                    one_line(name)
-                )));
-            }
-            headers.push((name.to_lowercase(), value.expose().to_owned()));
-        }
-        // The caller has the deadline: a stream may be silent for hours, and a tool may run for long.
-        let timeouts = HttpTimeouts {
-            connect: CONNECT_TIMEOUT,
-            first_byte: Duration::ZERO,
-            idle: Duration::ZERO,
-            total: Duration::ZERO,
-        };
-        Ok(Self {
-            http: Arc::new(Http::new(timeouts, offline, env)),
-            headers: headers.into(),
-            state: Arc::clone(state),
-            is_oversized: Arc::default(),
+    /// Creates the transport to the server at `url`.
+    pub(super) fn new(client: HttpClient, url: &str, inbox: &Arc<Inbox>) -> Arc<Self> {
+        Arc::new(Self {
+            client: Arc::new(client),
+            url: url.to_owned(),
+            inbox: Arc::clone(inbox),
+            threads: Arc::default(),
+            session: Mutex::default(),
+            renewal: Mutex::default(),
         })
     }
 
-    /// Performs one exchange on its own thread. `extra_headers` are additional headers, which override those of the config.
-    pub(super) async fn exchange(
-        &self,
-        url: &str,
-        method: ExchangeMethod,
-        extra_headers: Vec<(String, String)>,
-    ) -> Result<ExchangeResponse, McpError> {
-        let is_ours = |name: &str| {
-            extra_headers.iter().any(|(ours, _)| ours == name) || name == "content-type"
+    fn session(&self) -> MutexGuard<'_, HttpSession> {
+        self.session.lock().ignore_poison()
+    }
+
+    /// Posts a message, and reads the answer to the request `id`.
+    fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
+        let Outgoing {
+            body,
+            kind,
+            on_sent,
+        } = message;
+        let (session, response) = match self.post_in_session(&body, kind) {
+            Ok(posted) => posted,
+            Err(error) => return on_sent(Err(error)),
         };
-        let mut headers: Vec<(String, String)> = self.headers.to_vec();
-        headers.retain(|(name, _)| !is_ours(name));
-        headers.extend(extra_headers);
-        let (http, url) = (Arc::clone(&self.http), url.to_owned());
-        let (head, coming) = oneshot::channel();
-        let (events, incoming) = mpsc::channel(EVENT_QUEUE_LEN);
-        let (watch, is_spoilt) = (Arc::clone(&self.state), Arc::clone(&self.is_oversized));
-        let work = move || {
-            let answer = match &method {
-                ExchangeMethod::Get => http.send(&url, &headers, None),
-                ExchangeMethod::Delete => http.delete(&url, &headers),
-                ExchangeMethod::Post(body) => http.post_json(&url, &headers, body),
+        let state = &self.inbox.state;
+        let Some(id) = id else {
+            let outcome = match (is_success(response.status), &response.body) {
+                (false, ExchangeBody::Complete(body)) => Err(status_error(response.status, body)),
+                _ => Ok(()),
             };
-            match answer
-                .map_err(|error| to_request_error(&error))
-                .and_then(read_head)
-            {
-                Err(failed) => drop(head.send(Err(failed))),
-                Ok((came, None)) => drop(head.send(Ok((came, false)))),
-                Ok((came, Some(body))) => {
-                    drop(head.send(Ok((came, true))));
-                    forward_events(body, &events, &watch, &is_spoilt);
-                }
+            if let (OutgoingKind::Initialized(_), Ok(())) = (kind, &outcome) {
+                self.start_listening(&session);
             }
+            on_sent(outcome);
+            if let OutgoingKind::Cancellation(cancelled) = kind {
+                self.threads.cancel_unwanted(&|id| id != cancelled);
+            }
+            return;
         };
-        let no_thread =
-            |error: std::io::Error| McpError::Unreachable(format!("start a thread: {error}"));
-        let held = CancelOnDrop::new().map_err(no_thread)?;
-        held.spawn("mcp-http", work).map_err(no_thread)?;
-        let gone = || McpError::Broken("the HTTP exchange was aborted".into());
-        let (mut came, streams) = coming.await.map_err(|_| gone())??;
-        if streams {
-            came.body = ExchangeBody::Events(EventReceiver {
-                events: incoming,
-                _cancel: held,
-            });
+        if let OutgoingKind::Initialize(_) = kind {
+            *self.session() = HttpSession {
+                handshakes: 1,
+                id: response.session_id.clone(),
+                version: None,
+                initialize: body,
+            };
         }
-        Ok(came)
-    }
-}
-
-/// Converts the error of a request without a response.
-fn to_request_error(error: &anyhow::Error) -> McpError {
-    let words = one_line(&error.to_string());
-    match error.is::<ConnectError>() || error.is::<crate::error::HintedError>() {
-        true => McpError::Unreachable(words),
-        false => McpError::Broken(words),
-    }
-}
-
-/// Reads the start of a response: the status and headers, and the body unless that is a stream of events.
-fn read_head(
-    response: Response,
-) -> Result<(ExchangeResponse, Option<Box<dyn Read + Send>>), McpError> {
-    let kind = response.header("content-type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let mut came = ExchangeResponse {
-        status: response.status,
-        content_type: kind.to_lowercase(),
-        session_id: response.header("mcp-session-id").map(str::to_owned),
-        body: ExchangeBody::Complete(Vec::new()),
-    };
-    let is_success = (200..300).contains(&came.status);
-    if is_success && came.content_type == EVENT_STREAM_TYPE {
-        return Ok((came, Some(response.body)));
-    }
-    let most = if is_success {
-        MAX_BODY_BYTES
-    } else {
-        MAX_ERROR_BODY_BYTES
-    };
-    let mut bytes = Vec::new();
-    let mut body = response.body.take(most as u64 + 1);
-    let read = body.read_to_end(&mut bytes);
-    // For an error response, the status matters more than the body.
-    if bytes.len() > most && is_success {
-        let words = format!("its response is larger than {} KiB", most >> 10);
-        return Err(McpError::Broken(words));
-    }
-    match read {
-        Ok(_) => came.body = ExchangeBody::Complete(bytes),
-        Err(_) if !is_success => {}
-        Err(error) => return Err(McpError::Broken(body_error_message(&error))),
-    }
-    Ok((came, None))
-}
-
-/// Forwards the events of `body`, until it ends or the receiver is dropped.
-fn forward_events(
-    mut body: Box<dyn Read + Send>,
-    events: &mpsc::Sender<Result<Sse, SseError>>,
-    state: &ConnectionState,
-    is_oversized: &AtomicBool,
-) {
-    let mut parser = SseParser::new(MAX_EVENT_BYTES);
-    let mut buffer = vec![0; 32 << 10];
-    loop {
-        let count = match body.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(count) => count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => {
-                let words = body_error_message(&error);
-                let error = SseError::Body(Box::new(McpError::Broken(words)));
-                return drop(events.blocking_send(Err(error)));
+        match answer_in(response) {
+            Ok(Answer::Message(message)) => {
+                on_sent(Ok(()));
+                self.receive(message);
+                // Nothing is left to do if that was the answer.
+                state.complete(id, Err(RequestError::Closed));
             }
-        };
-        let fed = parser.feed(&buffer[..count], &mut |event| {
-            let data = event.data.as_deref().unwrap_or_default();
-            if message::has_too_many_values(data.as_bytes()) {
-                return Ok(());
+            Ok(Answer::Refused(error)) => {
+                on_sent(Ok(()));
+                state.complete(id, Err(RequestError::Refused(error)));
             }
-            let sent = events.blocking_send(Ok(to_sse(std::mem::take(event))));
-            sent.map_err(|_| ForwardEnd::ReceiverDropped)
-        });
-        match fed {
-            Ok(()) => {}
-            Err(ForwardEnd::ReceiverDropped) => return,
-            Err(ForwardEnd::TooLarge) => {
-                let words = format!(
-                    "it sent an event of more than {} MiB",
-                    MAX_EVENT_BYTES >> 20
-                );
-                let failed = McpError::Broken(words);
-                is_oversized.store(true, Ordering::SeqCst);
-                state.set_end_reason(failed.clone());
-                return drop(events.blocking_send(Err(SseError::Body(Box::new(failed)))));
+            Ok(Answer::Events(events)) => {
+                on_sent(Ok(()));
+                self.follow(Some(id), events, &session);
             }
+            // The answer comes over the session's own stream.
+            Ok(Answer::Accepted) if session.id.is_some() => on_sent(Ok(())),
+            Ok(Answer::Accepted) => {
+                on_sent(Ok(()));
+                state.complete(id, Err(RequestError::Closed));
+            }
+            Err(error) => on_sent(Err(error)),
         }
     }
-}
 
-/// The reason why forwarding of events ended.
-enum ForwardEnd {
-    ReceiverDropped,
-    TooLarge,
-}
-
-impl From<EventTooLarge> for ForwardEnd {
-    fn from(_: EventTooLarge) -> Self {
-        Self::TooLarge
-    }
-}
-
-/// Converts an event to the type of `rmcp`.
-fn to_sse(event: SseEvent) -> Sse {
-    let retry = event
-        .retry
-        .map(|wish| wish.clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY));
-    Sse {
-        event: event.event,
-        data: event.data,
-        id: event.id,
-        retry: retry.and_then(|wait| u64::try_from(wait.as_millis()).ok()),
-    }
-}
-
-/// Converts an unsuccessful status to an error.
-pub(super) fn status_error(status: u16, body: &ExchangeBody) -> McpError {
-    let text = match body {
-        ExchangeBody::Complete(bytes) => one_line(&String::from_utf8_lossy(bytes)),
-        ExchangeBody::Events(_) => String::new(),
-    };
-    let says = if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
-    };
-    match status {
-        401 | 403 => McpError::Login(format!(
-            "it requires a login (status {status}): OAuth is not supported; put a token in `headers`"
-        )),
-        300..=399 => McpError::Broken(format!(
-            "it redirects to another URL (status {status}), which is not followed: correct `url` in the config"
-        )),
-        _ => McpError::Broken(format!("it responded with status {status}{says}")),
-    }
-}
-
-/// Builds the headers: those of rmcp, and those of the session.
-fn build_headers(
-    custom: HashMap<HeaderName, HeaderValue>,
-    accept: &str,
-    session: Option<&str>,
-    last_event_id: Option<String>,
-) -> Vec<(String, String)> {
-    let text = |(name, value): (HeaderName, HeaderValue)| {
-        Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-    };
-    let mut all: Vec<_> = custom.into_iter().filter_map(text).collect();
-    all.push(("accept".into(), accept.into()));
-    let fits = |value: &String| HeaderValue::from_str(value).is_ok();
-    all.extend(session.map(|session| ("mcp-session-id".into(), session.to_owned())));
-    let last = last_event_id.filter(fits);
-    all.extend(last.map(|last| ("last-event-id".into(), last)));
-    all
-}
-
-/// True if the message is a cancellation notice.
-fn is_cancellation(message: &ClientJsonRpcMessage) -> bool {
-    matches!(message, ClientJsonRpcMessage::Notification(notification)
-        if matches!(notification.notification, ClientNotification::CancelledNotification(_)))
-}
-
-impl StreamableHttpClient for HttpTransport {
-    type Error = McpError;
-
-    async fn post_message(
-        &self,
-        uri: Arc<str>,
-        asked: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        _: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<StreamableHttpPostResponse, TransportError> {
-        let body = serde_json::to_vec(&asked)?;
-        let headers = build_headers(custom_headers, ACCEPT_ALL, session_id.as_deref(), None);
-        let mut came = self
-            .exchange(&uri, ExchangeMethod::Post(body.clone()), headers.clone())
-            .await;
-        if is_cancellation(&asked) {
+    /// Posts `body` in the current session, and once more in a new one if the server has forgotten it.
+    fn post_in_session(
+        self: &Arc<Self>,
+        body: &[u8],
+        kind: OutgoingKind,
+    ) -> Result<(HttpSession, ExchangeResponse), McpError> {
+        let mut session = self.session().clone();
+        let mut posted = self.post(&session, body);
+        if let OutgoingKind::Cancellation(_) = kind {
             // Ctrl-C ends every exchange, but the cancellation notice must still be sent because of it. That becomes
             // possible once the run begins its shutdown, or the conversation continues.
             for _ in 0..CANCEL_RETRIES {
-                if came.is_ok() || signal::check().is_ok() {
+                if posted.is_ok() || signal::check().is_ok() {
                     break;
                 }
-                tokio::time::sleep(CANCEL_RETRY_DELAY).await;
-                let again = ExchangeMethod::Post(body.clone());
-                came = self.exchange(&uri, again, headers.clone()).await;
+                std::thread::park_timeout(CANCEL_RETRY_DELAY);
+                posted = self.post(&session, body);
             }
         }
-        let ExchangeResponse {
-            status,
-            content_type: kind,
-            session_id: session,
-            body,
-        } = came.map_err(StreamableHttpError::Client)?;
-        let is_request = matches!(asked, ClientJsonRpcMessage::Request(_));
-        if status == 404 && session_id.is_some() {
-            return Err(StreamableHttpError::SessionExpired);
+        let is_expired = |session: &HttpSession, posted: &Result<ExchangeResponse, McpError>| {
+            session.id.is_some() && posted.as_ref().is_ok_and(|posted| posted.status == 404)
+        };
+        if is_expired(&session, &posted) && matches!(kind, OutgoingKind::Request(_)) {
+            session = self.renew_session(&session)?;
+            posted = self.post(&session, body);
         }
-        let is_success = (200..300).contains(&status);
-        match body {
-            ExchangeBody::Events(events) if is_request => {
-                let events: BoxStream<'static, _> = Box::pin(events);
-                Ok(StreamableHttpPostResponse::Sse(events, session))
+        match is_expired(&session, &posted) {
+            true => Err(renewal_error()),
+            false => Ok((session, posted?)),
+        }
+    }
+
+    fn post(&self, session: &HttpSession, body: &[u8]) -> Result<ExchangeResponse, McpError> {
+        let method = ExchangeMethod::Post(body);
+        self.client.exchange(&self.url, method, session.headers())
+    }
+
+    /// Repeats the handshake, unless another thread did so after `expired` began.
+    fn renew_session(self: &Arc<Self>, expired: &HttpSession) -> Result<HttpSession, McpError> {
+        let _renewing = self.renewal.lock().ignore_poison();
+        let mut session = self.session().clone();
+        if session.handshakes != expired.handshakes {
+            return Ok(session);
+        }
+        (session.id, session.version) = (None, None);
+        let response = self.post(&session, &session.initialize)?;
+        session.id.clone_from(&response.session_id);
+        let mut answer = None;
+        match answer_in(response)? {
+            Answer::Message(message) => answer = Some(message),
+            Answer::Events(events) => {
+                // Why the stream ends does not matter, only whether the answer came before.
+                drop(read_events(events, &mut |event| {
+                    answer = parse_event(&event);
+                    !matches!(answer, Some(Message::Response { .. }))
+                }));
             }
-            _ if is_success && (!is_request || matches!(status, 202 | 204)) => {
-                Ok(StreamableHttpPostResponse::Accepted)
+            Answer::Accepted | Answer::Refused(_) => {}
+        }
+        let Some(Message::Response {
+            result: Ok(result), ..
+        }) = answer
+        else {
+            return Err(renewal_error());
+        };
+        session.set_version(&result);
+        session.handshakes += 1;
+        let notice = json_rpc::notification("notifications/initialized", &Value::Null);
+        let accepted = self.post(&session, &notice)?;
+        if !is_success(accepted.status) {
+            return Err(renewal_error());
+        }
+        *self.session() = session.clone();
+        self.start_listening(&session);
+        Ok(session)
+    }
+
+    /// Passes `message` on. Returns false if the connection has ended.
+    fn receive(self: &Arc<Self>, message: Message) -> bool {
+        let state = &self.inbox.state;
+        if let Message::Response {
+            result: Ok(result), ..
+        } = &message
+            && !state.is_ready.load(std::sync::atomic::Ordering::SeqCst)
+        {
+            self.session().set_version(result);
+        }
+        let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
+        self.inbox.receive(message, &transport)
+    }
+
+    /// Reads the session's own event stream, on which the server may send what belongs to no request.
+    fn start_listening(self: &Arc<Self>, session: &HttpSession) {
+        if session.id.is_none() {
+            return;
+        }
+        let (transport, session) = (Arc::clone(self), session.clone());
+        let listen = move || {
+            if let Ok(Some(events)) = transport.open_events(&session, None) {
+                transport.follow(None, events, &session);
             }
-            ExchangeBody::Complete(bytes) if is_success && kind == "application/json" => {
-                let message = message::parse(&bytes).ok_or_else(|| {
-                    protocol_error("it responded with JSON that is not an MCP message")
-                })?;
-                Ok(StreamableHttpPostResponse::Json(message, session))
+        };
+        if let Err(error) = self.threads.spawn(None, listen) {
+            log::debug!(target: "mcp", "no event stream: {error}");
+        }
+    }
+
+    /// Passes on the messages of an event stream, which is resumed when it breaks off. The stream of a request ends with
+    /// its answer, and can be resumed only if its events have ids.
+    fn follow(
+        self: &Arc<Self>,
+        id: Option<u64>,
+        mut events: Box<dyn Read + Send>,
+        session: &HttpSession,
+    ) {
+        let state = &self.inbox.state;
+        let (mut last_id, mut retry) = (None, None);
+        loop {
+            let end = read_events(events, &mut |event| {
+                last_id = event.id.clone().or(last_id.take());
+                retry = event.retry.map(clamp_retry_delay).or(retry);
+                parse_event(&event).is_none_or(|message| self.receive(message))
+            });
+            match end {
+                StreamEnd::TooLarge(error) => break state.end(error),
+                StreamEnd::Unwanted => break,
+                StreamEnd::Ended => {}
             }
-            ExchangeBody::Complete(_) if is_success => Err(protocol_error(&format!(
+            let is_done = id.is_some_and(|id| !state.is_pending(id) || last_id.is_none());
+            if is_done || state.is_closed() {
+                break;
+            }
+            match self.resume(session, last_id.as_deref(), retry) {
+                Some(resumed) => events = resumed,
+                None => break,
+            }
+        }
+        if let Some(id) = id {
+            // Nothing is left to do if the answer has arrived.
+            state.complete(id, Err(RequestError::Closed));
+        }
+    }
+
+    /// Opens an event stream again, after the delay that the server requested.
+    fn resume(
+        &self,
+        session: &HttpSession,
+        last_id: Option<&str>,
+        retry: Option<Duration>,
+    ) -> Option<Box<dyn Read + Send>> {
+        for attempt in 0..MAX_RESUME_ATTEMPTS {
+            let backoff = (FIRST_RESUME_DELAY * 2_u32.pow(attempt)).min(MAX_RESUME_DELAY);
+            let delay = match (attempt, retry) {
+                (0, Some(retry)) => retry,
+                (_, retry) => backoff.max(retry.unwrap_or_default()),
+            };
+            // A Ctrl-C that the conversation survives must not end the stream.
+            std::thread::park_timeout(delay);
+            if cancel::current().is_some_and(|token| token.is_cancelled()) {
+                return None;
+            }
+            match self.open_events(session, last_id) {
+                Ok(events) => return events,
+                Err(error) => log::debug!(target: "mcp", "cannot resume a stream: {error}"),
+            }
+        }
+        None
+    }
+
+    /// Opens an event stream; `None` if the server offers none.
+    fn open_events(
+        &self,
+        session: &HttpSession,
+        last_id: Option<&str>,
+    ) -> Result<Option<Box<dyn Read + Send>>, McpError> {
+        let mut headers = session.headers();
+        let last_id = last_id.filter(|id| is_header_value(id));
+        headers.extend(last_id.map(|id| ("last-event-id".to_owned(), id.to_owned())));
+        let response = self
+            .client
+            .exchange(&self.url, ExchangeMethod::Get, headers)?;
+        match (response.status, response.body) {
+            (_, ExchangeBody::Events(events)) => Ok(Some(events)),
+            // Another attempt would fail as well.
+            (401 | 403 | 405 | 200..300, _) => Ok(None),
+            (status, ExchangeBody::Complete(body)) => Err(status_error(status, &body)),
+        }
+    }
+}
+
+/// What the response to a request holds.
+enum Answer {
+    Message(Message),
+    Refused(json_rpc::ErrorObject),
+    Events(Box<dyn Read + Send>),
+    Accepted,
+}
+
+/// Returns what the response to a request holds.
+fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
+    let ExchangeResponse {
+        status,
+        content_type,
+        body,
+        ..
+    } = response;
+    let bytes = match body {
+        ExchangeBody::Events(events) => return Ok(Answer::Events(events)),
+        ExchangeBody::Complete(bytes) => bytes,
+    };
+    if matches!(status, 202 | 204) {
+        return Ok(Answer::Accepted);
+    }
+    if is_success(status) {
+        if content_type != "application/json" {
+            return Err(McpError::Broken(format!(
                 "it responded with `{}`, which is not an MCP message",
-                one_line(&kind)
-            ))),
-            body => {
-                // Some servers report an error by the status and by a protocol message.
-                if let (ClientJsonRpcMessage::Request(request), ExchangeBody::Complete(bytes)) =
-                    (&asked, &body)
-                    && !matches!(status, 401 | 403)
-                    && let Some(ServerJsonRpcMessage::Error(error)) = message::parse(bytes)
-                {
-                    let error = ServerJsonRpcMessage::error(error.error, Some(request.id.clone()));
-                    return Ok(StreamableHttpPostResponse::Json(error, session));
-                }
-                Err(StreamableHttpError::Client(status_error(status, &body)))
-            }
+                one_line(&content_type)
+            )));
         }
+        let message = json_rpc::parse(&bytes).map(Answer::Message);
+        let words = "it responded with JSON that is not an MCP message";
+        return message.ok_or_else(|| McpError::Broken(words.into()));
     }
-
-    async fn delete_session(
-        &self,
-        uri: Arc<str>,
-        session_id: Arc<str>,
-        _: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<(), TransportError> {
-        let headers = build_headers(custom_headers, ACCEPT_ALL, Some(&session_id), None);
-        let came = self.exchange(&uri, ExchangeMethod::Delete, headers).await;
-        match came.map_err(StreamableHttpError::Client)?.status {
-            405 => Err(StreamableHttpError::ServerDoesNotSupportDeleteSession),
-            _ => Ok(()),
-        }
-    }
-
-    async fn get_stream(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        _: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, TransportError> {
-        if self.is_oversized.load(Ordering::SeqCst) {
-            return Err(StreamableHttpError::ServerDoesNotSupportSse);
-        }
-        let headers = build_headers(
-            custom_headers,
-            EVENT_STREAM_TYPE,
-            session_id.as_deref(),
-            last_event_id,
-        );
-        let came = self.exchange(&uri, ExchangeMethod::Get, headers).await;
-        let came = came.map_err(StreamableHttpError::Client)?;
-        match (came.status, came.body) {
-            (_, ExchangeBody::Events(events)) => Ok(Box::pin(events)),
-            (401 | 403, _) => Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(
-                String::new(),
-            ))),
-            (405 | 200..300, _) => Err(StreamableHttpError::ServerDoesNotSupportSse),
-            (status, body) => Err(StreamableHttpError::Client(status_error(status, &body))),
-        }
+    // Some servers report an error by the status and by a protocol message.
+    match json_rpc::parse(&bytes) {
+        Some(Message::Response {
+            result: Err(error), ..
+        }) if !matches!(status, 401 | 403) => Ok(Answer::Refused(error)),
+        _ => Err(status_error(status, &bytes)),
     }
 }
 
-fn protocol_error(message: &str) -> TransportError {
-    StreamableHttpError::Client(McpError::Broken(message.into()))
+fn clamp_retry_delay(delay: Duration) -> Duration {
+    delay.clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY)
 }
 
-/// Opens the event stream at `url`.
-///
-/// # Errors
-/// There is no such stream.
-pub(super) async fn open_event_stream(
-    transport: &HttpTransport,
-    url: &str,
-) -> Result<EventReceiver, McpError> {
-    let accept = ("accept".to_owned(), EVENT_STREAM_TYPE.to_owned());
-    let came = transport
-        .exchange(url, ExchangeMethod::Get, vec![accept])
-        .await?;
-    match came.body {
-        ExchangeBody::Events(events) => Ok(events),
-        ExchangeBody::Complete(_) if (200..300).contains(&came.status) => Err(McpError::Broken(
-            "it did not respond with an event stream".into(),
-        )),
-        body => Err(status_error(came.status, &body)),
-    }
-}
-
-/// Posts `body` to `url`; the body of the response is ignored.
-///
-/// # Errors
-/// The server did not accept it.
-pub(super) async fn post(
-    transport: &HttpTransport,
-    url: &str,
-    body: Vec<u8>,
-) -> Result<(), McpError> {
-    let accept = ("accept".to_owned(), ACCEPT_ALL.to_owned());
-    let came = transport
-        .exchange(url, ExchangeMethod::Post(body), vec![accept])
-        .await?;
-    match (200..300).contains(&came.status) {
-        true => Ok(()),
-        false => Err(status_error(came.status, &came.body)),
-    }
+fn renewal_error() -> McpError {
+    McpError::Broken("its session expired and could not be renewed".into())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::to_sse;
+    use super::clamp_retry_delay;
+    use crate::mcp::client::http_exchange::MAX_BODY_BYTES;
     use crate::mcp::client::{ClientConfig, ClientPool};
     use crate::mcp::protocol::{ContentPart, McpError};
     use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
     use crate::sys::secret::Secret;
-    use crate::sys::sse::SseEvent;
     use serde_json::{Value, json};
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -562,11 +448,8 @@ mod tests {
     #[test]
     fn the_retry_delay_is_clamped() {
         let check = |retry: u64, expect: u64| {
-            let event = SseEvent {
-                retry: Some(Duration::from_millis(retry)),
-                ..SseEvent::default()
-            };
-            assert_eq!(to_sse(event).retry, Some(expect));
+            let delay = clamp_retry_delay(Duration::from_millis(retry));
+            assert_eq!(delay, Duration::from_millis(expect));
         };
         check(0, 100);
         check(500, 500);
@@ -578,6 +461,8 @@ mod tests {
         line: String,
         id: Value,
         key: String,
+        last_event_id: String,
+        body: Value,
     }
 
     /// A server on this machine; the function `answers` writes all responses.
@@ -624,6 +509,8 @@ mod tests {
             line: words.join(" "),
             id: body["id"].clone(),
             key: header("x-key"),
+            last_event_id: header("last-event-id"),
+            body,
         };
         log.lock().unwrap().push(asked.line.clone());
         answer(&asked, &mut writer);
@@ -837,7 +724,7 @@ mod tests {
     fn oversized_and_endless_responses_are_aborted() {
         let huge = TestServer::new(ServerTransport::Http, |asked, stream| {
             if !answer_startup(asked, stream) {
-                json_of(stream, &asked.id, &text(&"x".repeat(super::MAX_BODY_BYTES)));
+                json_of(stream, &asked.id, &text(&"x".repeat(MAX_BODY_BYTES)));
             }
         });
         let failed = huge.call().unwrap_err();
@@ -871,6 +758,38 @@ mod tests {
         });
         let failed = large.call().unwrap_err();
         assert!(format!("{failed:?}").contains("16 MiB"), "{failed:?}");
+    }
+
+    #[test]
+    fn a_broken_stream_is_resumed_and_carries_requests_of_the_server() {
+        const HEAD: &str =
+            "HTTP/1.1 200 Ok\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let called = Mutex::new(Value::Null);
+        let (answered, pings) = std::sync::mpsc::channel();
+        let pings = Mutex::new(pings);
+        let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
+            match (asked.line.as_str(), asked.last_event_id.as_str()) {
+                ("POST tools/call s1", _) => {
+                    *called.lock().unwrap() = asked.id.clone();
+                    let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
+                    drop(write!(stream, "{HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
+                }
+                ("POST s1", _) => {
+                    answered.send(asked.body.to_string()).unwrap();
+                    send(stream, "202 Accepted", "");
+                }
+                ("GET s1", "7") => {
+                    let result = text(&pings.lock().unwrap().recv().unwrap());
+                    let id = called.lock().unwrap().clone();
+                    let message = json!({"jsonrpc": "2.0", "id": id, "result": result});
+                    let events = format!("event: odd\ndata: x\n\ndata: {message}\n\n");
+                    drop(write!(stream, "{HEAD}{events}"));
+                }
+                _ => drop(answer_startup(asked, stream)),
+            }
+        });
+        let answer = r#"{"jsonrpc":"2.0","id":"p","result":{}}"#;
+        assert_eq!(far.call().unwrap(), answer);
     }
 
     #[test]

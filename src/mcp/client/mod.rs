@@ -1,43 +1,45 @@
-//! The MCP client: the connections of a run to its servers. On the first request, a thread with an async runtime is
-//! started, and servers are started in it as needed. Calls block the caller until the answer, the deadline or the end
-//! of the run.
+//! The MCP client: the connections of a run to its servers, which are started as needed. Calls block the caller until the
+//! answer, the deadline or the end of the run. Threads read from and write to the servers.
 //!
-//! [`connection`] holds the connection to one server, and [`runtime`] connects blocking callers to the runtime. The
-//! transports are [`stdio`], [`http`] and [`sse`], each with the accounting of [`connection_state`]. Server messages are parsed by
-//! [`message`], [`listing`] and [`decode`].
+//! [`slot`] holds the connection to one server, with its features, which [`listing`] requests. [`connection`] sends
+//! requests, whose callers wait with [`reply`]; [`inbox`] receives, and [`elicitation`] answers questions to the user.
+//! They share the [`connection_state`]. The transports are [`stdio`] for a [`program`], and [`http`] and [`sse`], both
+//! over [`http_exchange`]. Messages are parsed by [`json_rpc`] and [`decode`].
 
 use super::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::settings::servers::McpServer;
 use crate::sys::cancel;
 use crate::sys::paths::Paths;
 use crate::sys::signal::Deadline;
-use crate::sys::sync::IgnorePoison;
 pub use config::{ClientConfig, ElicitationHandler};
-use connection::{CancelReceiver, ConnectionSlot, ServerRequest};
+use connection::ServerRequest;
 pub use grants::{FileGrant, SandboxFactory, SandboxedSpec};
-use runtime::{OnProgress, Received, RuntimeThread};
+use reply::Wait;
 use serde_json::{Map, Value};
+use slot::ConnectionSlot;
 use std::io;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stdio::RunningPrograms;
 
 mod config;
 mod connection;
 mod connection_state;
 mod decode;
+mod elicitation;
 mod environment;
 mod grants;
 mod http;
+mod http_exchange;
+mod inbox;
+mod json_rpc;
 mod listing;
-mod message;
-mod request_handler;
-mod runtime;
+mod program;
+mod reply;
+mod slot;
 mod sse;
 mod stdio;
 
-/// Maximum wait for a late result after a request was cancelled.
-const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 /// Timeout for closing the sessions of remote servers. Local programs are ended in parallel, with their own timeout.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 
@@ -63,9 +65,8 @@ pub struct ClientPool(Arc<ClientPoolInner>);
 
 struct ClientPoolInner {
     servers: Vec<McpServer>,
-    slots: Vec<Arc<ConnectionSlot>>,
+    slots: Vec<ConnectionSlot>,
     config: ClientConfig,
-    runtime: Mutex<Option<RuntimeThread>>,
     programs: Arc<RunningPrograms>,
 }
 
@@ -74,12 +75,11 @@ impl ClientPool {
     pub fn new(servers: &[McpServer], config: ClientConfig) -> Self {
         let used = servers.iter().filter(|server| !server.is_disabled);
         let servers: Vec<McpServer> = used.cloned().collect();
-        let berth = |server: &McpServer| Arc::new(ConnectionSlot::new(server.clone()));
+        let slots = servers.iter().cloned().map(ConnectionSlot::new);
         Self(Arc::new(ClientPoolInner {
-            slots: servers.iter().map(berth).collect(),
+            slots: slots.collect(),
             servers,
             config,
-            runtime: Mutex::default(),
             programs: Arc::default(),
         }))
     }
@@ -99,7 +99,7 @@ impl ClientPool {
         &self,
         names: &[&str],
     ) -> Vec<(String, Result<Arc<ServerFeatures>, McpError>)> {
-        let leash = cancel::current();
+        let token = cancel::current();
         let one = |name: &str| (name.to_owned(), self.0.fetch_features(name));
         if let [name] = names {
             return vec![one(name)];
@@ -108,9 +108,9 @@ impl ClientPool {
             let reaching: Vec<_> = names
                 .iter()
                 .map(|name| {
-                    let leash = leash.clone();
+                    let token = token.clone();
                     let one = &one;
-                    let thread = scope.spawn(move || cancel::scope(leash, || one(name)));
+                    let thread = scope.spawn(move || cancel::scope(token, || one(name)));
                     (*name, thread)
                 })
                 .collect();
@@ -146,12 +146,12 @@ impl ClientPool {
                 ));
             }
         };
-        let wish = ServerRequest::Call {
+        let request = ServerRequest::Call {
             tool: tool.to_owned(),
             arguments,
             features: Arc::clone(features),
         };
-        self.0.send(server, wish, on_progress)
+        self.0.send(server, &request, on_progress)
     }
 
     /// Reads the resource at `uri`.
@@ -160,7 +160,7 @@ impl ClientPool {
     /// See [`McpError`].
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, McpError> {
         self.0
-            .send(server, ServerRequest::Read(uri.to_owned()), &mut |_| {})
+            .send(server, &ServerRequest::Read(uri.to_owned()), &mut |_| {})
     }
 
     /// Requests a prompt of the server, filled in.
@@ -173,8 +173,8 @@ impl ClientPool {
         name: &str,
         arguments: &Map<String, Value>,
     ) -> Result<ServerAnswer, McpError> {
-        let wish = ServerRequest::Prompt(name.to_owned(), arguments.clone());
-        self.0.send(server, wish, &mut |_| {})
+        let request = ServerRequest::Prompt(name.to_owned(), arguments.clone());
+        self.0.send(server, &request, &mut |_| {})
     }
 
     /// Ends all running servers in parallel, including their child processes. A server that is needed later is started
@@ -185,26 +185,24 @@ impl ClientPool {
 }
 
 impl ClientPoolInner {
-    fn slot(&self, name: &str) -> Result<&Arc<ConnectionSlot>, McpError> {
+    fn slot(&self, name: &str) -> Result<&ConnectionSlot, McpError> {
         let mut all = self.slots.iter();
-        let found = all.find(|berth| berth.server.name == name);
+        let found = all.find(|slot| slot.server.name == name);
         found.ok_or_else(|| McpError::Unusable("no such server".into()))
     }
 
     fn fetch_features(&self, name: &str) -> Result<Arc<ServerFeatures>, McpError> {
-        let berth = self.slot(name)?;
-        let limit = berth.server.start_timeout;
-        let (its, ground, programs) = (
-            Arc::clone(berth),
-            self.config.clone(),
-            Arc::clone(&self.programs),
-        );
-        let work = move |_, _| async move { its.fetch_features(&ground, &programs).await };
-        match self.wait(berth, limit, work, &mut |_| {}) {
+        let slot = self.slot(name)?;
+        let limit = slot.server.start_timeout;
+        let mut wait = Wait {
+            deadline: Deadline::after_or_never(limit),
+            on_progress: &mut |_| {},
+        };
+        match slot.fetch_features(&self.config, &self.programs, &mut wait) {
             Err(McpError::TimedOut(_)) => Err(McpError::Unreachable(format!(
                 "it did not start within {} s{}",
                 limit.as_secs(),
-                berth.stderr_suffix()
+                slot.stderr_suffix()
             ))),
             done => done,
         }
@@ -213,22 +211,17 @@ impl ClientPoolInner {
     fn send(
         &self,
         name: &str,
-        request: ServerRequest,
+        request: &ServerRequest,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, McpError> {
         self.fetch_features(name)?;
-        let berth = self.slot(name)?;
-        let limit = berth.server.call_timeout;
-        let (its, ground, programs) = (
-            Arc::clone(berth),
-            self.config.clone(),
-            Arc::clone(&self.programs),
-        );
-        let work = move |cancel, say: OnProgress| async move {
-            its.send(&ground, &programs, &request, Some(say), cancel)
-                .await
+        let slot = self.slot(name)?;
+        let limit = slot.server.call_timeout;
+        let mut wait = Wait {
+            deadline: Deadline::after_or_never(limit),
+            on_progress,
         };
-        match self.wait(berth, limit, work, on_progress) {
+        match slot.send(&self.config, &self.programs, request, &mut wait) {
             Err(McpError::TimedOut(_)) => Err(McpError::TimedOut(format!(
                 "timed out after {} s",
                 limit.as_secs()
@@ -237,80 +230,34 @@ impl ClientPoolInner {
         }
     }
 
-    /// Runs `work` on the runtime, and waits for it.
-    fn wait<T, F>(
-        &self,
-        slot: &ConnectionSlot,
-        timeout: Duration,
-        work: impl FnOnce(CancelReceiver, OnProgress) -> F,
-        on_progress: &mut dyn FnMut(&str),
-    ) -> Result<T, McpError>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, McpError>> + Send + 'static,
-    {
-        let no_room = |error: io::Error| McpError::Unreachable(format!("start a thread: {error}"));
-        let (mouth, mut ear) = runtime::channel().map_err(no_room)?;
-        let (cancel, cancelled) = tokio::sync::watch::channel(None);
-        let work = work(cancelled, mouth.progress_callback());
-        let task = {
-            let mut room = self.runtime.lock().ignore_poison();
-            let room = match &mut *room {
-                Some(room) => room,
-                none => none.insert(RuntimeThread::start().map_err(no_room)?),
-            };
-            room.handle()
-                .spawn(async move { mouth.send_result(work.await).await })
-        };
-        let heard = ear.wait(
-            Deadline::after_or_never(timeout),
-            &|| slot.is_waiting_for_user(),
-            on_progress,
-        );
-        let (reason, failed) = match heard {
-            Received::Done(done) => return done,
-            Received::Disconnected => {
-                return Err(McpError::Broken("the servers were shut down".into()));
-            }
-            Received::TimedOut => ("the request timed out", McpError::TimedOut(String::new())),
-            Received::Stopped(stop) => ("the user cancelled the request", McpError::Stopped(stop)),
-        };
-        cancel.send_replace(Some(reason));
-        let last = ear.wait_uninterruptibly(LATE_RESULT_GRACE);
-        task.abort();
-        match (last, failed) {
-            // The answer arrived at the last moment.
-            (Some(Ok(done)), McpError::TimedOut(_)) => Ok(done),
-            (_, failed) => Err(failed),
-        }
-    }
-
     fn shut_down(&self) {
-        let room = self.runtime.lock().ignore_poison().take();
-        let Some(room) = room else { return };
-        let programs = Arc::clone(&self.programs);
-        // If no thread can be started, the programs are ended below, after the remote servers.
-        let ending = std::thread::Builder::new()
-            .name("mcp-end".into())
-            .spawn(move || programs.end_all());
-        if let Ok((mouth, ear)) = runtime::channel() {
-            let berths = self.slots.clone();
-            room.handle().spawn(async move {
-                let mut all = tokio::task::JoinSet::new();
-                for berth in berths {
-                    all.spawn(async move { berth.close(SHUTDOWN_TIMEOUT).await });
-                }
-                all.join_all().await;
-                mouth.send_result(()).await;
-            });
-            ear.wait_uninterruptibly(SHUTDOWN_TIMEOUT);
-        }
-        drop(room);
-        if let Ok(thread) = ending {
-            drop(thread.join());
+        if !self.programs.is_empty() {
+            let programs = Arc::clone(&self.programs);
+            // If no thread can be started, the programs are ended below, after the remote servers.
+            let thread = std::thread::Builder::new().name("mcp-end".into());
+            let ending = thread.spawn(move || programs.end_all());
+            self.close_connections();
+            drop(ending.map(std::thread::JoinHandle::join));
+        } else {
+            self.close_connections();
         }
         // A server that was being handed over to another thread for ending during the first pass was missed by it.
         self.programs.end_all();
+    }
+
+    /// Closes all connections in parallel, within the timeout.
+    fn close_connections(&self) {
+        let closing: Vec<_> = self
+            .slots
+            .iter()
+            .filter_map(ConnectionSlot::close)
+            .collect();
+        let end = Instant::now() + SHUTDOWN_TIMEOUT;
+        for closed in closing {
+            // The channel is disconnected once the session is closed.
+            let left = end.saturating_duration_since(Instant::now());
+            closed.recv_timeout(left).ok();
+        }
     }
 }
 

@@ -1,21 +1,35 @@
 //! The HTTP+SSE transport of older servers: one event stream, whose first event holds the address for posting messages.
+//! Messages wait until that address is known.
 
-use super::connection_state::ConnectionState;
-use super::http::{EventReceiver, HttpTransport, open_event_stream, post};
-use super::message;
+use super::connection::{Outgoing, Transport};
+use super::http_exchange::{
+    ExchangeBody, ExchangeMethod, ExchangeThreads, HttpClient, StreamEnd, is_success, parse_event,
+    read_events, status_error,
+};
+use super::inbox::Inbox;
 use crate::mcp::protocol::McpError;
-use rmcp::RoleClient;
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
-use std::sync::Arc;
+use crate::sys::sse::SseEvent;
+use crate::sys::sync::IgnorePoison;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard};
 use url::Url;
 
 /// An event stream, and the address for posting.
 pub(super) struct SseTransport {
-    http: HttpTransport,
-    post_to: String,
-    events: Option<EventReceiver>,
-    state: Arc<ConnectionState>,
+    client: HttpClient,
+    base: Url,
+    inbox: Arc<Inbox>,
+    threads: Arc<ExchangeThreads>,
+    endpoint: Mutex<Endpoint>,
+}
+
+/// The address for posting.
+enum Endpoint {
+    /// Not known yet; the messages wait for it.
+    Unknown(Vec<Outgoing>),
+    Known(String),
+    /// The event stream has ended.
+    Closed,
 }
 
 /// Resolves the address for posting. It must have the same origin as the stream, because our headers are sent to it.
@@ -30,74 +44,131 @@ fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
     }
 }
 
+impl Transport for SseTransport {
+    fn send(self: Arc<Self>, message: Outgoing) {
+        match &mut *self.endpoint() {
+            Endpoint::Unknown(waiting) => waiting.push(message),
+            Endpoint::Known(url) => self.post(url.clone(), message),
+            Endpoint::Closed => (message.on_sent)(Err(closed_error())),
+        }
+    }
+
+    fn close(&self) -> Option<Receiver<()>> {
+        self.threads.close();
+        None
+    }
+}
+
 impl SseTransport {
     /// Opens the event stream at `url`.
     ///
     /// # Errors
-    /// There is no such stream at `url`.
-    pub(super) async fn open(
-        http: HttpTransport,
+    /// No thread is available.
+    pub(super) fn open(
+        client: HttpClient,
         url: &str,
-        state: &Arc<ConnectionState>,
-    ) -> Result<Self, McpError> {
+        inbox: &Arc<Inbox>,
+    ) -> Result<Arc<Self>, McpError> {
         let base = Url::parse(url);
         let base = base.map_err(|error| McpError::Unusable(format!("invalid URL: {error}")))?;
-        let mut events = open_event_stream(&http, url).await?;
-        loop {
-            let Some(Ok(event)) = events.next().await else {
-                let words = "its event stream ended before the endpoint event";
-                return Err(McpError::Broken(words.into()));
-            };
-            if event.event.as_deref() == Some("endpoint") {
-                let said = event.data.unwrap_or_default();
-                return Ok(Self {
-                    post_to: resolve_endpoint(&base, &said)?.into(),
-                    http,
-                    events: Some(events),
-                    state: Arc::clone(state),
-                });
+        let transport = Arc::new(Self {
+            client,
+            base,
+            inbox: Arc::clone(inbox),
+            threads: Arc::default(),
+            endpoint: Mutex::new(Endpoint::Unknown(Vec::new())),
+        });
+        let (listening, url) = (Arc::clone(&transport), url.to_owned());
+        let listen = move || {
+            let reason = listening.listen(&url);
+            listening.inbox.state.end(reason);
+            let endpoint = std::mem::replace(&mut *listening.endpoint(), Endpoint::Closed);
+            if let Endpoint::Unknown(waiting) = endpoint {
+                for message in waiting {
+                    (message.on_sent)(Err(closed_error()));
+                }
             }
+        };
+        transport.threads.spawn(None, listen)?;
+        Ok(transport)
+    }
+
+    fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().ignore_poison()
+    }
+
+    /// Passes on the messages of the event stream. Returns why the connection ends.
+    fn listen(self: &Arc<Self>, url: &str) -> McpError {
+        let events = match self.client.open_events(url) {
+            Ok(events) => events,
+            Err(error) => return error,
+        };
+        let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
+        let mut invalid_endpoint = None;
+        let end = read_events(events, &mut |event| {
+            if !matches!(*self.endpoint(), Endpoint::Unknown(_)) {
+                let message = parse_event(&event);
+                return message.is_none_or(|message| self.inbox.receive(message, &transport));
+            }
+            invalid_endpoint = self.set_endpoint(event).err();
+            invalid_endpoint.is_none()
+        });
+        match (end, invalid_endpoint, &*self.endpoint()) {
+            (_, Some(error), _) | (StreamEnd::TooLarge(error), ..) => error,
+            (_, None, Endpoint::Unknown(_)) => {
+                McpError::Broken("its event stream ended before the endpoint event".into())
+            }
+            _ => closed_error(),
+        }
+    }
+
+    /// Takes the address for posting from `event`, if it has it, and posts what has been waiting for it.
+    fn set_endpoint(self: &Arc<Self>, event: SseEvent) -> Result<(), McpError> {
+        if event.event.as_deref() != Some("endpoint") {
+            return Ok(());
+        }
+        let url = String::from(resolve_endpoint(
+            &self.base,
+            &event.data.unwrap_or_default(),
+        )?);
+        let mut endpoint = self.endpoint();
+        let before = std::mem::replace(&mut *endpoint, Endpoint::Known(url.clone()));
+        if let Endpoint::Unknown(waiting) = before {
+            for message in waiting {
+                self.post(url.clone(), message);
+            }
+        }
+        Ok(())
+    }
+
+    /// Posts a message to `url` on a new thread.
+    fn post(self: &Arc<Self>, url: String, message: Outgoing) {
+        let Outgoing {
+            body,
+            kind,
+            on_sent,
+        } = message;
+        let posting = Arc::clone(self);
+        let post = move || {
+            let method = ExchangeMethod::Post(&body);
+            let posted = posting.client.exchange(&url, method, Vec::new());
+            on_sent(posted.and_then(|response| match response.body {
+                ExchangeBody::Complete(body) if !is_success(response.status) => {
+                    Err(status_error(response.status, &body))
+                }
+                _ => Ok(()),
+            }));
+        };
+        if let Err(error) = self.threads.spawn(None, post)
+            && let Some(id) = kind.reply_id()
+        {
+            self.inbox.state.set_sent(id, Err(error));
         }
     }
 }
 
-impl Transport<RoleClient> for SseTransport {
-    type Error = McpError;
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), McpError>> + Send + 'static {
-        let (far, url) = (self.http.clone(), self.post_to.clone());
-        async move {
-            let body = serde_json::to_vec(&item);
-            let body = body
-                .map_err(|error| McpError::Unusable(format!("serialize the message: {error}")))?;
-            post(&far, &url, body).await
-        }
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        loop {
-            let Some(Ok(event)) = self.events.as_mut()?.next().await else {
-                self.state
-                    .set_end_reason(McpError::Broken("its event stream ended".into()));
-                return None;
-            };
-            if !matches!(event.event.as_deref(), None | Some("" | "message")) {
-                continue;
-            }
-            match message::parse(event.data.unwrap_or_default().as_bytes()) {
-                Some(message) => return Some(message),
-                None => log::debug!(target: "mcp", "ignored an event that is not an MCP message"),
-            }
-        }
-    }
-
-    async fn close(&mut self) -> Result<(), McpError> {
-        self.events = None;
-        Ok(())
-    }
+fn closed_error() -> McpError {
+    McpError::Broken("its event stream ended".into())
 }
 
 #[cfg(test)]

@@ -2,27 +2,26 @@
 //! pipes block, threads do the reading and writing. Unread output stays in the pipe, lines have a maximum length, and
 //! standard error goes to a small log file.
 
+use super::connection::{Outgoing, Transport};
 use super::connection_state::{ConnectionState, one_line};
 use super::grants::SandboxFactory;
-use super::message;
+use super::inbox::Inbox;
+use super::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::sys::durable_file;
 use crate::sys::process::server::{self, ServerExit, ServerProcess, ServerSpec};
 use crate::sys::secret;
+use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::sanitize;
-use rmcp::RoleClient;
-use rmcp::model::ServerJsonRpcMessage;
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
-use rmcp::transport::Transport;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// The longest line, in bytes. An answer of 8 MiB of text and 16 MiB of bytes in Base64 fits. A longer line is never
 /// held in memory as a whole.
@@ -31,8 +30,8 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 const MAX_STRAY_LINES: usize = 1000;
 /// Maximum of bytes in such lines.
 const MAX_STRAY_BYTES: usize = 1 << 20;
-/// Capacity of the queue of received messages; each may be as long as [`MAX_LINE_BYTES`].
-const INCOMING_QUEUE_LEN: usize = 8;
+/// Interval of the checks for what a program that has just ended leaves behind.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Capacity of the queue of unsent messages. A server that leaves so many unread has stopped reading.
 const OUTGOING_QUEUE_LEN: usize = 64;
 /// The largest log file, in bytes. One older file of the same size is kept as well.
@@ -105,6 +104,11 @@ impl RunningPrograms {
         }
     }
 
+    /// True if no program is running, and none is being ended.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.running).is_empty() && lock(&self.ending).is_empty()
+    }
+
     /// Ends all programs in parallel.
     pub(super) fn end_all(&self) {
         let mut running = self.running.lock().ignore_poison();
@@ -155,14 +159,10 @@ impl Drop for ProgramGuard {
     }
 }
 
-type WriteDone = oneshot::Sender<Result<(), McpError>>;
-
 /// The streams of a program.
 pub(super) struct StdioTransport {
-    input: Option<SyncSender<(Vec<u8>, WriteDone)>>,
-    output: mpsc::Receiver<ServerJsonRpcMessage>,
-    program: Option<ProgramGuard>,
-    state: Arc<ConnectionState>,
+    input: Mutex<Option<mpsc::Sender<Outgoing>>>,
+    program: Mutex<Option<ProgramGuard>>,
 }
 
 impl StdioTransport {
@@ -175,8 +175,8 @@ impl StdioTransport {
         spec: &ServerSpec,
         log: PathBuf,
         (programs, sandboxes): (&Arc<RunningPrograms>, Option<Arc<dyn SandboxFactory>>),
-        state: &Arc<ConnectionState>,
-    ) -> Result<Self, McpError> {
+        inbox: &Arc<Inbox>,
+    ) -> Result<Arc<Self>, McpError> {
         let what = |error: std::io::Error| match error.kind() {
             // No sandbox is available.
             std::io::ErrorKind::Unsupported => McpError::Unusable(error.to_string()),
@@ -199,36 +199,86 @@ impl StdioTransport {
             ));
         };
         let program = programs.add(resident, traces);
-        let (unsent, to_write) = sync_channel(OUTGOING_QUEUE_LEN);
-        let (heard, incoming) = mpsc::channel(INCOMING_QUEUE_LEN);
-        let (watch_out, watch_err) = (Arc::clone(state), Arc::clone(state));
-        spawn_thread("mcp-write", move || write_messages(input, &to_write)).map_err(what)?;
-        spawn_thread("mcp-read", move || {
-            read_messages(output, &heard, &watch_out);
+        let (unsent, mut to_write) = mpsc::channel(OUTGOING_QUEUE_LEN);
+        let transport = Arc::new(Self {
+            input: Mutex::new(Some(unsent)),
+            program: Mutex::new(Some(program)),
+        });
+        let state = Arc::clone(&inbox.state);
+        spawn_thread("mcp-write", move || {
+            write_messages(input, &mut to_write, &state);
         })
         .map_err(what)?;
+        let state = Arc::clone(&inbox.state);
         let read_log = move || {
-            write_log(errors, &log, &watch_err);
-            watch_err.is_log_read.store(true, Ordering::SeqCst);
+            write_log(errors, &log, &state);
+            state.is_log_read.store(true, Ordering::SeqCst);
         };
         spawn_thread("mcp-log", read_log).map_err(what)?;
-        Ok(Self {
-            input: Some(unsent),
-            output: incoming,
-            program: Some(program),
-            state: Arc::clone(state),
-        })
+        let (reading, inbox) = (Arc::clone(&transport), Arc::clone(inbox));
+        let read = move || {
+            read_messages(output, &reading, &inbox);
+            reading.report_end(&inbox.state);
+            drop(reading.close());
+        };
+        spawn_thread("mcp-read", read).map_err(what)?;
+        Ok(transport)
     }
+
+    /// Ends the connection after the end of the program's output, with the reason.
+    fn report_end(&self, state: &ConnectionState) {
+        // The last log lines and the exit status arrive slightly later than the end of the output.
+        let mut status = None;
+        for _ in 0..20 {
+            status = lock(&self.program).as_ref().and_then(ProgramGuard::exit);
+            if status.is_some() || state.is_closed() || signal::sleep(POLL_INTERVAL).is_err() {
+                break;
+            }
+        }
+        if !state.is_closed() {
+            wait_for_log(state);
+        }
+        let how = status.map_or_else(|| "it exited".to_owned(), |ended| ended.to_string());
+        let words = format!("{how}{}", state.stderr_suffix());
+        state.end(McpError::Broken(words));
+    }
+}
+
+impl Transport for StdioTransport {
+    fn send(self: Arc<Self>, mut message: Outgoing) {
+        message.body.push(b'\n');
+        let input = lock(&self.input);
+        let sent = match input.as_ref() {
+            Some(input) => input.try_send(message),
+            None => Err(TrySendError::Closed(message)),
+        };
+        drop(input);
+        let (message, words) = match sent {
+            Ok(()) => return,
+            Err(TrySendError::Full(message)) => (message, "it does not read its standard input"),
+            Err(TrySendError::Closed(message)) => (message, "it has exited"),
+        };
+        (message.on_sent)(Err(McpError::Broken(words.into())));
+    }
+
+    fn close(&self) -> Option<Receiver<()>> {
+        drop(lock(&self.input).take());
+        drop(lock(&self.program).take());
+        None
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().ignore_poison()
 }
 
 /// Waits until the server's standard error has been read to its end, which comes slightly later than the end of its
 /// other streams. Waits at most 1 s, since child processes may hold it open.
-async fn wait_for_log(state: &ConnectionState) {
+fn wait_for_log(state: &ConnectionState) {
     for _ in 0..100 {
-        if state.is_log_read.load(Ordering::SeqCst) {
+        if state.is_log_read.load(Ordering::SeqCst) || signal::sleep(POLL_INTERVAL).is_err() {
             return;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -237,21 +287,20 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Re
     thread.spawn(work).map(drop)
 }
 
-fn write_messages(mut input: PipeWriter, to_write: &Receiver<(Vec<u8>, WriteDone)>) {
-    while let Ok((line, written)) = to_write.recv() {
-        let done = input
-            .write_all(&line)
-            .map_err(|_| McpError::Broken("it closed its standard input".into()));
-        drop(written.send(done));
+fn write_messages(mut input: PipeWriter, to_write: &mut mpsc::Receiver<Outgoing>, state: &ConnectionState) {
+    while let Some(Outgoing { body, on_sent, .. }) = to_write.blocking_recv() {
+        on_sent(input.write_all(&body).map_err(|_| {
+            wait_for_log(state);
+            let suffix = state.stderr_suffix();
+            McpError::Broken(format!("it closed its standard input{suffix}"))
+        }));
     }
 }
 
-/// Reads messages until the end of the stream, or until too many lines are not messages.
-fn read_messages(
-    output: PipeReader,
-    messages: &mpsc::Sender<ServerJsonRpcMessage>,
-    state: &ConnectionState,
-) {
+/// Reads messages until the end of the stream or of the connection, or until too many lines are not messages.
+fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Arc<Inbox>) {
+    let state = &inbox.state;
+    let transport: Arc<dyn Transport> = Arc::<StdioTransport>::clone(transport);
     let mut output = BufReader::with_capacity(64 << 10, output);
     let (mut strays, mut stray_bytes) = (0, 0);
     let mut line = Vec::new();
@@ -264,16 +313,16 @@ fn read_messages(
             Ok(0) | Err(_) => return,
             Ok(_) if line.len() > MAX_LINE_BYTES => {
                 let words = format!("it wrote a line longer than {} MiB", MAX_LINE_BYTES >> 20);
-                return state.set_end_reason(McpError::Broken(words));
+                return state.end(McpError::Broken(words));
             }
             Ok(_) => {}
         }
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        match message::parse(&line) {
+        match json_rpc::parse(&line) {
             Some(message) => {
-                if messages.blocking_send(message).is_err() {
+                if !inbox.receive(message, &transport) {
                     return;
                 }
             }
@@ -285,7 +334,7 @@ fn read_messages(
                 log::debug!(target: "mcp", "not an MCP message: {words}");
                 if strays > MAX_STRAY_LINES || stray_bytes > MAX_STRAY_BYTES {
                     let words = format!("its output is not MCP: {words}");
-                    return state.set_end_reason(McpError::Broken(words));
+                    return state.end(McpError::Broken(words));
                 }
             }
         }
@@ -363,68 +412,5 @@ impl ServerLog {
         }
         self.size_bytes += line.len() + 1;
         Ok(self.file.write_all(format!("{line}\n").as_bytes())?)
-    }
-}
-
-impl Transport<RoleClient> for StdioTransport {
-    type Error = McpError;
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), McpError>> + Send + 'static {
-        let (written, done) = oneshot::channel();
-        let gone = || McpError::Broken("it has exited".into());
-        let queued = serde_json::to_vec(&item)
-            .map_err(|error| McpError::Unusable(format!("serialize the message: {error}")))
-            .and_then(|mut line| {
-                line.push(b'\n');
-                let input = self.input.as_ref().ok_or_else(gone)?;
-                let queued = input.try_send((line, written));
-                queued.map_err(|_| McpError::Broken("it does not read its standard input".into()))
-            });
-        let watch = Arc::clone(&self.state);
-        async move {
-            queued?;
-            let sent = done.await.map_err(|_| gone())?;
-            match sent {
-                Err(McpError::Broken(words)) => {
-                    wait_for_log(&watch).await;
-                    Err(McpError::Broken(format!(
-                        "{words}{}",
-                        watch.stderr_suffix()
-                    )))
-                }
-                sent => sent,
-            }
-        }
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        if let Some(message) = self.output.recv().await {
-            return Some(message);
-        }
-        // The last log lines and the exit status arrive slightly later than the end of the output.
-        let mut status = None;
-        for _ in 0..20 {
-            status = self.program.as_ref().and_then(ProgramGuard::exit);
-            if status.is_some() || self.state.end_reason().is_some() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        if self.state.end_reason().is_none() {
-            wait_for_log(&self.state).await;
-        }
-        let how = status.map_or_else(|| "it exited".to_owned(), |ended| ended.to_string());
-        let words = format!("{how}{}", self.state.stderr_suffix());
-        self.state.set_end_reason(McpError::Broken(words));
-        None
-    }
-
-    async fn close(&mut self) -> Result<(), McpError> {
-        self.input = None;
-        self.program = None;
-        Ok(())
     }
 }

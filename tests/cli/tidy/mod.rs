@@ -117,8 +117,6 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &["sys/process", "sys/durable_file.rs"],
     ),
     ("ureq", &["sys/http"]),
-    ("rmcp", &["mcp/client"]),
-    ("tokio", &["mcp/client"]),
 ];
 
 /// From `fn` to the closing brace.

@@ -1,0 +1,133 @@
+//! Receives the messages of a server. A server may answer, ping, report progress, announce changed lists, and request
+//! user input if a user is present. It gets no access to our model (sampling) and learns nothing about our files (roots).
+
+use super::config::ElicitationHandler;
+use super::connection::{Outgoing, OutgoingKind, RequestError, Transport};
+use super::connection_state::{ConnectionState, FIRST_REQUEST_ID, one_line};
+use super::json_rpc::{self, ErrorObject, Message};
+use super::{decode, elicitation};
+use crate::mcp::protocol::McpError;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The receiver of a server's messages, which the transport calls from its threads.
+pub(super) struct Inbox {
+    /// The name of the server.
+    pub(super) server: String,
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) elicitation: Option<Arc<dyn ElicitationHandler>>,
+}
+
+impl Inbox {
+    /// Acts on `message`, and answers through `transport`. Returns false if the connection has ended, possibly because
+    /// of this message.
+    pub(super) fn receive(
+        self: &Arc<Self>,
+        message: Message,
+        transport: &Arc<dyn Transport>,
+    ) -> bool {
+        if let Err(words) = self.state.check_limits(&message) {
+            self.state.end(McpError::Broken(words));
+        }
+        if self.state.is_closed() {
+            return false;
+        }
+        match message {
+            Message::Response { id, result } => return self.take_response(&id, result),
+            Message::Notification { method, params } => self.take_notification(&method, &params),
+            Message::Request { id, method, params } => {
+                self.take_request(id, &method, params, transport);
+            }
+        }
+        true
+    }
+
+    fn take_response(&self, id: &Value, result: Result<Value, ErrorObject>) -> bool {
+        let is_ready = self.state.is_ready.load(Ordering::SeqCst);
+        // The server could not read the id, but only the first request can be meant.
+        let of_handshake = (!is_ready && id.is_null()).then_some(FIRST_REQUEST_ID);
+        match json_rpc::own_id(id).or(of_handshake) {
+            Some(id) if self.state.is_pending(id) => {
+                self.state
+                    .complete(id, result.map_err(RequestError::Refused));
+            }
+            _ if is_ready => log::debug!(target: "mcp", "{}: late or unknown answer", self.server),
+            _ => {
+                let words = "unexpected response to the MCP handshake";
+                self.state.end(McpError::Broken(words.into()));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn take_notification(&self, method: &str, params: &Map<String, Value>) {
+        match method {
+            "notifications/message" => {
+                let words = match params.get("data") {
+                    Some(Value::String(text)) => one_line(text),
+                    other => one_line(&other.unwrap_or(&Value::Null).to_string()),
+                };
+                log::debug!(target: "mcp", "{}: {words}", self.server);
+            }
+            "notifications/progress" => {
+                let id = params.get("progressToken").and_then(json_rpc::own_id);
+                if let (Some(id), Some(words)) = (id, decode::progress(params)) {
+                    self.state.report_progress(id, one_line(&words));
+                }
+            }
+            "notifications/cancelled" => {
+                let id = params.get("requestId").unwrap_or(&Value::Null);
+                self.state.cancel_open_request(id);
+            }
+            "notifications/tools/list_changed"
+            | "notifications/resources/list_changed"
+            | "notifications/prompts/list_changed" => {
+                self.state.is_stale.store(true, Ordering::SeqCst);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_request(
+        self: &Arc<Self>,
+        id: Value,
+        method: &str,
+        params: Map<String, Value>,
+        transport: &Arc<dyn Transport>,
+    ) {
+        let answer = match method {
+            "ping" => Ok(json!({})),
+            _ if !self.state.is_ready.load(Ordering::SeqCst) => {
+                return self.state.close_open_request(&id);
+            }
+            "elicitation/create" => {
+                return elicitation::answer(self, id, params, transport);
+            }
+            "roots/list" => Ok(json!({ "roots": [] })),
+            "sampling/createMessage" => {
+                log::debug!(target: "mcp", "{}: sampling request denied", self.server);
+                let words = "servers may not use the model of this client";
+                Err(ErrorObject::method_not_found(words))
+            }
+            other => Err(ErrorObject::method_not_found(other)),
+        };
+        self.answer(id, answer, transport);
+    }
+
+    /// Sends the answer to the server's request `id`.
+    pub(super) fn answer(
+        &self,
+        id: Value,
+        result: Result<Value, ErrorObject>,
+        transport: &Arc<dyn Transport>,
+    ) {
+        let state = Arc::clone(&self.state);
+        Arc::clone(transport).send(Outgoing {
+            body: json_rpc::response(&id, result),
+            kind: OutgoingKind::Answer,
+            on_sent: Box::new(move |_| state.close_open_request(&id)),
+        });
+    }
+}

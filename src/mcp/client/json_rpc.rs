@@ -1,0 +1,262 @@
+//! JSON-RPC 2.0 messages (<https://www.jsonrpc.org/specification>): parsed from untrusted bytes, and written. Pure.
+
+use serde_json::{Map, Value, json};
+
+/// Maximum of JSON values in a message. A parsed value takes about a hundred bytes of memory, however short its text,
+/// so a message of a few MiB could otherwise take a GiB.
+const MAX_VALUES: usize = 500_000;
+
+/// Error code for a method that the receiver does not have.
+const METHOD_NOT_FOUND: i64 = -32601;
+/// Error code for parameters that do not fit the method.
+const INVALID_PARAMS: i64 = -32602;
+
+/// A message of the server.
+#[derive(Debug, PartialEq)]
+pub(super) enum Message {
+    /// A request to us; `id` is a string or a number.
+    Request {
+        id: Value,
+        method: String,
+        params: Map<String, Value>,
+    },
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// The answer to a request. An error without an id means that the server could not read the id.
+    Response {
+        id: Value,
+        result: Result<Value, ErrorObject>,
+    },
+}
+
+/// The error of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ErrorObject {
+    pub(super) code: i64,
+    pub(super) message: String,
+}
+
+impl ErrorObject {
+    pub(super) fn method_not_found(message: impl Into<String>) -> Self {
+        Self {
+            code: METHOD_NOT_FOUND,
+            message: message.into(),
+        }
+    }
+
+    pub(super) fn invalid_params(message: impl Into<String>) -> Self {
+        Self {
+            code: INVALID_PARAMS,
+            message: message.into(),
+        }
+    }
+}
+
+/// Parses the message in `bytes`; `None` if it is invalid or has too many values.
+pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
+    if has_too_many_values(bytes) {
+        return None;
+    }
+    let mut members: Map<String, Value> = serde_json::from_slice(bytes).ok()?;
+    let mut take = |key: &str| members.swap_remove(key);
+    if take("jsonrpc")? != "2.0" {
+        return None;
+    }
+    match (take("method"), take("id"), take("result"), take("error")) {
+        (Some(Value::String(method)), id, None, None) => {
+            let params = match take("params") {
+                None | Some(Value::Null) => Map::new(),
+                Some(Value::Object(params)) => params,
+                Some(_) => return None,
+            };
+            match id {
+                None => Some(Message::Notification { method, params }),
+                Some(id @ (Value::String(_) | Value::Number(_))) => {
+                    Some(Message::Request { id, method, params })
+                }
+                Some(_) => None,
+            }
+        }
+        (None, Some(id), Some(result), None) => Some(Message::Response {
+            id,
+            result: Ok(result),
+        }),
+        (None, id, None, Some(error)) => Some(Message::Response {
+            id: id.unwrap_or_default(),
+            result: Err(ErrorObject {
+                code: error["code"].as_i64().unwrap_or_default(),
+                message: error["message"].as_str().unwrap_or_default().to_owned(),
+            }),
+        }),
+        _ => None,
+    }
+}
+
+/// Returns the id of a request of ours. Some servers return the number as a string.
+pub(super) fn own_id(id: &Value) -> Option<u64> {
+    match id {
+        Value::String(text) => text.parse().ok(),
+        id => id.as_u64(),
+    }
+}
+
+/// Writes a request.
+pub(super) fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
+    let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+    message.to_string().into_bytes()
+}
+
+/// Writes a notification, without `params` if they are null.
+pub(super) fn notification(method: &str, params: &Value) -> Vec<u8> {
+    let mut message = json!({ "jsonrpc": "2.0", "method": method });
+    if !params.is_null() {
+        message["params"] = params.clone();
+    }
+    message.to_string().into_bytes()
+}
+
+/// Writes the answer to the request `id` of the server.
+pub(super) fn response(id: &Value, result: Result<Value, ErrorObject>) -> Vec<u8> {
+    let message = match result {
+        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
+        Err(ErrorObject { code, message }) => {
+            let error = json!({ "code": code, "message": message });
+            json!({ "jsonrpc": "2.0", "id": id, "error": error })
+        }
+    };
+    message.to_string().into_bytes()
+}
+
+/// True if JSON text has too many values. The result for other text does not matter.
+pub(super) fn has_too_many_values(bytes: &[u8]) -> bool {
+    // Each value takes at least two bytes.
+    if bytes.len() < MAX_VALUES {
+        return false;
+    }
+    let (mut values, mut in_text, mut escaped) = (0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b'[' | b'{' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ErrorObject, MAX_VALUES, Message, has_too_many_values, notification, own_id, parse,
+        request, response,
+    };
+    use serde_json::json;
+
+    #[test]
+    fn messages_with_too_many_values_are_none() {
+        let message =
+            |inner: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"a":{inner}}}}}"#);
+        let list = |count: usize| message(&format!("[{}0]", "0,".repeat(count)));
+        assert!(parse(list(10).as_bytes()).is_some());
+        assert!(
+            has_too_many_values(list(MAX_VALUES).as_bytes())
+                && parse(list(MAX_VALUES).as_bytes()).is_none()
+        );
+        let text = message(&format!(
+            "\"{}\\\"{}\"",
+            ",[{".repeat(MAX_VALUES),
+            ",".repeat(MAX_VALUES)
+        ));
+        assert!(!has_too_many_values(text.as_bytes()) && parse(text.as_bytes()).is_some());
+    }
+
+    #[test]
+    fn invalid_messages_are_none() {
+        let check = |text: &str, expect: bool| {
+            assert_eq!(parse(text.as_bytes()).is_some(), expect, "{text}");
+        };
+        check("", false);
+        check("null", false);
+        check("[]", false);
+        check(r#"{"jsonrpc":"2.0"}"#, false);
+        check(r#"{"jsonrpc":"1.0","id":1,"result":{}}"#, false);
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, true);
+        check(r#"{"jsonrpc":"2.0","id":"1","result":7}"#, true);
+        check(
+            r#"{"jsonrpc":"2.0","method":"notifications/odd","params":[1]}"#,
+            false,
+        );
+        check(
+            r#"{"jsonrpc":"2.0","method":"notifications/odd","params":{}}"#,
+            true,
+        );
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"odd/odd"}"#, true);
+        check(r#"{"jsonrpc":"2.0","id":null,"method":"odd/odd"}"#, false);
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","result":{}}"#,
+            false,
+        );
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#, false);
+        check(r#"{"jsonrpc":"2.0","error":7}"#, true);
+        check(&"[".repeat(100_000), false);
+    }
+
+    #[test]
+    fn messages_are_read_as_written() {
+        let check = |bytes: Vec<u8>, expect: Message| assert_eq!(parse(&bytes), Some(expect));
+        let params = json!({"a": [1]});
+        let members = params.as_object().unwrap().clone();
+        check(
+            request(7, "tools/list", &params),
+            Message::Request {
+                id: json!(7),
+                method: "tools/list".into(),
+                params: members.clone(),
+            },
+        );
+        for (params, members) in [(params, members), (json!(null), serde_json::Map::new())] {
+            check(
+                notification("x", &params),
+                Message::Notification {
+                    method: "x".into(),
+                    params: members,
+                },
+            );
+        }
+        let error = ErrorObject::method_not_found("no");
+        for result in [Ok(json!([])), Err(error)] {
+            check(
+                response(&json!("q"), result.clone()),
+                Message::Response {
+                    id: json!("q"),
+                    result,
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn own_ids_are_numbers_or_digits() {
+        let check = |id: serde_json::Value, expect: Option<u64>| assert_eq!(own_id(&id), expect);
+        check(json!(7), Some(7));
+        check(json!("7"), Some(7));
+        check(json!(-7), None);
+        check(json!("a"), None);
+        check(json!(null), None);
+    }
+
+    #[test]
+    fn fuzz_no_bytes_are_too_odd() {
+        let seeds: &[&[u8]] = &[
+            br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"a"}],"isError":false}}"#,
+            br#"{"jsonrpc":"2.0","id":18446744073709551615,"result":{"tools":[{"name":"a","inputSchema":{}}]}}"#,
+            br#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1e999}}"#,
+            br#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"a","requestedSchema":{"type":"object","properties":{}}}}"#,
+        ];
+        crate::fuzz::check(seeds, |input, _| drop(parse(input)));
+    }
+}

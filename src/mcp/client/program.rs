@@ -1,0 +1,88 @@
+//! Starts a server that is a local program, with the directories, the environment and the sandbox of its config entry.
+
+use super::config::ClientConfig;
+use super::environment::{build_environment, resolve_program, server_file_name};
+use super::grants;
+use super::inbox::Inbox;
+use super::stdio::{RunningPrograms, StdioTransport};
+use crate::mcp::protocol::McpError;
+use crate::settings::servers::{McpServer, ServerTransport};
+use crate::sys::durable_file;
+use crate::sys::process::server::ServerSpec;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Starts a server that is a local program.
+///
+/// # Errors
+/// It cannot be used as configured, or it cannot be started.
+pub(super) fn start(
+    server: &McpServer,
+    config: &ClientConfig,
+    programs: &Arc<RunningPrograms>,
+    inbox: &Arc<Inbox>,
+) -> Result<Arc<StdioTransport>, McpError> {
+    let ServerTransport::Program {
+        command,
+        arguments,
+        env,
+        directory,
+    } = &server.transport
+    else {
+        unreachable!("only programs are started");
+    };
+    let name = server_file_name(&server.name);
+    let root = config.paths.mcp();
+    let state_dir = root.join("state").join(&name);
+    let temporary = state_dir.join("tmp");
+    durable_file::create_dir(&temporary)
+        .map_err(|error| McpError::Unreachable(format!("{error:#}")))?;
+    let directory = match directory {
+        Some(directory) => config.paths.expand(directory),
+        None => state_dir.clone(),
+    };
+    if !directory.is_dir() {
+        let words = format!("its `cwd` `{}` is not a directory", directory.display());
+        return Err(McpError::Unusable(words));
+    }
+    let mut server_env = build_environment(&config.env, env, &temporary);
+    let program = resolve_program(command, &server_env, &directory, &config.paths)?;
+    let fence = match (&config.sandboxes, server.is_unsandboxed) {
+        (_, true) => None,
+        (None, false) => {
+            let words = "no sandbox is available for it";
+            return Err(McpError::Unusable(words.into()));
+        }
+        (Some(walls), false) => {
+            let grant =
+                grants::resolve_grant(server, &program, &directory, &state_dir, &config.paths);
+            let walled = walls.create(&grant);
+            let walled = walled.map_err(|error| match error.kind() {
+                ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
+                _ => McpError::Unreachable(format!("create its sandbox: {error}")),
+            })?;
+            let is_listed = |name: &str| env.iter().any(|(listed, _)| listed == name);
+            for (name, value) in walled.env {
+                if !is_listed(&name) {
+                    server_env.retain(|(other, _)| *other != name);
+                    server_env.push((name, value));
+                }
+            }
+            let mut fence = walled.sandbox;
+            // The sandbox cannot allow one network address and deny another.
+            fence.net &= !config.offline;
+            Some(fence)
+        }
+    };
+    let spec = ServerSpec {
+        name: server.name.clone(),
+        program,
+        arguments: arguments.clone(),
+        directory,
+        env: server_env,
+        sandbox: fence,
+    };
+    let log = root.join("logs").join(format!("{name}.log"));
+    let walls = config.sandboxes.clone();
+    StdioTransport::start(&spec, log, (programs, walls), inbox)
+}

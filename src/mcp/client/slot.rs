@@ -1,0 +1,217 @@
+//! The slot of one server. It is empty until the server is needed, then holds one connection that all calls share. A
+//! connection that has ended is replaced on the next call, and a call that never reached the server is repeated once.
+
+use super::config::ClientConfig;
+use super::connection::{CallError, Connection, ServerRequest, Transport};
+use super::connection_state::ConnectionState;
+use super::http::HttpTransport;
+use super::http_exchange::HttpClient;
+use super::inbox::Inbox;
+use super::listing;
+use super::program;
+use super::reply::Wait;
+use super::sse::SseTransport;
+use super::stdio::RunningPrograms;
+use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
+use crate::settings::servers::{McpServer, ServerTransport};
+use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Interval of the attempts to lock a slot while another caller connects. Waiting for the lock itself could not be
+/// interrupted by a signal.
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The slot of a server.
+pub(super) struct ConnectionSlot {
+    pub(super) server: McpServer,
+    /// Locked while a caller connects or reads the lists.
+    connection: Mutex<Option<Arc<Connection>>>,
+    /// The state of the current connection, or of the one being established.
+    state: Mutex<Arc<ConnectionState>>,
+    features: Mutex<Option<Arc<ServerFeatures>>>,
+}
+
+impl ConnectionSlot {
+    pub(super) fn new(server: McpServer) -> Self {
+        Self {
+            server,
+            connection: Mutex::default(),
+            state: Mutex::default(),
+            features: Mutex::default(),
+        }
+    }
+
+    /// Returns the newest offer of the server, without asking it.
+    pub(super) fn features(&self) -> Option<Arc<ServerFeatures>> {
+        self.features.lock().ignore_poison().clone()
+    }
+
+    /// Returns the last line of the server's standard error, worded as the end of a sentence.
+    pub(super) fn stderr_suffix(&self) -> String {
+        self.state.lock().ignore_poison().stderr_suffix()
+    }
+
+    /// Returns what the server offers now, connecting to it if necessary.
+    pub(super) fn fetch_features(
+        &self,
+        config: &ClientConfig,
+        programs: &Arc<RunningPrograms>,
+        wait: &mut Wait<'_>,
+    ) -> Result<Arc<ServerFeatures>, McpError> {
+        self.connected(config, programs, wait)?;
+        let gone = || McpError::Broken("it exited immediately".into());
+        self.features().ok_or_else(gone)
+    }
+
+    /// Sends the request and returns the answer.
+    pub(super) fn send(
+        &self,
+        config: &ClientConfig,
+        programs: &Arc<RunningPrograms>,
+        request: &ServerRequest,
+        wait: &mut Wait<'_>,
+    ) -> Result<ServerAnswer, McpError> {
+        let connection = self.connected(config, programs, wait)?;
+        self.require_current(request)?;
+        match connection.call(request, wait) {
+            Ok(answer) => Ok(answer),
+            Err(CallError::Failed(error)) => Err(error),
+            Err(CallError::NotSent(_)) => {
+                self.drop_connection(&connection, wait)?;
+                let connection = self.connected(config, programs, wait)?;
+                self.require_current(request)?;
+                let answer = connection.call(request, wait);
+                answer.map_err(|error| match error {
+                    CallError::Failed(error) | CallError::NotSent(error) => error,
+                })
+            }
+        }
+    }
+
+    /// Fails if a tool is to be called from an offer that is no longer the newest.
+    fn require_current(&self, request: &ServerRequest) -> Result<(), McpError> {
+        match (request, self.features()) {
+            (ServerRequest::Call { features, .. }, Some(newest))
+                if !Arc::ptr_eq(features, &newest) =>
+            {
+                Err(McpError::FeaturesChanged)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the connection with current lists, and establishes it if there is none.
+    fn connected(
+        &self,
+        config: &ClientConfig,
+        programs: &Arc<RunningPrograms>,
+        wait: &mut Wait<'_>,
+    ) -> Result<Arc<Connection>, McpError> {
+        if let Some(words) = &self.server.unusable_reason {
+            return Err(McpError::Unusable(words.clone()));
+        }
+        let mut slot = self.lock(wait)?;
+        if let Some(connection) = slot.as_ref().filter(|it| !it.state.is_closed()) {
+            let connection = Arc::clone(connection);
+            if connection.state.is_stale.swap(false, Ordering::SeqCst) {
+                let features = listing::fetch_features(&connection, wait);
+                // The next caller must read the lists again.
+                let is_stale = features.is_err();
+                connection
+                    .state
+                    .is_stale
+                    .fetch_or(is_stale, Ordering::SeqCst);
+                self.set_features(features.map_err(|error| connection.to_error(error))?);
+            }
+            return Ok(connection);
+        }
+        *slot = None;
+        let connection = self.connect(config, programs, wait);
+        // A signal also ends what does not report it.
+        let connection = connection.map_err(|error| match signal::check() {
+            Err(stop) => McpError::Stopped(stop),
+            Ok(()) => error,
+        })?;
+        let features = listing::fetch_features(&connection, wait);
+        self.set_features(features.map_err(|error| connection.to_error(error))?);
+        Ok(Arc::clone(slot.insert(Arc::new(connection))))
+    }
+
+    /// Locks the connection.
+    fn lock(
+        &self,
+        wait: &mut Wait<'_>,
+    ) -> Result<MutexGuard<'_, Option<Arc<Connection>>>, McpError> {
+        loop {
+            if let Ok(slot) = self.connection.try_lock() {
+                return Ok(slot);
+            }
+            self.connection.clear_poison();
+            signal::sleep(LOCK_INTERVAL).map_err(McpError::Stopped)?;
+            wait.deadline.subtract(LOCK_INTERVAL);
+            if wait.deadline.is_expired() {
+                return Err(McpError::TimedOut("another caller is connecting".into()));
+            }
+        }
+    }
+
+    fn set_features(&self, features: ServerFeatures) {
+        *self.features.lock().ignore_poison() = Some(Arc::new(features));
+    }
+
+    /// Drops the `connection`, which is no longer usable.
+    fn drop_connection(
+        &self,
+        connection: &Arc<Connection>,
+        wait: &mut Wait<'_>,
+    ) -> Result<(), McpError> {
+        let mut slot = self.lock(wait)?;
+        if slot.as_ref().is_some_and(|it| Arc::ptr_eq(it, connection)) {
+            *slot = None;
+        }
+        Ok(())
+    }
+
+    /// Closes the connection; see [`Transport::close`]. One that is being established is ended by its caller.
+    pub(super) fn close(&self) -> Option<Receiver<()>> {
+        let connection = self.connection.try_lock().ok()?.take()?;
+        connection.close()
+    }
+
+    fn connect(
+        &self,
+        config: &ClientConfig,
+        programs: &Arc<RunningPrograms>,
+        wait: &mut Wait<'_>,
+    ) -> Result<Connection, McpError> {
+        let state = Arc::<ConnectionState>::default();
+        *self.state.lock().ignore_poison() = Arc::clone(&state);
+        let inbox = Arc::new(Inbox {
+            server: self.server.name.clone(),
+            state: Arc::clone(&state),
+            elicitation: config.elicitation.clone(),
+        });
+        let (transport, is_program): (Arc<dyn Transport>, bool) = match &self.server.transport {
+            ServerTransport::Program { .. } => {
+                let before = signal::now();
+                let started = program::start(&self.server, config, programs, &inbox);
+                wait.deadline.subtract(signal::now().saturating_sub(before));
+                (started?, true)
+            }
+            ServerTransport::Http(remote) => {
+                let client = HttpClient::new(remote, &config.env, config.offline)?;
+                (HttpTransport::new(client, &remote.url, &inbox), false)
+            }
+            ServerTransport::Sse(remote) => {
+                let client = HttpClient::new(remote, &config.env, config.offline)?;
+                (SseTransport::open(client, &remote.url, &inbox)?, false)
+            }
+        };
+        let can_ask = config.elicitation.is_some();
+        Connection::open(transport, &state, (is_program, can_ask), wait)
+    }
+}
