@@ -16,10 +16,12 @@ pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
     let mut forms: Vec<String> = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(|form| match form.contains(['\n', '\r']) {
-            true => strip_line_breaks(&form).0.into_owned(),
-            false => form,
-        })
+        .map(
+            |form| match memchr::memchr2(b'\n', b'\r', form.as_bytes()) {
+                Some(_) => strip_line_breaks(&form).0.into_owned(),
+                None => form,
+            },
+        )
         .filter(|form| form.len() >= MIN_KEY_BYTES)
         .collect();
     forms.sort();
