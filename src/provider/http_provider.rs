@@ -41,6 +41,9 @@ pub trait WireFormat: Send + Sync {
 /// Maximum number of bytes read of a response. A runaway reply is truncated here.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
+/// The time for the rest of a response after its reply is complete. Servers send it at once; some proxies never do.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Maximum number of pages read of a list of models.
 const MAX_MODEL_PAGES: usize = 100;
 
@@ -263,10 +266,11 @@ impl HttpProvider {
         command
     }
 
-    /// Reads the response, as a stream of events or in one piece, according to its content.
+    /// Reads the response, as a stream of events or in one piece, according to its content. The end of the reply counts,
+    /// not the end of the connection.
     fn read_reply(
         &self,
-        answer: Response,
+        mut answer: Response,
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
@@ -274,15 +278,13 @@ impl HttpProvider {
             .header("content-type")
             .is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
-        let mut body = answer.body;
         let mut chunk = vec![0; 16 << 10];
         let mut total = 0;
-        loop {
-            let count = match body.read(&mut chunk) {
+        let mut is_ended = false;
+        while !is_ended && !reading.is_done() {
+            let count = match answer.read(&mut chunk, None) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                // The response is complete, so the way in which the connection ended does not matter.
-                Err(_) if reading.is_done() => 0,
                 Err(error) => {
                     signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
                     return Err(
@@ -290,6 +292,7 @@ impl HttpProvider {
                     );
                 }
             };
+            is_ended = count == 0;
             total += count;
             if total > MAX_RESPONSE_BYTES {
                 return Err(ProviderError::Refused(format!(
@@ -297,17 +300,19 @@ impl HttpProvider {
                     MAX_RESPONSE_BYTES >> 20
                 )));
             }
-            let result = match count {
-                0 => reading.finish(on_delta),
-                _ => reading.feed(&chunk[..count], on_delta),
-            };
-            result.map_err(|trouble| self.parse_error(trouble))?;
-            if count == 0 {
-                return reading
-                    .into_reply()
-                    .map_err(|trouble| self.parse_error(trouble));
-            }
+            reading
+                .feed(&chunk[..count], on_delta)
+                .map_err(|trouble| self.parse_error(trouble))?;
         }
+        reading
+            .finish(on_delta)
+            .map_err(|trouble| self.parse_error(trouble))?;
+        if !is_ended {
+            answer.drain(DRAIN_TIMEOUT);
+        }
+        reading
+            .into_reply()
+            .map_err(|trouble| self.parse_error(trouble))
     }
 
     fn parse_error(&self, error: ReplyError) -> ProviderError {

@@ -149,7 +149,8 @@ impl ResponseReader {
     }
 }
 
-/// Processes one event. Events without data only keep the connection open.
+/// Processes one event. Events without data only keep the connection open, and events after the end of the reply are
+/// not part of it.
 fn process_event(
     event: &SseEvent,
     builder: &mut dyn ReplyBuilder,
@@ -160,7 +161,7 @@ fn process_event(
         builder.close();
         return Ok(());
     }
-    if data.is_empty() {
+    if data.is_empty() || builder.is_done() {
         return Ok(());
     }
     if builder.add_text_event(data, on_delta)? {

@@ -70,6 +70,28 @@ fn unusual_but_valid_streams_are_accepted() {
 }
 
 #[test]
+fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
+    for format in ALL_FORMATS {
+        let stalls = |message: Value, finish: &'static str| -> Responder {
+            Box::new(move |request| {
+                formats::build_response(&message, finish, request).ending(Ending::Stall)
+            })
+        };
+        let call = json!({ "id": "c", "type": "function",
+                           "function": { "name": "list_dir", "arguments": "{}" } });
+        let story = Story::in_format(format, "scripted")
+            .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0")
+            .script([
+                stalls(json!({ "content": null, "tool_calls": [call] }), "tool_calls"),
+                stalls(json!({ "content": "whole" }), "stop"),
+            ]);
+        story
+            .run(["agent", "-m", "x", "--timeout", "60"])
+            .stdout("whole\n");
+    }
+}
+
+#[test]
 fn an_unfinished_stream_is_retried_if_nothing_was_printed() {
     let story = Story::new().script([
         sends(Response::events([": nothing yet\n\n"]).ending(Ending::Disconnect)),

@@ -5,6 +5,7 @@ use super::error::{MAX_REDIRECTS, from_ureq};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
+use super::transport::with_read_end;
 use crate::error::{Exit, fail};
 use crate::sys::env::Env;
 use crate::sys::secret::Secret;
@@ -78,6 +79,25 @@ impl Response {
     /// The value of a header, if present and visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Reads the next part of the body into `buffer`. With `end`, on the clock of [`signal::now`], it waits no longer
+    /// than that.
+    ///
+    /// # Errors
+    /// Those of the connection; [`super::body_error_message`] describes them.
+    pub fn read(&mut self, buffer: &mut [u8], end: Option<Duration>) -> std::io::Result<usize> {
+        with_read_end(end, || self.body.read(buffer))
+    }
+
+    /// Reads the rest of the body, so that the connection can be reused. If the rest takes longer than `limit`, the
+    /// connection is closed instead.
+    pub fn drain(mut self, limit: Duration) {
+        let end = signal::now() + limit;
+        let mut buffer = [0; 1024];
+        while signal::now() < end && self.read(&mut buffer, Some(end)).is_ok_and(|count| count > 0)
+        {
+        }
     }
 }
 
