@@ -1,6 +1,7 @@
 //! Parses servers' error responses in their various forms.
 
 use crate::sys::http::Response;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -121,8 +122,8 @@ pub(super) fn is_out_of_credit(message: &str) -> bool {
     .any(|word| message.contains(word))
 }
 
-/// The delay that the server requests before a retry, from the headers.
-pub(super) fn retry_after(answer: &Response) -> Option<Duration> {
+/// The delay that the server requests before a retry, from the headers. `now` is our time.
+pub(super) fn retry_after(answer: &Response, now: Timestamp) -> Option<Duration> {
     let millis = answer
         .header("retry-after-ms")
         .and_then(|text| text.trim().parse::<f64>().ok());
@@ -130,7 +131,7 @@ pub(super) fn retry_after(answer: &Response) -> Option<Duration> {
     duration_from_secs(millis.map(|millis| millis / 1000.0)).or_else(|| {
         let after = after?;
         duration_from_secs(after.parse().ok())
-            .or_else(|| duration_between(after, answer.header("date")?))
+            .or_else(|| duration_until(after, answer.header("date"), now))
     })
 }
 
@@ -151,23 +152,24 @@ fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
     Duration::try_from_secs_f64(number?.max(0.0)).ok()
 }
 
-/// The time from one date to another. `Retry-After` dates are relative to the server's own `Date`, because our clock
-/// may differ.
-fn duration_between(after: &str, date: &str) -> Option<Duration> {
+/// The time until the date of `Retry-After`. It is relative to the server's own `Date`, because our clock may differ;
+/// without a usable one, our clock has to do.
+fn duration_until(after: &str, date: Option<&str>, now: Timestamp) -> Option<Duration> {
     let parse = |text: &str| {
         jiff::fmt::rfc2822::parse(text)
             .ok()
             .map(|time| time.timestamp())
     };
-    let gap = parse(after)?.duration_since(parse(date)?);
+    let gap = parse(after)?.duration_since(date.and_then(parse).unwrap_or(now));
     Some(Duration::try_from(gap).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        duration_between, embedded_status, error_message, is_context_overflow, is_out_of_credit,
+        duration_until, embedded_status, error_message, is_context_overflow, is_out_of_credit,
     };
+    use jiff::Timestamp;
     use serde_json::json;
     use std::time::Duration;
 
@@ -258,9 +260,16 @@ mod tests {
             "Fri, 02 Jan 2026 03:04:05 GMT",
             "Fri, 02 Jan 2026 03:04:15 GMT",
         );
-        assert_eq!(duration_between(to, from), Some(Duration::from_secs(10)));
-        assert_eq!(duration_between(from, to), Some(Duration::ZERO));
-        assert_eq!(duration_between("soon", from), None);
+        let now = "2026-01-02T03:04:00Z".parse().unwrap();
+        let check = |after: &str, date: Option<&str>, expect: Option<u64>| {
+            let expect = expect.map(Duration::from_secs);
+            assert_eq!(duration_until(after, date, now), expect, "{after} {date:?}");
+        };
+        check(to, Some(from), Some(10));
+        check(from, Some(to), Some(0));
+        check(to, None, Some(15));
+        check(to, Some("today"), Some(15));
+        check("soon", Some(from), None);
     }
 
     #[test]
@@ -279,7 +288,7 @@ mod tests {
             if let Ok(value) = serde_json::from_str(&body) {
                 embedded_status(&value);
             }
-            duration_between(&body, "Wed, 21 Oct 2015 07:28:00 GMT");
+            duration_until(&body, Some(&body), Timestamp::UNIX_EPOCH);
         });
     }
 }

@@ -8,6 +8,7 @@ use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
+use crate::sys::clock::Clock;
 use crate::sys::http::{self, Http, Response};
 use crate::sys::secret;
 use crate::sys::signal;
@@ -66,6 +67,7 @@ pub struct HttpProvider {
     /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
     pub supports_schemas: bool,
     pub http: Http,
+    pub clock: Clock,
 }
 
 impl Provider for HttpProvider {
@@ -338,7 +340,7 @@ impl HttpProvider {
 
     /// Converts a response with an error status.
     fn status_error(&self, answer: Response) -> ProviderError {
-        let named = error_response::retry_after(&answer);
+        let named = error_response::retry_after(&answer, self.clock.timestamp());
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         let mut text = Vec::new();

@@ -193,6 +193,14 @@ fn retry_after_is_respected() {
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
         .stderr_has("in 3.0 s");
+    // Without a `Date`, our clock counts: it is 03:04:05.
+    let undated = Response::json(503, &json!({ "error": { "message": "busy" } }))
+        .header("retry-after", "Fri, 02 Jan 2026 03:04:09 GMT");
+    let story = Story::new().script([sends(undated), says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr_has("in 4.0 s");
 }
 
 #[test]
