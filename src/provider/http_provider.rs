@@ -42,6 +42,9 @@ pub trait WireFormat: Send + Sync {
 /// Maximum number of bytes read of a response. A runaway reply is truncated here.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
+/// Maximum number of redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
+
 /// The time for the rest of a response after its reply is complete. Servers send it at once; some proxies never do.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
@@ -82,10 +85,8 @@ impl Provider for HttpProvider {
         let place = self.display_url();
         let (size, count) = (body.len(), request.messages.len());
         log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
-        let answer = self
-            .http
-            .post_json(&self.url(&base, self.format.path()), &headers, &body)
-            .map_err(|error| self.connect_error(error))?;
+        let url = self.url(&base, self.format.path());
+        let answer = self.send(url, &headers, Some(&body))?;
         let (status, first) = (answer.status, started.elapsed().as_millis());
         log::info!(target: "http", "status {status}, first byte after {first} ms");
         let reply = match status {
@@ -120,10 +121,7 @@ impl HttpProvider {
         let mut found = Vec::new();
         let mut url = first.clone();
         for _ in 0..MAX_MODEL_PAGES {
-            let answer = self
-                .http
-                .send(&url, &headers, None)
-                .map_err(|error| self.connect_error(error))?;
+            let answer = self.send(url, &headers, None)?;
             if !(200..=299).contains(&answer.status) {
                 return Err(self.status_error(answer));
             }
@@ -152,6 +150,33 @@ impl HttpProvider {
             url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
         }
         Ok(found)
+    }
+
+    /// Sends a request with `body` as JSON, or a GET request without one. Redirects that keep the method are followed
+    /// within the origin of `url`: the key is for that server only.
+    fn send(
+        &self,
+        mut url: String,
+        headers: &[(String, String)],
+        body: Option<&[u8]>,
+    ) -> Result<Response, ProviderError> {
+        let body = body.map(|body| ("application/json", body));
+        for _ in 0..MAX_REDIRECTS {
+            let answer = self.http.send(&url, headers, body);
+            let answer = answer.map_err(|error| self.connect_error(error))?;
+            let location = answer.header("location");
+            let next = location
+                .filter(|_| matches!(answer.status, 307 | 308))
+                .and_then(|location| web_url::redirect_within_origin(&url, location));
+            match next {
+                None => return Ok(answer),
+                Some(next) => url = next,
+            }
+        }
+        let place = self.display_url();
+        Err(ProviderError::Refused(format!(
+            "{place}: more than {MAX_REDIRECTS} redirects"
+        )))
     }
 
     /// The base URL and the headers of a request, including credentials.

@@ -229,6 +229,37 @@ fn a_redirect_is_not_followed_with_the_key() {
 }
 
 #[test]
+fn a_redirect_within_the_server_is_followed() {
+    for (status, absolute) in [(307, false), (308, true)] {
+        let story = Story::new();
+        let origin = format!("http://127.0.0.1:{}", story.server().port);
+        let place = format!("{}/v2/chat/completions", if absolute { &origin } else { "" });
+        let moved = Response::json(status, &json!({})).header("location", &place);
+        let story = story.script([sends(moved), says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let requests = story.requests();
+        assert_eq!(requests[1].path, "/v2/chat/completions");
+        assert_eq!(
+            requests[1].header("authorization"),
+            Some("Bearer key-of-the-story")
+        );
+        assert_eq!(requests[0].raw, requests[1].raw);
+    }
+    // The server redirects to itself, and with a status that would change the method.
+    let moved = |status| Response::json(status, &json!({})).header("location", "/v1/chat/completions");
+    let story = Story::new().script((0..5).map(|_| sends(moved(307))));
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("more than 5 redirects");
+    let story = Story::new().script([sends(moved(302))]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("redirected to");
+}
+
+#[test]
 fn the_key_is_sent_only_in_its_header() {
     let key = "key-of-the-story";
     let story = Story::new().script([
