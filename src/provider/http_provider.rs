@@ -354,11 +354,9 @@ impl HttpProvider {
             ),
             ReplyError::Server(error) => {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
-                self.classify_error(
-                    status,
-                    &error_response::error_message(&error.to_string()),
-                    None,
-                )
+                let body = error.to_string();
+                let message = error_response::error_message(&body);
+                self.classify_error(status, &body, &message, None)
             }
         }
     }
@@ -379,12 +377,14 @@ impl HttpProvider {
                 "redirected to {place}; the key is not sent there without your consent: set that base URL"
             );
         }
-        self.classify_error(status, &message, wait)
+        self.classify_error(status, &text, &message, wait)
     }
 
+    /// Converts an error with this body, and the message from it.
     fn classify_error(
         &self,
         status: u16,
+        body: &str,
         message: &str,
         retry_after: Option<Duration>,
     ) -> ProviderError {
@@ -395,7 +395,7 @@ impl HttpProvider {
             format!("{message} (status {status})")
         };
         let description = format!("{}: {detail}", self.display_url());
-        if error_response::is_context_overflow(status, &message) {
+        if error_response::is_context_overflow(status, body, &message) {
             return ProviderError::ContextExceeded(description);
         }
         // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.

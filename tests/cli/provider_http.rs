@@ -82,7 +82,10 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
         let story = Story::in_format(format, "scripted")
             .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0")
             .script([
-                stalls(json!({ "content": null, "tool_calls": [call] }), "tool_calls"),
+                stalls(
+                    json!({ "content": null, "tool_calls": [call] }),
+                    "tool_calls",
+                ),
                 stalls(json!({ "content": "whole" }), "stop"),
             ]);
         story
@@ -173,6 +176,34 @@ fn errors_within_a_good_status_are_errors() {
 }
 
 #[test]
+fn a_conversation_that_is_too_long_is_recognized() {
+    let bodies = [
+        json!({ "error": { "code": "context_length_exceeded", "type": "invalid_request_error",
+                "message": "Please reduce the length of the messages or completion." } }),
+        json!({ "error": { "code": "context_length_exceeded", "message": "Invalid input." } }),
+        json!({ "error": { "message": "Input tokens exceed the configured limit of 272000 tokens." } }),
+        json!([{ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message":
+                "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576)." } }]),
+        json!({ "error": "This model's maximum prompt length is 131072 but the request contains 136973 tokens." }),
+        json!({ "error": { "code": "invalid_parameter_error", "message":
+                "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]" } }),
+    ];
+    for body in bodies {
+        let story = Story::new().script([sends(Response::json(400, &body))]);
+        story
+            .run(["agent", "-m", "x"])
+            .status(65)
+            .stderr_has("a model with a larger context window");
+    }
+    // A parameter of the request is wrong, so a shorter conversation would not help.
+    let story = Story::new().script([fails(400, "Range of max_tokens should be [1, 8192]")]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("Range of max_tokens");
+}
+
+#[test]
 fn retry_after_is_respected() {
     let busy = |wait: &str| {
         sends(
@@ -233,7 +264,10 @@ fn a_redirect_within_the_server_is_followed() {
     for (status, absolute) in [(307, false), (308, true)] {
         let story = Story::new();
         let origin = format!("http://127.0.0.1:{}", story.server().port);
-        let place = format!("{}/v2/chat/completions", if absolute { &origin } else { "" });
+        let place = format!(
+            "{}/v2/chat/completions",
+            if absolute { &origin } else { "" }
+        );
         let moved = Response::json(status, &json!({})).header("location", &place);
         let story = story.script([sends(moved), says("ok")]);
         story.run(["agent", "-m", "x"]).stdout("ok\n");
@@ -246,7 +280,8 @@ fn a_redirect_within_the_server_is_followed() {
         assert_eq!(requests[0].raw, requests[1].raw);
     }
     // The server redirects to itself, and with a status that would change the method.
-    let moved = |status| Response::json(status, &json!({})).header("location", "/v1/chat/completions");
+    let moved =
+        |status| Response::json(status, &json!({})).header("location", "/v1/chat/completions");
     let story = Story::new().script((0..5).map(|_| sends(moved(307))));
     story
         .run(["agent", "-m", "x"])

@@ -95,9 +95,11 @@ impl Response {
     pub fn drain(mut self, limit: Duration) {
         let end = signal::now() + limit;
         let mut buffer = [0; 1024];
-        while signal::now() < end && self.read(&mut buffer, Some(end)).is_ok_and(|count| count > 0)
-        {
-        }
+        while signal::now() < end
+            && self
+                .read(&mut buffer, Some(end))
+                .is_ok_and(|count| count > 0)
+        {}
     }
 }
 
