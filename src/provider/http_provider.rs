@@ -9,7 +9,7 @@ use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
 use crate::sys::clock::Clock;
-use crate::sys::http::{self, Http, Response};
+use crate::sys::http::{self, Http, HttpTimeouts, Response};
 use crate::sys::secret;
 use crate::sys::signal;
 use crate::sys::web_url;
@@ -308,8 +308,14 @@ impl HttpProvider {
         let mut chunk = vec![0; 16 << 10];
         let mut total = 0;
         let mut is_ended = false;
+        // Only data counts: comments keep the connection open, but not the wait for an answer.
+        let HttpTimeouts {
+            first_byte, idle, ..
+        } = self.http.timeouts();
+        let end_of = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
+        let mut data_due = end_of(first_byte);
         while !is_ended && !reading.is_done() {
-            let count = match answer.read(&mut chunk, None) {
+            let count = match answer.read(&mut chunk, data_due) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -330,6 +336,9 @@ impl HttpProvider {
             reading
                 .feed(&chunk[..count], on_delta)
                 .map_err(|trouble| self.parse_error(trouble))?;
+            if reading.take_progress() {
+                data_due = end_of(idle);
+            }
         }
         reading
             .finish(on_delta)

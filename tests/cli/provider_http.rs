@@ -8,6 +8,9 @@ use crate::server::{
 use crate::story::Story;
 use base64::Engine;
 use serde_json::{Value, json};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 fn data_event(value: &Value) -> String {
     format!("data: {value}\n\n")
@@ -92,6 +95,52 @@ fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
             .run(["agent", "-m", "x", "--timeout", "60"])
             .stdout("whole\n");
     }
+}
+
+/// Sends SSE comments on `stream` until the returned sender is dropped.
+fn start_pings(stream: Sender<Vec<u8>>) -> (Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = channel();
+    let pings = std::thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+            drop(stream.send(b": ping\n\n".to_vec()));
+        }
+    });
+    (stop, pings)
+}
+
+#[test]
+fn comments_do_not_keep_a_silent_stream_alive() {
+    let (sender, answer) = Response::streaming();
+    sender.send(text_event("half").into_bytes()).unwrap();
+    let (stop, pings) = start_pings(sender);
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
+        .script([sends(answer)]);
+    story
+        .run(["agent", "-m", "x", "--timeout", "60"])
+        .status(69)
+        .stderr_has("timed out waiting for more data");
+    drop(stop);
+    pings.join().unwrap();
+}
+
+#[test]
+fn comments_may_precede_the_first_data_for_longer_than_the_idle_timeout() {
+    let (sender, answer) = Response::streaming();
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
+        .script([sends(answer)]);
+    let (stop, pings) = start_pings(sender.clone());
+    let child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    // Twice the idle timeout passes in comments.
+    std::thread::sleep(Duration::from_secs(2));
+    drop(stop);
+    pings.join().unwrap();
+    let events = [text_event("late"), stop_event(), "data: [DONE]\n\n".into()];
+    sender.send(events.concat().into_bytes()).unwrap();
+    drop(sender);
+    story.wait(child).stdout("late\n");
 }
 
 #[test]

@@ -191,6 +191,11 @@ impl Http {
         self
     }
 
+    /// The timeouts of each exchange.
+    pub fn timeouts(&self) -> HttpTimeouts {
+        self.timeouts
+    }
+
     /// Sends `body` as JSON; see [`Http::send`].
     pub fn post_json(
         &self,
