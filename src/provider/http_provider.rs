@@ -3,6 +3,7 @@
 
 use super::credentials::LazyCredentials;
 use super::error_response;
+use super::rate_limit;
 use super::request_body::RequestBody;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::{DeltaSink, Provider, ProviderError, Request};
@@ -418,12 +419,13 @@ impl HttpProvider {
         }
         match status {
             404 => ProviderError::NotFound(description),
-            429 => ProviderError::Busy {
-                message: description,
-                retry_after,
-            },
-            503 | 529 if retry_after.is_some() => ProviderError::Busy {
-                message: description,
+            429 | 503 | 529 if status == 429 || retry_after.is_some() => ProviderError::Busy {
+                message: match retry_after
+                    .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
+                {
+                    Some(end) => format!("{description}, until {}", rate_limit::format_end(end)),
+                    None => description,
+                },
                 retry_after,
             },
             408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),

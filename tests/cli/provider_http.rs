@@ -284,6 +284,69 @@ fn retry_after_is_respected() {
 }
 
 #[test]
+fn a_rate_limit_says_until_when() {
+    let busy = || {
+        sends(
+            Response::json(429, &json!({ "error": { "message": "slow down" } }))
+                .header("retry-after", "3600"),
+        )
+    };
+    let words = "slow down (status 429), until 2026-01-02T04:04:05Z";
+    let story = Story::new().script([busy()]);
+    story.run(["agent", "-m", "x"]).status(75).stderr_has(words);
+    let story = Story::new().script([busy()]);
+    story
+        .run(["agent", "--json", "-m", "x"])
+        .status(75)
+        .stdout_has(words)
+        .stderr_has(words);
+    let story = Story::new().script([busy()]);
+    story
+        .run(["status", "--check"])
+        .status(75)
+        .stdout_has(words);
+}
+
+#[test]
+fn permanent_failures_to_connect_are_not_retried() {
+    for status in [403, 407] {
+        let proxy = Story::new().script([sends(Response::text(status, "text/plain", "no"))]);
+        let port = proxy.server().port;
+        let story = Story::new()
+            .set(
+                "providers.custom.apiBase",
+                json!("https://model.invalid/v1"),
+            )
+            .env(
+                "HTTPS_PROXY",
+                &format!("http://user:secret-word@127.0.0.1:{port}"),
+            );
+        let words = story.run(["agent", "-m", "x"]).status(69).error_text();
+        let expect = format!(
+            "the proxy `http://***@127.0.0.1:{port}` refuses to connect to `model.invalid`: status {status}"
+        );
+        assert!(words.contains(&expect), "{words}");
+        assert!(!words.contains("--resume"), "{words}");
+        assert_eq!(proxy.requests().len(), 1);
+    }
+    let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));
+    let words = story.run(["agent", "-m", "x"]).status(78).error_text();
+    assert!(words.contains("unknown scheme: ftp"), "{words}");
+    // A proxy that is overloaded may let the next request through.
+    let proxy = Story::new().script((0..4).map(|_| sends(Response::text(503, "text/plain", "no"))));
+    let story = Story::new()
+        .set(
+            "providers.custom.apiBase",
+            json!("https://model.invalid/v1"),
+        )
+        .env(
+            "HTTPS_PROXY",
+            &format!("http://127.0.0.1:{}", proxy.server().port),
+        );
+    story.run(["agent", "-m", "x"]).status(69).stderr_has("503");
+}
+
+#[test]
 fn a_refused_connection_is_reported() {
     let story = Story::new().set("providers.custom.apiBase", json!("http://127.0.0.1:1/v1"));
     story
@@ -520,10 +583,16 @@ fn tls_requires_a_valid_certificate() {
             story = story.env("SSL_CERT_FILE", vouches.to_str().unwrap());
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {
-            story
-                .run(["agent", "-m", "x"])
+            let words = story
+                .run(["agent", "-m", "x", "-v"])
                 .status(69)
-                .stderr_has("certificate");
+                .error_text();
+            assert!(
+                words.contains("the certificate of `localhost` is not accepted: "),
+                "{words}"
+            );
+            assert!(words.contains("(CA certificates are from "), "{words}");
+            assert!(!words.contains("attempt 2"), "{words}");
         }
         drop(server.kill());
         server.wait().unwrap();
