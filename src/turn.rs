@@ -113,8 +113,8 @@ impl Turn<'_, '_, '_> {
                     return match answer.map(|answer| answer.check(&reply.text)) {
                         Some(Err(wrong)) => Err(schema_mismatch(&wrong)),
                         Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
-                        _ if reply.is_blank() => Err(empty_reply_error(&reply)),
-                        _ => Ok((stop_reason, Some(reply))),
+                        // Some servers let the model call tools all the same. The cause is why the turn stopped.
+                        _ => Ok((stop_reason, Some(reply).filter(|reply| !reply.is_blank()))),
                     };
                 }
             }

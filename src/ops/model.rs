@@ -402,6 +402,7 @@ pub(crate) fn resolve_endpoint(
         stream: stream || choice.quirks.streaming_only,
         supports_schemas: choice.quirks.json_schemas || choice.format == ApiFormat::Responses,
         http,
+        clock: ctx.clock.clone(),
     };
     Ok(Endpoint {
         choice,

@@ -1,6 +1,7 @@
 //! Parses servers' error responses in their various forms.
 
 use crate::sys::http::Response;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -82,28 +83,92 @@ fn status_for_type(kind: &str) -> Option<u16> {
     })
 }
 
-/// True if the error says that the conversation exceeds the context window, by the phrases of known servers.
-pub(super) fn is_context_overflow(status: u16, message: &str) -> bool {
-    let words = [
-        "context length",
-        "context_length",
-        "context window",
-        "maximum context",
-        "too many tokens",
-        "prompt is too long",
-        "input is too long",
-        "exceeds the available context",
-        "request too large",
-        "context too long",
-        "input too large",
-        "input length and",
-        "prompt_too_long",
-        "couldn't fit with truncation",
-        "model_context_exceeded",
-    ];
-    let message = message.to_lowercase();
-    status == 413
-        || (matches!(status, 400 | 422 | 500) && words.iter().any(|word| message.contains(word)))
+/// Error codes and types for a conversation that exceeds the context window, in lower case. Each has its source.
+const CONTEXT_OVERFLOW_CODES: &[&str] = &[
+    // OpenAI, Groq, Cerebras: <https://github.com/letta-ai/letta/issues/1963>
+    "context_length_exceeded",
+    // GitHub Copilot: "prompt token count of 391491 exceeds the limit of 128000"
+    "model_max_prompt_tokens_exceeded",
+    // llama.cpp: tools/server/server-context.cpp
+    "exceed_context_size_error",
+    // Mistral: vibe/core/llm/exceptions.py of <https://github.com/mistralai/mistral-vibe>
+    "model_context_exceeded",
+    "prompt_too_long",
+];
+
+/// Words of error messages for a conversation that exceeds the context window, in lower case. Each has its source; `pi`
+/// is packages/ai/src/utils/overflow.ts of <https://github.com/badlogic/pi-mono>, `vibe` is
+/// vibe/core/llm/exceptions.py of <https://github.com/mistralai/mistral-vibe>, and `litellm` is
+/// litellm_core_utils/exception_mapping_utils.py of <https://github.com/BerriAI/litellm>.
+const CONTEXT_OVERFLOW_WORDS: &[&str] = &[
+    // OpenAI, vLLM, OpenRouter, Mistral: "This model's maximum context length is 4097 tokens", pi
+    "maximum context",
+    // LM Studio: "… is greater than the context length", pi; others: "longer than the model's context length", litellm
+    "context length",
+    // Gateways that put OpenAI's code into the message, pi
+    "context_length",
+    // OpenAI: "Your input exceeds the context window of this model"; MiniMax: "context window exceeds limit", pi
+    "context window",
+    // OpenAI: "Input tokens exceed the configured limit of 272000 tokens": <https://github.com/cline/cline/issues/5474>
+    "input tokens exceed the configured limit",
+    // Groq: <https://github.com/OpenHands/OpenHands/issues/1902>; Cerebras: "Please reduce the length of the messages or
+    // completion. Current length is 42328 while limit is 40000": <https://github.com/cline/cline/issues/5140>
+    "reduce the length of the messages",
+    // Gemini: "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576)":
+    // <https://github.com/google-gemini/gemini-cli/issues/6678>
+    "input token count",
+    // xAI: "This model's maximum prompt length is 131072 but the request contains 136973 tokens":
+    // <https://github.com/cline/cline/issues/3120>
+    "maximum prompt length is",
+    // Qwen: "Range of input length should be [1, 204800]": <https://github.com/QwenLM/qwen-code/issues/98>
+    "range of input length should be",
+    // Kimi: "Your request exceeded model token limit: 262144 (requested: 300000)", pi
+    "exceeded model token limit",
+    // GitHub Copilot: "prompt token count of 391491 exceeds the limit of 128000", pi
+    "prompt token count of",
+    // Anthropic: "prompt is too long: 213462 tokens > 200000 maximum", pi
+    "prompt is too long",
+    // Anthropic: "input length and `max_tokens` exceed context limit":
+    // <https://github.com/continuedev/continue/issues/6080>
+    "input length and",
+    // Amazon Bedrock: "Input is too long for requested model", pi
+    "input is too long",
+    // llama.cpp: "the request exceeds the available context size", pi
+    "exceeds the available context",
+    // Cohere and gateways, pi
+    "too many tokens",
+    // Groq, with status 413, which some gateways change: "Request too large for model"
+    "request too large",
+    // Mistral: "Input too large: couldn't fit with truncation", vibe
+    "input too large",
+    "couldn't fit with truncation",
+    "context too long",
+];
+
+/// True if the error says that the conversation exceeds the context window: by its code, which is precise, or else by
+/// the words of its message.
+pub(super) fn is_context_overflow(status: u16, body: &str, message: &str) -> bool {
+    let has_code = || {
+        let body = serde_json::from_str::<Value>(body).unwrap_or_default();
+        let places = [
+            "/error/code",
+            "/error/type",
+            "/code",
+            "/type",
+            "/0/error/code",
+        ];
+        let mut codes = places
+            .iter()
+            .filter_map(|place| body.pointer(place)?.as_str());
+        codes.any(|code| CONTEXT_OVERFLOW_CODES.contains(&&*code.to_lowercase()))
+    };
+    let has_words = || {
+        let message = message.to_lowercase();
+        CONTEXT_OVERFLOW_WORDS
+            .iter()
+            .any(|words| message.contains(words))
+    };
+    status == 413 || has_code() || matches!(status, 400 | 422 | 500) && has_words()
 }
 
 /// True if the account is out of credit; a retry is pointless then.
@@ -121,8 +186,8 @@ pub(super) fn is_out_of_credit(message: &str) -> bool {
     .any(|word| message.contains(word))
 }
 
-/// The delay that the server requests before a retry, from the headers.
-pub(super) fn retry_after(answer: &Response) -> Option<Duration> {
+/// The delay that the server requests before a retry, from the headers. `now` is our time.
+pub(super) fn retry_after(answer: &Response, now: Timestamp) -> Option<Duration> {
     let millis = answer
         .header("retry-after-ms")
         .and_then(|text| text.trim().parse::<f64>().ok());
@@ -130,7 +195,7 @@ pub(super) fn retry_after(answer: &Response) -> Option<Duration> {
     duration_from_secs(millis.map(|millis| millis / 1000.0)).or_else(|| {
         let after = after?;
         duration_from_secs(after.parse().ok())
-            .or_else(|| duration_between(after, answer.header("date")?))
+            .or_else(|| duration_until(after, answer.header("date"), now))
     })
 }
 
@@ -151,23 +216,24 @@ fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
     Duration::try_from_secs_f64(number?.max(0.0)).ok()
 }
 
-/// The time from one date to another. `Retry-After` dates are relative to the server's own `Date`, because our clock
-/// may differ.
-fn duration_between(after: &str, date: &str) -> Option<Duration> {
+/// The time until the date of `Retry-After`. It is relative to the server's own `Date`, because our clock may differ;
+/// without a usable one, our clock has to do.
+fn duration_until(after: &str, date: Option<&str>, now: Timestamp) -> Option<Duration> {
     let parse = |text: &str| {
         jiff::fmt::rfc2822::parse(text)
             .ok()
             .map(|time| time.timestamp())
     };
-    let gap = parse(after)?.duration_since(parse(date)?);
+    let gap = parse(after)?.duration_since(date.and_then(parse).unwrap_or(now));
     Some(Duration::try_from(gap).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        duration_between, embedded_status, error_message, is_context_overflow, is_out_of_credit,
+        duration_until, embedded_status, error_message, is_context_overflow, is_out_of_credit,
     };
+    use jiff::Timestamp;
     use serde_json::json;
     use std::time::Duration;
 
@@ -194,15 +260,53 @@ mod tests {
 
     #[test]
     fn causes_are_classified_by_message() {
-        assert!(is_context_overflow(
-            400,
-            "This model's maximum context length is 8192 tokens"
-        ));
-        assert!(is_context_overflow(413, ""));
-        assert!(
-            !is_context_overflow(400, "bad parameter")
-                && !is_context_overflow(401, "context length")
-        );
+        let check = |status: u16, body: &str, expect: bool| {
+            let message = error_message(body);
+            assert_eq!(
+                is_context_overflow(status, body, &message),
+                expect,
+                "{body}"
+            );
+        };
+        check(413, "", true);
+        for words in [
+            "This model's maximum context length is 8192 tokens",
+            "Input tokens exceed the configured limit of 272000 tokens.",
+            "Please reduce the length of the messages or completion.",
+            "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).",
+            "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
+            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]",
+            "Your request exceeded model token limit: 262144 (requested: 300000)",
+        ] {
+            check(400, words, true);
+            check(401, words, false);
+        }
+        for code in ["context_length_exceeded", "exceed_context_size_error"] {
+            check(
+                400,
+                &json!({ "error": { "message": "no", "code": code } }).to_string(),
+                true,
+            );
+            check(
+                400,
+                &json!({ "error": { "message": "no", "type": code } }).to_string(),
+                true,
+            );
+            check(
+                400,
+                &json!({ "message": "no", "code": code }).to_string(),
+                true,
+            );
+        }
+        for other in [
+            "bad parameter",
+            "Range of max_tokens should be [1, 8192]",
+            "max_tokens is too large: 100000",
+            "string too long. Expected a string with maximum length 64",
+        ] {
+            check(400, other, false);
+        }
+        check(429, "too many tokens per minute", false);
         assert!(is_out_of_credit(
             "You exceeded your current quota, please check your plan"
         ));
@@ -258,9 +362,16 @@ mod tests {
             "Fri, 02 Jan 2026 03:04:05 GMT",
             "Fri, 02 Jan 2026 03:04:15 GMT",
         );
-        assert_eq!(duration_between(to, from), Some(Duration::from_secs(10)));
-        assert_eq!(duration_between(from, to), Some(Duration::ZERO));
-        assert_eq!(duration_between("soon", from), None);
+        let now = "2026-01-02T03:04:00Z".parse().unwrap();
+        let check = |after: &str, date: Option<&str>, expect: Option<u64>| {
+            let expect = expect.map(Duration::from_secs);
+            assert_eq!(duration_until(after, date, now), expect, "{after} {date:?}");
+        };
+        check(to, Some(from), Some(10));
+        check(from, Some(to), Some(0));
+        check(to, None, Some(15));
+        check(to, Some("today"), Some(15));
+        check("soon", Some(from), None);
     }
 
     #[test]
@@ -274,12 +385,12 @@ mod tests {
         crate::fuzz::check(seeds, |input, _| {
             let body = crate::fuzz::lossy_text(input);
             let message = error_message(&body);
-            is_context_overflow(400, &message);
+            is_context_overflow(400, &body, &message);
             is_out_of_credit(&message);
             if let Ok(value) = serde_json::from_str(&body) {
                 embedded_status(&value);
             }
-            duration_between(&body, "Wed, 21 Oct 2015 07:28:00 GMT");
+            duration_until(&body, Some(&body), Timestamp::UNIX_EPOCH);
         });
     }
 }

@@ -3,12 +3,14 @@
 
 use super::credentials::LazyCredentials;
 use super::error_response;
+use super::rate_limit;
 use super::request_body::BodyWriter;
 use super::response::{ReplyBuilder, ReplyError, ResponseReader};
 use super::{DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
-use crate::sys::http::{self, Http, Response};
+use crate::sys::clock::Clock;
+use crate::sys::http::{self, Http, HttpTimeouts, Response};
 use crate::sys::secret;
 use crate::sys::signal;
 use crate::sys::web_url;
@@ -41,6 +43,12 @@ pub trait WireFormat: Send + Sync {
 /// Maximum number of bytes read of a response. A runaway reply is truncated here.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
+/// Maximum number of redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
+
+/// The time for the rest of a response after its reply is complete. Servers send it at once; some proxies never do.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+
 /// Maximum number of pages read of a list of models.
 const MAX_MODEL_PAGES: usize = 100;
 
@@ -63,6 +71,7 @@ pub struct HttpProvider {
     /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
     pub supports_schemas: bool,
     pub http: Http,
+    pub clock: Clock,
 }
 
 impl Provider for HttpProvider {
@@ -77,10 +86,8 @@ impl Provider for HttpProvider {
         let place = self.display_url();
         let (size, count) = (body.len(), request.messages.len());
         log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
-        let answer = self
-            .http
-            .post_json(&self.url(&base, self.format.path()), &headers, &body)
-            .map_err(|error| self.connect_error(error))?;
+        let url = self.url(&base, self.format.path());
+        let answer = self.send(url, &headers, Some(&body))?;
         let (status, first) = (answer.status, started.elapsed().as_millis());
         log::info!(target: "http", "status {status}, first byte after {first} ms");
         let reply = match status {
@@ -115,10 +122,7 @@ impl HttpProvider {
         let mut found = Vec::new();
         let mut url = first.clone();
         for _ in 0..MAX_MODEL_PAGES {
-            let answer = self
-                .http
-                .send(&url, &headers, None)
-                .map_err(|error| self.connect_error(error))?;
+            let answer = self.send(url, &headers, None)?;
             if !(200..=299).contains(&answer.status) {
                 return Err(self.status_error(answer));
             }
@@ -147,6 +151,33 @@ impl HttpProvider {
             url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
         }
         Ok(found)
+    }
+
+    /// Sends a request with `body` as JSON, or a GET request without one. Redirects that keep the method are followed
+    /// within the origin of `url`: the key is for that server only.
+    fn send(
+        &self,
+        mut url: String,
+        headers: &[(String, String)],
+        body: Option<&[u8]>,
+    ) -> Result<Response, ProviderError> {
+        let body = body.map(|body| ("application/json", body));
+        for _ in 0..MAX_REDIRECTS {
+            let answer = self.http.send(&url, headers, body);
+            let answer = answer.map_err(|error| self.connect_error(error))?;
+            let location = answer.header("location");
+            let next = location
+                .filter(|_| matches!(answer.status, 307 | 308))
+                .and_then(|location| web_url::redirect_within_origin(&url, location));
+            match next {
+                None => return Ok(answer),
+                Some(next) => url = next,
+            }
+        }
+        let place = self.display_url();
+        Err(ProviderError::Refused(format!(
+            "{place}: more than {MAX_REDIRECTS} redirects"
+        )))
     }
 
     /// The base URL and the headers of a request, including credentials.
@@ -263,10 +294,11 @@ impl HttpProvider {
         command
     }
 
-    /// Reads the response, as a stream of events or in one piece, according to its content.
+    /// Reads the response, as a stream of events or in one piece, according to its content. The end of the reply counts,
+    /// not the end of the connection.
     fn read_reply(
         &self,
-        answer: Response,
+        mut answer: Response,
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
@@ -274,15 +306,19 @@ impl HttpProvider {
             .header("content-type")
             .is_some_and(|kind| kind.contains("event-stream"));
         let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
-        let mut body = answer.body;
         let mut chunk = vec![0; 8 << 10];
         let mut total = 0;
-        loop {
-            let count = match body.read(&mut chunk) {
+        let mut is_ended = false;
+        // Only data counts: comments keep the connection open, but not the wait for an answer.
+        let HttpTimeouts {
+            first_byte, idle, ..
+        } = self.http.timeouts();
+        let end_of = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
+        let mut data_due = end_of(first_byte);
+        while !is_ended && !reading.is_done() {
+            let count = match answer.read(&mut chunk, data_due) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                // The response is complete, so the way in which the connection ended does not matter.
-                Err(_) if reading.is_done() => 0,
                 Err(error) => {
                     signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
                     return Err(
@@ -290,6 +326,7 @@ impl HttpProvider {
                     );
                 }
             };
+            is_ended = count == 0;
             total += count;
             if total > MAX_RESPONSE_BYTES {
                 return Err(ProviderError::Refused(format!(
@@ -297,17 +334,22 @@ impl HttpProvider {
                     MAX_RESPONSE_BYTES >> 20
                 )));
             }
-            let result = match count {
-                0 => reading.finish(on_delta),
-                _ => reading.feed(&chunk[..count], on_delta),
-            };
-            result.map_err(|trouble| self.parse_error(trouble))?;
-            if count == 0 {
-                return reading
-                    .into_reply()
-                    .map_err(|trouble| self.parse_error(trouble));
+            reading
+                .feed(&chunk[..count], on_delta)
+                .map_err(|trouble| self.parse_error(trouble))?;
+            if reading.take_progress() {
+                data_due = end_of(idle);
             }
         }
+        reading
+            .finish(on_delta)
+            .map_err(|trouble| self.parse_error(trouble))?;
+        if !is_ended {
+            answer.drain(DRAIN_TIMEOUT);
+        }
+        reading
+            .into_reply()
+            .map_err(|trouble| self.parse_error(trouble))
     }
 
     fn parse_error(&self, error: ReplyError) -> ProviderError {
@@ -322,18 +364,16 @@ impl HttpProvider {
             ),
             ReplyError::Server(error) => {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
-                self.classify_error(
-                    status,
-                    &error_response::error_message(&error.to_string()),
-                    None,
-                )
+                let body = error.to_string();
+                let message = error_response::error_message(&body);
+                self.classify_error(status, &body, &message, None)
             }
         }
     }
 
     /// Converts a response with an error status.
     fn status_error(&self, answer: Response) -> ProviderError {
-        let named = error_response::retry_after(&answer);
+        let named = error_response::retry_after(&answer, self.clock.timestamp());
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         let mut text = Vec::new();
@@ -347,12 +387,14 @@ impl HttpProvider {
                 "redirected to {place}; the key is not sent there without your consent: set that base URL"
             );
         }
-        self.classify_error(status, &message, wait)
+        self.classify_error(status, &text, &message, wait)
     }
 
+    /// Converts an error with this body, and the message from it.
     fn classify_error(
         &self,
         status: u16,
+        body: &str,
         message: &str,
         retry_after: Option<Duration>,
     ) -> ProviderError {
@@ -363,7 +405,7 @@ impl HttpProvider {
             format!("{message} (status {status})")
         };
         let description = format!("{}: {detail}", self.display_url());
-        if error_response::is_context_overflow(status, &message) {
+        if error_response::is_context_overflow(status, body, &message) {
             return ProviderError::ContextExceeded(description);
         }
         // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
@@ -377,12 +419,13 @@ impl HttpProvider {
         }
         match status {
             404 => ProviderError::NotFound(description),
-            429 => ProviderError::Busy {
-                message: description,
-                retry_after,
-            },
-            503 | 529 if retry_after.is_some() => ProviderError::Busy {
-                message: description,
+            429 | 503 | 529 if status == 429 || retry_after.is_some() => ProviderError::Busy {
+                message: match retry_after
+                    .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
+                {
+                    Some(end) => format!("{description}, until {}", rate_limit::format_end(end)),
+                    None => description,
+                },
                 retry_after,
             },
             408 | 409 | 425 | 500..=599 => ProviderError::Unavailable(description),

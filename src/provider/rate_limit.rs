@@ -6,6 +6,7 @@ use crate::message::Reply;
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
+use jiff::Timestamp;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -33,8 +34,9 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
             && self.waited_until.swap(until, Ordering::Relaxed) != until
         {
             let message = format!(
-                "`{}` is rate-limited, as reported to another run",
-                request.model
+                "`{}` is rate-limited until {}, as reported to another run",
+                request.model,
+                format_end(Timestamp::from_millisecond(until).unwrap_or_default())
             );
             return Err(ProviderError::Busy {
                 message,
@@ -87,6 +89,12 @@ impl<P> RateLimitedProvider<P> {
             format!("{until}\n").as_bytes(),
         ));
     }
+}
+
+/// Formats the end of a rate limit in UTC, rounded up to a second.
+pub(super) fn format_end(end: Timestamp) -> String {
+    let second = end.as_second() + i64::from(end.subsec_nanosecond() > 0);
+    Timestamp::from_second(second).unwrap_or(end).to_string()
 }
 
 /// Random jitter of up to a quarter of a second, to spread runs that wait for the same time.

@@ -62,6 +62,8 @@ pub(super) struct ResponseReader {
     /// The bytes so far, while the response may be one object.
     buffer: Vec<u8>,
     shape: ResponseShape,
+    /// True if any data arrived since the last call of [`ResponseReader::take_progress`].
+    has_progress: bool,
     builder: Box<dyn ReplyBuilder>,
 }
 
@@ -85,6 +87,7 @@ impl ResponseReader {
             parser: SseParser::new(MAX_EVENT_BYTES),
             buffer: Vec::new(),
             shape,
+            has_progress: false,
             builder,
         }
     }
@@ -113,12 +116,24 @@ impl ResponseReader {
             return self.feed(&first, on_delta);
         }
         if self.shape == ResponseShape::Object {
+            self.has_progress |= !bytes.trim_ascii().is_empty();
             self.buffer.extend_from_slice(bytes);
             return Ok(());
         }
         let draft = self.builder.as_mut();
-        self.parser
-            .feed(bytes, &mut |found| process_event(found, draft, on_delta))
+        let has_progress = &mut self.has_progress;
+        let fed = self.parser.feed(bytes, &mut |found| {
+            *has_progress |= found.data.as_ref().is_some_and(|data| !data.is_empty());
+            process_event(found, draft, on_delta)
+        });
+        self.has_progress |= self.parser.has_partial_line();
+        fed
+    }
+
+    /// True if data arrived since the last call. The comments and blanks that servers send while they have nothing to
+    /// say are none.
+    pub(super) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.has_progress)
     }
 
     /// Ends the response.
@@ -149,7 +164,8 @@ impl ResponseReader {
     }
 }
 
-/// Processes one event. Events without data only keep the connection open.
+/// Processes one event. Events without data only keep the connection open, and events after the end of the reply are
+/// not part of it.
 fn process_event(
     event: &SseEvent,
     builder: &mut dyn ReplyBuilder,
@@ -160,7 +176,7 @@ fn process_event(
         builder.close();
         return Ok(());
     }
-    if data.is_empty() {
+    if data.is_empty() || builder.is_done() {
         return Ok(());
     }
     if builder.add_text_event(data, on_delta)? {

@@ -234,9 +234,9 @@ pub struct WebSettings {
 pub struct ProviderTimeouts {
     /// 10 s: a reachable host answers at once.
     pub connect: Duration,
-    /// 300 s: a reasoning model may be silent for minutes.
+    /// 300 s, also for the first data of a stream: a reasoning model may be silent for minutes.
     pub first_byte: Duration,
-    /// 90 s: a stream that has started and then falls silent is dead.
+    /// 90 s: a stream that has started and then falls silent is dead, even if the server sends comments.
     pub stream_idle: Duration,
     /// 1800 s for one complete answer.
     pub total: Duration,

@@ -99,6 +99,11 @@ impl SseParser {
         self.end_line(b"", on_event)
     }
 
+    /// True if the stream so far ends within a line that is not a comment.
+    pub fn has_partial_line(&self) -> bool {
+        self.line.first().is_some_and(|first| *first != b':')
+    }
+
     fn add_to_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         self.check_size(bytes)?;
         self.line.extend_from_slice(bytes);
@@ -265,6 +270,21 @@ mod tests {
             &[r#" ""  20"#, &format!(r#" ""  {}"#, u64::MAX)],
         );
         check("odd: x\ndata: y\n\n", &[r#" "y"  0"#]);
+    }
+
+    #[test]
+    fn a_partial_line_is_not_a_comment() {
+        let check = |text: &str, expect: bool| {
+            let mut parser = SseParser::new(MIB);
+            let ignore = &mut |_: &mut SseEvent| Ok::<(), EventTooLarge>(());
+            parser.feed(text.as_bytes(), ignore).unwrap();
+            assert_eq!(parser.has_partial_line(), expect, "{text:?}");
+        };
+        check("", false);
+        check("data: a\n\n", false);
+        check("data: a\n\ndata: b", true);
+        check("data: a\n\n: pi", false);
+        check(": ping\n\nd", true);
     }
 
     #[test]

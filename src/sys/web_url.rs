@@ -107,6 +107,19 @@ pub(super) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
+/// Returns the target of a redirect from `url` to `location`, if it has the same origin: scheme, host and port.
+pub fn redirect_within_origin(url: &str, location: &str) -> Option<String> {
+    let from = Url::parse(url).ok()?;
+    let mut to = from.join(location).ok()?;
+    if from.origin() != to.origin() {
+        return None;
+    }
+    to.set_username(from.username()).ok()?;
+    to.set_password(from.password()).ok()?;
+    to.set_fragment(None);
+    Some(to.into())
+}
+
 /// Removes the brackets around an IPv6 address in a URL.
 pub(super) fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
@@ -154,7 +167,29 @@ pub fn percent_encode(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse};
+    use super::{
+        is_local_cleartext, is_local_name, is_loopback, is_remote_cleartext, parse,
+        redirect_within_origin,
+    };
+
+    #[test]
+    fn redirects_stay_within_an_origin() {
+        let check = |location: &str, expect: Option<&str>| {
+            let found = redirect_within_origin("https://u:p@a.example/v1/x?k=1", location);
+            assert_eq!(found.as_deref(), expect, "{location}");
+        };
+        check("/v2/x?k=1", Some("https://u:p@a.example/v2/x?k=1"));
+        check("y", Some("https://u:p@a.example/v1/y"));
+        let same = "https://o:q@A.example:443/z#f";
+        check(same, Some("https://u:p@a.example/z"));
+        check("http://a.example/z", None);
+        check("https://a.example:8443/z", None);
+        check("https://a.example.evil.example/z", None);
+        check("//evil.example/z", None);
+        check("\\\\evil.example/z", None);
+        check("data:x", None);
+        check("https://", None);
+    }
 
     #[test]
     fn canonical_form() {

@@ -190,7 +190,7 @@ fn a_rate_limit_is_shared_with_other_runs() {
     story
         .run(["agent", "-m", "hi", "-s", "other"])
         .status(75)
-        .stderr_has("is rate-limited, as reported to another run");
+        .stderr_has("is rate-limited until 2026-01-02T03:06:05Z, as reported to another run");
     assert_eq!(story.requests().len(), 1);
     // Another model is not affected.
     story.server().script([says("x")]);

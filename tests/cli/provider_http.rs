@@ -8,6 +8,9 @@ use crate::server::{
 use crate::story::Story;
 use base64::Engine;
 use serde_json::{Value, json};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 fn data_event(value: &Value) -> String {
     format!("data: {value}\n\n")
@@ -67,6 +70,77 @@ fn unusual_but_valid_streams_are_accepted() {
         ),
         "a\n",
     );
+}
+
+#[test]
+fn a_complete_reply_does_not_wait_for_the_end_of_the_connection() {
+    for format in ALL_FORMATS {
+        let stalls = |message: Value, finish: &'static str| -> Responder {
+            Box::new(move |request| {
+                formats::build_response(&message, finish, request).ending(Ending::Stall)
+            })
+        };
+        let call = json!({ "id": "c", "type": "function",
+                           "function": { "name": "list_dir", "arguments": "{}" } });
+        let story = Story::in_format(format, "scripted")
+            .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0")
+            .script([
+                stalls(
+                    json!({ "content": null, "tool_calls": [call] }),
+                    "tool_calls",
+                ),
+                stalls(json!({ "content": "whole" }), "stop"),
+            ]);
+        story
+            .run(["agent", "-m", "x", "--timeout", "60"])
+            .stdout("whole\n");
+    }
+}
+
+/// Sends SSE comments on `stream` until the returned sender is dropped.
+fn start_pings(stream: Sender<Vec<u8>>) -> (Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = channel();
+    let pings = std::thread::spawn(move || {
+        while stopped.recv_timeout(Duration::from_millis(20)) == Err(RecvTimeoutError::Timeout) {
+            drop(stream.send(b": ping\n\n".to_vec()));
+        }
+    });
+    (stop, pings)
+}
+
+#[test]
+fn comments_do_not_keep_a_silent_stream_alive() {
+    let (sender, answer) = Response::streaming();
+    sender.send(text_event("half").into_bytes()).unwrap();
+    let (stop, pings) = start_pings(sender);
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
+        .script([sends(answer)]);
+    story
+        .run(["agent", "-m", "x", "--timeout", "60"])
+        .status(69)
+        .stderr_has("timed out waiting for more data");
+    drop(stop);
+    pings.join().unwrap();
+}
+
+#[test]
+fn comments_may_precede_the_first_data_for_longer_than_the_idle_timeout() {
+    let (sender, answer) = Response::streaming();
+    let story = Story::new()
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
+        .script([sends(answer)]);
+    let (stop, pings) = start_pings(sender.clone());
+    let child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    story.server().wait_for_requests(1);
+    // Twice the idle timeout passes in comments.
+    std::thread::sleep(Duration::from_secs(2));
+    drop(stop);
+    pings.join().unwrap();
+    let events = [text_event("late"), stop_event(), "data: [DONE]\n\n".into()];
+    sender.send(events.concat().into_bytes()).unwrap();
+    drop(sender);
+    story.wait(child).stdout("late\n");
 }
 
 #[test]
@@ -151,6 +225,34 @@ fn errors_within_a_good_status_are_errors() {
 }
 
 #[test]
+fn a_conversation_that_is_too_long_is_recognized() {
+    let bodies = [
+        json!({ "error": { "code": "context_length_exceeded", "type": "invalid_request_error",
+                "message": "Please reduce the length of the messages or completion." } }),
+        json!({ "error": { "code": "context_length_exceeded", "message": "Invalid input." } }),
+        json!({ "error": { "message": "Input tokens exceed the configured limit of 272000 tokens." } }),
+        json!([{ "error": { "code": 400, "status": "INVALID_ARGUMENT", "message":
+                "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576)." } }]),
+        json!({ "error": "This model's maximum prompt length is 131072 but the request contains 136973 tokens." }),
+        json!({ "error": { "code": "invalid_parameter_error", "message":
+                "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]" } }),
+    ];
+    for body in bodies {
+        let story = Story::new().script([sends(Response::json(400, &body))]);
+        story
+            .run(["agent", "-m", "x"])
+            .status(65)
+            .stderr_has("a model with a larger context window");
+    }
+    // A parameter of the request is wrong, so a shorter conversation would not help.
+    let story = Story::new().script([fails(400, "Range of max_tokens should be [1, 8192]")]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("Range of max_tokens");
+}
+
+#[test]
 fn retry_after_is_respected() {
     let busy = |wait: &str| {
         sends(
@@ -171,6 +273,77 @@ fn retry_after_is_respected() {
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
         .stderr_has("in 3.0 s");
+    // Without a `Date`, our clock counts: it is 03:04:05.
+    let undated = Response::json(503, &json!({ "error": { "message": "busy" } }))
+        .header("retry-after", "Fri, 02 Jan 2026 03:04:09 GMT");
+    let story = Story::new().script([sends(undated), says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr_has("in 4.0 s");
+}
+
+#[test]
+fn a_rate_limit_says_until_when() {
+    let busy = || {
+        sends(
+            Response::json(429, &json!({ "error": { "message": "slow down" } }))
+                .header("retry-after", "3600"),
+        )
+    };
+    let words = "slow down (status 429), until 2026-01-02T04:04:05Z";
+    let story = Story::new().script([busy()]);
+    story.run(["agent", "-m", "x"]).status(75).stderr_has(words);
+    let story = Story::new().script([busy()]);
+    story
+        .run(["agent", "--json", "-m", "x"])
+        .status(75)
+        .stdout_has(words)
+        .stderr_has(words);
+    let story = Story::new().script([busy()]);
+    story
+        .run(["status", "--check"])
+        .status(75)
+        .stdout_has(words);
+}
+
+#[test]
+fn permanent_failures_to_connect_are_not_retried() {
+    for status in [403, 407] {
+        let proxy = Story::new().script([sends(Response::text(status, "text/plain", "no"))]);
+        let port = proxy.server().port;
+        let story = Story::new()
+            .set(
+                "providers.custom.apiBase",
+                json!("https://model.invalid/v1"),
+            )
+            .env(
+                "HTTPS_PROXY",
+                &format!("http://user:secret-word@127.0.0.1:{port}"),
+            );
+        let words = story.run(["agent", "-m", "x"]).status(69).error_text();
+        let expect = format!(
+            "the proxy `http://***@127.0.0.1:{port}` refuses to connect to `model.invalid`: status {status}"
+        );
+        assert!(words.contains(&expect), "{words}");
+        assert!(!words.contains("--resume"), "{words}");
+        assert_eq!(proxy.requests().len(), 1);
+    }
+    let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));
+    let words = story.run(["agent", "-m", "x"]).status(78).error_text();
+    assert!(words.contains("unknown scheme: ftp"), "{words}");
+    // A proxy that is overloaded may let the next request through.
+    let proxy = Story::new().script((0..4).map(|_| sends(Response::text(503, "text/plain", "no"))));
+    let story = Story::new()
+        .set(
+            "providers.custom.apiBase",
+            json!("https://model.invalid/v1"),
+        )
+        .env(
+            "HTTPS_PROXY",
+            &format!("http://127.0.0.1:{}", proxy.server().port),
+        );
+    story.run(["agent", "-m", "x"]).status(69).stderr_has("503");
 }
 
 #[test]
@@ -196,6 +369,41 @@ fn a_redirect_is_not_followed_with_the_key() {
         .status(1)
         .stderr_has("redirected to");
     assert!(other.requests().is_empty());
+}
+
+#[test]
+fn a_redirect_within_the_server_is_followed() {
+    for (status, absolute) in [(307, false), (308, true)] {
+        let story = Story::new();
+        let origin = format!("http://127.0.0.1:{}", story.server().port);
+        let place = format!(
+            "{}/v2/chat/completions",
+            if absolute { &origin } else { "" }
+        );
+        let moved = Response::json(status, &json!({})).header("location", &place);
+        let story = story.script([sends(moved), says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let requests = story.requests();
+        assert_eq!(requests[1].path, "/v2/chat/completions");
+        assert_eq!(
+            requests[1].header("authorization"),
+            Some("Bearer key-of-the-story")
+        );
+        assert_eq!(requests[0].raw, requests[1].raw);
+    }
+    // The server redirects to itself, and with a status that would change the method.
+    let moved =
+        |status| Response::json(status, &json!({})).header("location", "/v1/chat/completions");
+    let story = Story::new().script((0..5).map(|_| sends(moved(307))));
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("more than 5 redirects");
+    let story = Story::new().script([sends(moved(302))]);
+    story
+        .run(["agent", "-m", "x"])
+        .status(1)
+        .stderr_has("redirected to");
 }
 
 #[test]
@@ -375,10 +583,16 @@ fn tls_requires_a_valid_certificate() {
             story = story.env("SSL_CERT_FILE", vouches.to_str().unwrap());
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {
-            story
-                .run(["agent", "-m", "x"])
+            let words = story
+                .run(["agent", "-m", "x", "-v"])
                 .status(69)
-                .stderr_has("certificate");
+                .error_text();
+            assert!(
+                words.contains("the certificate of `localhost` is not accepted: "),
+                "{words}"
+            );
+            assert!(words.contains("(CA certificates are from "), "{words}");
+            assert!(!words.contains("attempt 2"), "{words}");
         }
         drop(server.kill());
         server.wait().unwrap();

@@ -215,6 +215,22 @@ fn at_the_iteration_limit_a_last_request_is_sent_without_tools() {
 }
 
 #[test]
+fn the_iteration_limit_is_reported_if_the_last_request_is_not_answered() {
+    for last in [calls("list_dir", json!({})), says("")] {
+        let story = Story::new().script([calls("list_dir", json!({})), last]);
+        story
+            .run(["agent", "-m", "x", "--max-iterations", "1"])
+            .stderr("nanobot: stopped at the limit of 1 requests\n  try: a higher `--max-iterations`, or a smaller task\n")
+            .status(3);
+        // The conversation goes on from there.
+        story.server().script([says("So far: nothing.")]);
+        story
+            .run(["agent", "-m", "go on"])
+            .stdout("So far: nothing.\n");
+    }
+}
+
+#[test]
 fn a_call_that_keeps_failing_ends_the_turn() {
     let again = || calls("read_file", json!({ "path": "missing" }));
     let story = Story::new().script([

@@ -1,16 +1,17 @@
 //! The HTTP client: builds requests, reads responses and keeps connections.
 
 use super::connector::{ProxyConnector, SignalConnector};
-use super::error::{MAX_REDIRECTS, from_ureq};
+use super::error::{MAX_REDIRECTS, PermanentFailure, from_ureq};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
-use crate::error::{Exit, fail};
+use super::transport::with_read_end;
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use crate::sys::secret::Secret;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::test_dns::TestHosts;
-use crate::sys::web_url::{is_loopback, to_uri};
+use crate::sys::web_url::{is_loopback, redact_url, to_uri};
 use crate::sys::{signal, test_hooks};
 use std::collections::HashMap;
 use std::io::Read;
@@ -52,8 +53,8 @@ pub struct Http {
     ignores_env_proxy: bool,
     user_agent: Option<String>,
     hosts: TestHosts,
-    /// True if the environment names certificates.
-    own_certificates: bool,
+    /// The file or directory of certificates that the environment names.
+    own_certificates: Option<String>,
     /// The configured proxy, used instead of the environment's.
     proxy: Option<Proxy>,
     agent: Arc<OnceLock<Agent>>,
@@ -78,6 +79,27 @@ impl Response {
     /// The value of a header, if present and visible ASCII.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Reads the next part of the body into `buffer`. With `end`, on the clock of [`signal::now`], it waits no longer
+    /// than that.
+    ///
+    /// # Errors
+    /// Those of the connection; [`super::body_error_message`] describes them.
+    pub fn read(&mut self, buffer: &mut [u8], end: Option<Duration>) -> std::io::Result<usize> {
+        with_read_end(end, || self.body.read(buffer))
+    }
+
+    /// Reads the rest of the body, so that the connection can be reused. If the rest takes longer than `limit`, the
+    /// connection is closed instead.
+    pub fn drain(mut self, limit: Duration) {
+        let end = signal::now() + limit;
+        let mut buffer = [0; 1024];
+        while signal::now() < end
+            && self
+                .read(&mut buffer, Some(end))
+                .is_ok_and(|count| count > 0)
+        {}
     }
 }
 
@@ -128,8 +150,7 @@ impl Http {
     }
 
     fn with_policy(policy: AddressPolicy, timeouts: HttpTimeouts, env: &Env) -> Self {
-        let own_certificates =
-            env.get("SSL_CERT_FILE").is_some() || env.get("SSL_CERT_DIR").is_some();
+        let own_certificates = env.get("SSL_CERT_FILE").or(env.get("SSL_CERT_DIR"));
         Self {
             timeouts,
             policy,
@@ -137,7 +158,7 @@ impl Http {
             ignores_env_proxy: false,
             user_agent: None,
             hosts: TestHosts::default(),
-            own_certificates,
+            own_certificates: own_certificates.map(str::to_owned),
             proxy: None,
             agent: Arc::default(),
         }
@@ -167,6 +188,11 @@ impl Http {
         self.agent = Arc::clone(all.entry(key).or_default());
         drop(all);
         self
+    }
+
+    /// The timeouts of each exchange.
+    pub fn timeouts(&self) -> HttpTimeouts {
+        self.timeouts
     }
 
     /// Sends `body` as JSON; see [`Http::send`].
@@ -240,7 +266,7 @@ impl Http {
             HttpMethod::Get => with_headers(agent.get(uri), headers, local).call(),
             HttpMethod::Delete => with_headers(agent.delete(uri), headers, local).call(),
         };
-        let response = sent.map_err(|error| from_ureq(&error))?;
+        let response = sent.map_err(|error| self.send_error(&error, uri))?;
         let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
@@ -252,13 +278,42 @@ impl Http {
         })
     }
 
+    /// Converts a failure to send a request to `uri`. If a retry cannot help, the error has a status and says what can.
+    fn send_error(&self, error: &ureq::Error, uri: &Uri) -> anyhow::Error {
+        let failure = PermanentFailure::find(error).filter(|_| signal::check().is_ok());
+        let host = uri.host().unwrap_or_default();
+        match failure {
+            None => from_ureq(error),
+            Some(PermanentFailure::Certificate(cause)) => fail_with_hint(
+                Exit::Unavailable,
+                format!(
+                    "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
+                    self.certificate_source()
+                ),
+                "`SSL_CERT_FILE` with the CA certificate of that server",
+            ),
+            Some(PermanentFailure::Proxy(cause)) => {
+                let agent = self.agent(true);
+                let proxy = agent.config().proxy().map(|proxy| proxy.uri().to_string());
+                let proxy = redact_url(proxy.unwrap_or_default().trim_end_matches('/'));
+                fail_with_hint(
+                    Exit::Unavailable,
+                    format!("the proxy `{proxy}` refuses to connect to `{host}`: {cause}"),
+                    "a proxy URL with a user and a password, or `NO_PROXY` with that host",
+                )
+            }
+            Some(PermanentFailure::Url(cause)) => {
+                let url = redact_url(&uri.to_string());
+                fail(Exit::Config, format!("invalid URL `{url}`: {cause}"))
+            }
+        }
+    }
+
     /// The `ureq` agent, created at first use. `tls` is true if certificates are needed.
     fn agent(&self, tls: bool) -> &Agent {
         self.agent.get_or_init(|| {
             let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
-            let exists = |path: &&str| std::path::Path::new(path).exists();
-            let found = self.own_certificates || (tls && CERTIFICATE_PATHS.iter().any(exists));
-            let roots = if found {
+            let roots = if self.own_certificates.is_some() || tls && system_path().is_some() {
                 system_certificates()
             } else {
                 RootCerts::WebPki
@@ -295,6 +350,12 @@ impl Http {
         })
     }
 
+    /// The place of the CA certificates, for messages.
+    fn certificate_source(&self) -> String {
+        let path = self.own_certificates.as_deref().or_else(|| system_path());
+        path.map_or_else(|| "this program".into(), |path| format!("`{path}`"))
+    }
+
     fn limits(&self) -> ExchangeLimits {
         ExchangeLimits {
             timeouts: self.timeouts,
@@ -319,6 +380,12 @@ enum HttpMethod<'b> {
     /// The media type and the body.
     Post(&'b str, &'b [u8]),
     Delete,
+}
+
+/// The path of the system's root certificates, if there are any.
+fn system_path() -> Option<&'static str> {
+    let exists = |path: &&&str| std::path::Path::new(path).exists();
+    CERTIFICATE_PATHS.iter().find(exists).copied()
 }
 
 /// The root certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.

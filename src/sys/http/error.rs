@@ -24,6 +24,35 @@ pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
     }
 }
 
+/// A failure to connect that a retry cannot change.
+pub(super) enum PermanentFailure {
+    /// The server's certificate is not accepted.
+    Certificate(String),
+    /// The proxy refuses to connect; holds its response.
+    Proxy(String),
+    /// The URL cannot be used.
+    Url(String),
+}
+
+impl PermanentFailure {
+    /// Returns the permanent failure that `error` stands for, if any.
+    pub(super) fn find(error: &ureq::Error) -> Option<Self> {
+        match error {
+            ureq::Error::BadUri(cause) => Some(Self::Url(cause.clone())),
+            // "proxy server responded 407/407"
+            ureq::Error::ConnectProxyFailed(cause) => {
+                let (_, status) = cause.rsplit_once('/')?;
+                matches!(status, "403" | "407").then(|| Self::Proxy(format!("status {status}")))
+            }
+            other => {
+                let text = other.to_string();
+                let (_, cause) = text.split_once("invalid peer certificate: ")?;
+                Some(Self::Certificate(cause.to_owned()))
+            }
+        }
+    }
+}
+
 /// Wraps a cancellation for `ureq`. How `ureq` reports it does not matter: the caller checks [`signal::check`].
 pub(super) fn from_stop(stop: Stop) -> ureq::Error {
     ureq::Error::Io(Error::other(stop))

@@ -5,6 +5,7 @@ use super::timeouts::{ExchangeLimits, deadline_until};
 use crate::sys::signal::{self, Deadline};
 use crate::sys::terminal::write_buffer;
 use rustix::net;
+use std::cell::Cell;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -15,6 +16,20 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// The time that `ureq`'s own transports wait at once. Signals are checked between two waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+thread_local! {
+    /// The end of the current read of a body on this thread, on the clock of [`signal::now`]. `ureq` fixes its timeouts
+    /// when a request is sent, and offers no other way to pass a limit to the connection.
+    static READ_END: Cell<Option<Duration>> = const { Cell::new(None) };
+}
+
+/// Runs `read`, whose waits for data end at `end` at the latest, on the clock of [`signal::now`].
+pub(super) fn with_read_end<T>(end: Option<Duration>, read: impl FnOnce() -> T) -> T {
+    READ_END.set(end);
+    let outcome = read();
+    READ_END.set(None);
+    outcome
+}
 
 /// A connection of one client.
 #[derive(Debug)]
@@ -191,6 +206,7 @@ impl<In: Transport> Transport for SignalTransport<In> {
             // would delay by up to 40 ms to send it along with data. Without this option the exchange is slower.
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
         }
+        let limit = limit.min(deadline_until(READ_END.get()));
         let more = self
             .route
             .read(timeout, &mut limit.min(self.exchange_deadline()))?;
