@@ -125,7 +125,10 @@ fn read_backwards(
         let Some((offset, text)) = lines.next()? else {
             break;
         };
-        state.add_line(offset, text);
+        // The last metadata line was read; it replaces the earlier ones.
+        if !line::is_metadata(text) {
+            state.add_line(offset, text);
+        }
     }
     // The search for the closing line may have read more messages than the window needs.
     let mut messages = state.messages;
