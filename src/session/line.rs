@@ -294,6 +294,24 @@ pub(super) fn parse_truncated(start: &[u8]) -> SessionLine {
     SessionLine::Invalid
 }
 
+/// The session key in a metadata line.
+pub(super) fn parse_key(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct KeyFields<'a> {
+        #[serde(borrow, rename = "_type")]
+        record_type: &'a str,
+        #[serde(borrow)]
+        key: Cow<'a, str>,
+    }
+    match serde_json::from_slice(line) {
+        Ok(KeyFields { record_type, key }) => (record_type == "metadata").then(|| key.into_owned()),
+        Err(_) => match parse(line) {
+            SessionLine::Metadata(metadata) => metadata.key,
+            _ => None,
+        },
+    }
+}
+
 /// The content of a message's line if it is a string. The text of the message is this string or a part of it.
 pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
