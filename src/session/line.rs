@@ -1,19 +1,17 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
+use super::line_fields::{LineFields, StoredValue};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
 use crate::message::{
     FinishReason, Message, MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage, plain_text,
 };
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::fmt;
 use std::io::{self, Write};
 
 /// A parsed line.
@@ -147,134 +145,6 @@ fn read_fields(fields: LineFields<'_>, line: &[u8]) -> SessionLine {
             _ => SessionLine::Invalid,
         },
     }
-}
-
-/// The fields of a line that this program reads, borrowed from it. A field of an unexpected type counts as missing.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LineFields<'a> {
-    #[serde(borrow, rename = "_type")]
-    record_type: StoredValue<'a>,
-    #[serde(borrow)]
-    role: StoredValue<'a>,
-    #[serde(borrow)]
-    content: StoredValue<'a>,
-    #[serde(borrow)]
-    id: StoredValue<'a>,
-    #[serde(borrow)]
-    facts: StoredValue<'a>,
-    #[serde(borrow)]
-    model: StoredValue<'a>,
-    #[serde(borrow)]
-    reasoning_content: StoredValue<'a>,
-    #[serde(borrow)]
-    tool_call_id: StoredValue<'a>,
-    #[serde(borrow)]
-    name: StoredValue<'a>,
-    #[serde(borrow)]
-    tool_calls: Option<&'a RawValue>,
-    #[serde(borrow)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow)]
-    state: Option<&'a RawValue>,
-    /// `None` if missing, as opposed to null.
-    #[serde(deserialize_with = "deserialize_some")]
-    opaque: Option<Value>,
-    #[serde(rename = "_command")]
-    command: StoredValue<'a>,
-    injected: StoredValue<'a>,
-    failed: StoredValue<'a>,
-}
-
-/// A JSON value; a string, the usual case, is borrowed if it has no escapes.
-#[derive(Debug)]
-enum StoredValue<'a> {
-    Text(Cow<'a, str>),
-    Other(Value),
-}
-
-impl Default for StoredValue<'_> {
-    fn default() -> Self {
-        Self::Other(Value::Null)
-    }
-}
-
-impl StoredValue<'_> {
-    fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Other(_) => None,
-        }
-    }
-
-    /// The text; empty for any other value.
-    fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text.into_owned(),
-            Self::Other(_) => String::new(),
-        }
-    }
-
-    fn is_true(&self) -> bool {
-        matches!(self, Self::Other(Value::Bool(true)))
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for StoredValue<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct StoredValueVisitor;
-        impl<'de> Visitor<'de> for StoredValueVisitor {
-            type Value = StoredValue<'de>;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a JSON value")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(StoredValue::Text(text.into()))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(StoredValue::Text(text.to_owned().into()))
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(StoredValue::default())
-            }
-
-            fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
-                Ok(StoredValue::Other(value.into()))
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-                let items = SeqAccessDeserializer::new(items);
-                Value::deserialize(items).map(StoredValue::Other)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Self::Value, A::Error> {
-                let entries = MapAccessDeserializer::new(entries);
-                Value::deserialize(entries).map(StoredValue::Other)
-            }
-        }
-        deserializer.deserialize_any(StoredValueVisitor)
-    }
-}
-
-/// Reads a value that may be null; a missing one is the default `None`.
-fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
 }
 
 /// Parses a line of which only the beginning was read; the text of a message is then truncated too.

@@ -24,6 +24,7 @@ mod files;
 mod integrity;
 mod layout;
 mod line;
+mod line_fields;
 mod list;
 mod lock;
 mod log;

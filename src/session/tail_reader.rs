@@ -130,17 +130,9 @@ fn read_backwards(
             state.add_line(offset, text);
         }
     }
-    // The search for the closing line may have read more messages than the window needs.
     let mut messages = state.messages;
     messages.truncate(available_count);
-    let mut sent_count = window_count.min(messages.len());
-    while !needs_no_user_message
-        && sent_count < messages.len()
-        && !has_user_message(messages[..sent_count].iter().flatten())
-    {
-        sent_count += 1;
-    }
-    messages.truncate(sent_count);
+    drop_before_window(&mut messages, window_count, needs_no_user_message);
     notices.extend(state.notices);
     let start = count - messages.len();
     let messages = messages.into_iter().rev();
@@ -155,6 +147,23 @@ fn read_backwards(
         is_closed,
         notices,
     }))
+}
+
+/// Drops the messages before the window, which the search for the closing line may have read. `messages` are newest
+/// first. Those back to a user message are kept, unless none is needed.
+fn drop_before_window(
+    messages: &mut Vec<Option<Message>>,
+    window_count: usize,
+    needs_no_user_message: bool,
+) {
+    let mut sent_count = window_count.min(messages.len());
+    while !needs_no_user_message
+        && sent_count < messages.len()
+        && !has_user_message(messages[..sent_count].iter().flatten())
+    {
+        sent_count += 1;
+    }
+    messages.truncate(sent_count);
 }
 
 /// The result of the search for the last valid closing line.
