@@ -364,7 +364,7 @@ mod tests {
         let tools = [ToolSpec {
             name: "t".into(),
             description: "d".into(),
-            parameters: json!({ "type": "object" }),
+            parameters: json!({ "type": "object" }).into(),
         }];
         let request = Request {
             system: "s",
