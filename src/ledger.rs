@@ -14,7 +14,8 @@ use crate::sys::signal;
 use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::{File, TryLockError};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ impl Ledger {
         let mut waited = Duration::ZERO;
         loop {
             let found = self.with_ledger_lock(|log| {
-                let totals = self.read_totals(log)?;
+                let totals = self.read_end(log)?.totals;
                 let spent = [
                     ("daily", limits.daily, totals.daily),
                     ("monthly", limits.monthly, totals.monthly),
@@ -171,13 +172,16 @@ impl Ledger {
     pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
         let log = self.open_or_create(durable_file::open_append)?;
         durable_file::with_lock_ignoring_signals(&log, &self.path, LOCK_TIMEOUT, || {
-            let before = self.read_totals(&log)?;
+            let LedgerEnd {
+                totals,
+                size,
+                is_torn,
+            } = self.read_end(&log)?;
             let usd = call.usd.unwrap_or(0.0);
-            let mut line = self.format_line(call, &before, usd);
-            if !durable_file::ends_with_newline(&log, &self.path)? {
+            let mut line = self.format_line(call, &totals, usd);
+            if is_torn {
                 line.insert(0, '\n');
             }
-            let size = durable_file::size(&log, &self.path)?;
             durable_file::append_to(&log, &self.path, size, line.as_bytes())
         })?;
         drop(reservation);
@@ -235,7 +239,7 @@ impl Ledger {
     /// The costs of this day and month, read from the end of the ledger; `None` if there is no ledger.
     pub fn current_totals(&self) -> Result<Option<CostTotals>> {
         let log = durable_file::open_existing(&self.path)?;
-        log.map(|log| self.read_totals(&log)).transpose()
+        log.map(|log| Ok(self.read_end(&log)?.totals)).transpose()
     }
 
     /// Runs `work` with the open and exclusively locked ledger.
@@ -301,26 +305,33 @@ impl Ledger {
         Ok(totals.map(|totals| totals.roll_over(&today)))
     }
 
-    /// The costs of this day and month, from the last valid line.
-    fn read_totals(&self, log: &File) -> Result<CostTotals> {
+    /// Reads the end of the ledger, with the costs of this day and month from the last valid line.
+    fn read_end(&self, log: &File) -> Result<LedgerEnd> {
         let today = self.clock.now().date().to_string();
-        let mut size = TAIL_BYTES;
-        let length = durable_file::size(log, &self.path)?;
+        let size = durable_file::size(log, &self.path)?;
+        let mut length = TAIL_BYTES.min(size);
         loop {
-            let tail = read_tail(log, length, size)
+            let mut tail = vec![0; usize::try_from(length).context("read the ledger")?];
+            log.read_exact_at(&mut tail, size - length)
                 .with_context(|| format!("read `{}`", self.path.display()))?;
             // The first piece may be part of a line, and then does not parse.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
-            if let Some((_, totals)) = lines.find_map(entry::parse_line) {
-                return Ok(totals.roll_over(&today));
+            let last = lines.find_map(entry::parse_line);
+            if last.is_none() && length < size {
+                length = size.min(length * 8);
+                continue;
             }
-            if size >= length {
-                return Ok(CostTotals {
-                    day: today,
-                    ..CostTotals::default()
-                });
-            }
-            size *= 8;
+            return Ok(LedgerEnd {
+                totals: match last {
+                    Some((_, totals)) => totals.roll_over(&today),
+                    None => CostTotals {
+                        day: today,
+                        ..CostTotals::default()
+                    },
+                },
+                size,
+                is_torn: tail.last().is_some_and(|byte| *byte != b'\n'),
+            });
         }
     }
 
@@ -363,14 +374,13 @@ impl Ledger {
     }
 }
 
-/// The last `size` bytes of a file with `length` bytes.
-fn read_tail(mut log: &File, length: u64, size: u64) -> std::io::Result<Vec<u8>> {
-    let size = size.min(length);
-    log.seek(SeekFrom::Start(length - size))?;
-    // Room for all of it, so that one system call reads it.
-    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
-    log.take(size).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// The end of the ledger.
+struct LedgerEnd {
+    totals: CostTotals,
+    /// Size of the file in bytes.
+    size: u64,
+    /// True if the last line has no newline.
+    is_torn: bool,
 }
 
 /// Rounds to 1e-8 dollars, because sums of floats end in noise.

@@ -3,8 +3,11 @@
 //! There is no system message: the system prompt is built for each request and never stored. The wire formats and the
 //! session file have their own types and convert to and from these.
 
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
 
 pub mod lenient_json;
 pub mod token_estimate;
@@ -213,8 +216,31 @@ impl std::ops::AddAssign for Usage {
 pub struct ToolSpec {
     pub name: String,
     pub description: String,
-    /// A JSON schema of type object.
-    pub parameters: Value,
+    pub parameters: ParameterSchema,
+}
+
+/// A JSON schema of type object. Clones share it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterSchema(Arc<Value>);
+
+impl From<Value> for ParameterSchema {
+    fn from(schema: Value) -> Self {
+        Self(Arc::new(schema))
+    }
+}
+
+impl Deref for ParameterSchema {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl Serialize for ParameterSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
 }
 
 /// Wraps `text` in tags that occur neither in it nor in `name`, so that the text cannot close the block itself.

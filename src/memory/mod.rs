@@ -117,7 +117,12 @@ impl Memory {
 
     /// Reads the memory text; `None` if there is none.
     pub fn read(&self) -> Result<Option<Vec<u8>>> {
-        durable_file::read(&self.path())
+        let text = durable_file::read(&self.dir.join("MEMORY.md"))?;
+        if text.as_ref().is_some_and(|text| !text.is_empty()) {
+            return Ok(text);
+        }
+        let legacy = durable_file::read(&self.legacy_path)?;
+        Ok(legacy.filter(|text| !text.is_empty()).or(text))
     }
 
     /// The memory's files: the text, and the history in both forms.

@@ -41,7 +41,8 @@ pub fn tool_spec() -> ToolSpec {
                 "memory_update": { "type": "string", "description": memory },
             },
             "required": ["history_entry", "memory_update"],
-        }),
+        })
+        .into(),
     }
 }
 

@@ -147,7 +147,7 @@ fn find_boundary(
         let Some((_, text)) = lines.next()? else {
             break;
         };
-        let SessionLine::Message(message) = line::parse(&text) else {
+        let SessionLine::Message(message) = line::parse(text) else {
             continue;
         };
         tokens += message.as_ref().map_or(0, token_estimate::for_message);
@@ -238,9 +238,6 @@ pub fn read_range(
 /// The offset at which message `index` begins, searched from the nearer end of the file.
 fn find_message_offset(file: &File, path: &Path, index: usize) -> Result<Option<u64>> {
     let size = end_of_last_line(file, path)?;
-    let is_message = |text: &[u8]| {
-        line::is_message(text) || matches!(line::parse(text), SessionLine::Message(_))
-    };
     let count = tail_reader::read(file, path, size, 0)?.count;
     if index >= count {
         return Ok(None);
@@ -249,7 +246,7 @@ fn find_message_offset(file: &File, path: &Path, index: usize) -> Result<Option<
         let mut lines = ReverseLines::from_end(file, path, size);
         let mut number = count;
         while let Some((at, text)) = lines.next()? {
-            number -= usize::from(is_message(&text));
+            number -= usize::from(line::is_counted(text));
             if number == index {
                 return Ok(Some(at));
             }
@@ -265,7 +262,7 @@ fn find_message_offset(file: &File, path: &Path, index: usize) -> Result<Option<
         if length == 0 {
             return Ok(None);
         }
-        if is_message(&text) {
+        if line::is_counted(&text) {
             if number == index {
                 return Ok(Some(at));
             }

@@ -1,7 +1,7 @@
 //! Paths of session files, chosen so that this program and every release of the Python program find each other's files.
 
 use super::integrity::{is_newer, refuse_newer};
-use super::line::{self, SessionLine};
+use super::line;
 use super::tail_reader;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -71,6 +71,11 @@ impl SessionStore {
     /// # Errors
     /// Status 2 if no file name can be made from the key.
     pub(super) fn find_path(&self, key: &str) -> Result<PathBuf> {
+        Ok(self.locate(key)?.0)
+    }
+
+    /// The file path of `key`, and true if that file exists and belongs to `key`.
+    fn locate(&self, key: &str) -> Result<(PathBuf, bool)> {
         let coded = encoded_name(key);
         if key.trim().is_empty() || coded.len() > MAX_NAME_BYTES {
             return Err(fail(
@@ -84,11 +89,12 @@ impl SessionStore {
         let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
         if let Some(newer) = &self.newer_dir {
             let path = newer.join(&coded);
-            let stray = match path.exists() {
-                true => None,
-                false => self.find_unmigrated(key, &coded, safe.as_deref())?,
-            };
-            return Ok(stray.unwrap_or(path));
+            if path.exists() {
+                return Ok((path, true));
+            }
+            let stray = self.find_unmigrated(key, &coded, safe.as_deref())?;
+            let exists = stray.is_some();
+            return Ok((stray.unwrap_or(path), exists));
         }
         let coded = self.dir.join(coded);
         let Some(safe) = safe else {
@@ -97,18 +103,17 @@ impl SessionStore {
         let path = self.dir.join(&safe);
         if path.exists() {
             return match is_owned_by(&path, key)? {
-                true => Ok(path),
+                true => Ok((path, true)),
                 false => require_unclaimed(coded, key),
             };
         }
         if coded.exists() && is_owned_by(&coded, key)? {
-            return Ok(coded);
+            return Ok((coded, true));
         }
         let old = self.legacy_dir.join(&safe);
-        Ok(if old.exists() && is_owned_by(&old, key)? {
-            old
-        } else {
-            path
+        Ok(match old.exists() && is_owned_by(&old, key)? {
+            true => (old, true),
+            false => (path, false),
         })
     }
 
@@ -154,12 +159,12 @@ impl SessionStore {
 
     /// The path to which a turn writes the session `key`, and true if that file exists and belongs to `key`.
     pub(super) fn path_for(&self, key: &str) -> Result<(PathBuf, bool)> {
-        let found = self.find_path(key)?;
-        let home = match &self.newer_dir {
-            Some(newer) => newer.join(encoded_name(key)),
-            None => found.clone(),
+        let (found, exists) = self.locate(key)?;
+        let Some(newer) = &self.newer_dir else {
+            return Ok((found, exists));
         };
-        let exists = home == found && home.exists();
+        let home = newer.join(encoded_name(key));
+        let exists = exists && home == found;
         Ok((home, exists))
     }
 
@@ -230,10 +235,14 @@ pub(super) fn encoded_name(key: &str) -> String {
     format!("{coded}.jsonl")
 }
 
-/// Returns `path`, unless it belongs to another key whose plain name equals the coded name of this one.
-fn require_unclaimed(path: PathBuf, key: &str) -> Result<PathBuf> {
+/// Returns `path` and true if it exists, unless it belongs to another key whose plain name equals the coded name of
+/// this one.
+fn require_unclaimed(path: PathBuf, key: &str) -> Result<(PathBuf, bool)> {
     match read_key(&path)?.filter(|found| found != key) {
-        None => Ok(path),
+        None => {
+            let exists = path.exists();
+            Ok((path, exists))
+        }
         Some(other) => Err(fail(
             Exit::Usage,
             format!("session `{key}` would use the file of session `{other}`; choose another key"),
@@ -254,10 +263,7 @@ pub(super) fn read_key(path: &Path) -> Result<Option<String>> {
     let mut first = Vec::new();
     tail_reader::next_line(&mut BufReader::with_capacity(4096, file), &mut first)
         .with_context(|| format!("read `{}`", path.display()))?;
-    Ok(match line::parse(&first) {
-        SessionLine::Metadata(metadata) => metadata.key,
-        _ => None,
-    })
+    Ok(line::parse_key(&first))
 }
 
 /// The key of a file that names none, derived from its name as the Python program does.

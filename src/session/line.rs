@@ -1,6 +1,7 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
+use super::line_fields::{LineFields, StoredValue};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
 use crate::message::{
@@ -80,19 +81,31 @@ pub(super) fn is_message(line: &[u8]) -> bool {
     kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
 }
 
-/// Like [`is_message`], but also accepts malformed messages, and is fast for lines of this program and the Python one:
-/// those begin with the role and end with the object. A second beginning within a line marks a torn line that another
-/// one was appended to.
+/// Like [`is_message`], but also accepts malformed messages, and is fast for lines of this program and the Python one.
 pub(super) fn is_counted(text: &[u8]) -> bool {
-    const MESSAGE_PREFIX: &[u8] = b"{\"role\": \"";
     let roles: [&[u8]; 3] = [b"user\"", b"assistant\"", b"tool\""];
-    let rest = text.strip_prefix(MESSAGE_PREFIX);
-    let is_whole = |rest: &[u8]| {
-        roles.iter().any(|role| rest.starts_with(role))
-            && rest.ends_with(b"}")
-            && memchr::memmem::find(rest, MESSAGE_PREFIX).is_none()
+    let has_role = |rest: &[u8]| roles.iter().any(|role| rest.starts_with(role));
+    text.strip_prefix(MESSAGE_PREFIX).is_some_and(has_role) && is_whole(text)
+        || is_message(text)
+        || matches!(parse(text), SessionLine::Message(_))
+}
+
+/// True for a metadata line of this program or the Python one, without parsing it.
+pub(super) fn is_metadata(text: &[u8]) -> bool {
+    text.starts_with(METADATA_PREFIX) && is_whole(text)
+}
+
+/// Beginnings of lines of this program and the Python one.
+const MESSAGE_PREFIX: &[u8] = b"{\"role\": \"";
+const METADATA_PREFIX: &[u8] = b"{\"_type\": \"metadata\"";
+
+/// True if a line ends with its object. A second beginning within a line marks a torn line that another one was
+/// appended to.
+fn is_whole(text: &[u8]) -> bool {
+    let begins_line = |at: usize| {
+        text[at..].starts_with(MESSAGE_PREFIX) || text[at..].starts_with(METADATA_PREFIX)
     };
-    rest.is_some_and(is_whole) || is_message(text) || matches!(parse(text), SessionLine::Message(_))
+    text.ends_with(b"}") && !memchr::memchr_iter(b'{', text).skip(1).any(begins_line)
 }
 
 /// Parses one line, without its newline. Invalid UTF-8 and lone surrogates are replaced, because one bad character is
@@ -102,21 +115,32 @@ pub(super) fn parse(line: &[u8]) -> SessionLine {
     if !line.trim_ascii_start().starts_with(b"{") {
         return SessionLine::Invalid;
     }
-    let read = serde_json::from_slice::<Value>(line).or_else(|_| {
-        serde_json::from_str(&without_lone_surrogates(&String::from_utf8_lossy(line)))
-    });
-    let Ok(Value::Object(object)) = read else {
+    if let Ok(fields) = serde_json::from_slice(line) {
+        return read_fields(fields, line);
+    }
+    let repaired = without_lone_surrogates(&String::from_utf8_lossy(line));
+    // Of several fields with one name, the last one is valid.
+    let Ok(value) = serde_json::from_str::<Value>(&repaired) else {
         return SessionLine::Invalid;
     };
-    match object.get("_type").and_then(Value::as_str) {
-        Some("metadata") => SessionLine::Metadata(read_metadata(object)),
-        Some("provider_state") => {
-            SessionLine::ProviderState(object.get("state").is_some_and(|state| !state.is_null()))
-        }
+    let repaired = value.to_string();
+    match serde_json::from_str(&repaired) {
+        Ok(fields) => read_fields(fields, repaired.as_bytes()),
+        Err(_) => SessionLine::Invalid,
+    }
+}
+
+fn read_fields(fields: LineFields<'_>, line: &[u8]) -> SessionLine {
+    match fields.record_type.as_str() {
+        Some("metadata") => match serde_json::from_slice(line) {
+            Ok(object) => SessionLine::Metadata(read_metadata(object)),
+            Err(_) => SessionLine::Invalid,
+        },
+        Some("provider_state") => SessionLine::ProviderState(fields.state.is_some()),
         Some(_) => SessionLine::Other,
-        None => match object.get("role").and_then(Value::as_str) {
+        None => match fields.role.as_str() {
             Some("user" | "assistant" | "tool" | "system") => {
-                SessionLine::Message(read_message(&object))
+                SessionLine::Message(read_message(fields))
             }
             _ => SessionLine::Invalid,
         },
@@ -138,6 +162,24 @@ pub(super) fn parse_truncated(start: &[u8]) -> SessionLine {
         }
     }
     SessionLine::Invalid
+}
+
+/// The session key in a metadata line.
+pub(super) fn parse_key(line: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct KeyFields<'a> {
+        #[serde(borrow, rename = "_type")]
+        record_type: &'a str,
+        #[serde(borrow)]
+        key: Cow<'a, str>,
+    }
+    match serde_json::from_slice(line) {
+        Ok(KeyFields { record_type, key }) => (record_type == "metadata").then(|| key.into_owned()),
+        Err(_) => match parse(line) {
+            SessionLine::Metadata(metadata) => metadata.key,
+            _ => None,
+        },
+    }
 }
 
 /// The content of a message's line if it is a string. The text of the message is this string or a part of it.
@@ -214,72 +256,83 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     metadata
 }
 
-fn read_message(object: &Map<String, Value>) -> Option<Message> {
-    let field = |key: &str| object.get(key).unwrap_or(&Value::Null);
-    let text = |key: &str| field(key).as_str().unwrap_or_default().to_owned();
-    if field("_command") == &Value::Bool(true) {
+fn read_message(fields: LineFields<'_>) -> Option<Message> {
+    if fields.command.is_true() {
         return None;
     }
-    let parts = read_parts(field("content"));
-    match field("role").as_str()? {
+    let parts = read_parts(fields.content);
+    match fields.role.as_str()? {
         "user" => {
             // Messages of this program have an id, and store their runtime facts separately.
-            let parts = match field("id").is_string() {
-                true => parts,
-                false => parts.into_iter().map(without_runtime_block).collect(),
+            let parts = match fields.id.as_str() {
+                Some(_) => parts,
+                None => parts.into_iter().map(without_runtime_block).collect(),
             };
             Some(Message::User(UserMessage {
-                id: text("id"),
+                id: fields.id.into_text(),
                 parts,
-                runtime_facts: text("facts"),
-                injected: field("injected") == &Value::Bool(true),
+                runtime_facts: fields.facts.into_text(),
+                injected: fields.injected.is_true(),
             }))
         }
-        "assistant" => {
-            let calls = field("tool_calls")
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(read_call)
-                .collect();
-            let reasoning = text("reasoning_content");
-            Some(Message::Assistant(Reply {
-                id: text("id"),
-                text: plain_text(&parts),
-                reasoning,
-                tool_calls: calls,
-                finish_reason: FinishReason::Stop,
-                usage: read_usage(field("usage")),
-                // Stored in the ledger.
-                cost: None,
-                model: text("model"),
-                provider_data: object.get("opaque").cloned(),
-            }))
-        }
+        "assistant" => Some(Message::Assistant(Reply {
+            id: fields.id.into_text(),
+            text: into_plain_text(parts),
+            reasoning: fields.reasoning_content.into_text(),
+            tool_calls: fields.tool_calls.map(read_calls).unwrap_or_default(),
+            finish_reason: FinishReason::Stop,
+            usage: fields.usage.map(read_usage).unwrap_or_default(),
+            // Stored in the ledger.
+            cost: None,
+            model: fields.model.into_text(),
+            provider_data: fields.opaque,
+        })),
         "tool" => Some(Message::Tool(ToolResult {
-            call_id: text("tool_call_id"),
-            name: text("name"),
+            call_id: fields.tool_call_id.into_text(),
+            name: fields.name.into_text(),
             parts,
-            failed: field("failed") == &Value::Bool(true),
+            failed: fields.failed.is_true(),
         })),
         // A system message was never part of a stored session in this format.
         _ => None,
     }
 }
 
-fn read_usage(usage: &Value) -> Usage {
-    let count = |key: &str| usage[key].as_u64().unwrap_or_default();
+/// The text of `parts`, without a copy if it is a single text.
+fn into_plain_text(mut parts: Vec<MessagePart>) -> String {
+    match parts.as_mut_slice() {
+        [MessagePart::Text(text)] => std::mem::take(text),
+        _ => plain_text(&parts),
+    }
+}
+
+/// Reads the token counts that are stored with a reply.
+fn read_usage(usage: &RawValue) -> Usage {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct UsageFields {
+        input: u64,
+        cached: u64,
+        output: u64,
+        reasoning: u64,
+    }
+    let UsageFields {
+        input,
+        cached,
+        output,
+        reasoning,
+    } = serde_json::from_str(usage.get()).unwrap_or_default();
     Usage {
-        input: count("input"),
-        cached: count("cached"),
-        output: count("output"),
-        reasoning: count("reasoning"),
+        input,
+        cached,
+        output,
+        reasoning,
         ..Usage::default()
     }
 }
 
 /// Reads message content: a string, a list of blocks, or null.
-fn read_parts(content: &Value) -> Vec<MessagePart> {
+fn read_parts(content: StoredValue<'_>) -> Vec<MessagePart> {
     let block = |block: &Value| match block["type"].as_str() {
         Some("image_url") => MessagePart::Text("[image]".into()),
         _ => MessagePart::Text(
@@ -289,11 +342,11 @@ fn read_parts(content: &Value) -> Vec<MessagePart> {
         ),
     };
     match content {
-        Value::Null => Vec::new(),
-        Value::String(text) if text.is_empty() => Vec::new(),
-        Value::String(text) => vec![MessagePart::Text(text.clone())],
-        Value::Array(blocks) => blocks.iter().map(block).collect(),
-        other => vec![MessagePart::Text(other.to_string())],
+        StoredValue::Text(text) if text.is_empty() => Vec::new(),
+        StoredValue::Text(text) => vec![MessagePart::Text(text.into_owned())],
+        StoredValue::Other(Value::Null) => Vec::new(),
+        StoredValue::Other(Value::Array(blocks)) => blocks.iter().map(block).collect(),
+        StoredValue::Other(other) => vec![MessagePart::Text(other.to_string())],
     }
 }
 
@@ -313,16 +366,37 @@ fn without_runtime_block(part: MessagePart) -> MessagePart {
     }
 }
 
-fn read_call(call: &Value) -> Option<ToolCall> {
-    let function = &call["function"];
-    let arguments = match &function["arguments"] {
-        Value::String(text) => parse_json(text).unwrap_or_else(|| Value::String(text.clone())),
-        other => other.clone(),
-    };
+/// Reads the tool calls of a reply. A malformed one is left out.
+fn read_calls(calls: &RawValue) -> Vec<ToolCall> {
+    let calls: Vec<&RawValue> = serde_json::from_str(calls.get()).unwrap_or_default();
+    calls.into_iter().filter_map(read_call).collect()
+}
+
+fn read_call(call: &RawValue) -> Option<ToolCall> {
+    #[derive(Deserialize)]
+    struct CallFields<'a> {
+        #[serde(borrow)]
+        id: Cow<'a, str>,
+        #[serde(borrow)]
+        function: FunctionFields<'a>,
+    }
+    #[derive(Deserialize)]
+    struct FunctionFields<'a> {
+        #[serde(borrow)]
+        name: Cow<'a, str>,
+        #[serde(borrow, default)]
+        arguments: StoredValue<'a>,
+    }
+    let CallFields { id, function } = serde_json::from_str(call.get()).ok()?;
     Some(ToolCall {
-        id: call["id"].as_str()?.to_owned(),
-        name: function["name"].as_str()?.to_owned(),
-        arguments,
+        id: id.into_owned(),
+        name: function.name.into_owned(),
+        arguments: match function.arguments {
+            StoredValue::Text(text) => {
+                parse_json(&text).unwrap_or_else(|| Value::String(text.into_owned()))
+            }
+            StoredValue::Other(other) => other,
+        },
     })
 }
 

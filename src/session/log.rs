@@ -122,9 +122,9 @@ impl SessionLog {
         };
         if !durable_file::ends_with_newline(&file, &self.path)? {
             refuse_newer(is_newer(&self.path)?, &self.path)?;
+            let guard = self.append_lock.as_ref().unwrap_or(&file);
+            repair_end(&file, guard, &self.path, &self.clock, notice)?;
         }
-        let guard = self.append_lock.as_ref().unwrap_or(&file);
-        repair_end(&file, guard, &self.path, &self.clock, notice)?;
         self.file_state = LogFileState::from(&stat(&file, &self.path)?);
         let tail = tail_reader::read(&file, &self.path, self.file_state.size, window)?;
         refuse_newer(tail.metadata.is_newer(), &self.path)?;
@@ -147,7 +147,10 @@ impl SessionLog {
         // Some file systems report sizes late, so they may never match; the last attempt appends without the check.
         for tries in 0.. {
             if self.file.is_none() {
-                self.create(key)?;
+                if self.create(key, &mut line)? {
+                    self.count += messages;
+                    return Ok(());
+                }
                 continue;
             }
             let line = line(self);
@@ -185,29 +188,33 @@ impl SessionLog {
         }
     }
 
-    /// Creates the file, with its first line.
-    fn create(&mut self, key: &str) -> Result<()> {
+    /// Creates the file with its first line and `line`, in one write. Returns false if another program has created it
+    /// first: its content is loaded.
+    fn create(&mut self, key: &str, line: &mut impl FnMut(&mut Self) -> String) -> Result<bool> {
         let now = self.clock.local_timestamp();
         self.metadata.key = Some(key.to_owned());
         self.metadata.created_at.get_or_insert_with(|| now.clone());
         self.metadata.updated_at = Some(now);
-        let line = line::format_metadata(&self.metadata, None);
+        let mut lines = line::format_metadata(&self.metadata, None);
+        // A closing line contains its own offset.
+        self.file_state.size = lines.len() as u64;
+        lines.push_str(&line(self));
         let file = durable_file::open_append(&self.path)?;
         let guard = self.append_lock.as_ref().unwrap_or(&file);
-        let ours = durable_file::with_lock(guard, &self.path, || {
-            let is_empty = durable_file::size(&file, &self.path)? == 0;
-            if is_empty {
-                durable_file::append_to(&file, &self.path, 0, line.as_bytes())?;
+        let created = durable_file::with_lock(guard, &self.path, || {
+            let state = LogFileState::from(&stat(&file, &self.path)?);
+            if state.size > 0 {
+                return Ok(None);
             }
-            Ok(is_empty)
+            durable_file::append_to(&file, &self.path, 0, lines.as_bytes())?;
+            let size = lines.len() as u64;
+            Ok(Some(LogFileState { size, ..state }))
         })?;
-        if !ours {
-            // Another program created it first; use its content.
-            return self.load(0, &mut |_| {}).map(drop);
-        }
-        self.file_state = LogFileState::from(&stat(&file, &self.path)?);
-        (self.file, self.is_new) = (Some(file), true);
-        Ok(())
+        let Some(state) = created else {
+            return self.load(0, &mut |_| {}).map(|_| false);
+        };
+        (self.file, self.file_state, self.is_new) = (Some(file), state, true);
+        Ok(true)
     }
 
     /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages.

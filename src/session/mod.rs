@@ -24,6 +24,7 @@ mod files;
 mod integrity;
 mod layout;
 mod line;
+mod line_fields;
 mod list;
 mod lock;
 mod log;
@@ -96,7 +97,7 @@ impl Session {
             let (path, exists) = store.path_for(key)?;
             let opened = SessionLog::open(store, key, path.clone(), wait, notice)?;
             // Before the lock was taken, another key that maps to the same file name may have created the file.
-            if exists || store.path_for(key)?.0 == path {
+            if exists || opened.0.file.is_none() || store.path_for(key)?.0 == path {
                 break opened;
             }
         };

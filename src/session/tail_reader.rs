@@ -10,16 +10,17 @@ use crate::history::compaction::CompactedHistory;
 use crate::history::result_truncation;
 use crate::message::Message;
 use anyhow::{Context, Result};
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes read at a time.
-const BLOCK_BYTES: u64 = 64 << 10;
-/// Maximum distance in bytes to search backwards for a closing line. Beyond it, the whole file is read instead.
-const MAX_SEARCH_BYTES: u64 = 8 << 20;
+/// Bytes of the first read. Each further one is twice as large, up to [`MAX_BLOCK_BYTES`]: most windows are small.
+const FIRST_BLOCK_BYTES: usize = 16 << 10;
+const MAX_BLOCK_BYTES: usize = 64 << 10;
+/// Maximum distance in bytes that [`peek`] searches backwards for a closing line.
+const MAX_PEEK_BYTES: u64 = 8 << 20;
 /// Maximum length of a line in bytes. Replies and tool results are far shorter.
 pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
 /// Replacement for a line longer than [`MAX_LINE_BYTES`]; it is not a valid line.
@@ -58,28 +59,34 @@ pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> 
     consolidated + excess.div_ceil(step) * step
 }
 
-/// Reads the tail of `file`, which is `size` bytes long and ends with a newline.
+/// Reads the tail of `file`, which is `size` bytes long and ends with a newline. The first read after another program
+/// has rewritten the file counts all its messages.
 pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result<LogTail> {
-    match read_backwards(file, path, size, window)? {
-        Some(tail) => Ok(tail),
-        None => read_forwards(file, path, window),
-    }
+    let tail = read_backwards(file, path, size, window, u64::MAX)?;
+    tail.context("a search without a limit ended at its limit")
 }
 
-/// Reads the tail without its messages; `None` if that would require reading the whole file.
+/// Reads the tail without its messages; `None` if that would require reading a large file.
 pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<LogTail>> {
-    read_backwards(file, path, size, 0)
+    read_backwards(file, path, size, 0, MAX_PEEK_BYTES)
 }
 
-/// Reads backwards to the last valid closing line, and then to the start of the window. Returns `None` if that line is
-/// more than [`MAX_SEARCH_BYTES`] from the end. After it there are only lines of a killed turn or of another program.
-fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<Option<LogTail>> {
+/// Reads backwards to the last valid closing line, and then to the start of the window. After that line there are only
+/// lines of a killed turn or of another program. Returns `None` if it is more than `search_limit` bytes from the end.
+fn read_backwards(
+    file: &File,
+    path: &Path,
+    size: u64,
+    window: usize,
+    search_limit: u64,
+) -> Result<Option<LogTail>> {
     let mut lines = ReverseLines::from_end(file, path, size);
     let mut state = TailState {
         window,
         ..TailState::default()
     };
-    let closed_count = match find_closing_line(&mut lines, &mut state, size)? {
+    let search_end = size.saturating_sub(search_limit);
+    let closed_count = match find_closing_line(&mut lines, &mut state, search_end)? {
         ClosingSearch::Found { count } => Some(count),
         ClosingSearch::Missing => None,
         ClosingSearch::TooFar => return Ok(None),
@@ -118,19 +125,14 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
         let Some((offset, text)) = lines.next()? else {
             break;
         };
-        state.add_line(offset, &text);
+        // The last metadata line was read; it replaces the earlier ones.
+        if !line::is_metadata(text) {
+            state.add_line(offset, text);
+        }
     }
-    // The search for the closing line may have read more messages than the window needs.
     let mut messages = state.messages;
     messages.truncate(available_count);
-    let mut sent_count = window_count.min(messages.len());
-    while !needs_no_user_message
-        && sent_count < messages.len()
-        && !has_user_message(messages[..sent_count].iter().flatten())
-    {
-        sent_count += 1;
-    }
-    messages.truncate(sent_count);
+    drop_before_window(&mut messages, window_count, needs_no_user_message);
     notices.extend(state.notices);
     let start = count - messages.len();
     let messages = messages.into_iter().rev();
@@ -147,27 +149,44 @@ fn read_backwards(file: &File, path: &Path, size: u64, window: usize) -> Result<
     }))
 }
 
+/// Drops the messages before the window, which the search for the closing line may have read. `messages` are newest
+/// first. Those back to a user message are kept, unless none is needed.
+fn drop_before_window(
+    messages: &mut Vec<Option<Message>>,
+    window_count: usize,
+    needs_no_user_message: bool,
+) {
+    let mut sent_count = window_count.min(messages.len());
+    while !needs_no_user_message
+        && sent_count < messages.len()
+        && !has_user_message(messages[..sent_count].iter().flatten())
+    {
+        sent_count += 1;
+    }
+    messages.truncate(sent_count);
+}
+
 /// The result of the search for the last valid closing line.
 enum ClosingSearch {
     /// Found, with its number of messages.
     Found { count: usize },
     /// The file has none.
     Missing,
-    /// None within [`MAX_SEARCH_BYTES`] of the end.
+    /// None between `search_end` and the end of the file.
     TooFar,
 }
 
-/// Reads back to the last valid closing line. `size` is the size of the file.
+/// Reads back to the last valid closing line, or to the offset `search_end`.
 fn find_closing_line(
     lines: &mut ReverseLines<'_>,
     state: &mut TailState,
-    size: u64,
+    search_end: u64,
 ) -> Result<ClosingSearch> {
     while let Some((offset, text)) = lines.next()? {
-        if let Some(count) = state.add_line(offset, &text) {
+        if let Some(count) = state.add_line(offset, text) {
             return Ok(ClosingSearch::Found { count });
         }
-        if size - offset > MAX_SEARCH_BYTES {
+        if offset < search_end {
             return Ok(ClosingSearch::TooFar);
         }
     }
@@ -252,8 +271,8 @@ impl TailState {
     /// Adds the line that begins at `offset`. If it is a valid closing line, returns the number of messages before it.
     fn add_line(&mut self, offset: u64, text: &[u8]) -> Option<usize> {
         self.lines += 1;
-        // Messages before the window are counted without full parsing.
-        if self.is_full() && line::is_message(text) {
+        // Messages before the window are counted without parsing.
+        if self.is_full() && line::is_counted(text) {
             self.count += 1;
             return None;
         }
@@ -304,122 +323,6 @@ fn merge_metadata(last: &mut MetadataLine, first: MetadataLine) {
             last.metadata.insert(key, value);
         }
     }
-}
-
-/// The result of reading all lines of a log.
-#[derive(Default)]
-struct LogScan {
-    /// The last metadata line, merged with the first one.
-    metadata: MetadataLine,
-    /// Number of messages in the log.
-    count: usize,
-    /// Byte offsets of the last messages, at most a window of them.
-    offsets: VecDeque<u64>,
-    has_provider_state: bool,
-    notices: Vec<String>,
-}
-
-/// Reads all lines of a log from `reader`, which must be at the start of the file.
-fn scan_lines(reader: &mut impl BufRead, path: &Path, window: usize) -> Result<LogScan> {
-    let mut scan = LogScan::default();
-    let mut first: Option<MetadataLine> = None;
-    let (mut text, mut offset) = (Vec::new(), 0);
-    loop {
-        let length = next_line(reader, &mut text);
-        let length = length.with_context(|| format!("read `{}`", path.display()))?;
-        if length == 0 {
-            break;
-        }
-        // Most lines are messages, which are counted without full parsing.
-        if line::is_message(&text) {
-            scan.add_message(offset, window);
-        } else {
-            match line::parse(&text) {
-                SessionLine::Metadata(last) => {
-                    first.get_or_insert_with(|| last.clone());
-                    scan.metadata = last;
-                }
-                SessionLine::Message(_) => scan.add_message(offset, window),
-                SessionLine::ProviderState(has_state) => scan.has_provider_state = has_state,
-                SessionLine::Other => {}
-                SessionLine::Invalid => add_unreadable_notice(&text, offset, &mut scan.notices),
-            }
-        }
-        offset += length;
-    }
-    if let Some(first) = first {
-        merge_metadata(&mut scan.metadata, first);
-    }
-    Ok(scan)
-}
-
-impl LogScan {
-    /// Counts a message that begins at `offset`.
-    fn add_message(&mut self, offset: u64, window: usize) {
-        self.count += 1;
-        self.offsets.push_back(offset);
-        if self.offsets.len() > window {
-            self.offsets.pop_front();
-        }
-    }
-}
-
-/// Reads the whole file to count the messages, and then the window. This is needed once after another program has
-/// written more than [`MAX_SEARCH_BYTES`] after the last closing line.
-fn read_forwards(file: &File, path: &Path, window: usize) -> Result<LogTail> {
-    let context = || format!("read `{}`", path.display());
-    let mut reader = BufReader::with_capacity(256 << 10, file);
-    reader.seek(SeekFrom::Start(0)).with_context(context)?;
-    let LogScan {
-        mut metadata,
-        count,
-        mut offsets,
-        has_provider_state,
-        mut notices,
-    } = scan_lines(&mut reader, path, window)?;
-    let consolidated = clamp_metadata(&mut metadata, count, &mut notices);
-    let (summary, history_start) = match window {
-        0 => (None, consolidated),
-        _ => read_summary(file, path, &mut metadata, count)?,
-    };
-    let mut start = window_start(history_start, count, window).min(count);
-    offsets.drain(..offsets.len().saturating_sub(count - start));
-    let (mut messages, mut text) = (Vec::new(), Vec::new());
-    for offset in &offsets {
-        reader
-            .seek(SeekFrom::Start(*offset))
-            .with_context(context)?;
-        next_line(&mut reader, &mut text).with_context(context)?;
-        if let SessionLine::Message(message) = line::parse(&text) {
-            messages.push(message);
-        }
-    }
-    let mut lines =
-        ReverseLines::from_end(file, path, offsets.front().copied().unwrap_or_default());
-    let needs_no_user_message = window == 0 || summary.is_some();
-    while start > history_start
-        && !needs_no_user_message
-        && !has_user_message(messages.iter().flatten())
-    {
-        let Some((_, text)) = lines.next()? else {
-            break;
-        };
-        if let SessionLine::Message(message) = line::parse(&text) {
-            start -= 1;
-            messages.insert(0, message);
-        }
-    }
-    Ok(LogTail {
-        messages: messages.into_iter().flatten().collect(),
-        shortened_before: 0,
-        metadata,
-        count,
-        start,
-        summary,
-        has_provider_state,
-        is_closed: false,
-        notices,
-    })
 }
 
 /// Reads the next line into `text`, without its newline, and returns its length with the newline; 0 at the end of the
@@ -486,6 +389,10 @@ pub(super) struct ReverseLines<'a> {
     /// File offset of the start of `buffer`.
     start: u64,
     buffer: Vec<u8>,
+    /// Length of the part of `buffer` that is not returned yet; it ends with a newline.
+    unread: usize,
+    /// Bytes to read next time.
+    block_bytes: usize,
 }
 
 impl<'a> ReverseLines<'a> {
@@ -496,73 +403,87 @@ impl<'a> ReverseLines<'a> {
             path,
             start: end,
             buffer: Vec::new(),
+            unread: 0,
+            block_bytes: FIRST_BLOCK_BYTES,
         }
     }
 
     /// Returns the line before the previous result: its offset, and its text without the newline. `None` at the start
     /// of the file.
-    pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
-        if self.buffer.is_empty() && self.start == 0 {
+    pub(super) fn next(&mut self) -> Result<Option<(u64, &[u8])>> {
+        let Some(line) = self.find_next()? else {
             return Ok(None);
-        }
+        };
+        let offset = self.start + line.start as u64;
+        self.unread = line.start;
+        let text = match line.is_empty() {
+            true => OVERLONG_LINE,
+            false => self.buffer[line].trim_ascii_end(),
+        };
+        Ok(Some((offset, text)))
+    }
+
+    /// The place of the next line in `buffer`, with its newline; empty if the line is longer than [`MAX_LINE_BYTES`].
+    fn find_next(&mut self) -> Result<Option<Range<usize>>> {
         let mut searched = 0;
         loop {
             // The last byte is the newline of the line itself.
-            let body_length = self.buffer.len().saturating_sub(1);
+            let body_length = self.unread.saturating_sub(1);
             if let Some(newline) =
                 memchr::memrchr(b'\n', &self.buffer[..body_length.saturating_sub(searched)])
             {
-                let line = self.buffer.split_off(newline + 1);
-                return Ok(Some((self.start + newline as u64 + 1, trim_line(line))));
+                return Ok(Some(newline + 1..self.unread));
             }
             if self.start == 0 {
-                return Ok(Some((0, trim_line(std::mem::take(&mut self.buffer)))));
+                return Ok((self.unread > 0).then_some(0..self.unread));
             }
-            if self.buffer.len() as u64 > MAX_LINE_BYTES {
+            if self.unread as u64 > MAX_LINE_BYTES {
                 return self.skip_overlong_line().map(Some);
             }
             // Do not search the same bytes again, so that a long line is scanned only once.
             searched = body_length;
-            self.read_block(self.buffer.len() as u64)?;
+            self.read_block()?;
         }
     }
 
-    /// Reads the bytes before `buffer`: one block, or `min_bytes` bytes if that is more.
-    fn read_block(&mut self, min_bytes: u64) -> Result<()> {
-        let offset = self.start.saturating_sub(BLOCK_BYTES.max(min_bytes));
-        let mut block = vec![0; usize::try_from(self.start - offset).context("read backwards")?];
-        let result = self.file.read_exact_at(&mut block, offset);
+    /// Reads the bytes before `buffer`: one block, or as many as it contains if that is more.
+    fn read_block(&mut self) -> Result<()> {
+        let length = self.block_bytes.max(self.unread);
+        let length = usize::try_from(self.start).map_or(length, |start| length.min(start));
+        let filled = length + self.unread;
+        if self.buffer.len() < filled {
+            self.buffer.resize(filled, 0);
+        }
+        self.buffer.copy_within(..self.unread, length);
+        self.start -= length as u64;
+        let result = self
+            .file
+            .read_exact_at(&mut self.buffer[..length], self.start);
         result.with_context(|| format!("read `{}`", self.path.display()))?;
-        block.append(&mut self.buffer);
-        self.buffer = block;
-        self.start = offset;
+        self.unread = filled;
+        self.block_bytes = (self.block_bytes * 2).min(MAX_BLOCK_BYTES);
         Ok(())
     }
 
     /// Skips a line that is longer than [`MAX_LINE_BYTES`].
-    fn skip_overlong_line(&mut self) -> Result<(u64, Vec<u8>)> {
+    fn skip_overlong_line(&mut self) -> Result<Range<usize>> {
         loop {
-            self.buffer.clear();
+            self.unread = 0;
             if self.start == 0 {
-                return Ok((0, OVERLONG_LINE.into()));
+                return Ok(0..0);
             }
-            self.read_block(BLOCK_BYTES)?;
-            if let Some(newline) = memchr::memrchr(b'\n', &self.buffer) {
-                self.buffer.truncate(newline + 1);
-                return Ok((self.start + newline as u64 + 1, OVERLONG_LINE.into()));
+            self.read_block()?;
+            if let Some(newline) = memchr::memrchr(b'\n', &self.buffer[..self.unread]) {
+                return Ok(newline + 1..newline + 1);
             }
         }
     }
 }
 
-fn trim_line(mut line: Vec<u8>) -> Vec<u8> {
-    line.truncate(line.trim_ascii_end().len());
-    line
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{ReverseLines, window_start};
+    use super::{LogTail, ReverseLines, window_start};
+    use crate::session::line::{self, SessionLine};
     use std::io::Write;
 
     #[test]
@@ -604,8 +525,8 @@ mod tests {
             }
             let mut reverse_lines = ReverseLines::from_end(&file, "x".as_ref(), size);
             let mut actual = Vec::new();
-            while let Some(line) = reverse_lines.next().unwrap() {
-                actual.push(line);
+            while let Some((offset, line)) = reverse_lines.next().unwrap() {
+                actual.push((offset, line.to_vec()));
             }
             actual.reverse();
             let expect: Vec<(u64, Vec<u8>)> = offsets.into_iter().zip(text).collect();
@@ -685,8 +606,39 @@ mod tests {
         log
     }
 
+    /// The tail of `log` as all its lines say.
+    fn read_all_lines(log: &[u8], window: usize) -> LogTail {
+        let (mut messages, mut metadata_lines) = (Vec::new(), Vec::new());
+        let mut tail = LogTail::default();
+        for text in log.split(|byte| *byte == b'\n') {
+            match line::parse(text) {
+                SessionLine::Message(message) => messages.push(message),
+                SessionLine::Metadata(metadata) => metadata_lines.push(metadata),
+                SessionLine::ProviderState(has_state) => tail.has_provider_state = has_state,
+                SessionLine::Other | SessionLine::Invalid => {}
+            }
+        }
+        tail.count = messages.len();
+        tail.metadata = metadata_lines.last().unwrap().clone();
+        super::merge_metadata(&mut tail.metadata, metadata_lines.swap_remove(0));
+        let consolidated = super::clamp_metadata(&mut tail.metadata, tail.count, &mut Vec::new());
+        tail.start = window_start(consolidated, tail.count, window);
+        while window > 0
+            && tail.start > consolidated
+            && !super::has_user_message(messages[tail.start..].iter().flatten())
+        {
+            tail.start -= 1;
+        }
+        tail.messages = messages
+            .split_off(tail.start)
+            .into_iter()
+            .flatten()
+            .collect();
+        tail
+    }
+
     #[test]
-    fn reading_backwards_and_forwards_agree() {
+    fn the_tail_is_what_all_lines_say() {
         let mut state = 1_u64;
         let mut random = |limit: u64| {
             state = state
@@ -699,28 +651,18 @@ mod tests {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&log).unwrap();
             for window in [0, 1, 4, 10, 100] {
-                let backwards =
-                    super::read_backwards(&file, "x".as_ref(), log.len() as u64, window)
-                        .unwrap()
-                        .unwrap();
-                let forwards = super::read_forwards(&file, "x".as_ref(), window).unwrap();
+                let tail = super::read(&file, "x".as_ref(), log.len() as u64, window).unwrap();
+                let expect = read_all_lines(&log, window);
                 let log_text = String::from_utf8_lossy(&log);
+                let case = format!("{round} {window}\n{log_text}");
                 assert_eq!(
-                    backwards.count, forwards.count,
-                    "{round} {window}\n{log_text}"
+                    (tail.count, tail.start),
+                    (expect.count, expect.start),
+                    "{case}"
                 );
-                assert_eq!(
-                    backwards.messages, forwards.messages,
-                    "{round} {window}\n{log_text}"
-                );
-                assert_eq!(
-                    backwards.metadata, forwards.metadata,
-                    "{round} {window}\n{log_text}"
-                );
-                assert_eq!(
-                    backwards.has_provider_state, forwards.has_provider_state,
-                    "{round} {window}\n{log_text}"
-                );
+                assert_eq!(tail.messages, expect.messages, "{case}");
+                assert_eq!(tail.metadata, expect.metadata, "{case}");
+                assert_eq!(tail.has_provider_state, expect.has_provider_state, "{case}");
             }
         }
     }

@@ -39,7 +39,7 @@ impl AskUser {
                 "question": { "type": "string", "minLength": 1 },
                 "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
                              "description": "Suggested answers; another answer is possible" },
-            } }),
+            } }).into(),
         };
         Self { spec, prompt }
     }

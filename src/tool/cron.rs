@@ -305,7 +305,7 @@ pub fn spec() -> ToolSpec {
             "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`" },
             "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`" },
             "job_id": { "type": "string", "description": "remove: id" },
-        } }),
+        } }).into(),
     }
 }
 

@@ -16,7 +16,8 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         description: "Delete a file or an empty directory".into(),
         parameters: json!({ "type": "object", "required": ["path"], "properties": {
             "path": { "type": "string", "minLength": 1 },
-        } }),
+        } })
+        .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         delete(&files, arguments)

@@ -16,12 +16,14 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
     let spec = ToolSpec {
         name: "edit_file".into(),
         description: "Replace a text in a file; old_text must occur once".into(),
-        parameters: json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
+        parameters:
+            json!({ "type": "object", "required": ["path", "old_text", "new_text"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "old_text": { "type": "string", "minLength": 1 },
             "new_text": { "type": "string" },
             "replace_all": { "type": "boolean" },
-        } }),
+        } })
+            .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         edit_in_file(&files, arguments)

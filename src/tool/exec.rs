@@ -102,7 +102,7 @@ impl ExecTool {
                 "command": { "type": "string", "minLength": 1 },
                 "working_dir": { "type": "string" },
                 "timeout": { "type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECS, "description": "seconds" },
-            } }),
+            } }).into(),
         };
         let variables = command_environment(limits, env);
         let path = variables.iter().find(|(name, _)| name == "PATH");

@@ -34,7 +34,8 @@ impl Glob {
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": { "type": "integer" },
                 "offset": { "type": "integer" },
-            } }),
+            } })
+            .into(),
         };
         Self { spec, files }
     }

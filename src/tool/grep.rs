@@ -64,7 +64,7 @@ impl Grep {
                 "all": { "type": "boolean", "description": "hidden and ignored files too" },
                 "head_limit": number,
                 "offset": number,
-            } }),
+            } }).into(),
         };
         Self { spec, files }
     }

@@ -29,7 +29,7 @@ impl ListDir {
                 "path": { "type": "string", "description": "default: working directory" },
                 "recursive": { "type": "boolean", "description": "everything below it, except ignored files" },
                 "max_entries": { "type": "integer", "minimum": 1, "maximum": 5000 },
-            } }),
+            } }).into(),
         };
         Self { spec, files }
     }

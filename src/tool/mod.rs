@@ -558,7 +558,7 @@ mod tests {
         let spec = ToolSpec {
             name: name.into(),
             description: String::new(),
-            parameters: json!({"type": "object"}),
+            parameters: json!({"type": "object"}).into(),
         };
         Box::new(Named(spec, effect))
     }

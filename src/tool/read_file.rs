@@ -36,7 +36,8 @@ impl ReadFile {
                 "path": { "type": "string", "minLength": 1 },
                 "offset": { "type": "integer", "minimum": 1, "description": "first line" },
                 "limit": { "type": "integer", "minimum": 1, "description": "number of lines" },
-            } }),
+            } })
+            .into(),
         };
         Self { spec, files }
     }

@@ -49,7 +49,7 @@ impl<S: SubagentStarter> Spawn<S> {
                 "task": { "type": "string", "description": "all it needs to know, and what to report" },
                 "label": { "type": "string", "description": "a short name for it" },
                 "profile": { "type": "string", "description": kinds },
-            } }),
+            } }).into(),
         };
         Self { spec, starter }
     }

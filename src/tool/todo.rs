@@ -70,7 +70,8 @@ impl Todo {
                         "content": { "type": "string", "minLength": 1 },
                         "status": { "type": "string", "enum": names },
                     } } },
-            } }),
+            } })
+            .into(),
         };
         Self {
             spec,

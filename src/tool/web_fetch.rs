@@ -47,7 +47,7 @@ impl WebFetch {
                 "extractMode": { "type": "string", "enum": ["markdown", "text"] },
                 "maxChars": { "type": "integer", "minimum": 100, "description": format!("at most {max_chars}") },
                 "offset": { "type": "integer", "minimum": 0, "description": "first character" },
-            } }),
+            } }).into(),
         };
         Self {
             spec,

@@ -52,7 +52,8 @@ impl WebSearch {
             parameters: json!({ "type": "object", "required": ["query"], "properties": {
                 "query": { "type": "string", "minLength": 1 },
                 "count": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS },
-            } }),
+            } })
+            .into(),
         };
         Self {
             spec,

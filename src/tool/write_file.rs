@@ -16,7 +16,8 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
         parameters: json!({ "type": "object", "required": ["path", "content"], "properties": {
             "path": { "type": "string", "minLength": 1 },
             "content": { "type": "string" },
-        } }),
+        } })
+        .into(),
     };
     FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
         write(&files, arguments)

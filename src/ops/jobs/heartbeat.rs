@@ -289,7 +289,7 @@ fn tool_spec() -> ToolSpec {
                 "tasks": { "type": "string", "description": "With `run`: what to do now, in full" },
             },
             "required": ["action"],
-        }),
+        }).into(),
     }
 }
 

@@ -555,7 +555,7 @@ mod tests {
         let tool = |name: &str| ToolSpec {
             name: name.into(),
             description: "d".into(),
-            parameters: json!({ "type": "object" }),
+            parameters: json!({ "type": "object" }).into(),
         };
         let request = Request {
             system: "s",

@@ -431,7 +431,7 @@ mod tests {
         let tools = [ToolSpec {
             name: "t".into(),
             description: "d".into(),
-            parameters: json!({ "type": "object" }),
+            parameters: json!({ "type": "object" }).into(),
         }];
         let request = Request {
             system: "s",

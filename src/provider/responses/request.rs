@@ -330,7 +330,7 @@ mod tests {
             tools: &[ToolSpec {
                 name: "t".into(),
                 description: "d".into(),
-                parameters: json!({ "type": "object" }),
+                parameters: json!({ "type": "object" }).into(),
             }],
             tool_choice: ToolChoice::Auto,
             model,

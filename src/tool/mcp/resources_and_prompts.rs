@@ -39,7 +39,8 @@ fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
     ToolSpec {
         name: name.into(),
         description: description.into(),
-        parameters: json!({ "type": "object", "required": ["server"], "properties": properties }),
+        parameters: json!({ "type": "object", "required": ["server"], "properties": properties })
+            .into(),
     }
 }
 

@@ -28,7 +28,7 @@ impl ServerTool {
             spec: ToolSpec {
                 name: view.name.clone(),
                 description: view.description.clone(),
-                parameters: view.schema.clone(),
+                parameters: view.schema.clone().into(),
             },
             view: view.clone(),
             context: Arc::clone(context),
