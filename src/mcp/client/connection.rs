@@ -3,9 +3,8 @@
 
 use super::connection_state::{ConnectionState, one_line};
 use super::decode;
-use super::json_rpc::{self, ErrorObject};
-use super::reply::{self, Received, Reply, Wait};
-use crate::error::Stop;
+use super::json_rpc;
+use super::reply::{self, Received, RequestError, RequestResult, Wait};
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::sys::signal;
 use serde::Deserialize;
@@ -62,20 +61,6 @@ impl OutgoingKind {
     }
 }
 
-/// The reason why a request has no result.
-#[derive(Debug)]
-pub(super) enum RequestError {
-    /// The server answered with an error.
-    Refused(ErrorObject),
-    /// The connection had already ended.
-    NotSent(McpError),
-    SendFailed(McpError),
-    /// The connection or the response ended before the result was complete.
-    Closed,
-    TimedOut,
-    Stopped(Stop),
-}
-
 /// A request of the program.
 pub(super) enum ServerRequest {
     Call {
@@ -89,13 +74,13 @@ pub(super) enum ServerRequest {
 }
 
 /// The reason why there is no answer.
-pub(super) enum CallError {
+pub(super) enum RequestFailure {
     /// The server received nothing of the request.
     NotSent(McpError),
     Failed(McpError),
 }
 
-/// What the server says about itself in the handshake.
+/// The server's description of itself in the handshake.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InitializeResult {
@@ -194,7 +179,7 @@ impl Connection {
         &self,
         request: &ServerRequest,
         wait: &mut Wait<'_>,
-    ) -> Result<ServerAnswer, CallError> {
+    ) -> Result<ServerAnswer, RequestFailure> {
         let (method, params, decode): (_, _, fn(&Value) -> ServerAnswer) = match request {
             ServerRequest::Call {
                 tool, arguments, ..
@@ -216,20 +201,25 @@ impl Connection {
         };
         match self.request(method, params, wait) {
             Ok(result) => Ok(decode(&result)),
-            Err(RequestError::NotSent(error)) => Err(CallError::NotSent(error)),
+            Err(RequestError::NotSent(error)) => Err(RequestFailure::NotSent(error)),
             Err(RequestError::SendFailed(error)) if self.is_program && self.closes_soon() => {
-                Err(CallError::NotSent(error))
+                Err(RequestFailure::NotSent(error))
             }
             Err(RequestError::SendFailed(_)) if !self.is_program && self.state.is_closed() => {
-                Err(CallError::Failed(self.interrupted_error()))
+                Err(RequestFailure::Failed(self.interrupted_error()))
             }
-            Err(RequestError::Closed) => Err(CallError::Failed(self.interrupted_error())),
-            Err(error) => Err(CallError::Failed(self.to_error(error))),
+            Err(RequestError::Closed) => Err(RequestFailure::Failed(self.interrupted_error())),
+            Err(error) => Err(RequestFailure::Failed(self.to_error(error))),
         }
     }
 
     /// Sends a request and waits for its result.
-    pub(super) fn request(&self, method: &str, mut params: Value, wait: &mut Wait<'_>) -> Reply {
+    pub(super) fn request(
+        &self,
+        method: &str,
+        mut params: Value,
+        wait: &mut Wait<'_>,
+    ) -> RequestResult {
         self.exchange(wait, |id| {
             params["_meta"] = json!({ "progressToken": id });
             let body = json_rpc::request(id, method, &params);
@@ -243,7 +233,7 @@ impl Connection {
         &self,
         wait: &mut Wait<'_>,
         write: impl FnOnce(u64) -> (OutgoingKind, Vec<u8>),
-    ) -> Reply {
+    ) -> RequestResult {
         let no_room = |error| McpError::Unreachable(format!("start a request: {error}"));
         let channel = reply::channel().map_err(|error| RequestError::NotSent(no_room(error)));
         let (sender, mut receiver) = channel?;

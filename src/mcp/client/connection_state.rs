@@ -1,9 +1,8 @@
 //! The state of a connection, which its callers and the threads of its transport share: the pending requests in both
 //! directions, and the reason of its end.
 
-use super::connection::RequestError;
-use super::json_rpc::Message;
-use super::reply::{Reply, ReplySender};
+use super::json_rpc::RpcMessage;
+use super::reply::{ReplySender, RequestError, RequestResult};
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel::CancelToken;
 use crate::sys::secret;
@@ -138,7 +137,7 @@ impl ConnectionState {
     }
 
     /// Passes the reply to the request `id` on to its caller, if that still waits.
-    pub(super) fn complete(&self, id: u64, reply: Reply) {
+    pub(super) fn complete(&self, id: u64, reply: RequestResult) {
         if let Some(request) = self.remove_request(id) {
             request.reply.send(reply);
         }
@@ -163,10 +162,10 @@ impl ConnectionState {
     ///
     /// # Errors
     /// The server exceeds a limit with this message.
-    pub(super) fn check_limits(&self, message: &Message) -> Result<(), String> {
+    pub(super) fn check_limits(&self, message: &RpcMessage) -> Result<(), String> {
         match message {
-            Message::Response { .. } => self.notifications_in_a_row.store(0, Ordering::SeqCst),
-            Message::Notification { .. } => {
+            RpcMessage::Response { .. } => self.notifications_in_a_row.store(0, Ordering::SeqCst),
+            RpcMessage::Notification { .. } => {
                 let before = self.notifications_in_a_row.fetch_add(1, Ordering::SeqCst);
                 if before >= MAX_NOTIFICATIONS_IN_A_ROW {
                     return Err(format!(
@@ -174,7 +173,7 @@ impl ConnectionState {
                     ));
                 }
             }
-            Message::Request { id, .. } => {
+            RpcMessage::Request { id, .. } => {
                 let mut open = lock(&self.open_requests);
                 open.entry(id.to_string()).or_default();
                 if open.len() > MAX_OPEN_REQUESTS {
@@ -220,9 +219,8 @@ pub(super) fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{ConnectionState, FIRST_REQUEST_ID};
-    use crate::mcp::client::connection::RequestError;
     use crate::mcp::client::json_rpc::parse;
-    use crate::mcp::client::reply::channel;
+    use crate::mcp::client::reply::{RequestError, channel};
     use crate::mcp::protocol::McpError;
 
     /// The outcome of a request that is sent with `outcome` before or after the connection ends.

@@ -1,9 +1,8 @@
-//! Elicitation: requests of a server for user input, which only forms can fulfil. A user who is asked takes a while, so
-//! each question has its own thread, which ends if the server withdraws the question.
+//! Elicitation: requests of a server for user input, which only forms can fulfil. The user takes a while, so each
+//! question has its own thread, which ends if the server withdraws the question.
 
-use super::connection::Transport;
+use super::config::ElicitationHandler;
 use super::connection_state::ConnectionState;
-use super::inbox::Inbox;
 use super::json_rpc::ErrorObject;
 use crate::sys::cancel::{self, CancelToken};
 use serde_json::{Map, Value, json};
@@ -26,45 +25,58 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// Answers the request `id` for user input: asks the user if one is present and the request is a form, or declines.
+/// A request for user input.
+pub(super) struct Question {
+    /// The name of the server.
+    pub(super) server: String,
+    pub(super) id: Value,
+    pub(super) params: Map<String, Value>,
+}
+
+/// Asks the user if one is present and the question is a form, or declines. `answer` receives the answer, unless the
+/// server withdraws the question.
 pub(super) fn answer(
-    inbox: &Arc<Inbox>,
-    id: Value,
-    mut params: Map<String, Value>,
-    transport: &Arc<dyn Transport>,
+    question: Question,
+    state: &Arc<ConnectionState>,
+    handler: Option<&Arc<dyn ElicitationHandler>>,
+    answer: impl FnOnce(Result<Value, ErrorObject>) + Send + 'static,
 ) {
+    let Question {
+        server,
+        id,
+        mut params,
+    } = question;
     let declined = Ok(json!({ "action": "decline" }));
     if params.get("mode").is_some_and(|mode| mode != "form") {
-        log::debug!(target: "mcp", "{}: URL elicitation declined", inbox.server);
-        return inbox.answer(id, declined, transport);
+        log::debug!(target: "mcp", "{server}: URL elicitation declined");
+        return answer(declined);
     }
     let (message, form) = (params.remove("message"), params.remove("requestedSchema"));
     let (Some(Value::String(message)), Some(form @ Value::Object(_))) = (message, form) else {
-        let error = ErrorObject::invalid_params("there is no `message` or no `requestedSchema`");
-        return inbox.answer(id, Err(error), transport);
+        return answer(Err(ErrorObject::invalid_params(
+            "there is no `message` or no `requestedSchema`",
+        )));
     };
-    let (Some(handler), Ok(token)) = (inbox.elicitation.clone(), CancelToken::new()) else {
-        return inbox.answer(id, declined, transport);
+    let (Some(handler), Ok(token)) = (handler.cloned(), CancelToken::new()) else {
+        return answer(declined);
     };
-    inbox.state.set_cancel_token(&id, Arc::clone(&token));
-    let question = OpenQuestion::new(&inbox.state);
-    let (asking, transport) = (Arc::clone(inbox), Arc::clone(transport));
+    state.set_cancel_token(&id, Arc::clone(&token));
+    let (state, open) = (Arc::clone(state), OpenQuestion::new(state));
     let ask = move || {
         let asked = cancel::scope(Some(Arc::clone(&token)), || {
-            handler.ask_user(&asking.server, &message, &form)
+            handler.ask_user(&server, &message, &form)
         });
-        drop(question);
+        drop(open);
         if token.is_cancelled() {
-            return asking.state.close_open_request(&id);
+            return state.close_open_request(&id);
         }
-        let result = match asked {
+        answer(Ok(match asked {
             Some(entered) => json!({ "action": "accept", "content": entered }),
             None => json!({ "action": "decline" }),
-        };
-        asking.answer(id, Ok(result), &transport);
+        }));
     };
     let thread = std::thread::Builder::new().name("mcp-ask".into());
     if let Err(error) = thread.spawn(ask) {
-        log::debug!(target: "mcp", "{}: cannot start a thread: {error}", inbox.server);
+        log::debug!(target: "mcp", "cannot start a thread for a question: {error}");
     }
 }

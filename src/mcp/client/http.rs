@@ -1,14 +1,15 @@
 //! The Streamable HTTP transport: each message is posted by its own thread, which also reads the answer. An event stream
 //! that breaks off is resumed, and a session that the server has forgotten is renewed.
 
-use super::connection::{Outgoing, OutgoingKind, RequestError, Transport};
+use super::connection::{Outgoing, OutgoingKind, Transport};
 use super::connection_state::one_line;
 use super::http_exchange::{
     ExchangeBody, ExchangeMethod, ExchangeResponse, ExchangeThreads, HttpClient, StreamEnd,
     is_header_value, is_success, parse_event, read_events, status_error,
 };
 use super::inbox::Inbox;
-use super::json_rpc::{self, Message};
+use super::json_rpc::{self, RpcMessage};
+use super::reply::RequestError;
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel;
 use crate::sys::signal;
@@ -42,7 +43,7 @@ pub(super) struct HttpTransport {
     renewal: Mutex<()>,
 }
 
-/// What the handshake has established.
+/// The session that the handshake has established.
 #[derive(Clone, Default)]
 struct HttpSession {
     /// Number of handshakes so far.
@@ -242,12 +243,12 @@ impl HttpTransport {
                 // Why the stream ends does not matter, only whether the answer came before.
                 drop(read_events(events, &mut |event| {
                     answer = parse_event(&event);
-                    !matches!(answer, Some(Message::Response { .. }))
+                    !matches!(answer, Some(RpcMessage::Response { .. }))
                 }));
             }
             Answer::Accepted | Answer::Refused(_) => {}
         }
-        let Some(Message::Response {
+        let Some(RpcMessage::Response {
             result: Ok(result), ..
         }) = answer
         else {
@@ -266,9 +267,9 @@ impl HttpTransport {
     }
 
     /// Passes `message` on. Returns false if the connection has ended.
-    fn receive(self: &Arc<Self>, message: Message) -> bool {
+    fn receive(self: &Arc<Self>, message: RpcMessage) -> bool {
         let state = &self.inbox.state;
-        if let Message::Response {
+        if let RpcMessage::Response {
             result: Ok(result), ..
         } = &message
             && !state.is_ready.load(std::sync::atomic::Ordering::SeqCst)
@@ -378,9 +379,9 @@ impl HttpTransport {
     }
 }
 
-/// What the response to a request holds.
+/// The content of a response to a request.
 enum Answer {
-    Message(Message),
+    Message(RpcMessage),
     Refused(json_rpc::ErrorObject),
     Events(Box<dyn Read + Send>),
     Accepted,
@@ -414,7 +415,7 @@ fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
     }
     // Some servers report an error by the status and by a protocol message.
     match json_rpc::parse(&bytes) {
-        Some(Message::Response {
+        Some(RpcMessage::Response {
             result: Err(error), ..
         }) if !matches!(status, 401 | 403) => Ok(Answer::Refused(error)),
         _ => Err(status_error(status, &bytes)),

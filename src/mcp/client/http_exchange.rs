@@ -241,7 +241,7 @@ pub(super) fn read_events(
 }
 
 /// Parses the message in an event; `None` if it holds none.
-pub(super) fn parse_event(event: &SseEvent) -> Option<json_rpc::Message> {
+pub(super) fn parse_event(event: &SseEvent) -> Option<json_rpc::RpcMessage> {
     if !matches!(event.event.as_deref(), None | Some("" | "message")) {
         return None;
     }

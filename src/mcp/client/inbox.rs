@@ -2,9 +2,11 @@
 //! user input if a user is present. It gets no access to our model (sampling) and learns nothing about our files (roots).
 
 use super::config::ElicitationHandler;
-use super::connection::{Outgoing, OutgoingKind, RequestError, Transport};
+use super::connection::{Outgoing, OutgoingKind, Transport};
 use super::connection_state::{ConnectionState, FIRST_REQUEST_ID, one_line};
-use super::json_rpc::{self, ErrorObject, Message};
+use super::elicitation::Question;
+use super::json_rpc::{self, ErrorObject, RpcMessage};
+use super::reply::RequestError;
 use super::{decode, elicitation};
 use crate::mcp::protocol::McpError;
 use serde_json::{Map, Value, json};
@@ -24,7 +26,7 @@ impl Inbox {
     /// of this message.
     pub(super) fn receive(
         self: &Arc<Self>,
-        message: Message,
+        message: RpcMessage,
         transport: &Arc<dyn Transport>,
     ) -> bool {
         if let Err(words) = self.state.check_limits(&message) {
@@ -34,9 +36,9 @@ impl Inbox {
             return false;
         }
         match message {
-            Message::Response { id, result } => return self.take_response(&id, result),
-            Message::Notification { method, params } => self.take_notification(&method, &params),
-            Message::Request { id, method, params } => {
+            RpcMessage::Response { id, result } => return self.take_response(&id, result),
+            RpcMessage::Notification { method, params } => self.take_notification(&method, &params),
+            RpcMessage::Request { id, method, params } => {
                 self.take_request(id, &method, params, transport);
             }
         }
@@ -103,7 +105,19 @@ impl Inbox {
                 return self.state.close_open_request(&id);
             }
             "elicitation/create" => {
-                return elicitation::answer(self, id, params, transport);
+                let question = Question {
+                    server: self.server.clone(),
+                    id: id.clone(),
+                    params,
+                };
+                let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));
+                let answer = move |result| inbox.answer(id, result, &transport);
+                return elicitation::answer(
+                    question,
+                    &self.state,
+                    self.elicitation.as_ref(),
+                    answer,
+                );
             }
             "roots/list" => Ok(json!({ "roots": [] })),
             "sampling/createMessage" => {

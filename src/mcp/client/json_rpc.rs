@@ -13,7 +13,7 @@ const INVALID_PARAMS: i64 = -32602;
 
 /// A message of the server.
 #[derive(Debug, PartialEq)]
-pub(super) enum Message {
+pub(super) enum RpcMessage {
     /// A request to us; `id` is a string or a number.
     Request {
         id: Value,
@@ -55,7 +55,7 @@ impl ErrorObject {
 }
 
 /// Parses the message in `bytes`; `None` if it is invalid or has too many values.
-pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
+pub(super) fn parse(bytes: &[u8]) -> Option<RpcMessage> {
     if has_too_many_values(bytes) {
         return None;
     }
@@ -72,18 +72,18 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Message> {
                 Some(_) => return None,
             };
             match id {
-                None => Some(Message::Notification { method, params }),
+                None => Some(RpcMessage::Notification { method, params }),
                 Some(id @ (Value::String(_) | Value::Number(_))) => {
-                    Some(Message::Request { id, method, params })
+                    Some(RpcMessage::Request { id, method, params })
                 }
                 Some(_) => None,
             }
         }
-        (None, Some(id), Some(result), None) => Some(Message::Response {
+        (None, Some(id), Some(result), None) => Some(RpcMessage::Response {
             id,
             result: Ok(result),
         }),
-        (None, id, None, Some(error)) => Some(Message::Response {
+        (None, id, None, Some(error)) => Some(RpcMessage::Response {
             id: id.unwrap_or_default(),
             result: Err(ErrorObject {
                 code: error["code"].as_i64().unwrap_or_default(),
@@ -151,7 +151,7 @@ pub(super) fn has_too_many_values(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        ErrorObject, MAX_VALUES, Message, has_too_many_values, notification, own_id, parse,
+        ErrorObject, MAX_VALUES, RpcMessage, has_too_many_values, notification, own_id, parse,
         request, response,
     };
     use serde_json::json;
@@ -207,12 +207,12 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_written() {
-        let check = |bytes: Vec<u8>, expect: Message| assert_eq!(parse(&bytes), Some(expect));
+        let check = |bytes: Vec<u8>, expect: RpcMessage| assert_eq!(parse(&bytes), Some(expect));
         let params = json!({"a": [1]});
         let members = params.as_object().unwrap().clone();
         check(
             request(7, "tools/list", &params),
-            Message::Request {
+            RpcMessage::Request {
                 id: json!(7),
                 method: "tools/list".into(),
                 params: members.clone(),
@@ -221,7 +221,7 @@ mod tests {
         for (params, members) in [(params, members), (json!(null), serde_json::Map::new())] {
             check(
                 notification("x", &params),
-                Message::Notification {
+                RpcMessage::Notification {
                     method: "x".into(),
                     params: members,
                 },
@@ -231,7 +231,7 @@ mod tests {
         for result in [Ok(json!([])), Err(error)] {
             check(
                 response(&json!("q"), result.clone()),
-                Message::Response {
+                RpcMessage::Response {
                     id: json!("q"),
                     result,
                 },

@@ -1,9 +1,9 @@
 //! Requests everything that a server offers, page by page, within limits, and only for the capabilities it declares.
 
-use super::connection::{Connection, RequestError};
+use super::connection::Connection;
 use super::connection_state::one_line;
 use super::decode;
-use super::reply::Wait;
+use super::reply::{RequestError, Wait};
 use crate::mcp::protocol::ServerFeatures;
 use serde_json::{Value, json};
 

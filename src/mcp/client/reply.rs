@@ -1,8 +1,9 @@
 //! The channel on which a caller waits for the result of its request. It uses a pipe, so a signal, the `--timeout`
 //! deadline and a cancellation ([`crate::sys::cancel`]) also wake the waiting thread.
 
-use super::connection::RequestError;
+use super::json_rpc::ErrorObject;
 use crate::error::Stop;
+use crate::mcp::protocol::McpError;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
@@ -15,10 +16,24 @@ const MAX_PROGRESS: usize = 64;
 /// Interval of the checks for an open question to the user, during which the timeout is paused.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The result of a request.
-pub(super) type Reply = Result<Value, RequestError>;
+/// The reason why a request has no result.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The server answered with an error.
+    Refused(ErrorObject),
+    /// The connection had already ended.
+    NotSent(McpError),
+    SendFailed(McpError),
+    /// The connection or the response ended before the result was complete.
+    Closed,
+    TimedOut,
+    Stopped(Stop),
+}
 
-/// What a caller grants its requests.
+/// The result of a request.
+pub(super) type RequestResult = Result<Value, RequestError>;
+
+/// The limit of a caller's requests, and its receiver of progress.
 pub(super) struct Wait<'a> {
     /// The time left.
     pub(super) deadline: Deadline,
@@ -26,11 +41,11 @@ pub(super) struct Wait<'a> {
     pub(super) on_progress: &'a mut dyn FnMut(&str),
 }
 
-/// What has arrived and the caller has not taken.
+/// Messages that have arrived and that the caller has not taken.
 #[derive(Default)]
 struct Arrived {
     progress: Vec<String>,
-    reply: Option<Reply>,
+    reply: Option<RequestResult>,
 }
 
 /// The sending end of a channel.
@@ -71,7 +86,7 @@ impl ReplySender {
         }
     }
 
-    pub(super) fn send(self, reply: Reply) {
+    pub(super) fn send(self, reply: RequestResult) {
         self.arrived.lock().ignore_poison().reply = Some(reply);
         self.wake();
     }
@@ -84,7 +99,7 @@ impl ReplySender {
 
 /// The result of waiting.
 pub(super) enum Received {
-    Reply(Reply),
+    Reply(RequestResult),
     /// The time is up.
     TimedOut,
     /// The sender is gone: the connection has ended.
@@ -136,7 +151,7 @@ impl ReplyReceiver {
     }
 
     /// Returns the reply if it has arrived.
-    pub(super) fn try_receive(&mut self) -> Option<Reply> {
+    pub(super) fn try_receive(&mut self) -> Option<RequestResult> {
         self.take().reply
     }
 

@@ -2,7 +2,7 @@
 //! connection that has ended is replaced on the next call, and a call that never reached the server is repeated once.
 
 use super::config::ClientConfig;
-use super::connection::{CallError, Connection, ServerRequest, Transport};
+use super::connection::{Connection, RequestFailure, ServerRequest, Transport};
 use super::connection_state::ConnectionState;
 use super::http::HttpTransport;
 use super::http_exchange::HttpClient;
@@ -79,14 +79,14 @@ impl ConnectionSlot {
         self.require_current(request)?;
         match connection.call(request, wait) {
             Ok(answer) => Ok(answer),
-            Err(CallError::Failed(error)) => Err(error),
-            Err(CallError::NotSent(_)) => {
+            Err(RequestFailure::Failed(error)) => Err(error),
+            Err(RequestFailure::NotSent(_)) => {
                 self.drop_connection(&connection, wait)?;
                 let connection = self.connected(config, programs, wait)?;
                 self.require_current(request)?;
                 let answer = connection.call(request, wait);
                 answer.map_err(|error| match error {
-                    CallError::Failed(error) | CallError::NotSent(error) => error,
+                    RequestFailure::Failed(error) | RequestFailure::NotSent(error) => error,
                 })
             }
         }

@@ -20,14 +20,14 @@ pub(super) struct SseTransport {
     base: Url,
     inbox: Arc<Inbox>,
     threads: Arc<ExchangeThreads>,
-    endpoint: Mutex<Endpoint>,
+    endpoint: Mutex<PostAddress>,
 }
 
 /// The address for posting.
-enum Endpoint {
+enum PostAddress {
     /// Not known yet; the messages wait for it.
     Unknown(Vec<Outgoing>),
-    Known(String),
+    Ready(String),
     /// The event stream has ended.
     Closed,
 }
@@ -47,9 +47,9 @@ fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
 impl Transport for SseTransport {
     fn send(self: Arc<Self>, message: Outgoing) {
         match &mut *self.endpoint() {
-            Endpoint::Unknown(waiting) => waiting.push(message),
-            Endpoint::Known(url) => self.post(url.clone(), message),
-            Endpoint::Closed => (message.on_sent)(Err(closed_error())),
+            PostAddress::Unknown(waiting) => waiting.push(message),
+            PostAddress::Ready(url) => self.post(url.clone(), message),
+            PostAddress::Closed => (message.on_sent)(Err(closed_error())),
         }
     }
 
@@ -76,14 +76,14 @@ impl SseTransport {
             base,
             inbox: Arc::clone(inbox),
             threads: Arc::default(),
-            endpoint: Mutex::new(Endpoint::Unknown(Vec::new())),
+            endpoint: Mutex::new(PostAddress::Unknown(Vec::new())),
         });
         let (listening, url) = (Arc::clone(&transport), url.to_owned());
         let listen = move || {
             let reason = listening.listen(&url);
             listening.inbox.state.end(reason);
-            let endpoint = std::mem::replace(&mut *listening.endpoint(), Endpoint::Closed);
-            if let Endpoint::Unknown(waiting) = endpoint {
+            let endpoint = std::mem::replace(&mut *listening.endpoint(), PostAddress::Closed);
+            if let PostAddress::Unknown(waiting) = endpoint {
                 for message in waiting {
                     (message.on_sent)(Err(closed_error()));
                 }
@@ -93,7 +93,7 @@ impl SseTransport {
         Ok(transport)
     }
 
-    fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+    fn endpoint(&self) -> MutexGuard<'_, PostAddress> {
         self.endpoint.lock().ignore_poison()
     }
 
@@ -106,7 +106,7 @@ impl SseTransport {
         let transport: Arc<dyn Transport> = Arc::<Self>::clone(self);
         let mut invalid_endpoint = None;
         let end = read_events(events, &mut |event| {
-            if !matches!(*self.endpoint(), Endpoint::Unknown(_)) {
+            if !matches!(*self.endpoint(), PostAddress::Unknown(_)) {
                 let message = parse_event(&event);
                 return message.is_none_or(|message| self.inbox.receive(message, &transport));
             }
@@ -115,7 +115,7 @@ impl SseTransport {
         });
         match (end, invalid_endpoint, &*self.endpoint()) {
             (_, Some(error), _) | (StreamEnd::TooLarge(error), ..) => error,
-            (_, None, Endpoint::Unknown(_)) => {
+            (_, None, PostAddress::Unknown(_)) => {
                 McpError::Broken("its event stream ended before the endpoint event".into())
             }
             _ => closed_error(),
@@ -132,8 +132,8 @@ impl SseTransport {
             &event.data.unwrap_or_default(),
         )?);
         let mut endpoint = self.endpoint();
-        let before = std::mem::replace(&mut *endpoint, Endpoint::Known(url.clone()));
-        if let Endpoint::Unknown(waiting) = before {
+        let before = std::mem::replace(&mut *endpoint, PostAddress::Ready(url.clone()));
+        if let PostAddress::Unknown(waiting) = before {
             for message in waiting {
                 self.post(url.clone(), message);
             }
