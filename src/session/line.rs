@@ -1,7 +1,7 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
-use super::line_fields::{LineFields, StoredValue};
+use super::line_fields::{LineFields, StoredValue, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
 use crate::message::{
@@ -303,31 +303,6 @@ fn into_plain_text(mut parts: Vec<MessagePart>) -> String {
     match parts.as_mut_slice() {
         [MessagePart::Text(text)] => std::mem::take(text),
         _ => plain_text(&parts),
-    }
-}
-
-/// Reads the token counts that are stored with a reply.
-fn read_usage(usage: &RawValue) -> Usage {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct UsageFields {
-        input: u64,
-        cached: u64,
-        output: u64,
-        reasoning: u64,
-    }
-    let UsageFields {
-        input,
-        cached,
-        output,
-        reasoning,
-    } = serde_json::from_str(usage.get()).unwrap_or_default();
-    Usage {
-        input,
-        cached,
-        output,
-        reasoning,
-        ..Usage::default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The fields of a line of a session file, as serde reads them: borrowed from the line, and lenient about types, because
 //! other programs write these files too.
 
+use crate::message::Usage;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -136,4 +137,29 @@ impl<'de: 'a, 'a> Deserialize<'de> for StoredValue<'a> {
 /// Reads a value that may be null; a missing one is the default `None`.
 fn deserialize_some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
+}
+
+/// Reads the token counts that are stored with a reply.
+pub(super) fn read_usage(usage: &RawValue) -> Usage {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct UsageFields {
+        input: u64,
+        cached: u64,
+        output: u64,
+        reasoning: u64,
+    }
+    let UsageFields {
+        input,
+        cached,
+        output,
+        reasoning,
+    } = serde_json::from_str(usage.get()).unwrap_or_default();
+    Usage {
+        input,
+        cached,
+        output,
+        reasoning,
+        ..Usage::default()
+    }
 }
