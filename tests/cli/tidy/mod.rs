@@ -117,6 +117,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
         &["sys/process", "sys/durable_file.rs"],
     ),
     ("ureq", &["sys/http"]),
+    ("tokio", &["mcp/client"]),
 ];
 
 /// From `fn` to the closing brace.
