@@ -230,10 +230,13 @@ pub(super) fn read_events(
                 return StreamEnd::Ended;
             }
         };
-        let fed = parser.feed(&buffer[..count], &mut |event| match on_event(std::mem::take(event)) {
-            true => Ok(()),
-            false => Err(StreamEnd::Unwanted),
-        });
+        let fed = parser.feed(
+            &buffer[..count],
+            &mut |event| match on_event(std::mem::take(event)) {
+                true => Ok(()),
+                false => Err(StreamEnd::Unwanted),
+            },
+        );
         if let Err(end) = fed {
             return end;
         }

@@ -287,7 +287,11 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Re
     thread.spawn(work).map(drop)
 }
 
-fn write_messages(mut input: PipeWriter, to_write: &mut mpsc::Receiver<Outgoing>, state: &ConnectionState) {
+fn write_messages(
+    mut input: PipeWriter,
+    to_write: &mut mpsc::Receiver<Outgoing>,
+    state: &ConnectionState,
+) {
     while let Some(Outgoing { body, on_sent, .. }) = to_write.blocking_recv() {
         on_sent(input.write_all(&body).map_err(|_| {
             wait_for_log(state);
