@@ -275,7 +275,7 @@ mod tests {
             "Please reduce the length of the messages or completion.",
             "The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).",
             "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
-            "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]",
+            "InternalError.Algo.InvalidParameter: Range of input length should be [1, 204800]",
             "Your request exceeded model token limit: 262144 (requested: 300000)",
         ] {
             check(400, words, true);
