@@ -21,7 +21,7 @@ impl Validator {
         Self { schemas, index }
     }
 
-    /// What is wrong with `value`, and where.
+    /// Validates `value`; the error says where it is invalid.
     pub(crate) fn validate(&self, value: &Value) -> Result<(), String> {
         let checked = self.schemas.validate(value, self.index);
         checked.map_err(|error| error.to_string())

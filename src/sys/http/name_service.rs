@@ -3,33 +3,49 @@
 //! A static C library has the services `files` and `dns` built in. It loads any other one as a shared library, which must
 //! be of the same version: it may crash after an upgrade of the system. Then getent(1) resolves the name.
 
+use crate::sys::process::{self, CommandSpec};
 use std::io::{Error, Result};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The program that asks all services. Its path is fixed, so that no other program of this name is started.
+const GETENT: &str = "/usr/bin/getent";
+/// Time after which it is ended; callers have their own, shorter limits.
+const GETENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum size of its output.
+const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
 /// Resolves `host`, and may take as long as the services do.
 ///
 /// # Errors
 /// The system's message: an unknown name differs from a resolver that does not respond.
 pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
-    if cfg!(static_glibc) && needs_shared_libraries() {
-        let output = Command::new("getent")
-            .args(["ahosts", "--", host])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output();
-        // Without getent the built-in services are better than nothing.
-        if let Ok(output) = output {
-            let addresses = parse_getent(&String::from_utf8_lossy(&output.stdout), port);
-            return match addresses.is_empty() {
-                true => Err(Error::other(
-                    "failed to lookup address information: Name or service not known",
-                )),
-                false => Ok(addresses),
-            };
+    // Without getent the built-in services are better than nothing.
+    let is_needed = cfg!(static_glibc) && needs_shared_libraries();
+    match is_needed.then(|| query_getent(host, port)) {
+        Some(Ok(addresses)) if addresses.is_empty() => {
+            let message = "failed to lookup address information: Name or service not known";
+            Err(Error::other(message))
         }
+        Some(Ok(addresses)) => Ok(addresses),
+        Some(Err(_)) | None => Ok((host, port).to_socket_addrs()?.collect()),
     }
-    Ok((host, port).to_socket_addrs()?.collect())
+}
+
+/// The addresses that getent(1) prints, none for an unknown name.
+fn query_getent(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
+    let spec = CommandSpec {
+        program: GETENT.into(),
+        arguments: ["ahosts", "--", host].map(str::to_owned).into(),
+        directory: "/".into(),
+        env: Vec::new(),
+        timeout: GETENT_TIMEOUT,
+        capture_bytes: MAX_OUTPUT_BYTES,
+        sandbox: None,
+        input: None,
+    };
+    let result = process::run(&spec, &mut |_| {})?;
+    Ok(parse_getent(&String::from_utf8_lossy(&result.head), port))
 }
 
 fn needs_shared_libraries() -> bool {
@@ -74,7 +90,7 @@ fn parse_getent(text: &str, port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_only_built_in_services, parse_getent, resolve};
+    use super::{has_only_built_in_services, parse_getent, query_getent, resolve};
 
     #[test]
     fn other_services_than_files_and_dns_are_found() {
@@ -106,14 +122,13 @@ mod tests {
 
     #[test]
     fn getent_prints_what_is_parsed() {
-        let output = std::process::Command::new("getent")
-            .args(["ahosts", "--", "localhost"])
-            .output()
-            .unwrap();
-        let addresses = parse_getent(&String::from_utf8(output.stdout).unwrap(), 7);
-        assert!(addresses.iter().any(|address| address.ip().is_loopback()));
-        for address in resolve("localhost", 7).unwrap() {
-            assert!(address.ip().is_loopback(), "{address}");
+        for addresses in [query_getent("localhost", 7), resolve("localhost", 7)] {
+            let addresses = addresses.unwrap();
+            assert!(!addresses.is_empty());
+            for address in addresses {
+                assert!(address.ip().is_loopback(), "{address}");
+            }
         }
+        assert!(query_getent("name.invalid", 7).unwrap().is_empty());
     }
 }
