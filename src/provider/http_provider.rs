@@ -50,7 +50,7 @@ const MAX_REDIRECTS: usize = 5;
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Shortest wait for which the message says when it ends. A shorter one is counted down.
-const LONG_WAIT: Duration = Duration::from_secs(60);
+const MIN_REPORTED_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum number of pages read of a list of models.
 const MAX_MODEL_PAGES: usize = 100;
@@ -424,7 +424,7 @@ impl HttpProvider {
             404 => ProviderError::NotFound(description),
             429 | 503 | 529 if status == 429 || retry_after.is_some() => ProviderError::Busy {
                 message: match retry_after
-                    .filter(|wait| *wait >= LONG_WAIT)
+                    .filter(|wait| *wait >= MIN_REPORTED_DELAY)
                     .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
                 {
                     Some(end) => format!("{description}, until {}", rate_limit::format_end(end)),
