@@ -14,7 +14,7 @@ const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.json
 const LOCK_FILE: &str = include_str!("../../Cargo.lock");
 /// How much larger than its recorded value a count may be.
 const TOLERANCE: f64 = 0.03;
-/// Runs of which the smallest page faults and memory count: the first one reads the program from the disk.
+/// Runs of which the smallest page faults count: the first one reads the program from the disk.
 const ROUNDS: usize = 6;
 /// Earlier turns of the two sessions whose difference is the cost of one turn; both fit into the window.
 const EARLIER_TURNS: [usize; 2] = [2, 12];
@@ -85,13 +85,10 @@ pub(crate) fn measure() -> Counts {
     let hello = &hello[..3];
     let home = home("costs", "hello");
     let client = build_client(temp.path());
-    let samples: Vec<[u64; 3]> = (0..ROUNDS)
+    let samples: Vec<[u64; 2]> = (0..ROUNDS)
         .map(|_| used(&client, temp.path(), &home, hello))
         .collect();
-    for (index, name) in ["memory, KiB", "bytes written", "page faults"]
-        .into_iter()
-        .enumerate()
-    {
+    for (index, name) in ["bytes written", "page faults"].into_iter().enumerate() {
         // The first run writes the head of the session as well.
         let later = samples.iter().skip(1).map(|sample| sample[index]);
         let least = later.min().unwrap_or_default();
@@ -147,8 +144,8 @@ fn instructions(home: &Path, words: &[&str]) -> u64 {
     count.unwrap_or_else(|| panic!("valgrind prints a count: {text}"))
 }
 
-/// Memory, bytes written and page faults of one run.
-fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 3] {
+/// Bytes written and page faults of one run.
+fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 2] {
     let out = folder.join("out");
     let done = command(client, home)
         .arg("run")
@@ -159,7 +156,7 @@ fn used(client: &Path, folder: &Path, home: &Path, words: &[&str]) -> [u64; 3] {
     assert!(done.is_ok_and(|status| status.success()), "{words:?}");
     let text = std::fs::read_to_string(out).expect("the client writes what was used");
     let numbers: Vec<u64> = text.split_whitespace().flat_map(str::parse).collect();
-    [numbers[2], numbers[3], numbers[4]]
+    [numbers[3], numbers[4]]
 }
 
 /// The system calls of one run and of its children.
