@@ -81,7 +81,7 @@ impl HttpSession {
 impl Transport for HttpTransport {
     fn send(self: Arc<Self>, message: Outgoing) {
         let state = Arc::clone(&self.inbox.state);
-        // What is left of other answers is only read so that their connections can be used again.
+        // Other answers are read to their end only to reuse their connections, which the new request does not need.
         self.threads.cancel_unwanted(&|id| state.is_pending(id));
         let kind = message.kind;
         let id = kind

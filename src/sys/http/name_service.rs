@@ -18,7 +18,8 @@ const MAX_OUTPUT_BYTES: usize = 64 << 10;
 /// Resolves `host`, and may take as long as the services do.
 ///
 /// # Errors
-/// The system's message: an unknown name differs from a resolver that does not respond.
+/// The system's message: an unknown name differs from a resolver that does not respond. getent(1) makes no difference, so
+/// with it every failure is an unknown name.
 pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     // Without getent the built-in services are better than nothing.
     let is_needed = cfg!(static_glibc) && needs_shared_libraries();
