@@ -20,6 +20,7 @@ mod cron_run;
 mod cron_tampering;
 mod cron_tool;
 mod cron_usability;
+mod daily_work;
 mod docs;
 mod editor;
 mod endurance;

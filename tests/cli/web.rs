@@ -117,17 +117,17 @@ const LOOPBACK_SPELLINGS: &[&str] = &[
 ];
 
 /// A page: its status, headers and body.
-type PageResponse = (u16, Vec<(&'static str, String)>, Vec<u8>);
+pub(crate) type PageResponse = (u16, Vec<(&'static str, String)>, Vec<u8>);
 
 /// A web server at an address of this machine that stories may declare as public.
-struct PageServer {
+pub(crate) struct PageServer {
     /// Host and port.
     address: String,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl PageServer {
-    fn start(answer: impl Fn(&str) -> PageResponse + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&str) -> PageResponse + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.2:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let requests = Arc::new(Mutex::new(Vec::new()));
@@ -141,7 +141,7 @@ impl PageServer {
         Self { address, requests }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
@@ -191,7 +191,7 @@ fn serve(mut stream: TcpStream, log: &Mutex<Vec<String>>, answer: &dyn Fn(&str) 
     }
 }
 
-fn page_response(kind: &str, body: impl AsRef<[u8]>) -> PageResponse {
+pub(crate) fn page_response(kind: &str, body: impl AsRef<[u8]>) -> PageResponse {
     let kind = vec![("content-type", kind.to_owned())];
     (200, kind, body.as_ref().to_vec())
 }
