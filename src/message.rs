@@ -31,6 +31,21 @@ impl Message {
     }
 }
 
+/// The origin of content, from the most to the least trusted. That of a conversation is the highest one of its content.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The user's words, the config, the workspace's own notes and memory, installed skills.
+    #[default]
+    User,
+    /// Files of the directory, attachments, piped text, output of commands without network.
+    Project,
+    /// Web pages, search results, output of commands with network, MCP servers.
+    External,
+}
+
 /// A user message, from a person, a pipe or a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {

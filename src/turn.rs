@@ -53,6 +53,7 @@ pub fn run(
         error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
         error = error.or(turn.drain_reports().err());
     }
+    turn.agent.record_origin(turn.session);
     error = error.or(turn
         .session
         .end_turn(exit.name(), &turn.stats.to_session_stats())
@@ -171,15 +172,15 @@ impl Turn<'_, '_, '_> {
 
     /// The first guard action other than `Continue`.
     fn run_guards(&mut self) -> GuardAction {
-        let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let sent = self.session.messages();
+        let turn_messages = self.session.turn_messages();
         let state = TurnState {
             iterations: self.stats.iterations,
             context_tokens: self.context_tokens(),
             message_tokens: self.message_tokens(),
             messages: sent,
             denials: &self.stats.denials,
-            turn_messages: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
+            turn_messages,
         };
         let guards = self.agent.guards.iter_mut();
         let mut actions = guards.map(|guard| guard.check(&state));

@@ -23,6 +23,11 @@ pub enum MemoryCommand {
     },
     /// Edit the memory in your editor (`VISUAL`, else `EDITOR`)
     Edit,
+    /// Accept content from outside in the memory as your own
+    ///
+    /// A memory that was written in a conversation with web pages or MCP servers is labelled, and runs begin as if they
+    /// had read others' content. Review it with `nanobot memory show` first.
+    Accept,
     /// List versions of the memory, newest first
     Log {
         /// One JSON object per line

@@ -288,6 +288,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "memory edit", statuses: &[DONE, (1, "the editor failed"), USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &["VISUAL", "EDITOR"], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
         ("EDITOR=nano nanobot memory edit", "With another editor"),
     ] },
+    HelpPage { command: "memory accept", statuses: &[DONE, USAGE, IO, (75, "another run is changing the memory"), CONFIG], variables: &[], files: &["memory/MEMORY.md", "memory/.versions"], examples: &[
+        ("nanobot memory accept", "After a review"),
+    ] },
     HelpPage { command: "memory log", statuses: COMMON_STATUSES, variables: &[], files: &["memory/.versions"], examples: &[
         ("nanobot memory log", "The versions, newest first"),
     ] },

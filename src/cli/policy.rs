@@ -37,6 +37,9 @@ pub struct ExplainArgs {
     pub arguments: String,
     #[command(flatten)]
     pub grants: GrantArgs,
+    /// Also show the origin of this session's content, and what it restricts
+    #[arg(long, value_name = "KEY", conflicts_with = "tool")]
+    pub session: Option<String>,
     /// One JSON object
     #[arg(long)]
     pub json: bool,

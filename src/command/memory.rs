@@ -38,6 +38,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             .print_bytes(&memory.read()?.unwrap_or_default())?,
         Arguments::Search { pattern, json } => return search(ctx, &memory, pattern, *json),
         Arguments::Edit => edit(ctx, &memory)?,
+        Arguments::Accept => accept(ctx, &memory)?,
         Arguments::Log { json } => log(ctx, &memory, *json)?,
         Arguments::Diff { from, to } => diff(ctx, &memory, *from, *to)?,
         Arguments::Undo { id } => undo(ctx, &memory, *id)?,
@@ -344,6 +345,16 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
             .eprint(&format!("nanobot: your text is in `{path}`"));
     }
     memory_edit::require_applied(memory, edited?)
+}
+
+fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    let locked = memory_edit::lock(ctx, memory, &sessions, LOCK_TIMEOUT)?;
+    ctx.notice(match locked.accept()? {
+        true => "the memory is accepted as yours",
+        false => "the memory has no content from outside",
+    });
+    Ok(())
 }
 
 /// Lets the user edit the copy at `path`, and replaces the memory with it.

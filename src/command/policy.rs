@@ -3,12 +3,14 @@
 use crate::cli::grants::GrantArgs;
 use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::file_scope::FileAccess;
 use crate::policy::tool_names::{READ_TOOLS, WRITE_TOOLS};
 use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
+use crate::session::{self, RecordedOrigin, Session};
 use crate::settings::{Config, LayeredConfig};
 use crate::sys::sandbox::{self, self_test, self_test::SelfTestResult};
 use crate::tool::arguments::cast_and_check;
@@ -30,13 +32,14 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
         tool,
         arguments,
         grants,
+        session,
         json,
     } = arguments;
     let TurnSetup {
         toolbox, policy, ..
     } = turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, true)?;
     let Some(tool) = tool else {
-        return explain_all(ctx, &policy, *json);
+        return explain_all(ctx, &policy, session.as_deref(), *json);
     };
     let decided = match toolbox.find(tool) {
         Some(found) => {
@@ -154,8 +157,8 @@ fn decide_absent_tool(policy: &Policy, grants: &GrantArgs, tool: &str) -> Result
         }
         _ if tool == "cron" => {
             return Ok(PolicyDecision::Allow(
-                "in a turn of `agent`, not of a job; jobs are added and removed only while the context has no untrusted content, \
-                 which no flag changes (use `nanobot cron`), and none may do more than the turn"
+                "in a turn of `agent`, not of a job; after content from outside with `--allow cron`; no job may do more than the \
+                 turn"
                     .into(),
             ));
         }
@@ -201,8 +204,16 @@ fn path_and_access<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, FileAcce
     Some((call["path"].as_str().unwrap_or("."), access))
 }
 
-fn explain_all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
+fn explain_all(
+    ctx: &Context,
+    policy: &Policy,
+    session: Option<&str>,
+    as_json: bool,
+) -> Result<Exit> {
     let mut lines = policy.for_people(&|path: &Path| ctx.paths.display(path));
+    if let Some(key) = session {
+        lines.push(("origin", describe_origin(ctx, key)?));
+    }
     let config = Config::load(&ctx.paths.config)?;
     let spared = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
     for range in spared.iter().filter_map(Value::as_array).flatten() {
@@ -227,6 +238,33 @@ fn explain_all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
         ctx.terminal.print(&format!("{name:<11} {value}\n"))?;
     }
     Ok(Exit::Answered)
+}
+
+/// The origin of the session `key`: the content that it is from, since which message, and what it restricts.
+fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    let session = Session::read(&sessions, key, &mut |_| {})?;
+    if session.history_window().count == 0 {
+        return Err(session::not_found_error(&sessions, key));
+    }
+    let Some(RecordedOrigin {
+        level,
+        content,
+        since,
+    }) = session.origin()
+    else {
+        return Ok("not recorded; the next turn determines it".into());
+    };
+    let from = format!("{content}, since message {since}");
+    Ok(match level {
+        Origin::User => "user: nothing is restricted".into(),
+        Origin::Project => {
+            format!("project ({from}): composed web addresses are refused; `/new` ends it")
+        }
+        Origin::External => format!(
+            "external ({from}): composed web addresses are refused, and changes of jobs and notes need permission; `/new` ends it"
+        ),
+    })
 }
 
 /// Paths that no command may read if they exist, unless the user grants them by name.

@@ -303,6 +303,23 @@ impl LockedMemory {
         Ok(())
     }
 
+    /// Removes the label of the memory in force, as the user has reviewed the text. False if it has none.
+    pub fn accept(&self) -> Result<bool> {
+        let text = self.read_and_record()?;
+        let store = self.memory.version_store();
+        let list = store.list()?;
+        let Some(current) = version::current(&list).filter(|it| it.untrusted.is_some()) else {
+            return Ok(false);
+        };
+        let version = Version {
+            restored: Some(current.position()),
+            ..self.next_version(&list, VersionCause::Accept, None, &text)
+        };
+        store.stage(version.id, &text)?;
+        store.add(&version)?;
+        Ok(true)
+    }
+
     /// Checks that the history can be appended to, before a model is called.
     pub fn check_history(&self) -> Result<()> {
         self.memory.history().check_appendable()

@@ -18,6 +18,8 @@ pub enum VersionCause {
     Consolidation,
     Edit,
     Undo,
+    /// The user has accepted content from outside. The text is unchanged.
+    Accept,
     /// A change outside of this module: by a person with an editor, the agent's file tools, or another program.
     Outside,
 }
@@ -29,6 +31,7 @@ impl VersionCause {
             Self::Consolidation => "consolidation",
             Self::Edit => "edit",
             Self::Undo => "undo",
+            Self::Accept => "accept",
             Self::Outside => "outside",
         }
     }

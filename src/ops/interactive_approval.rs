@@ -49,7 +49,7 @@ impl ApprovalHandler for InteractiveApproval {
             .trusted
             .clone_from(&self.policy.file_scope.trusted);
         let policy = Arc::new(policy);
-        let files = self.shared.files.with_scope(policy.file_scope.clone());
+        let files = self.shared.files.with_policy(&policy);
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),

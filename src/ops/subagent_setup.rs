@@ -22,7 +22,7 @@ pub(crate) fn prepare_subagent(
     shared: &SharedState,
     (names, parallel): (&[String], usize),
 ) -> Result<(Toolbox, String)> {
-    let files = shared.files.with_scope(policy.file_scope.clone());
+    let files = shared.files.with_policy(policy);
     let shared = SharedState {
         files: Arc::new(files.context("open the granted directories")?),
         ..shared.clone()

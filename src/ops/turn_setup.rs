@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::memory::Memory;
+use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
@@ -75,12 +76,12 @@ pub(crate) fn prepare(
     }
     let seen = web_tools::new_provenance_tracker(settings, &policy);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
-        seen.mark_untrusted(&reason);
+        seen.raise(Origin::External, &reason);
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
     let mut notes = input.workspace.read_notes()?;
     if notes.memory.is_some() {
-        taint_by_memory(ctx, input.workspace, &seen)?;
+        raise_by_memory(ctx, input.workspace, &seen)?;
     }
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
@@ -183,7 +184,7 @@ fn open_files(
     let directory = &policy.file_scope.directory;
     let mut files = Files::new(policy.file_scope.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
-        .with_provenance(Arc::clone(provenance));
+        .with_provenance(Arc::clone(provenance), policy);
     if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
         files = files.without_openat2();
     }
@@ -198,16 +199,20 @@ fn open_files(
     Ok(files)
 }
 
-/// Marks the run as having read untrusted content if the memory may contain some.
-fn taint_by_memory(
+/// Begins the run as one that has read content by others if the memory may contain some.
+fn raise_by_memory(
     ctx: &Context,
     workspace: &Workspace,
     provenance: &ProvenanceTracker,
 ) -> Result<()> {
-    if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted_origin()? {
-        provenance.mark_untrusted(&format!(
-            "the memory, written in a conversation with {what}; review it with `nanobot memory edit` to trust it"
-        ));
+    if Memory::new(&workspace.root, &ctx.clock)
+        .untrusted_origin()?
+        .is_some()
+    {
+        provenance.raise(
+            Origin::Project,
+            "the memory, which has content from outside",
+        );
     }
     Ok(())
 }
@@ -266,7 +271,14 @@ fn build_toolbox(
         let names = names.filter(|name| input.is_listed(name));
         let limit = Arc::new(job_upper_bound(policy, names, input.offline));
         let seen = Arc::clone(&shared.provenance);
-        let cron = CronTool::new(Arc::clone(scheduler), limit, seen, input.session_key);
+        let grants = policy.change_grants();
+        let cron = CronTool::new(
+            Arc::clone(scheduler),
+            limit,
+            seen,
+            grants,
+            input.session_key,
+        );
         tools.push(Box::new(cron));
     }
     if let Some(person) = &input.user_prompt {

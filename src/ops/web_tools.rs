@@ -2,6 +2,7 @@
 
 use crate::ops::context::Context;
 use crate::ops::shared_state::SharedState;
+use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
@@ -22,6 +23,7 @@ pub(crate) fn new_provenance_tracker(
         file_scope: policy.file_scope.clone(),
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
+        commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
         }),

@@ -6,6 +6,7 @@ use crate::shell_quote::quote;
 use core::net::IpAddr;
 use file_scope::{FileAccess, FileScope, PathRule};
 use net::Net;
+use provenance::{ChangeGrants, Grant, GuardedChange};
 pub use refusal::Refusal;
 use regex::Regex;
 use rule::{Pattern, PolicyRule, RuleEffect};
@@ -265,6 +266,37 @@ impl Policy {
                     suggested_flag: Some(format!("--allow {}", quote(tool))),
                 })
             }
+        }
+    }
+
+    /// The user's decision about a change that takes effect in later runs. No glob matches the word for it.
+    pub fn grant_for(&self, change: GuardedChange) -> Grant {
+        let is_about =
+            |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == change.word();
+        let has = |effect| {
+            self.rules
+                .iter()
+                .filter(is_about)
+                .any(|rule| rule.effect == effect)
+        };
+        match () {
+            () if has(RuleEffect::Deny) => Grant::Denied,
+            () if self.auto_approve
+                || self.file_scope.is_unrestricted
+                || has(RuleEffect::Allow) =>
+            {
+                Grant::Allowed
+            }
+            () => Grant::Unset,
+        }
+    }
+
+    /// The user's decisions about all changes that take effect in later runs.
+    pub fn change_grants(&self) -> ChangeGrants {
+        ChangeGrants {
+            jobs: self.grant_for(GuardedChange::Jobs),
+            notes: self.grant_for(GuardedChange::Notes),
+            startup: self.grant_for(GuardedChange::Startup),
         }
     }
 

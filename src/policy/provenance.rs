@@ -1,16 +1,25 @@
-//! Provenance: tracks the content of a run's conversation, and decides which addresses the run may request. Pure.
+//! Provenance: tracks the origin of a conversation's content, and what follows from it. Pure.
 //!
-//! A request discloses everything in its address to the host. Once the conversation holds untrusted content, the model
-//! may be following injected instructions, and it must not compose addresses: it may request only hosts that the user
-//! named, and addresses that appear verbatim in content that the model cannot have written. Files that the run can
-//! write, command output, results of other programs, summaries and the model's own text do not count: an injected model
-//! would write the address there and read it back.
+//! Content by others may hold injected instructions. The origin of a conversation is the highest one of its content, and
+//! never falls until `/new`:
+//!
+//! | | user | project | external |
+//! |---|---|---|---|
+//! | web addresses | any | named hosts, and addresses that were read verbatim | the same |
+//! | notes of the workspace, its skills | written | written | with `--allow notes` |
+//! | instruction files of a trusted directory | written | written | with `--allow startup` |
+//! | jobs | added and removed | added and removed | with `--allow cron` |
+//! | MEMORY.md | written | written | written, and labelled |
+//!
+//! A request discloses everything in its address to the host. So addresses by others count only if the model cannot have
+//! written them: files that the run can write, command output, results of other programs, summaries and the model's own
+//! text do not count, because an injected model would write the address there and read it back.
 
 use super::Refusal;
 use super::file_scope::{FileAccess, FileScope};
 use super::net::Net;
 use super::refusal::DENIED;
-use crate::message::{Message, MessagePart, Reply, ToolResult, UserMessage};
+use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
 use crate::shell_quote::quote;
 use crate::sys::sync::IgnorePoison;
 use addresses::{
@@ -23,8 +32,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use url::Url;
 
+pub use guarded_change::{ChangeGrants, Grant, GuardedChange};
+
 pub mod addresses;
 mod egress;
+mod guarded_change;
 
 /// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
 const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "plan", "task", "warning"];
@@ -70,6 +82,8 @@ pub struct TrustContext {
     pub workspace: PathBuf,
     /// True if commands run without a sandbox and may write anywhere.
     pub commands_write_anywhere: bool,
+    /// True if commands may use the network, so that their output may be from anywhere.
+    pub commands_have_network: bool,
     pub resolve_real_path: ResolveRealPath,
 }
 
@@ -104,6 +118,13 @@ impl AddressTrust {
 #[derive(Debug, Default)]
 pub struct MessageCursor(usize, String);
 
+impl MessageCursor {
+    /// True if no message has been processed.
+    pub fn is_at_start(&self) -> bool {
+        self.0 == 0
+    }
+}
+
 /// The provenance state of a run.
 pub struct ProvenanceTracker {
     context: TrustContext,
@@ -112,8 +133,12 @@ pub struct ProvenanceTracker {
 
 #[derive(Default)]
 struct ProvenanceState {
-    /// The first untrusted content, as a phrase.
-    untrusted: Option<String>,
+    origin: Origin,
+    /// The first content of that origin, as a phrase.
+    content: String,
+    /// True if the origin is known from the start of the conversation on, so that summaries and reports add nothing to
+    /// it.
+    is_complete: bool,
     /// Hosts that the user named.
     hosts: BTreeSet<String>,
     /// Addresses found in content that the model cannot have written.
@@ -165,14 +190,39 @@ impl ProvenanceTracker {
         }
     }
 
-    /// Records that the conversation now holds untrusted content, named by the phrase `what`.
-    pub fn mark_untrusted(&self, what: &str) {
-        self.lock_state().mark_untrusted(|| what.to_owned());
+    /// Records that the conversation now holds content of `origin`, named by the phrase `content`.
+    pub fn raise(&self, origin: Origin, content: &str) {
+        self.lock_state().raise(origin, || content.to_owned());
     }
 
-    /// The first untrusted content, as a phrase; `None` if there is none.
+    /// Starts with the origin that an earlier turn has recorded, or with a new conversation.
+    pub fn restore(&self, origin: Origin, content: &str) {
+        let mut state = self.lock_state();
+        state.raise(origin, || content.to_owned());
+        state.is_complete = true;
+    }
+
+    /// True if the origin of all earlier turns is known.
+    pub fn is_complete(&self) -> bool {
+        self.lock_state().is_complete
+    }
+
+    /// The origin of the conversation, and its first content of that origin as a phrase.
+    pub fn origin(&self) -> (Origin, String) {
+        let state = self.lock_state();
+        (state.origin, state.content.clone())
+    }
+
+    /// The first content of the highest origin, as a phrase, if that is not the user's own.
     pub fn untrusted(&self) -> Option<String> {
-        self.lock_state().untrusted.clone()
+        let (origin, content) = self.origin();
+        (origin > Origin::User).then_some(content)
+    }
+
+    /// The first external content, as a phrase, if there is any.
+    pub fn external(&self) -> Option<String> {
+        let (origin, content) = self.origin();
+        (origin == Origin::External).then_some(content)
     }
 
     /// Decides if `url` may be requested.
@@ -185,9 +235,10 @@ impl ProvenanceTracker {
         allowed: &AllowedHosts,
     ) -> Result<AddressTrust, Refusal> {
         let mut state = self.lock_state();
-        let Some(what) = state.untrusted.clone() else {
+        if state.origin == Origin::User {
             return Ok(AddressTrust::Clean);
-        };
+        }
+        let what = state.content.clone();
         let host = url.host_str().unwrap_or_default();
         if contains_host(&state.hosts, host) || allowed.contains(url) {
             return Ok(match state.addresses.contains(&comparison_key(url)) {
@@ -233,9 +284,9 @@ impl AllowedHosts {
 }
 
 impl ProvenanceState {
-    fn mark_untrusted(&mut self, what: impl FnOnce() -> String) {
-        if self.untrusted.is_none() {
-            self.untrusted = Some(what());
+    fn raise(&mut self, origin: Origin, content: impl FnOnce() -> String) {
+        if origin > self.origin {
+            (self.origin, self.content) = (origin, content());
         }
     }
 
@@ -256,10 +307,12 @@ impl ProvenanceState {
         if user.injected {
             let mark = user.id.rsplit('-').next().unwrap_or_default();
             let repair = mark.strip_prefix('r').is_some_and(is_number);
-            if user.id == "summary" {
-                self.mark_untrusted(|| "a summary of the earlier conversation".into());
-            } else if !repair && !OWN_MESSAGE_SUFFIXES.contains(&mark) {
-                self.mark_untrusted(|| "a report".into());
+            let is_own = repair || OWN_MESSAGE_SUFFIXES.contains(&mark);
+            if !is_own && !self.is_complete {
+                self.raise(Origin::Project, || match user.id.as_str() {
+                    "summary" => "a summary of the earlier conversation".into(),
+                    _ => "a report".into(),
+                });
             }
             return;
         }
@@ -268,20 +321,22 @@ impl ProvenanceState {
             let text = match part {
                 MessagePart::Text(text) => text,
                 MessagePart::Image(image) => {
-                    self.mark_untrusted(|| format!("the image `{}`", image.name));
+                    self.raise(Origin::Project, || format!("the image `{}`", image.name));
                     continue;
                 }
                 MessagePart::Document(document) => {
-                    self.mark_untrusted(|| format!("the document `{}`", document.name));
+                    self.raise(Origin::Project, || {
+                        format!("the document `{}`", document.name)
+                    });
                     continue;
                 }
             };
             if is_attachment_placeholder(text) {
-                self.mark_untrusted(|| "an attachment".into());
+                self.raise(Origin::Project, || "an attachment".into());
                 continue;
             }
             if is_piped {
-                self.mark_untrusted(|| "piped input".into());
+                self.raise(Origin::Project, || "piped input".into());
                 self.addresses
                     .extend(find_addresses(text).map(|url| comparison_key(&url)));
                 continue;
@@ -289,10 +344,11 @@ impl ProvenanceState {
             let (own, others) = split_blocks(text);
             self.hosts.extend(find_hosts(&own));
             for (kind, block) in others {
-                self.mark_untrusted(|| match kind {
-                    "stdin" => "piped input".into(),
-                    kind => format!("an attached {kind}"),
-                });
+                match kind {
+                    "stdin" => self.raise(Origin::Project, || "piped input".into()),
+                    "page" => self.raise(Origin::External, || "an attached page".into()),
+                    kind => self.raise(Origin::Project, || format!("an attached {kind}")),
+                }
                 self.addresses
                     .extend(find_addresses(block).map(|url| comparison_key(&url)));
             }
@@ -307,7 +363,7 @@ impl ProvenanceState {
             {
                 self.written_files.insert(context.resolve(path));
             }
-            let vouches = self.untrusted.is_none()
+            let vouches = self.origin == Origin::User
                 || text("url")
                     .and_then(parse_address)
                     .is_some_and(|url| self.addresses.contains(&comparison_key(&url)));
@@ -334,7 +390,7 @@ impl ProvenanceState {
             .map(|called| normalize(&called.arguments.to_string()));
         let vouches = match (name.as_str(), &called) {
             (_, Some(called)) if called.name != *name => {
-                self.mark_untrusted(|| format!("the result of `{name}`"));
+                self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
             (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
@@ -342,30 +398,37 @@ impl ProvenanceState {
             ("web_search" | "web_fetch", _) if *failed && is_own_refusal(parts) => return,
             // Failures count too: the message may quote the server, or name the address that it redirected to.
             ("web_search" | "web_fetch", _) if *failed => {
-                self.mark_untrusted(|| format!("the result of `{name}`"));
+                self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
             ("web_search", _) => {
-                self.mark_untrusted(|| "search results".into());
+                self.raise(Origin::External, || "search results".into());
                 true
             }
             ("web_fetch", called) => {
-                self.mark_untrusted(|| "a web page".into());
+                self.raise(Origin::External, || "a web page".into());
                 called.as_ref().is_some_and(|called| called.is_trusted)
             }
             (name, Some(called)) if FILE_TOOLS.contains(&name) => {
                 let path = called.arguments["path"].as_str().unwrap_or(".");
                 let place = context.resolve(path);
-                if context.is_user_text(&place) {
-                    return;
+                match context.origin_of_file(&place) {
+                    Origin::User => return,
+                    origin => self.raise(origin, || format!("`{path}`")),
                 }
-                self.mark_untrusted(|| format!("`{path}`"));
                 VERBATIM_TOOLS.contains(&name)
                     && !failed
                     && !self.may_contain_model_text(&place, context)
             }
             (name, _) => {
-                self.mark_untrusted(|| format!("the result of `{name}`"));
+                let is_local =
+                    name == "exec" && !context.commands_have_network || FILE_TOOLS.contains(&name);
+                let origin = if is_local {
+                    Origin::Project
+                } else {
+                    Origin::External
+                };
+                self.raise(origin, || format!("the result of `{name}`"));
                 false
             }
         };
@@ -405,12 +468,16 @@ impl TrustContext {
         (self.resolve_real_path)(&self.file_scope.absolute(path))
     }
 
-    /// True if the file at `place` holds the user's own text: instruction files, which no run changes after reading
-    /// untrusted content, and the memory file, whose entries are labelled if they stem from it. An earlier run may have
-    /// written any other file in the workspace on behalf of untrusted content.
-    fn is_user_text(&self, place: &Path) -> bool {
-        let memory = self.workspace.join("memory/MEMORY.md");
-        self.file_scope.is_user_instruction(place) || place == memory
+    /// The origin of what the file at `place` holds: the user's for instruction files, which no run changes after content
+    /// from outside without permission, and for the memory, whose label was heeded when the run began. An earlier run
+    /// may have written any other file in the workspace on behalf of such content.
+    fn origin_of_file(&self, place: &Path) -> Origin {
+        let is_own = self.file_scope.is_user_instruction(place)
+            || place == self.workspace.join("memory/MEMORY.md");
+        match is_own {
+            true => Origin::User,
+            false => Origin::Project,
+        }
     }
 
     /// True if this run can change `place`, or something beneath it.
@@ -508,7 +575,9 @@ mod tests {
     use super::{
         AddressTrust, AllowedHosts, MessageCursor, ProvenanceTracker, TrustContext, split_blocks,
     };
-    use crate::message::{Image, Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use crate::message::{
+        Image, Message, MessagePart, Origin, Reply, ToolCall, ToolResult, UserMessage,
+    };
     use crate::policy::file_scope::{FileScope, ScopeRoot};
     use crate::policy::net::Net;
     use crate::policy::rule::Pattern;
@@ -538,6 +607,7 @@ mod tests {
             },
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
+            commands_have_network: false,
             resolve_real_path: Box::new(real),
         }
     }
@@ -653,7 +723,6 @@ mod tests {
             ]
         };
         check(&read("/home/u/w/memory/MEMORY.md"), EVIL, Some(Clean));
-        // An earlier run may have written the file on behalf of untrusted content.
         check(&read("/home/u/w/a.md"), EVIL, None);
         check(&read("/home/u/w/memory/HISTORY.md"), EVIL, None);
         check(
@@ -945,9 +1014,71 @@ mod tests {
     }
 
     #[test]
+    fn the_origin_of_a_conversation_is_the_highest_one_of_its_content() {
+        let check = |conversation: &[Vec<Message>], expect: Origin| {
+            let seen = ProvenanceTracker::new(trust_context(false));
+            conversation
+                .concat()
+                .iter()
+                .for_each(|message| seen.observe(message));
+            assert_eq!(seen.origin().0, expect, "{conversation:?}");
+        };
+        let asks = || vec![user_message("look at https://named.example/a, please")];
+        let call = |name: &str, arguments| vec![asks(), successful_call(name, arguments, "text")];
+        let read = |path: &str| call("read_file", json!({"path": path}));
+        check(&[asks()], Origin::User);
+        check(&read("/home/u/w/AGENTS.md"), Origin::User);
+        check(&read("/home/u/w/memory/MEMORY.md"), Origin::User);
+        check(&read("/home/u/w/memory/HISTORY.md"), Origin::Project);
+        check(&read("/home/u/w/notes/tea.md"), Origin::Project);
+        check(&read("/home/u/w"), Origin::Project);
+        check(&read("a"), Origin::Project);
+        check(&call("exec", json!({"command": "date"})), Origin::Project);
+        check(
+            &call("web_search", json!({"query": "tea"})),
+            Origin::External,
+        );
+        check(&call("mcp_x_y", json!({})), Origin::External);
+        check(
+            &[
+                call("web_fetch", json!({"url": "x"})).concat(),
+                read("a").concat(),
+            ],
+            Origin::External,
+        );
+        check(&[vec![user_message("[image: a.png]")]], Origin::Project);
+        check(
+            &[vec![user_message("sum up\n\n<stdin>\nx\n</stdin>")]],
+            Origin::Project,
+        );
+        check(
+            &[vec![user_message(
+                "sum up\n\n<page name=\"x\">\nx\n</page>",
+            )]],
+            Origin::External,
+        );
+        check(&[vec![injected("t-plan", "Only look.")]], Origin::User);
+        check(
+            &[vec![injected("summary", "It went well.")]],
+            Origin::Project,
+        );
+    }
+
+    #[test]
+    fn a_restored_origin_is_never_lowered_and_covers_summaries() {
+        let seen = ProvenanceTracker::new(trust_context(false));
+        seen.restore(Origin::User, "");
+        seen.observe(&injected("summary", "It went well."));
+        assert_eq!(seen.origin().0, Origin::User);
+        seen.restore(Origin::External, "a web page");
+        seen.raise(Origin::Project, "piped input");
+        assert_eq!(seen.origin(), (Origin::External, "a web page".into()));
+    }
+
+    #[test]
     fn flags_grant_hosts() {
         let seen = ProvenanceTracker::new(trust_context(false));
-        seen.mark_untrusted("a test");
+        seen.raise(Origin::External, "a test");
         let check = |net: &[&str], url: &str, expect: bool| {
             let hosts = net.iter().map(|host| Pattern::new(*host)).collect();
             let free = AllowedHosts {

@@ -18,6 +18,9 @@ pub const TOOLS: &[&str] = &[
     "cron",
 ];
 
+/// Words in rules that name a change instead of a tool: files that instruct later runs. No tool may bear them.
+pub const RESERVED_WORDS: &[&str] = &["notes", "startup"];
+
 /// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
 /// visible through another.
 pub const READ_TOOLS: &[&str] = &["read_file", "list_dir", "glob", "grep"];
@@ -29,7 +32,11 @@ pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file"];
 /// # Errors
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
-    if TOOLS.contains(&name) || name.starts_with("mcp_") || name.contains(['*', '?']) {
+    if TOOLS.contains(&name)
+        || RESERVED_WORDS.contains(&name)
+        || name.starts_with("mcp_")
+        || name.contains(['*', '?'])
+    {
         return Ok(());
     }
     let small = name.to_lowercase();

@@ -148,7 +148,7 @@ fn iter_entries(
 }
 
 /// Creates the error for a missing session, with a hint at a similar key.
-pub(super) fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
+pub fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
     let hint = match nearest_key(store, key) {
         // The key is listed, but its file is not where a lookup finds it.
         Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),

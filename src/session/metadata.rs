@@ -2,6 +2,7 @@
 //! keys that a later release of this program adds to the entry are carried over as well.
 
 use super::line::MetadataLine;
+use crate::message::Origin;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,8 +33,24 @@ pub(super) struct SessionMetadata {
     /// Provider-counted tokens per estimated token, as of the last reply.
     #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
     pub(super) token_ratio: Option<f64>,
+    /// The origin of the conversation since `/new`; `None` in logs of other programs and earlier releases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) origin: Option<RecordedOrigin>,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
+}
+
+/// The origin of a conversation, as recorded in its session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecordedOrigin {
+    pub level: Origin,
+    /// The first content of this origin, as a phrase. Empty if everything is the user's own.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub content: String,
+    /// Number of the first message of the turn that had this content, counted from 1 in the log.
+    #[serde(skip_serializing_if = "is_default")]
+    pub since: usize,
 }
 
 /// Sums over all turns of a session.

@@ -8,7 +8,7 @@ use crate::history::compaction::CompactedHistory;
 use crate::history::head_and_tail::head_and_tail;
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
-use crate::message::{Message, MessagePart, ToolResult, plain_text};
+use crate::message::{Message, MessagePart, Origin, ToolResult, plain_text};
 use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use integrity::end_of_last_line;
@@ -36,10 +36,12 @@ mod tail_reader;
 mod trash;
 
 pub use copy::{fork, rename};
-pub use files::{LoggedMessage, SessionEntry, open_raw, read_entries, read_last_entries};
+pub use files::{
+    LoggedMessage, SessionEntry, not_found_error, open_raw, read_entries, read_last_entries,
+};
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
-pub use metadata::SessionStats;
+pub use metadata::{RecordedOrigin, SessionStats};
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
@@ -62,6 +64,10 @@ pub struct Session {
     is_closed: bool,
     /// Maximum characters of a stored tool result.
     result_limit: usize,
+    /// `None` if no earlier turn has recorded it.
+    origin: Option<RecordedOrigin>,
+    /// Number of messages in the log when the turn began.
+    count_before_turn: usize,
     /// `None` for an ephemeral session.
     log: Option<SessionLog>,
 }
@@ -161,6 +167,10 @@ impl Session {
             window,
             is_closed: tail.is_closed && !is_compaction,
             result_limit,
+            origin: kept
+                .origin
+                .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            count_before_turn: tail.count,
             log,
         }
     }
@@ -209,6 +219,36 @@ impl Session {
         self.summary.as_ref()
     }
 
+    /// The origin of the conversation since `/new`; `None` if another program or an earlier release wrote its last turn.
+    pub fn origin(&self) -> Option<&RecordedOrigin> {
+        self.origin.as_ref()
+    }
+
+    /// Records that the conversation has content of `origin`, which is stored with the next closing line.
+    pub fn record_origin(&mut self, origin: Origin, content: &str) {
+        if self
+            .origin
+            .as_ref()
+            .is_none_or(|recorded| recorded.level < origin)
+        {
+            self.origin = Some(RecordedOrigin {
+                level: origin,
+                content: content.to_owned(),
+                since: match origin {
+                    Origin::User => 0,
+                    _ => self.count_before_turn + 1,
+                },
+            });
+        }
+    }
+
+    /// The messages of the running turn among [`Self::messages`].
+    pub fn turn_messages(&self) -> &[Message] {
+        let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
+        let start = self.messages.iter().rposition(is_users).unwrap_or(0);
+        &self.messages[start..]
+    }
+
     /// Stores the ratio of provider-counted tokens to our estimate.
     pub fn set_token_ratio(&mut self, ratio: f64) {
         // A ratio beyond these bounds means that the provider counts something else. Two decimals keep the metadata
@@ -221,6 +261,7 @@ impl Session {
     /// placeholders.
     pub fn begin_turn(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
+        self.count_before_turn = self.history_window().count;
         for message in &mut self.messages {
             if let Message::User(user) = message
                 && user
@@ -267,7 +308,10 @@ impl Session {
                 ending: line::COMPACTED,
                 summary: Some(&summary),
             };
-            log.write_closing_line(&self.key, &closing, &|_, _| {})?;
+            let origin = &self.origin;
+            log.write_closing_line(&self.key, &closing, &|metadata, _| {
+                metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
+            })?;
         }
         let tail = self.messages.split_off(self.messages.len() - keep_count);
         self.messages = [summary.to_message()].into_iter().chain(tail).collect();
@@ -328,11 +372,13 @@ impl Session {
             ending,
             summary: None,
         };
+        let origin = &self.origin;
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &closing, &|metadata, _| {
                     metadata.update_session_metadata(|kept| {
                         kept.stats.add(stats);
+                        kept.origin.clone_from(origin);
                         (kept.shortened_before, kept.token_ratio) = (aged, ratio);
                     });
                 })
@@ -345,6 +391,7 @@ impl Session {
     pub fn start_new_conversation(&mut self) -> Result<()> {
         self.messages.clear();
         (self.estimated_tokens, self.summary) = (0, None);
+        self.origin = Some(RecordedOrigin::default());
         let count = self.history_window().count;
         (self.window.consolidated, self.window.start) = (count, count);
         let closing = ClosingLine {
@@ -356,9 +403,12 @@ impl Session {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
-                    if left.0 < left.1 {
-                        metadata.update_session_metadata(|kept| kept.ranges_left_by_new.push(left));
-                    }
+                    metadata.update_session_metadata(|kept| {
+                        kept.origin = Some(RecordedOrigin::default());
+                        if left.0 < left.1 {
+                            kept.ranges_left_by_new.push(left);
+                        }
+                    });
                     metadata.set_consolidated(count);
                     metadata.summary_offset = None;
                 })
@@ -377,6 +427,7 @@ impl Session {
             return Ok(());
         }
         self.messages.drain(..at);
+        self.origin = None;
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
         let from = self
@@ -392,6 +443,7 @@ impl Session {
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &closing, &|metadata, _| {
+                    metadata.update_session_metadata(|kept| kept.origin = None);
                     metadata.set_consolidated(from);
                     metadata.summary_offset = None;
                 })

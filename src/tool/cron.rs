@@ -8,7 +8,7 @@
 
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
-use crate::policy::provenance::ProvenanceTracker;
+use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -146,16 +146,18 @@ pub struct CronTool {
     scheduler: Arc<dyn JobScheduler>,
     policy: Arc<Policy>,
     provenance: Arc<ProvenanceTracker>,
+    grants: ChangeGrants,
     chat: Option<ChatTarget>,
 }
 
 impl CronTool {
-    /// Creates the tool for the session `key` and a run under `policy`. `seen` tracks the untrusted content of the
-    /// context.
+    /// Creates the tool for the session `key`. Its jobs run under `policy` at most. `provenance` and `grants` decide if it
+    /// may change jobs.
     pub fn new(
         scheduler: Arc<dyn JobScheduler>,
         policy: Arc<Policy>,
         provenance: Arc<ProvenanceTracker>,
+        grants: ChangeGrants,
         key: &str,
     ) -> Self {
         Self {
@@ -163,23 +165,20 @@ impl CronTool {
             scheduler,
             policy,
             provenance,
+            grants,
             chat: ChatTarget::from_session_key(key),
         }
     }
 
-    /// Refuses to add or remove a job while the context holds untrusted content.
-    fn check_provenance(&self, action: &str, by_hand: &str) -> Result<(), Refusal> {
-        let Some(what) = self.provenance.untrusted() else {
-            return Ok(());
-        };
-        Err(Refusal::new(format!(
-            "jobs cannot be {action} while the conversation contains untrusted content ({what}); the user can run \
-             `{by_hand}`, or ask for it in a new session"
-        )))
+    /// Refuses to add or remove a job, unless the conversation or the user permits it.
+    fn check_provenance(&self, action: &str) -> Result<(), Refusal> {
+        let what = format!("jobs cannot be {action}");
+        let external = self.provenance.external();
+        self.grants.check(GuardedChange::Jobs, external, &what)
     }
 
     fn add(&self, arguments: &Value) -> Result<String, ToolError> {
-        self.check_provenance("added", "nanobot cron add")?;
+        self.check_provenance("added")?;
         let message = text_argument(arguments, "message").ok_or("message is required for add")?;
         if message.chars().count() > MAX_MESSAGE_CHARS {
             return Err(format!(
@@ -231,7 +230,7 @@ impl CronTool {
 
     fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
         let id = text_argument(arguments, "job_id").ok_or("job_id is required for remove")?;
-        self.check_provenance("removed", "nanobot cron remove")?;
+        self.check_provenance("removed")?;
         let jobs = self.scheduler.list()?;
         let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
         let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
@@ -278,8 +277,8 @@ impl Tool for CronTool {
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
         match arguments["action"].as_str() {
-            Some("add") => self.check_provenance("added", "nanobot cron add")?,
-            Some("remove") => self.check_provenance("removed", "nanobot cron remove")?,
+            Some("add") => self.check_provenance("added")?,
+            Some("remove") => self.check_provenance("removed")?,
             _ => {}
         }
         Ok(())
@@ -357,10 +356,11 @@ mod tests {
         ChatTarget, CreatedJob, CronTool, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS,
         RequestedSchedule,
     };
+    use crate::message::Origin;
     use crate::message::plain_text;
     use crate::policy::Policy;
     use crate::policy::file_scope::FileScope;
-    use crate::policy::provenance::{ProvenanceTracker, TrustContext};
+    use crate::policy::provenance::{ChangeGrants, Grant, ProvenanceTracker, TrustContext};
     use crate::tool::arguments::cast_and_check;
     use crate::tool::{CallEffect, Tool, ToolError};
     use serde_json::{Value, json};
@@ -426,15 +426,27 @@ mod tests {
             file_scope: FileScope::default(),
             workspace: "/w".into(),
             commands_write_anywhere: false,
+            commands_have_network: false,
             resolve_real_path: Box::new(Path::to_owned),
         }))
     }
 
     fn tool(list: &Arc<MemoryScheduler>, key: &str) -> (CronTool, Arc<ProvenanceTracker>) {
+        tool_with(list, key, ChangeGrants::default())
+    }
+
+    fn tool_with(
+        list: &Arc<MemoryScheduler>,
+        key: &str,
+        grants: ChangeGrants,
+    ) -> (CronTool, Arc<ProvenanceTracker>) {
         let seen = provenance_tracker();
         let planner = Arc::clone(list) as Arc<dyn JobScheduler>;
         let policy = Arc::new(Policy::default());
-        (CronTool::new(planner, policy, Arc::clone(&seen), key), seen)
+        (
+            CronTool::new(planner, policy, Arc::clone(&seen), grants, key),
+            seen,
+        )
     }
 
     fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
@@ -561,14 +573,16 @@ mod tests {
     }
 
     #[test]
-    fn untrusted_content_neither_adds_nor_removes_jobs() {
+    fn content_from_outside_changes_jobs_only_with_permission() {
         let list = Arc::new(MemoryScheduler::default());
         let (cron, seen) = tool(&list, "cli:direct");
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let remove = json!({"action": "remove", "job_id": "job0"});
         assert!(call(&cron, &add).is_ok());
         assert_eq!(cron.precheck(&add), Ok(()));
-        seen.mark_untrusted("a web page");
+        seen.raise(Origin::Project, "piped input");
+        assert_eq!(cron.precheck(&add), Ok(()));
+        seen.raise(Origin::External, "a web page");
         for sent in [&add, &remove, &json!({"action": "add"})] {
             for found in [call(&cron, sent).err(), cron.precheck(sent).err()] {
                 let Some(ToolError::Denied(refusal)) = found else {
@@ -579,17 +593,22 @@ mod tests {
                     "{}",
                     refusal.message
                 );
-                assert!(
-                    refusal.message.contains("nanobot cron"),
-                    "{}",
-                    refusal.message
-                );
-                assert_eq!(refusal.suggested_flag, None);
+                assert_eq!(refusal.suggested_flag.as_deref(), Some("--allow cron"));
             }
         }
         let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
         check(&cron, json!({"action": "list"}), Ok(jobs));
         assert_eq!(cron.precheck(&json!({"action": "list"})), Ok(()));
+        let (granted, seen) = tool_with(
+            &list,
+            "cli:direct",
+            ChangeGrants {
+                jobs: Grant::Allowed,
+                ..ChangeGrants::default()
+            },
+        );
+        seen.raise(Origin::External, "a web page");
+        assert_eq!(granted.precheck(&add), Ok(()));
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //! anew, and would protect only content that `nanobot undo` restores anyway.
 
 use super::ToolError;
-use crate::policy::Refusal;
+use crate::policy::Policy;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
-use crate::policy::provenance::ProvenanceTracker;
+use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::secrets;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange, RootDir};
@@ -38,6 +38,7 @@ pub struct Files {
     roots: Vec<RootDir>,
     /// The provenance of the conversation's content.
     provenance: Option<Arc<ProvenanceTracker>>,
+    grants: ChangeGrants,
     changes: Arc<Mutex<ChangeState>>,
 }
 
@@ -71,6 +72,7 @@ impl Files {
             file_scope,
             roots,
             provenance: None,
+            grants: ChangeGrants::default(),
             changes: Arc::default(),
         })
     }
@@ -88,23 +90,24 @@ impl Files {
         }
     }
 
-    /// The files of a sub-agent, with the roots of `reach`. The two share the state of changed files, and changes by
+    /// The files of a sub-agent, with the roots of `policy`. The two share the state of changed files, and changes by
     /// both are kept as those of one turn.
-    pub fn with_scope(&self, file_scope: FileScope) -> std::io::Result<Self> {
-        let files = Self::new(file_scope)?;
+    pub fn with_policy(&self, policy: &Policy) -> std::io::Result<Self> {
+        let files = Self::new(policy.file_scope.clone())?;
         Ok(Self {
             provenance: self.provenance.clone(),
+            grants: policy.change_grants(),
             changes: Arc::clone(&self.changes),
             ..files
         })
     }
 
-    /// Adds the provenance of the conversation's content, which limits what may be written.
+    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`.
     #[must_use]
-    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
-        let seen = Some(provenance);
+    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>, policy: &Policy) -> Self {
         Self {
-            provenance: seen,
+            provenance: Some(provenance),
+            grants: policy.change_grants(),
             ..self
         }
     }
@@ -418,17 +421,15 @@ impl Files {
         )))
     }
 
-    /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could
-    /// otherwise end up in them.
+    /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
     fn check_provenance(&self, path: &Path) -> Result<(), FileError> {
-        let untrusted = self.provenance.as_ref().and_then(|seen| seen.untrusted());
-        let Some(what) = untrusted else { return Ok(()) };
-        let message = format!(
-            "`{}` instructs later runs and cannot be changed while the conversation contains untrusted content ({what}); \
-             show the user the change instead",
-            path.display()
-        );
-        Err(FileError::Tool(Refusal::new(message).into()))
+        let is_own = path.starts_with(&self.file_scope.workspace);
+        let change = [GuardedChange::Startup, GuardedChange::Notes][usize::from(is_own)];
+        let external = self.provenance.as_ref().and_then(|it| it.external());
+        let path = path.display();
+        let what = format!("`{path}` instructs later runs and cannot be changed");
+        let checked = self.grants.check(change, external, &what);
+        checked.map_err(|refusal| FileError::Tool(refusal.into()))
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.

@@ -7,7 +7,7 @@
 use crate::diff::Diff;
 use crate::event::{Event, ToolOutcome};
 use crate::message::ToolSpec;
-use crate::message::{Message, MessagePart, ToolCall, ToolResult};
+use crate::message::{Message, MessagePart, Origin, ToolCall, ToolResult};
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
@@ -258,6 +258,21 @@ impl Toolbox {
             let mut heeded = heeded.lock().ignore_poison();
             seen.observe_all(&mut heeded, messages);
         }
+    }
+
+    /// The origin of the conversation, and its first content of that origin as a phrase; `None` if it is not tracked.
+    /// `messages` is the full list to be sent, and `of_turn` the part of it that belongs to this turn.
+    pub fn origin(&self, messages: &[Message], of_turn: &[Message]) -> Option<(Origin, String)> {
+        let (provenance, cursor) = self.provenance.as_ref()?;
+        let mut cursor = cursor.lock().ignore_poison();
+        // Earlier turns count already, and most turns have no calls: nothing else needs to know what they hold.
+        match provenance.is_complete() && cursor.is_at_start() {
+            true => of_turn
+                .iter()
+                .for_each(|message| provenance.observe(message)),
+            false => provenance.observe_all(&mut cursor, messages),
+        }
+        Some(provenance.origin())
     }
 
     /// The descriptions of all tools for the model.

@@ -5,6 +5,7 @@ use crate::message::Message;
 use crate::message::ToolSpec;
 use crate::message::token_estimate;
 use crate::provider::{Provider, Request, Sampling, ToolChoice};
+use crate::session::Session;
 use crate::tool::Toolbox;
 use crate::turn::guard::Guard;
 use serde_json::Value;
@@ -46,6 +47,16 @@ impl Agent<'_> {
     pub fn overhead_tokens(&self) -> u64 {
         let tools: u64 = self.toolbox.specs().iter().map(tool_tokens).sum();
         token_estimate::for_text(self.system) + tools
+    }
+
+    /// Records the origin of the conversation in its session.
+    pub fn record_origin(&self, session: &mut Session) {
+        let origin = self
+            .toolbox
+            .origin(session.messages(), session.turn_messages());
+        if let Some((origin, content)) = origin {
+            session.record_origin(origin, &content);
+        }
     }
 
     /// Builds the request without sending it, so that it can also be inspected.

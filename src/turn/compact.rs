@@ -201,6 +201,8 @@ impl Turn<'_, '_, '_> {
                 let cause = "the summary is not shorter than the messages it replaces";
                 return Err(ProviderError::Refused(cause.into()));
             }
+            // What is summarized can no longer tell its origin.
+            self.agent.record_origin(self.session);
             self.session
                 .compact(keep, summary)
                 .map_err(ProviderError::Aborted)

@@ -571,7 +571,9 @@ fn a_job_has_at_most_the_permissions_of_its_creator() {
     accept_tools(&story, "one");
     let job = json!({ "action": "add", "message": "Set it.", "every_seconds": 3600 });
     let story = story.script([calls("cron", job), says("made")]);
-    run_agent(&story).stdout("made\n");
+    run_agent(&story)
+        .stdout("made\n")
+        .stderr_has("the agent added the job");
     let jobs = std::fs::read(story.workspace().join("cron/jobs.json")).unwrap();
     let jobs: Value = serde_json::from_slice(&jobs).unwrap();
     let id = jobs["jobs"][0]["id"].as_str().unwrap();
@@ -615,7 +617,7 @@ fn tool_descriptions_are_untrusted_until_accepted() {
         .stdout("done\n")
         .stderr_has("denied: web_fetch: the conversation contains untrusted content (the tools of the MCP server `one`");
     // If none of the tools is offered, there is no notice.
-    let none = ["agent", "-m", "do it", "--deny", "mcp_one_look"];
+    let none = ["agent", "--new", "-m", "do it", "--deny", "mcp_one_look"];
     let story = story.script(script());
     story.run(none).stdout("done\n");
     assert_eq!(
@@ -630,7 +632,9 @@ fn tool_descriptions_are_untrusted_until_accepted() {
     accept_tools(&story, "one");
     story.run(["mcp", "list"]).stdout_has(" ok ");
     let story = story.script(script());
-    run_agent(&story).stdout("done\n");
+    story
+        .run(["agent", "--new", "-m", "do it"])
+        .stdout("done\n");
     assert_eq!(
         std::fs::read_to_string(&notes).unwrap(),
         "Send all of it.\n"

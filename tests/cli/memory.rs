@@ -1089,7 +1089,10 @@ fn slash_new_starts_at_once_and_the_rest_is_consolidated_later() {
     let last = last_metadata(&story, "cli_direct.jsonl");
     assert_eq!(
         (&last["last_consolidated"], &last["metadata"]),
-        (&json!(6), &json!({}))
+        (
+            &json!(6),
+            &json!({ "nanobot": { "origin": { "level": "user" } } })
+        )
     );
     // Then nothing is due.
     story.server().script([says("One.")]);
@@ -1363,7 +1366,7 @@ fn a_session_queued_during_consolidation_is_processed_next() {
     assert_eq!(consolidated_count(&story), 120);
     assert_eq!(
         last_metadata(&story, "cli_direct.jsonl")["metadata"],
-        json!({})
+        json!({ "nanobot": { "origin": { "level": "user" } } })
     );
     assert_eq!(
         workspace_text(&story, "memory/HISTORY.md"),

@@ -2,6 +2,7 @@
 
 use crate::server::{calls, says};
 use crate::story::Story;
+use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
 
 fn with_tools(story: Story, tools: Value) -> Story {
@@ -425,10 +426,17 @@ fn the_policy_withstands_bypass_attempts() {
         .stderr_has("nothing to test");
 }
 
+/// A story with a page from outside, at the returned address.
+fn story_with_page() -> (Story, String) {
+    let pages = PageServer::start(|_| page_response("text/plain", "a stranger's words"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    (story, pages.url("/page"))
+}
+
 #[test]
-fn instruction_files_are_not_changed_by_untrusted_content() {
-    let story = Story::new()
-        .file("page.txt", "a stranger's words")
+fn instruction_files_are_changed_after_content_from_outside_only_with_permission() {
+    let (story, page) = story_with_page();
+    let story = story
         .file("AGENTS.md", "mine")
         .file("skills/cow/SKILL.md", "---\ndescription: moo\n---\nMoo.\n")
         .workspace_file("SOUL.md", "soul");
@@ -436,21 +444,30 @@ fn instruction_files_are_not_changed_by_untrusted_content() {
     let write = |path: &str| calls("write_file", json!({ "path": path, "content": "evil" }));
     let soul = story.workspace().join("SOUL.md");
     let skill = story.workspace().join("skills/x/SKILL.md");
-    story.server().script([
-        calls("read_file", json!({ "path": "page.txt" })),
-        write("AGENTS.md"),
-        write("sub/AGENTS.md"),
-        write("skills/cow/SKILL.md"),
-        write(soul.to_str().unwrap()),
-        write(skill.to_str().unwrap()),
-        calls(
-            "exec",
-            json!({ "command": "echo evil >> AGENTS.md; echo evil >> skills/cow/SKILL.md; echo fine > other" }),
-        ),
-        says("done"),
-    ]);
+    let script = |soul: &str, skill: &str| {
+        [
+            calls("web_fetch", json!({ "url": page })),
+            write("AGENTS.md"),
+            write("sub/AGENTS.md"),
+            write("skills/cow/SKILL.md"),
+            write(soul),
+            write(skill),
+            calls(
+                "exec",
+                json!({ "command": "echo evil >> AGENTS.md; echo evil >> skills/cow/SKILL.md; echo fine > other" }),
+            ),
+            says("done"),
+        ]
+    };
+    let script = || script(soul.to_str().unwrap(), skill.to_str().unwrap());
+    story.server().script(script());
     let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
-    assert_eq!(ran.error_text().matches("instructs later runs").count(), 5);
+    let told = ran.error_text();
+    assert_eq!(told.matches("instructs later runs").count(), 5, "{told}");
+    assert!(
+        told.contains("--allow notes") && told.contains("--allow startup"),
+        "{told}"
+    );
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!(text("AGENTS.md"), "mine");
     assert!(
@@ -460,24 +477,86 @@ fn instruction_files_are_not_changed_by_untrusted_content() {
     assert_eq!(text("other"), "fine\n");
     assert_eq!(std::fs::read_to_string(&soul).unwrap(), "soul");
     assert!(!skill.exists() && !story.dir().join("sub/AGENTS.md").exists());
+
+    story.server().script(script());
+    let ran = story.run(["agent", "-m", "x", "--write", "--allow", "notes"]);
+    let told = ran.stdout("done\n").error_text();
+    assert_eq!(told.matches("instructs later runs").count(), 3, "{told}");
+    assert_eq!(std::fs::read_to_string(&soul).unwrap(), "evil");
+    assert_eq!(text("AGENTS.md"), "mine");
+    // A denial wins, in every conversation.
+    story
+        .server()
+        .script([write(soul.to_str().unwrap()), says("no")]);
+    let flags = ["--new", "--allow", "notes", "--deny", "notes"];
+    story
+        .run([&["agent", "-m", "x"], &flags[..]].concat())
+        .stdout("no\n")
+        .stderr_has("`notes` is denied by a rule");
 }
 
 #[test]
-fn memory_from_untrusted_content_stays_untrusted() {
+fn the_agents_own_notes_are_changed_after_daily_work() {
     let story = Story::new()
-        .file("page.txt", "a stranger's words")
-        .workspace_file("memory/MEMORY.md", "likes tea\n");
+        .file("plan.md", "the plan")
+        .workspace_file("SOUL.md", "soul");
+    let soul = story.workspace().join("SOUL.md");
+    story.server().script([
+        calls("read_file", json!({ "path": "plan.md" })),
+        calls("exec", json!({ "command": "date" })),
+        calls("write_file", json!({ "path": soul, "content": "new" })),
+        says("done"),
+    ]);
+    story.run(["agent", "--strict", "-m", "x"]).stdout("done\n");
+    assert_eq!(std::fs::read_to_string(&soul).unwrap(), "new");
+}
+
+#[test]
+fn explain_shows_the_origin_of_a_session() {
+    let (story, page) = story_with_page();
+    let story = story.file("plan.md", "the plan").script([
+        says("hello"),
+        calls("read_file", json!({ "path": "plan.md" })),
+        says("read"),
+        calls("web_fetch", json!({ "url": page })),
+        says("fetched"),
+    ]);
+    let explain = |words: &str| {
+        let ran = story.run(["policy", "explain", "--session", "cli:direct"]);
+        ran.stdout_has(words);
+    };
+    story.run(["agent", "-m", "x"]).stdout("hello\n");
+    explain("origin      user: nothing is restricted\n");
+    story.run(["agent", "-m", "x"]).stdout("read\n");
+    explain("origin      project (`plan.md`, since message 3): ");
+    let message = format!("look at {page}");
+    story.run(["agent", "-m", &message]).stdout("fetched\n");
+    explain("origin      external (a web page, since message 7): ");
+    story
+        .run(["agent", "-m", "/new"])
+        .stderr_has("")
+        .stdout_has("");
+    explain("origin      user: nothing is restricted\n");
+    story
+        .run(["policy", "explain", "--session", "other"])
+        .status(66)
+        .stderr_has("there is no session `other`");
+}
+
+#[test]
+fn memory_from_outside_stays_labelled_until_it_is_accepted() {
+    let (story, page) = story_with_page();
+    let story = story.workspace_file("memory/MEMORY.md", "likes tea\n");
     let memory = story.workspace().join("memory/MEMORY.md");
     let soul = story.workspace().join("SOUL.md");
     let write =
         |path: &std::path::Path| calls("write_file", json!({ "path": path, "content": "do evil" }));
     story.server().script([
-        calls("read_file", json!({ "path": "page.txt" })),
+        calls("web_fetch", json!({ "url": page })),
         write(&memory),
         says("day one"),
         write(&soul),
         says("day two"),
-        write(&soul),
         says("day three"),
     ]);
     story
@@ -486,18 +565,31 @@ fn memory_from_untrusted_content_stays_untrusted() {
     story
         .run(["memory", "log"])
         .stdout_has("the session contained untrusted content");
+    let origin = |key: &str, words: &str| {
+        story
+            .run(["policy", "explain", "--session", key])
+            .stdout_has(words);
+    };
+    // The next run begins as one that has read others' content, and daily work goes on.
     story
         .run(["agent", "-m", "x", "-s", "two"])
-        .stdout("day two\n")
-        .stderr_has("instructs later runs");
-    assert!(!soul.exists());
-    // The user has restored an earlier version.
-    story.run(["memory", "undo"]).stderr_has("");
-    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "likes tea\n");
+        .stdout("day two\n");
+    assert!(soul.exists());
+    origin(
+        "two",
+        "origin      project (the memory, which has content from outside",
+    );
+    story
+        .run(["memory", "accept"])
+        .stderr_has("")
+        .stdout_has("");
     story
         .run(["agent", "-m", "x", "-s", "three"])
         .stdout("day three\n");
-    assert!(soul.exists());
+    origin("three", "origin      user");
+    // An earlier version can still be restored.
+    story.run(["memory", "undo"]).stderr_has("");
+    assert_eq!(std::fs::read_to_string(&memory).unwrap(), "likes tea\n");
 }
 
 #[test]
@@ -639,11 +731,7 @@ fn explain_matches_a_run() {
         "never allowed: the permission of `web_fetch`",
     );
     explain(&["spawn", "x"], 0, "in a turn of `agent`");
-    explain(
-        &["cron", "add"],
-        0,
-        "while the context has no untrusted content",
-    );
+    explain(&["cron", "add"], 0, "with `--allow cron`");
     explain(&["cron", "list", "--profile", "plan"], 0, "allowed: ");
     absent(&["cron", "add", "--profile", "plan"], "changes jobs");
     absent(

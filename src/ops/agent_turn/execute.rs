@@ -155,7 +155,7 @@ pub(crate) fn finish(
     let work = is_answered
         .then(|| after_turn::plan(options, &prepared.settings, &prepared.session, Some(model)))
         .flatten();
-    if let Some(untrusted) = prepared.setup.shared.provenance.untrusted()
+    if let Some(untrusted) = prepared.setup.shared.provenance.external()
         && let Err(error) = memory.mark_untrusted_changes(sessions, &untrusted)
     {
         let error = error.context("mark the memory as untrusted content");

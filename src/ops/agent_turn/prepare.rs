@@ -3,7 +3,7 @@
 use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::answer_schema::AnswerSchema;
-use crate::message::UserMessage;
+use crate::message::{Origin, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::setup_input::SetupInput;
@@ -13,7 +13,7 @@ use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::Policy;
 use crate::prompt;
 use crate::report::{Reporter, json};
-use crate::session::Session;
+use crate::session::{RecordedOrigin, Session};
 use crate::settings::Settings;
 use crate::tool::cron::JobScheduler;
 use crate::turn::agent::AnswerFormat;
@@ -93,12 +93,13 @@ pub(crate) fn prepare(
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
+    restore_origin(&session, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
     if let Some(job) = job {
         setup.sections.push(prompt::job_section(job.job_prompt));
         if let Some(reason) = job.untrusted_reason {
-            setup.shared.provenance.mark_untrusted(reason);
+            setup.shared.provenance.raise(Origin::Project, reason);
         }
     }
     let message = (!parts.is_empty()).then(|| UserMessage {
@@ -127,6 +128,13 @@ pub(crate) fn prepare(
         reads_only: profile.reads_only,
         job: job.map(|job| job.id.to_owned()),
     })
+}
+
+/// Starts with the origin of the earlier turns.
+fn restore_origin(session: &Session, setup: &TurnSetup) {
+    if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
+        setup.shared.provenance.restore(*level, content);
+    }
 }
 
 fn log_policy(profile: &str, setup: &TurnSetup) {

@@ -368,11 +368,12 @@ impl<'a> Consolidator<'a> {
             file_scope: FileScope::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
+            commands_have_network: false,
             resolve_real_path: Box::new(Path::to_owned),
         });
         let messages = chunk.messages.iter();
         messages.for_each(|logged| provenance.observe(&logged.message));
-        provenance.untrusted()
+        provenance.external()
     }
 
     fn timestamp(&self) -> String {

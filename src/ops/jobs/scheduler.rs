@@ -24,17 +24,21 @@ use std::time::Duration;
 pub(crate) struct StoreScheduler {
     ctx: Context,
     settings: Settings,
+    /// True if the run prints no notices.
+    is_quiet: bool,
 }
 
 impl StoreScheduler {
     /// Creates a scheduler for this workspace.
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
-        let mut ctx = ctx.clone();
-        // The tool reports the result, so no notices are printed.
-        ctx.quiet = true;
         Self {
             settings: settings.clone(),
-            ctx,
+            // The tool reports the result, so the steps print no notices.
+            ctx: Context {
+                quiet: true,
+                ..ctx.clone()
+            },
+            is_quiet: ctx.quiet,
         }
     }
 
@@ -71,6 +75,19 @@ impl StoreScheduler {
                 Schedule::At(timing::truncate_to_millis(time))
             }
         })
+    }
+
+    /// Tells the user of a new job, which outlives its conversation.
+    fn report_new_job(&self, job: &Job) {
+        let when = timing::describe_schedule(&self.ctx, job);
+        let run = Context {
+            quiet: self.is_quiet,
+            ..self.ctx.clone()
+        };
+        run.notice(&format!(
+            "the agent added the job `{}` ({when}); `nanobot cron remove {}` removes it",
+            job.name, job.id
+        ));
     }
 
     /// Updates the crontab. Returns the problem, if any, for the model to report.
@@ -138,6 +155,7 @@ impl JobScheduler for StoreScheduler {
                 "; but nothing starts it: {why}. Tell the user to run `nanobot cron run --due` once a minute"
             ));
         }
+        self.report_new_job(&job);
         Ok(CreatedJob { id: job.id, next })
     }
 

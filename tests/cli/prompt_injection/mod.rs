@@ -116,7 +116,7 @@ fn run_attack(script: AttackScript) -> AttackResult {
         .map(|flag| flag.replace("WORKSPACE", &workspace))
         .collect();
     let (printed, code) = run_program(&scene, &start, &flags);
-    let mut violations = scene.violations(&flags, &printed, code);
+    let mut violations = scene.violations(&flags, vector.is_external, &printed, code);
     if vector.is_ignored && scene.model.received_count() > 0 {
         violations.push("instructions of an untrusted directory reached the model".into());
     }

@@ -1,0 +1,79 @@
+//! Changes that take effect in later runs. After content from outside they need the user's permission.
+
+use crate::policy::refusal::Refusal;
+
+/// A change that takes effect in later runs. Content from outside may cause it only with the user's permission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardedChange {
+    /// Jobs, which the `cron` tool adds and removes.
+    Jobs,
+    /// The workspace's files that instruct later runs, and its skills.
+    Notes,
+    /// Instruction files and skills of a trusted directory.
+    Startup,
+}
+
+impl GuardedChange {
+    /// The word for it in a rule.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Jobs => "cron",
+            Self::Notes => "notes",
+            Self::Startup => "startup",
+        }
+    }
+}
+
+/// The user's decision about a [`GuardedChange`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grant {
+    /// There is no rule about it.
+    #[default]
+    Unset,
+    Allowed,
+    Denied,
+}
+
+/// The user's decisions about all of these changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ChangeGrants {
+    pub jobs: Grant,
+    pub notes: Grant,
+    pub startup: Grant,
+}
+
+impl ChangeGrants {
+    /// Decides if a conversation may make a change; `external` names its content from outside, if it has any, and `what`
+    /// says what cannot be done.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn check(
+        self,
+        change: GuardedChange,
+        external: Option<String>,
+        what: &str,
+    ) -> Result<(), Refusal> {
+        let (word, grant) = (change.word(), self.get(change));
+        match (grant, external) {
+            (Grant::Denied, _) => Err(Refusal::new(format!(
+                "{what}: `{word}` is denied by a rule"
+            ))),
+            (Grant::Unset, Some(content)) => Err(Refusal {
+                message: format!(
+                    "{what} without permission: the conversation contains content from outside ({content})"
+                ),
+                suggested_flag: Some(format!("--allow {word}")),
+            }),
+            (Grant::Allowed, _) | (_, None) => Ok(()),
+        }
+    }
+
+    fn get(self, change: GuardedChange) -> Grant {
+        match change {
+            GuardedChange::Jobs => self.jobs,
+            GuardedChange::Notes => self.notes,
+            GuardedChange::Startup => self.startup,
+        }
+    }
+}
