@@ -1055,6 +1055,50 @@ fn a_background_consolidation_does_not_block_the_run() {
     }
 }
 
+/// The numbers of the messages of the session that are in the `number`th request.
+fn sent_words(story: &Story, number: usize) -> Vec<usize> {
+    let messages = story.requests()[number].messages().to_vec();
+    let contents = messages.iter();
+    let words = contents.filter_map(|message| message["content"].as_str()?.strip_prefix("word"));
+    words
+        .map(|word| word.trim_end_matches('.').parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn messages_are_sent_until_their_consolidation_is_committed() {
+    let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
+    let go = gated_model(&story);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    until_exists(&story.dir().join("asked"));
+    story.server().script([says("Still here.")]);
+    story.run(["agent", "-m", "y"]).stdout("Still here.\n");
+    assert_eq!(sent_words(&story, 2), Vec::from_iter(0..120));
+    go.send(()).unwrap();
+    wait_until_consolidated(&story, |count| count == 72);
+    story.server().script([says("Gone.")]);
+    story.run(["agent", "-m", "z"]).stdout("Gone.\n");
+    assert_eq!(sent_words(&story, 3), Vec::from_iter(72..120));
+}
+
+#[test]
+fn messages_are_sent_while_their_consolidation_fails() {
+    let story = Story::new()
+        .set("agents.defaults.memoryWindow", json!(20))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 18));
+    for number in 0..3 {
+        story.server().script([says("Here."), says("Done!")]);
+        story.run(["agent", "-m", "x"]).stdout("Here.\n");
+        assert_eq!(sent_words(&story, 2 * number), Vec::from_iter(0..18));
+    }
+    // The third failure archives the messages.
+    assert!(workspace_text(&story, "memory/HISTORY.md").contains("word13."));
+    story.server().script([says("Here.")]);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    assert_eq!(sent_words(&story, 6), Vec::from_iter(14..18));
+}
+
 #[test]
 fn failed_and_ephemeral_turns_are_not_consolidated() {
     let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
