@@ -538,6 +538,47 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
 }
 
+/// Control characters from a tool would make the history a binary file for `grep`.
+#[test]
+fn the_history_is_text_whatever_the_tools_return() {
+    let result = json!({ "role": "tool", "tool_call_id": "c", "name": "exec", "content": "a\0b\u{1b}[31m\rc\td\n" });
+    let call =
+        json!({ "id": "c", "type": "function", "function": { "name": "exec", "arguments": "{}" } });
+    let calling = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    let text = session_text("cli:direct", 120);
+    let (head, rest) = text.split_once('\n').unwrap();
+    let user = rest.lines().next().unwrap();
+    let story = Story::new().workspace_file(
+        "sessions/cli_direct.jsonl",
+        format!("{head}\n{user}\n{calling}\n{result}\n{rest}"),
+    );
+    story.server().script((0..3).map(|_| says("no")));
+    let ran = consolidate(&story).stdout_has("archived unchanged");
+    drop(ran.error_text());
+    drop(ran);
+    let history = workspace_text(&story, "memory/HISTORY.md");
+    assert!(
+        history.contains(r"RESULT of exec: a\u{0}b\u{1b}[31m\u{d}c") && history.contains("c\td\n"),
+        "{history}"
+    );
+    let is_text = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    assert!(history.chars().all(is_text), "{history}");
+}
+
+#[test]
+fn outdated_facts_of_a_short_memory_are_removed() {
+    let story = story_with_due_session()
+        .workspace_file(
+            "memory/MEMORY.md",
+            "# Memory\n\n- flies to Rome on 3 May, hotel Alpha is booked\n- likes tea\n",
+        )
+        .script([calls_save_memory(
+            "[2026-01-01 10:00] Back from Rome.",
+            "# Memory\n\n- likes tea\n",
+        )]);
+    consolidate(&story).stdout_has("memory 22 B, was 70 B");
+}
+
 #[test]
 fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
     let long = "The user likes tea. ".repeat(30);
