@@ -25,8 +25,8 @@ mod version;
 
 pub use version::{Version, VersionCause};
 
-/// A memory of fewer characters may be replaced by any text.
-const MIN_CHECKED_CHARS: usize = 400;
+/// A memory of fewer characters is a list of a few facts, most of which may become outdated at once.
+const MIN_HALVED_CHARS: usize = 400;
 /// Name of the plan file, which is written before anything is changed.
 const PLAN_FILE: &str = ".pending.json";
 /// Format version of the plan.
@@ -508,19 +508,21 @@ fn count_meaningful_chars(text: &str) -> usize {
     filled.map(|line| line.chars().count()).sum()
 }
 
-/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
-/// request was to reduce the memory to at most `budget` tokens, it may be shorter, regardless of the old size.
+/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. Half of
+/// the characters must remain, and an eighth of a short memory. If the request was to reduce the memory to at most
+/// `budget` tokens, it may be shorter, regardless of the old size.
 pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
     let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
     let least = match budget {
         Some(budget) => before
             .div_ceil(5)
             .min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
+        None if before < MIN_HALVED_CHARS => before.div_ceil(8),
         None => before.div_ceil(2),
     };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
-    } else if before >= MIN_CHECKED_CHARS && after < least {
+    } else if after < least {
         Some(format!("the new text has {after} of {before} characters"))
     } else {
         None
@@ -570,7 +572,9 @@ mod tests {
         };
         check("", "", None, false);
         check("a", " \n", None, true);
-        check(&long[..399], "a", None, false);
+        check(&long[..399], &long[..50], None, false);
+        check(&long[..399], "ok", None, true);
+        check("Likes tea.", "Tea.", None, false);
         check(&long, &long[..200], None, false);
         check(&long, &long[..199], None, true);
         check(&long, &long[..199], Some(90), false);

@@ -582,9 +582,14 @@ fn outdated_facts_of_a_short_memory_are_removed() {
 #[test]
 fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
     let long = "The user likes tea. ".repeat(30);
-    for (update, why) in [("", "empty"), ("Likes tea.", "10 of 599 characters")] {
+    let short = "The user likes tea. ".repeat(19);
+    for (memory, update, why) in [
+        (&long, "", "empty"),
+        (&long, "Likes tea.", "10 of 599 characters"),
+        (&short, "ok", "2 of 379 characters"),
+    ] {
         let story = story_with_due_session()
-            .workspace_file("memory/MEMORY.md", &long)
+            .workspace_file("memory/MEMORY.md", memory)
             .script([calls_save_memory("[2026-01-01 10:00] Tea.", update)]);
         consolidate(&story).stdout_has(&format!(
             "memory unchanged, because the new text {}",
@@ -594,7 +599,7 @@ fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
                 format!("has {why}")
             }
         ));
-        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), long);
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), *memory);
         assert_eq!(
             workspace_text(&story, "memory/HISTORY.md"),
             "[2026-01-01 10:00] Tea.\n\n"
