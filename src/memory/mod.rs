@@ -153,6 +153,14 @@ impl Memory {
         self.dir.join(PLAN_FILE).exists()
     }
 
+    /// Succeeds if the memory and its versions can be written. Creates nothing.
+    pub fn check_writable(&self) -> Result<()> {
+        let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
+        places
+            .iter()
+            .try_for_each(|dir| durable_file::check_can_create(dir))
+    }
+
     /// The last error, with its time, if no consolidation has succeeded since.
     pub fn last_error(&self) -> Result<Option<String>> {
         let text = durable_file::read(&self.error_path())?;

@@ -790,6 +790,33 @@ fn unusable_files_cost_neither_a_request_nor_a_try() {
 }
 
 #[test]
+fn a_memory_that_cannot_be_written_is_reported() {
+    let story = story_with_due_session()
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        // File modes do not apply to root, so a file takes the place of the directory.
+        .workspace_file("memory", "")
+        .script([says("Here.")]);
+    let words = "the memory cannot be updated: write in `";
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("Here.\n")
+        .stderr_has(words);
+    assert_eq!(story.requests().len(), 1);
+    story
+        .run(["status"])
+        .stdout_has(&format!("problem    {words}"));
+    story
+        .run(["status", "--check", "--offline", "--no-crontab"])
+        .status(74)
+        .stdout_has("no    memory")
+        .stderr_has("");
+    std::fs::remove_file(story.workspace().join("memory")).unwrap();
+    story
+        .run(["status", "--check", "--offline", "--no-crontab"])
+        .stdout_has("ok    memory");
+}
+
+#[test]
 fn a_symlinked_history_is_appended_at_its_target() {
     let story = story_with_due_session()
         .workspace_file("memory/x", "")

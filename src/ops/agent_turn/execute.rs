@@ -144,7 +144,7 @@ impl MemorySnapshot {
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
 /// the deferred work.
 pub(crate) fn finish(
-    options: &TurnOptions,
+    (ctx, options): (&Context, &TurnOptions),
     prepared: &PreparedTurn,
     model: &ModelHandle,
     sessions: &SessionStore,
@@ -152,8 +152,14 @@ pub(crate) fn finish(
     (ending, report): (&mut Ending, &mut Reporter),
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
+    let PreparedTurn {
+        setup,
+        settings,
+        session,
+        ..
+    } = prepared;
     let work = is_answered
-        .then(|| after_turn::plan(options, &prepared.settings, &prepared.session, Some(model)))
+        .then(|| after_turn::plan(ctx, options, settings, session, Some(model)))
         .flatten();
     if let Some(untrusted) = prepared.setup.shared.provenance.untrusted()
         && let Err(error) = memory.mark_untrusted_changes(sessions, &untrusted)
