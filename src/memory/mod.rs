@@ -136,11 +136,18 @@ impl Memory {
         self.version_store().list()
     }
 
-    /// The untrusted content from which the memory in force was made, if any. The label stays until the user edits the
-    /// memory or restores an earlier version.
-    pub fn untrusted_origin(&self) -> Result<Option<String>> {
-        let versions = self.versions()?;
-        Ok(version::current(&versions).and_then(|version| version.untrusted.clone()))
+    /// The version in force. If untrusted content is in its origin, the label stays until the user edits the memory or
+    /// restores an earlier version.
+    pub fn current_version(&self) -> Result<Option<Version>> {
+        Ok(version::current(&self.versions()?).cloned())
+    }
+
+    /// True if `text` is that of the version in force, or there is neither a version nor a text.
+    pub fn is_recorded(&self, text: &[u8]) -> Result<bool> {
+        Ok(match self.current_version()? {
+            Some(version) => self.read_version(version.id)?.as_deref() == Some(text),
+            None => text.is_empty(),
+        })
     }
 
     /// Reads the text of a version; `None` if it is not stored.
@@ -277,19 +284,19 @@ impl LockedMemory {
         Ok(text)
     }
 
-    /// Like [`Self::read_and_record`], for a turn that changed `before` with untrusted content `origin` in its
-    /// conversation. The text before the turn is recorded too, so that it can be restored.
-    pub fn mark_untrusted(&self, before: &[u8], origin: &str) -> Result<()> {
+    /// Like [`Self::read_and_record`], for the turn that found the text `before`, with untrusted content `origin` in its
+    /// conversation, if any. The text before the turn is recorded too, so that it can be restored.
+    pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
         let store = self.memory.version_store();
         let mut known = false;
         for version in store.list()? {
             known |= store.read_text(version.id)?.as_deref() == Some(before);
         }
-        if !known && !before.is_empty() {
+        if !known {
             self.record_text(before, None)?;
         }
         let text = self.memory.read()?.unwrap_or_default();
-        self.record_text(&text, Some(origin.to_owned()))
+        self.record_text(&text, origin.map(str::to_owned))
     }
 
     fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {

@@ -48,6 +48,8 @@ pub(crate) struct TurnSetup {
     pub(crate) skill_list: String,
     /// Instruction files that were not read because their directory is not trusted.
     pub(crate) ignored_files: Vec<PathBuf>,
+    /// The version of the memory that was in force.
+    pub(crate) memory_version: Option<u64>,
 }
 
 /// Builds the setup of a turn. `own_tools` are tools of the caller, offered like the others.
@@ -79,9 +81,10 @@ pub(crate) fn prepare(
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
     let mut notes = input.workspace.read_notes()?;
-    if notes.memory.is_some() {
-        taint_by_memory(ctx, input.workspace, &seen)?;
-    }
+    let memory_version = match notes.memory {
+        Some(_) => taint_by_memory(ctx, input.workspace, &seen)?,
+        None => None,
+    };
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
@@ -121,6 +124,7 @@ pub(crate) fn prepare(
             .collect(),
         skill_list,
         ignored_files: project.ignored,
+        memory_version,
     })
 }
 
@@ -198,18 +202,19 @@ fn open_files(
     Ok(files)
 }
 
-/// Marks the run as having read untrusted content if the memory may contain some.
+/// Marks the run as having read untrusted content if the memory may contain some. Returns the number of its version.
 fn taint_by_memory(
     ctx: &Context,
     workspace: &Workspace,
     provenance: &ProvenanceTracker,
-) -> Result<()> {
-    if let Some(what) = Memory::new(&workspace.root, &ctx.clock).untrusted_origin()? {
+) -> Result<Option<u64>> {
+    let version = Memory::new(&workspace.root, &ctx.clock).current_version()?;
+    if let Some(what) = version.as_ref().and_then(|it| it.untrusted.as_ref()) {
         provenance.mark_untrusted(&format!(
             "the memory, written in a conversation with {what}; review it with `nanobot memory edit` to trust it"
         ));
     }
-    Ok(())
+    Ok(version.map(|version| version.id))
 }
 
 /// The hosts that the user's own skills link to. Built-in skills are not the user's choice, and a skill that is not

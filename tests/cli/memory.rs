@@ -1298,6 +1298,58 @@ fn every_change_can_be_undone_byte_for_byte() {
 }
 
 #[test]
+fn a_memory_written_by_a_tool_can_be_undone() {
+    let write = |text: &str| {
+        let path = "~/.nanobot/workspace/memory/MEMORY.md";
+        calls("write_file", json!({ "path": path, "content": text }))
+    };
+    let story = Story::new().script([
+        write("Likes tea.\n"),
+        says("Noted."),
+        write("Likes coffee.\n"),
+        says("Noted."),
+        says("Nothing new."),
+    ]);
+    for (number, words) in ["tea", "coffee", "hello"].into_iter().enumerate() {
+        story.run(["agent", "-m", words]).stdout_has("o");
+        let log = story.run(["memory", "log", "--json"]).json_lines();
+        assert_eq!(log.len(), [2, 3, 3][number], "{log:?}");
+    }
+    for text in ["Likes tea.\n", ""] {
+        story
+            .run(["memory", "undo"])
+            .stderr_has("restored version ");
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
+    }
+    story
+        .run(["memory", "undo"])
+        .status(66)
+        .stderr_has("the memory has no earlier version");
+}
+
+#[test]
+fn each_edit_by_hand_that_a_turn_has_sent_is_a_version() {
+    let story = story_with_due_session()
+        .workspace_file("memory/MEMORY.md", "tea")
+        .script([calls_save_memory("[2026-01-01 10:00] Words.", "oat")]);
+    consolidate(&story).stdout_has("70 messages");
+    let path = story.workspace().join("memory/MEMORY.md");
+    for text in ["rye", "pie"] {
+        std::fs::write(&path, text).unwrap();
+        story.server().script([says("Yes.")]);
+        story.run(["agent", "-m", "x"]).stdout("Yes.\n");
+    }
+    std::fs::write(&path, "fig").unwrap();
+    story.run(["memory", "log"]).stdout_has("*5  2026-01-02");
+    for text in ["pie", "rye", "oat", "tea"] {
+        story
+            .run(["memory", "undo"])
+            .stderr_has("restored version ");
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
+    }
+}
+
+#[test]
 fn stored_memories_are_searchable() {
     let story = Story::new()
         .workspace_file("memory/MEMORY.md", "# Memory\nLikes tea.\n")
