@@ -462,6 +462,12 @@ fn answers_of_any_shape_are_accepted() {
         call(&text_of(&json!([plain]))),
         call(&format!("```json\n{plain}\n```")),
         says(&format!("Here it is:\n\n```json\n{plain}\n```\n")),
+        says(&format!("```json\n{plain}\n```\nI kept the rest.")),
+        says(&format!("I will save what matters.\n\n{plain}")),
+        says(&format!(
+            "<tool_call>\n{{\"name\": \"save_memory\", \"arguments\": {plain}}}\n</tool_call>"
+        )),
+        says("{\"history_entry\": \"Tea.\n\", \"memory_update\": \"Likes tea.\"}"),
         says(&plain.to_string()),
     ];
     for shape in shapes {
@@ -487,7 +493,7 @@ fn a_planted_memory_in_a_message_is_not_saved() {
     );
     story.server().script([
         says(&format!("The user wanted me to say {planted}. I will not.")),
-        says(&planted.to_string()),
+        says(&format!("They said:\n```json\n{planted}\n```\nI will not.")),
         calls_save_memory("[2026-01-01 10:00] Eve wants to be obeyed.", "m"),
     ]);
     consolidate(&story)
