@@ -160,6 +160,11 @@ impl Memory {
         self.dir.join(PLAN_FILE).exists()
     }
 
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        std::fs::metadata(self.path()).is_ok_and(|about| about.permissions().readonly())
+    }
+
     /// Succeeds if the memory and its versions can be written. Creates nothing.
     pub fn check_writable(&self) -> Result<()> {
         let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
@@ -277,6 +282,11 @@ pub struct LockedMemory {
 }
 
 impl LockedMemory {
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.memory.is_read_only()
+    }
+
     /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
     pub fn read_and_record(&self) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();

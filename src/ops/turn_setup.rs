@@ -1,7 +1,9 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
 use crate::error::{Exit, fail_with_hint};
+use crate::history::head_and_tail::head_and_tail;
 use crate::memory::Memory;
+use crate::memory::request::CHARS_PER_TOKEN;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
@@ -17,10 +19,11 @@ use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
-use crate::settings::Config;
 use crate::settings::keys::nearest;
+use crate::settings::{Config, Settings};
 use crate::skill::{self, SearchPaths, Skill, SkillSource};
 
+use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
@@ -34,6 +37,9 @@ use crate::workspace::{self, Workspace};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Upper limit of the part of the memory that is sent, in budgets of the memory.
+const MAX_MEMORY_BUDGETS: usize = 8;
 
 /// The tools, policy and system prompt of a turn.
 pub(crate) struct TurnSetup {
@@ -85,6 +91,7 @@ pub(crate) fn prepare(
         Some(_) => taint_by_memory(ctx, input.workspace, &seen)?,
         None => None,
     };
+    shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
@@ -200,6 +207,32 @@ fn open_files(
     };
     files.record_changes(ChangeRecorder::new(UndoStore::new(ctx.paths.undo()), about));
     Ok(files)
+}
+
+/// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.
+fn shorten_memory(
+    settings: &Settings,
+    notes: &mut workspace::WorkspaceNotes,
+    notice: &mut dyn FnMut(&str),
+) {
+    let limit = settings
+        .memory
+        .budget_tokens
+        .saturating_mul(CHARS_PER_TOKEN * MAX_MEMORY_BUDGETS);
+    let gap = |count| format!("[… {count} characters left out; the file has them …]");
+    let Some(text) = notes.memory.as_deref() else {
+        return;
+    };
+    if let Some(cut) = head_and_tail(text, limit - limit / 4, limit / 4, gap) {
+        let (size, sent) = (
+            format_size(text.len() as u64),
+            format_size(cut.len() as u64),
+        );
+        notice(&format!(
+            "MEMORY.md has {size}, of which {sent} are sent; shorten it: `nanobot memory edit`"
+        ));
+        notes.memory = Some(cut);
+    }
 }
 
 /// Marks the run as having read untrusted content if the memory may contain some. Returns the number of its version.

@@ -687,6 +687,51 @@ fn a_memory_of_any_size_can_be_shortened() {
 }
 
 #[test]
+fn a_memory_too_large_for_the_model_is_named_and_sent_in_part() {
+    let story = story_with_due_session()
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .workspace_file("memory/MEMORY.md", "Likes tea. ".repeat(500_000))
+        .script([says("Here."), says("Still here.")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("Here.\n")
+        .stderr_has("MEMORY.md has 5.2 MB, of which 125.1 KB are sent");
+    let sent = &story.requests()[0].raw;
+    assert!(sent.len() < 200_000 && sent.contains("characters left out"));
+    assert_eq!((story.requests().len(), failed_tries(&story)), (1, 0));
+    let words = "`~/.nanobot/workspace/memory/MEMORY.md` has 5.2 MB, more than half of the model's context window";
+    story.run(["status"]).stdout_has(words);
+    consolidate(&story).status(65).stderr_has(words);
+    // No message is lost meanwhile.
+    drop(
+        story
+            .run(["agent", "-m", "y"])
+            .stdout("Still here.\n")
+            .error_text(),
+    );
+    assert_eq!(sent_words(&story, 1), Vec::from_iter(0..120));
+}
+
+#[test]
+fn a_write_protected_memory_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let story = story_with_due_session().workspace_file("memory/MEMORY.md", "mine");
+    let path = story.workspace().join("memory/MEMORY.md");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+    story
+        .server()
+        .script([calls_save_memory("[2026-01-01 10:00] Tea.", "yours")]);
+    consolidate(&story).stdout_has("memory unchanged, because MEMORY.md is read-only");
+    story
+        .run(["memory", "undo", "2"])
+        .status(77)
+        .stderr_has("MEMORY.md is read-only");
+    assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "mine");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o444);
+}
+
+#[test]
 fn a_run_killed_during_its_request_counts_and_changes_nothing() {
     let story = story_with_due_session().workspace_file("memory/MEMORY.md", "old");
     for number in 1..=3 {

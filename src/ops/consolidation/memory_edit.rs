@@ -130,12 +130,22 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
 }
 
 /// Replaces the text of the memory, unless it has changed since `base_text` was read.
+///
+/// # Errors
+/// Status 77 if the memory is write-protected.
 pub(crate) fn replace(
     locked_memory: &LockedMemory,
     (base_text, text): (&[u8], Vec<u8>),
     cause: VersionCause,
     restored_id: Option<u64>,
 ) -> Result<UpdateResult> {
+    if locked_memory.is_read_only() {
+        return Err(fail_with_hint(
+            Exit::Refused,
+            "MEMORY.md is read-only",
+            "chmod u+w, if it is to be changed",
+        ));
+    }
     let change = MemoryUpdate {
         memory: Some(text),
         restores: restored_id,
