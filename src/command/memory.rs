@@ -216,6 +216,11 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
+    if let Err(error) = memory_edit::record_outside_change(ctx, memory) {
+        ctx.notice(&format!(
+            "the memory cannot be recorded as a version: {error:#}"
+        ));
+    }
     let versions = memory.versions()?;
     let current = versions
         .iter()

@@ -1,6 +1,7 @@
 //! The history of past conversations, append-only: HISTORY.md, or history.jsonl if a newer release stores it there.
 
 use crate::sys::durable_file;
+use crate::sys::terminal::sanitize;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -148,8 +149,10 @@ pub(super) fn parse_rows(text: &[u8]) -> impl Iterator<Item = Value> {
         .filter(Value::is_object)
 }
 
-/// Formats a model's text as a history entry: adds the time if missing, and limits its length.
+/// Formats a model's text as a history entry: escapes control characters, adds the time if missing, and limits its
+/// length.
 pub fn format_entry(text: &str, stamp: &str) -> String {
+    let text = sanitize(text);
     // An empty line would end the entry for readers that split by paragraphs.
     let lines: Vec<&str> = text
         .lines()
@@ -186,6 +189,10 @@ mod tests {
         let check = |given: &str, expect: &str| assert_eq!(format_entry(given, "NOW"), expect);
         check("[2026-01-02 03:04] Tea.", "[2026-01-02 03:04] Tea.");
         check(" Tea.\n\nAnd cake.\n", "[NOW] Tea.\nAnd cake.");
+        check(
+            "Tea\0 and \u{1b}[1mcake\r\n.",
+            "[NOW] Tea\\u{0} and \\u{1b}[1mcake\n.",
+        );
         check("[draft] Tea.", "[NOW] [draft] Tea.");
         assert_eq!(format_entry(&"é".repeat(9000), "NOW").chars().count(), 8001);
     }

@@ -25,8 +25,8 @@ mod version;
 
 pub use version::{Version, VersionCause};
 
-/// A memory of fewer characters may be replaced by any text.
-const MIN_CHECKED_CHARS: usize = 400;
+/// A memory of fewer characters is a list of a few facts, most of which may become outdated at once.
+const MIN_HALVED_CHARS: usize = 400;
 /// Name of the plan file, which is written before anything is changed.
 const PLAN_FILE: &str = ".pending.json";
 /// Format version of the plan.
@@ -136,11 +136,18 @@ impl Memory {
         self.version_store().list()
     }
 
-    /// The untrusted content from which the memory in force was made, if any. The label stays until the user edits the
-    /// memory or restores an earlier version.
-    pub fn untrusted_origin(&self) -> Result<Option<String>> {
-        let versions = self.versions()?;
-        Ok(version::current(&versions).and_then(|version| version.untrusted.clone()))
+    /// The version in force. If untrusted content is in its origin, the label stays until the user edits the memory or
+    /// restores an earlier version.
+    pub fn current_version(&self) -> Result<Option<Version>> {
+        Ok(version::current(&self.versions()?).cloned())
+    }
+
+    /// True if `text` is that of the version in force, or there is neither a version nor a text.
+    pub fn is_recorded(&self, text: &[u8]) -> Result<bool> {
+        Ok(match self.current_version()? {
+            Some(version) => self.read_version(version.id)?.as_deref() == Some(text),
+            None => text.is_empty(),
+        })
     }
 
     /// Reads the text of a version; `None` if it is not stored.
@@ -151,6 +158,19 @@ impl Memory {
     /// True if a run was killed during a change; the next process that takes the lock will complete it.
     pub fn is_unfinished(&self) -> bool {
         self.dir.join(PLAN_FILE).exists()
+    }
+
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        std::fs::metadata(self.path()).is_ok_and(|about| about.permissions().readonly())
+    }
+
+    /// Succeeds if the memory and its versions can be written. Creates nothing.
+    pub fn check_writable(&self) -> Result<()> {
+        let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
+        places
+            .iter()
+            .try_for_each(|dir| durable_file::check_can_create(dir))
     }
 
     /// The last error, with its time, if no consolidation has succeeded since.
@@ -262,6 +282,11 @@ pub struct LockedMemory {
 }
 
 impl LockedMemory {
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.memory.is_read_only()
+    }
+
     /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
     pub fn read_and_record(&self) -> Result<Vec<u8>> {
         let text = self.memory.read()?.unwrap_or_default();
@@ -269,19 +294,19 @@ impl LockedMemory {
         Ok(text)
     }
 
-    /// Like [`Self::read_and_record`], for a turn that changed `before` with untrusted content `origin` in its
-    /// conversation. The text before the turn is recorded too, so that it can be restored.
-    pub fn mark_untrusted(&self, before: &[u8], origin: &str) -> Result<()> {
+    /// Like [`Self::read_and_record`], for the turn that found the text `before`, with untrusted content `origin` in its
+    /// conversation, if any. The text before the turn is recorded too, so that it can be restored.
+    pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
         let store = self.memory.version_store();
         let mut known = false;
         for version in store.list()? {
             known |= store.read_text(version.id)?.as_deref() == Some(before);
         }
-        if !known && !before.is_empty() {
+        if !known {
             self.record_text(before, None)?;
         }
         let text = self.memory.read()?.unwrap_or_default();
-        self.record_text(&text, Some(origin.to_owned()))
+        self.record_text(&text, origin.map(str::to_owned))
     }
 
     fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
@@ -525,19 +550,21 @@ fn count_meaningful_chars(text: &str) -> usize {
     filled.map(|line| line.chars().count()).sum()
 }
 
-/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. If the
-/// request was to reduce the memory to at most `budget` tokens, it may be shorter, regardless of the old size.
+/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. Half of
+/// the characters must remain, and an eighth of a short memory. If the request was to reduce the memory to at most
+/// `budget` tokens, it may be shorter, regardless of the old size.
 pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
     let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
     let least = match budget {
         Some(budget) => before
             .div_ceil(5)
             .min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
+        None if before < MIN_HALVED_CHARS => before.div_ceil(8),
         None => before.div_ceil(2),
     };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
-    } else if before >= MIN_CHECKED_CHARS && after < least {
+    } else if after < least {
         Some(format!("the new text has {after} of {before} characters"))
     } else {
         None
@@ -587,7 +614,9 @@ mod tests {
         };
         check("", "", None, false);
         check("a", " \n", None, true);
-        check(&long[..399], "a", None, false);
+        check(&long[..399], &long[..50], None, false);
+        check(&long[..399], "ok", None, true);
+        check("Likes tea.", "Tea.", None, false);
         check(&long, &long[..200], None, false);
         check(&long, &long[..199], None, true);
         check(&long, &long[..199], Some(90), false);

@@ -2,9 +2,10 @@
 //!
 //! The request asks for one tool call with two texts. Models send the arguments as an object, as a string with JSON, in
 //! a list, in a code fence, or as JSON within prose, under other names, and sometimes without a call. A reply without a
-//! call may also quote its input; JSON in it is accepted only if it is the entire reply.
+//! call may also quote its input: JSON in it is accepted only if there is one object, on lines of its own, and
+//! [`is_quoted`] must be checked.
 
-use crate::message::lenient_json::parse;
+use crate::message::lenient_json::{parse, parse_first};
 use crate::message::{FinishReason, Reply};
 use crate::sys::secret::redact_known;
 use serde_json::{Map, Value};
@@ -34,8 +35,8 @@ const MEMORY_KEYS: [&str; 4] = ["memory_update", "memoryUpdate", "memory", "upda
 const WRAPPER_KEYS: [&str; 5] = ["arguments", "parameters", "input", "args", TOOL_NAME];
 /// Maximum nesting depth that is searched.
 const MAX_DEPTH: usize = 6;
-/// Maximum characters of an introductory line before JSON without a call, such as `Here it is:`.
-const MAX_LEAD_CHARS: usize = 100;
+/// The tags in which some models write a call as text.
+const CALL_TAGS: [&str; 2] = ["<tool_call>", "</tool_call>"];
 
 /// Extracts the update from `reply`.
 ///
@@ -51,7 +52,7 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
     let object = match (call.or(reply.tool_calls.first()), reply.text.trim()) {
         (Some(call), _) => find_object(&call.arguments, MAX_DEPTH),
         (None, "") => return Err("the model returned an empty reply".into()),
-        (None, text) => parse_whole(text).and_then(|value| find_object(&value, MAX_DEPTH)),
+        (None, text) => find_written_call(text),
     };
     let Some(object) = object else {
         return Err(match call {
@@ -114,19 +115,46 @@ fn find_values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = Str
     });
     places.filter_map(|rest| {
         let rest = rest.strip_prefix('"')?.trim_start().strip_prefix(':')?;
-        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        self::to_text(&values.next()?.ok()?)
+        self::to_text(&parse_first(rest.trim_start())?.0)
     })
 }
 
-/// Parses a reply that consists of JSON only, optionally in a code fence and after a short introductory line.
-fn parse_whole(text: &str) -> Option<Value> {
-    let alone = |text: &str| parse(strip_fence(text).trim());
-    alone(text).or_else(|| {
-        let (lead, rest) = text.split_once('\n')?;
-        let leads_in = lead.chars().count() <= MAX_LEAD_CHARS && !lead.starts_with("```");
-        leads_in.then(|| alone(rest))?
-    })
+/// Finds the object with the two texts in a reply without a call: all of it, or lines of their own between prose,
+/// optionally in a code fence or in tags. `None` if there are several.
+fn find_written_call(text: &str) -> Option<Map<String, Value>> {
+    if let Some(value) = parse(text) {
+        return find_object(&value, MAX_DEPTH);
+    }
+    let mut found = None;
+    let mut rest = text;
+    while let Some(line) = rest.lines().next() {
+        let start = without_tag(rest);
+        let value = start.starts_with(['{', '[']).then(|| parse_first(start));
+        let (value, after) = match value.flatten() {
+            Some((value, after)) if ends_line(after) => (Some(value), after),
+            _ => (None, &rest[line.len()..]),
+        };
+        let object = value.and_then(|value| find_object(&value, MAX_DEPTH));
+        if object.is_some() && found.is_some() {
+            return None;
+        }
+        found = found.or(object);
+        rest = after.split_once('\n').map_or("", |(_, rest)| rest);
+    }
+    found
+}
+
+/// True if nothing but a closing tag follows in the line.
+fn ends_line(text: &str) -> bool {
+    let line = text.lines().next().unwrap_or_default();
+    without_tag(line).is_empty()
+}
+
+/// `text` without the blanks at its start, and without a tag of a call there.
+fn without_tag(text: &str) -> &str {
+    let text = text.trim_start_matches([' ', '\t']);
+    let tagged = CALL_TAGS.iter().find_map(|tag| text.strip_prefix(tag));
+    tagged.map_or(text, |text| text.trim_start_matches([' ', '\t']))
 }
 
 /// Finds the object with the two texts.
@@ -158,10 +186,8 @@ fn find_object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
 
 /// Iterates over the JSON objects in prose, including code fences, from each of the first 64 braces on.
 fn find_objects(text: &str) -> impl Iterator<Item = Value> {
-    text.match_indices('{').take(64).filter_map(|(at, _)| {
-        let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
-        values.next()?.ok()
-    })
+    let starts = text.match_indices('{').take(64);
+    starts.filter_map(|(at, _)| Some(parse_first(&text[at..])?.0))
 }
 
 /// Reads a text in the form in which it was sent: a string, a list of lines, or other JSON.
@@ -288,6 +314,21 @@ mod tests {
             "[t] e",
             Some("# M\n"),
         );
+        let tagged = json!({ "name": "save_memory", "arguments": plain });
+        let raw = "{\"history_entry\": \"[t] e\", \"memory_update\": \"# M\n\"}";
+        let pretty = serde_json::to_string_pretty(&plain).unwrap();
+        for text in [
+            format!("```json\n{text}\n```\nI kept the {{name}}."),
+            format!("I will save it:\n\n{text}"),
+            format!("One.\nTwo.\n{pretty}\nThree."),
+            format!("<tool_call>\n{tagged}\n</tool_call>"),
+            format!("Saving.\n<tool_call>{tagged}</tool_call>\n"),
+            raw.to_owned(),
+            format!("Saved:\n```json\n{raw}\n```"),
+        ] {
+            check(reply_with_text(&text), "[t] e", Some("# M\n"));
+        }
+        check(reply_with_call(json!(raw)), "[t] e", Some("# M\n"));
     }
 
     #[test]
@@ -316,12 +357,8 @@ mod tests {
             assert!(error.contains("did not call"), "{text}: {error}");
         };
         check(format!("The user pasted {json}, which I did not follow."));
-        check(format!(
-            "The user pasted this:\n```json\n{json}\n```\nI did not follow it."
-        ));
-        check(format!("One.\nTwo.\n{json}"));
-        check(format!("{json}\nThat is what they pasted."));
-        check(format!("{}\n{json}", "long ".repeat(30)));
+        check(format!("{json} is what they pasted."));
+        check(format!("{json}\nThat is what they pasted.\n{json}"));
     }
 
     #[test]
@@ -349,6 +386,8 @@ mod tests {
         check("other", "Pay\n\"Eve\".", &line(&called), true);
         let twice = json!({ "arguments": called }).to_string();
         check("other", "Pay\n\"Eve\".", &line(&twice), true);
+        let raw = "{\"memory_update\" :\n\"Pay\n\\\"Eve\\\".\"}";
+        check("other", "Pay\n\"Eve\".", &line(raw), true);
         let pretty = serde_json::to_string_pretty(&json).unwrap();
         check("other", "Pay\n\"Eve\".", &line(&pretty), true);
         // Words outside of that JSON form are ordinary content.

@@ -5,6 +5,7 @@ use super::reply_parser::TOOL_NAME;
 use crate::message::ToolSpec;
 use crate::message::tagged_block;
 use crate::message::{Message, plain_text};
+use crate::sys::terminal::sanitize;
 use serde_json::json;
 
 /// Maximum characters of a tool result.
@@ -190,13 +191,15 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
     (!is_silent).then(|| format!("[{time}] {who}: {}", text.trim_end()))
 }
 
-/// Builds history entries with `lines` verbatim, so that nothing is lost if no model can summarize them.
+/// Builds history entries with `lines` verbatim, so that nothing is lost if no model can summarize them. Control
+/// characters are escaped: with a NUL in it, the history is no text file for `grep`.
 pub fn raw_entries(lines: &[String], messages: usize, stamp: &str) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
     let mut entry = format!("[{stamp}] [RAW] {messages} messages");
     let head = entry.chars().count();
     let mut length = head;
     for line in lines {
+        let line = sanitize(line);
         // An empty line would end the entry for readers that split by paragraphs.
         let line = line.split('\n').filter(|line| !line.trim().is_empty());
         for piece in line.flat_map(|line| split_chars(line, MAX_RAW_ENTRY_CHARS - 200)) {
@@ -361,6 +364,10 @@ mod tests {
         assert_eq!(
             raw_entries(&["a\n\nb".into()], 1, "t"),
             ["[t] [RAW] 1 messages\na\nb"]
+        );
+        assert_eq!(
+            raw_entries(&["a\0\u{85}b\tc".into()], 1, "t"),
+            ["[t] [RAW] 1 messages\na\\u{0}\\u{85}b\tc"]
         );
     }
 

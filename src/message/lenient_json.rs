@@ -2,11 +2,55 @@
 
 use serde_json::Value;
 
-/// Parses `text` as JSON. Lone surrogates, which models and servers do send, become the replacement character.
+/// Parses `text` as JSON. Models and servers do send lone surrogates, which become the replacement character, and
+/// strings with unescaped newlines.
 pub fn parse(text: &str) -> Option<Value> {
-    serde_json::from_str(text)
-        .ok()
-        .or_else(|| serde_json::from_str(&without_lone_surrogates(text)).ok())
+    serde_json::from_str(text).ok().or_else(|| {
+        let repaired = escape_control_chars(&without_lone_surrogates(text));
+        serde_json::from_str(&repaired).ok()
+    })
+}
+
+/// Parses the object, list or string at the start of `text`, like [`parse`]. Returns it with the text after it.
+pub fn parse_first(text: &str) -> Option<(Value, &str)> {
+    let (mut depth, mut is_in_string, mut is_escaped) = (0_usize, false, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            _ if is_in_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+        if depth == 0 && !is_in_string {
+            let (value, rest) = text.split_at(at + 1);
+            return Some((parse(value)?, rest));
+        }
+    }
+    None
+}
+
+/// Escapes control characters in the strings of `json`.
+fn escape_control_chars(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for letter in json.chars() {
+        match letter {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_in_string => is_escaped = true,
+            '"' => is_in_string = !is_in_string,
+            '\0'..=' ' if is_in_string && letter != ' ' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                continue;
+            }
+            _ => {}
+        }
+        out.push(letter);
+    }
+    out
 }
 
 /// Replaces every lone surrogate escape in `json` with `\uFFFD`.
@@ -42,7 +86,30 @@ pub fn without_lone_surrogates(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::without_lone_surrogates;
+    use super::{parse, parse_first, without_lone_surrogates};
+    use serde_json::json;
+
+    #[test]
+    fn strings_may_have_unescaped_newlines() {
+        let check = |text: &str, expect| assert_eq!(parse(text), expect, "{text}");
+        check("{\"a\":\n\"b\n\tc\"}", Some(json!({ "a": "b\n\tc" })));
+        check(r#"{"a": "\"\\"}"#, Some(json!({ "a": "\"\\" })));
+        check("{\"a\": \"b\n", None);
+        check("\"\\\n\"", None);
+    }
+
+    #[test]
+    fn the_first_value_ends_where_its_brackets_do() {
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(parse_first(text).map(|(_, rest)| rest), expect, "{text}");
+        };
+        check("{\"a\": [\"}\"]} after", Some(" after"));
+        check("\"é\\\"\" after", Some(" after"));
+        check("[{}, {\"a\": 1}]", Some(""));
+        for text in ["", "after", "{", "}", "{]", "{\"a\"", "1"] {
+            check(text, None);
+        }
+    }
 
     #[test]
     fn replaces_lone_surrogates() {

@@ -2,6 +2,7 @@
 //! or its end-of-file.
 
 use crate::error::Exit;
+use crate::memory::Memory;
 use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 /// The deferred work of a turn.
 pub(crate) struct PostTurnWork {
+    memory: Memory,
     consolidation: DeferredConsolidation,
     mode: ConsolidationMode,
 }
@@ -23,6 +25,7 @@ pub(crate) struct PostTurnWork {
 /// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may
 /// cost at most what is left of the turn's budget.
 pub(crate) fn plan(
+    ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
     session: &Session,
@@ -43,6 +46,7 @@ pub(crate) fn plan(
         None => (options.max_cost, options.max_total_tokens),
     };
     session.is_due(&terms).then(|| PostTurnWork {
+        memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
             model: settings
@@ -64,6 +68,11 @@ impl PostTurnWork {
     /// Does the work after a run that ended with `exit`. It does not change that status.
     pub(crate) fn run(&self, ctx: &Context, exit: Exit, verbose: bool) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
+            return;
+        }
+        // The work itself reports its failures in the memory.
+        if let Err(error) = self.memory.check_writable() {
+            ctx.notice(&format!("the memory cannot be updated: {error:#}"));
             return;
         }
         let is_detached = match self.mode {

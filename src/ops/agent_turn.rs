@@ -260,7 +260,7 @@ fn run_turn(
         session.start_new_conversation()?;
     }
     if request.command == Some(ChatCommand::New) {
-        *post_turn = after_turn::plan(options, &request.settings, &session, None);
+        *post_turn = after_turn::plan(ctx, options, &request.settings, &session, None);
         return print_canned_reply("New session started.", report);
     }
     if origin.job().is_some_and(|job| job.last_turn_only) {
@@ -287,7 +287,7 @@ fn run_turn(
 
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, report);
     *post_turn = execute::finish(
-        options,
+        (ctx, options),
         &prepared,
         &model,
         &place,

@@ -3,8 +3,8 @@
 
 use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::mcp::shared_catalog::SharedCatalog;
-use crate::session::{self, SessionStore};
-use crate::settings::{Config, FlagOverrides, SessionSync, Settings};
+use crate::session::{self, MessageWindow, SessionStore};
+use crate::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
 use crate::sys::clock::Clock;
 use crate::sys::env::Env;
 use crate::sys::http::ConnectionPool;
@@ -97,11 +97,16 @@ impl Context {
             SessionSync::Turn => session::SyncMode::EachTurn,
             SessionSync::None => session::SyncMode::Never,
         };
+        let size = settings.memory_window;
+        let window = match settings.memory.consolidate {
+            ConsolidationMode::Manual => MessageWindow::of_size(size),
+            _ => MessageWindow::until_consolidated(size),
+        };
         SessionStore::new(
             &settings.workspace,
             &self.paths,
             sync,
-            settings.memory_window,
+            window,
             settings.max_tool_result_chars,
             &self.clock,
         )

@@ -1,7 +1,9 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
 use crate::error::{Exit, fail_with_hint};
+use crate::history::head_and_tail::head_and_tail;
 use crate::memory::Memory;
+use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
@@ -18,10 +20,11 @@ use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
-use crate::settings::Config;
 use crate::settings::keys::nearest;
+use crate::settings::{Config, Settings};
 use crate::skill::{self, SearchPaths, Skill, SkillSource};
 
+use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
@@ -36,6 +39,9 @@ use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Upper limit of the part of the memory that is sent, in budgets of the memory.
+const MAX_MEMORY_BUDGETS: usize = 8;
+
 /// The tools, policy and system prompt of a turn.
 pub(crate) struct TurnSetup {
     pub(crate) toolbox: Toolbox,
@@ -49,6 +55,8 @@ pub(crate) struct TurnSetup {
     pub(crate) skill_list: String,
     /// Instruction files that were not read because their directory is not trusted.
     pub(crate) ignored_files: Vec<PathBuf>,
+    /// The version of the memory that was in force.
+    pub(crate) memory_version: Option<u64>,
 }
 
 /// Builds the setup of a turn. `own_tools` are tools of the caller, offered like the others.
@@ -80,9 +88,11 @@ pub(crate) fn prepare(
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
     let mut notes = input.workspace.read_notes()?;
-    if notes.memory.is_some() {
-        raise_by_memory(ctx, input.workspace, &seen)?;
-    }
+    let memory_version = match notes.memory {
+        Some(_) => raise_by_memory(ctx, input.workspace, &seen)?,
+        None => None,
+    };
+    shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
@@ -122,6 +132,7 @@ pub(crate) fn prepare(
             .collect(),
         skill_list,
         ignored_files: project.ignored,
+        memory_version,
     })
 }
 
@@ -199,22 +210,47 @@ fn open_files(
     Ok(files)
 }
 
-/// Begins the run as one that has read content by others if the memory may contain some.
+/// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.
+fn shorten_memory(
+    settings: &Settings,
+    notes: &mut workspace::WorkspaceNotes,
+    notice: &mut dyn FnMut(&str),
+) {
+    let limit = settings
+        .memory
+        .budget_tokens
+        .saturating_mul(CHARS_PER_TOKEN * MAX_MEMORY_BUDGETS);
+    let gap = |count| format!("[… {count} characters left out; the file has them …]");
+    let Some(text) = notes.memory.as_deref() else {
+        return;
+    };
+    if let Some(cut) = head_and_tail(text, limit - limit / 4, limit / 4, gap) {
+        let (size, sent) = (
+            format_size(text.len() as u64),
+            format_size(cut.len() as u64),
+        );
+        notice(&format!(
+            "MEMORY.md has {size}, of which {sent} are sent; shorten it: `nanobot memory edit`"
+        ));
+        notes.memory = Some(cut);
+    }
+}
+
+/// Begins the run as one that has read content by others if the memory may contain some. Returns the number of its
+/// version.
 fn raise_by_memory(
     ctx: &Context,
     workspace: &Workspace,
     provenance: &ProvenanceTracker,
-) -> Result<()> {
-    if Memory::new(&workspace.root, &ctx.clock)
-        .untrusted_origin()?
-        .is_some()
-    {
+) -> Result<Option<u64>> {
+    let version = Memory::new(&workspace.root, &ctx.clock).current_version()?;
+    if version.as_ref().is_some_and(|it| it.untrusted.is_some()) {
         provenance.raise(
             Origin::Project,
             "the memory, which has content from outside",
         );
     }
-    Ok(())
+    Ok(version.map(|version| version.id))
 }
 
 /// The hosts that the user's own skills link to. Built-in skills are not the user's choice, and a skill that is not

@@ -11,7 +11,7 @@ use super::integrity::{MAX_ATTEMPTS, end_of_last_line, is_newer, refuse_newer, r
 use super::layout::{SessionStore, SyncMode};
 use super::line::{self, ClosingLine, MetadataLine, SessionLine};
 use super::log::LogFileState;
-use super::tail_reader::{self, ReverseLines};
+use super::tail_reader::{self, MessageWindow, ReverseLines};
 use crate::error::{Exit, exit_for};
 use crate::message::Message;
 use crate::message::token_estimate;
@@ -87,7 +87,7 @@ pub fn next_range(
         return Ok(None);
     };
     let size = end_of_last_line(&file, &path)?;
-    let tail = tail_reader::read(&file, &path, size, 0)?;
+    let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
     refuse_newer(tail.metadata.is_newer(), &path)?;
     let kept = tail.metadata.session_metadata();
     let mut left = kept.ranges_left_by_new.into_iter();
@@ -238,7 +238,7 @@ pub fn read_range(
 /// The offset at which message `index` begins, searched from the nearer end of the file.
 fn find_message_offset(file: &File, path: &Path, index: usize) -> Result<Option<u64>> {
     let size = end_of_last_line(file, path)?;
-    let count = tail_reader::read(file, path, size, 0)?.count;
+    let count = tail_reader::read(file, path, size, MessageWindow::default())?.count;
     if index >= count {
         return Ok(None);
     }
@@ -360,7 +360,7 @@ fn update_metadata(
         let guard = guard.as_ref().unwrap_or(&file);
         repair_end(&file, guard, &path, &store.clock, &mut |_| {})?;
         let known = LogFileState::from(&stat(&file, &path)?);
-        let tail = tail_reader::read(&file, &path, known.size, 0)?;
+        let tail = tail_reader::read(&file, &path, known.size, MessageWindow::default())?;
         let mut metadata = tail.metadata;
         if !change(&mut metadata, tail.count) {
             return Ok(false);

@@ -3,7 +3,7 @@
 use super::integrity::end_of_last_line;
 use super::layout::{SessionStore, key_from_name, read_key};
 use super::line::{self, SessionLine};
-use super::tail_reader;
+use super::tail_reader::{self, MessageWindow};
 use crate::error::{Exit, fail_with_hint};
 use crate::message::Message;
 use crate::sys::durable_file;
@@ -75,7 +75,13 @@ pub fn read_last_entries(
     count: usize,
 ) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
     let (path, file) = open(store, key)?;
-    let all = tail_reader::read(&file, &path, end_of_last_line(&file, &path)?, 0)?.count;
+    let all = tail_reader::read(
+        &file,
+        &path,
+        end_of_last_line(&file, &path)?,
+        MessageWindow::default(),
+    )?
+    .count;
     Ok(iter_entries(file, path, all.saturating_sub(count)))
 }
 

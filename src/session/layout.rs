@@ -2,7 +2,7 @@
 
 use super::integrity::{is_newer, refuse_newer};
 use super::line;
-use super::tail_reader;
+use super::tail_reader::{self, MessageWindow};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
@@ -35,8 +35,8 @@ pub struct SessionStore {
     /// The store of releases from 0.3.1 on, if this workspace has one.
     newer_dir: Option<PathBuf>,
     pub(super) sync: SyncMode,
-    /// Maximum number of messages that are sent again.
-    pub(super) window: usize,
+    /// The messages that are sent again.
+    pub(super) window: MessageWindow,
     /// Maximum characters of a stored tool result.
     pub(super) result_limit: usize,
     pub(super) clock: Clock,
@@ -51,7 +51,7 @@ impl SessionStore {
         workspace: &Path,
         paths: &Paths,
         sync: SyncMode,
-        window: usize,
+        window: MessageWindow,
         result_limit: usize,
         clock: &Clock,
     ) -> Result<Self> {
@@ -304,7 +304,7 @@ fn find_newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> 
 
 #[cfg(test)]
 mod tests {
-    use super::{SessionStore, SyncMode, safe_name};
+    use super::{MessageWindow, SessionStore, SyncMode, safe_name};
     use crate::sys::clock::Clock;
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
@@ -317,7 +317,7 @@ mod tests {
             &home.join(".nanobot/workspace"),
             &paths,
             SyncMode::Never,
-            100,
+            MessageWindow::of_size(100),
             16_000,
             &Clock::default(),
         )

@@ -5,6 +5,7 @@ use super::integrity::{end_of_last_line, stat};
 use super::layout::{SessionStore, key_from_name};
 use super::line::{self, SessionLine};
 use super::metadata::SessionStats;
+use super::tail_reader::MessageWindow;
 use super::{files, tail_reader};
 use crate::message::{Message, plain_text};
 use crate::sys::durable_file;
@@ -126,7 +127,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     let is_counted = peeked.is_some() || end <= MAX_COUNTED_BYTES;
     let tail = match peeked {
         Some(tail) => tail,
-        None if is_counted => tail_reader::read(&file, path, end, 0)?,
+        None if is_counted => tail_reader::read(&file, path, end, MessageWindow::default())?,
         None => tail_reader::LogTail::default(),
     };
     let metadata = tail.metadata;

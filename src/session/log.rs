@@ -5,7 +5,7 @@ use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
 use super::layout::{SessionStore, SyncMode};
 use super::line::{self, ClosingLine, MetadataLine};
 use super::lock::lock_path;
-use super::tail_reader::{self, LogTail};
+use super::tail_reader::{self, LogTail, MessageWindow};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file::{self, FileLock};
 use anyhow::{Context, Result};
@@ -114,7 +114,7 @@ impl SessionLog {
     }
 
     /// Opens the file if it exists, repairs its end, and reads the part that a turn needs.
-    fn load(&mut self, window: usize, notice: &mut dyn FnMut(&str)) -> Result<LogTail> {
+    fn load(&mut self, window: MessageWindow, notice: &mut dyn FnMut(&str)) -> Result<LogTail> {
         let Some(file) = durable_file::open_existing_append(&self.path)? else {
             // The file was removed in mid-turn, or never existed.
             (self.file, self.count, self.metadata) = (None, 0, MetadataLine::default());
@@ -174,7 +174,7 @@ impl SessionLog {
             }
             // Another program has appended to the file or replaced it. A torn line at its end would swallow ours, so
             // the reload moves it to the side file, as the next open would.
-            drop(self.load(0, &mut |_| {})?);
+            drop(self.load(MessageWindow::default(), &mut |_| {})?);
         }
         unreachable!("the last attempt appends")
     }
@@ -211,7 +211,9 @@ impl SessionLog {
             Ok(Some(LogFileState { size, ..state }))
         })?;
         let Some(state) = created else {
-            return self.load(0, &mut |_| {}).map(|_| false);
+            return self
+                .load(MessageWindow::default(), &mut |_| {})
+                .map(|_| false);
         };
         (self.file, self.file_state, self.is_new) = (Some(file), state, true);
         Ok(true)

@@ -45,6 +45,7 @@ pub use metadata::{RecordedOrigin, SessionStats};
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
+pub use tail_reader::MessageWindow;
 pub use trash::{
     TrashedSession, empty_trash, list_trash, move_to_trash, prune_pipe_sessions, remove, restore,
 };

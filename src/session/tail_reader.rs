@@ -1,6 +1,7 @@
 //! Reads the end of a session's log, so that the cost of a turn does not depend on the length of the session.
 //!
-//! The window is the messages to send, at most a configured number of them. A closing line is the metadata line that
+//! The window is the messages to send: those that are not consolidated, and at most a configured number of them if
+//! they were not consolidated in time. A closing line is the metadata line that
 //! this program writes at the end of a turn: it contains its own offset and the number of messages before it, so that
 //! those need not be counted. If another program has rewritten the file, the offset no longer matches, and the line is
 //! ignored.
@@ -23,6 +24,9 @@ const MAX_BLOCK_BYTES: usize = 64 << 10;
 const MAX_PEEK_BYTES: u64 = 8 << 20;
 /// Maximum length of a line in bytes. Replies and tool results are far shorter.
 pub(super) const MAX_LINE_BYTES: u64 = 64 << 20;
+/// Upper limit of the messages sent while a consolidation is due, in windows: one that was consolidated too late, and
+/// three turns of up to a window, because a failing model is asked after three turns.
+const MAX_WINDOWS_SENT: usize = 4;
 /// Replacement for a line longer than [`MAX_LINE_BYTES`]; it is not a valid line.
 const OVERLONG_LINE: &[u8] = b"too long";
 
@@ -50,25 +54,53 @@ pub(super) struct LogTail {
     pub(super) notices: Vec<String>,
 }
 
-/// Returns the index of the first of `count` messages to send: at most `window` messages, and none of the first
-/// `consolidated` ones. The index moves in steps of half a window, so that the turns between two steps send the same
-/// prefix, which prompt caching requires.
-pub(super) fn window_start(consolidated: usize, count: usize, window: usize) -> usize {
-    let excess = count.saturating_sub(consolidated).saturating_sub(window);
-    let step = (window / 2).max(1);
-    consolidated + excess.div_ceil(step) * step
+/// How many messages of a session are sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MessageWindow {
+    /// Number of messages that are sent of a session with more than `limit`; 0 to read none.
+    size: usize,
+    /// Up to this number, every message that is not consolidated is sent.
+    limit: usize,
+}
+
+impl MessageWindow {
+    /// Up to `size` messages, of a session that is consolidated by hand only.
+    pub fn of_size(size: usize) -> Self {
+        Self { size, limit: size }
+    }
+
+    /// A window for sessions that are consolidated once they have `size` messages. Messages beyond it are sent until
+    /// the consolidation is committed: before that, the memory does not have them. A session with far more messages
+    /// than the turns of a slow or failing consolidation add was not consolidated for another reason, and gets a window
+    /// of `size`.
+    pub fn until_consolidated(size: usize) -> Self {
+        let limit = size.saturating_mul(MAX_WINDOWS_SENT);
+        Self { size, limit }
+    }
+
+    /// Returns the index of the first of `count` messages to send; none of the first `consolidated` ones is sent. Beyond
+    /// the limit the index moves in steps of half a window, so that the turns between two steps send the same prefix,
+    /// which prompt caching requires.
+    fn start(self, consolidated: usize, count: usize) -> usize {
+        let open = count.saturating_sub(consolidated);
+        if open <= self.limit {
+            return consolidated;
+        }
+        let step = (self.size / 2).max(1);
+        consolidated + (open - self.size).div_ceil(step) * step
+    }
 }
 
 /// Reads the tail of `file`, which is `size` bytes long and ends with a newline. The first read after another program
 /// has rewritten the file counts all its messages.
-pub(super) fn read(file: &File, path: &Path, size: u64, window: usize) -> Result<LogTail> {
+pub(super) fn read(file: &File, path: &Path, size: u64, window: MessageWindow) -> Result<LogTail> {
     let tail = read_backwards(file, path, size, window, u64::MAX)?;
     tail.context("a search without a limit ended at its limit")
 }
 
 /// Reads the tail without its messages; `None` if that would require reading a large file.
 pub(super) fn peek(file: &File, path: &Path, size: u64) -> Result<Option<LogTail>> {
-    read_backwards(file, path, size, 0, MAX_PEEK_BYTES)
+    read_backwards(file, path, size, MessageWindow::default(), MAX_PEEK_BYTES)
 }
 
 /// Reads backwards to the last valid closing line, and then to the start of the window. After that line there are only
@@ -77,12 +109,12 @@ fn read_backwards(
     file: &File,
     path: &Path,
     size: u64,
-    window: usize,
+    window: MessageWindow,
     search_limit: u64,
 ) -> Result<Option<LogTail>> {
     let mut lines = ReverseLines::from_end(file, path, size);
     let mut state = TailState {
-        window,
+        window: window.limit,
         ..TailState::default()
     };
     let search_end = size.saturating_sub(search_limit);
@@ -104,14 +136,14 @@ fn read_backwards(
     });
     let mut notices = Vec::new();
     let consolidated = clamp_metadata(&mut metadata, count, &mut notices);
-    let (summary, history_start) = match window {
+    let (summary, history_start) = match window.size {
         0 => (None, consolidated),
         _ => read_summary(file, path, &mut metadata, count)?,
     };
-    let window_count = count - window_start(history_start, count, window).min(count);
+    let window_count = count - window.start(history_start, count).min(count);
     let available_count = count - history_start;
     // A turn longer than the window is sent in full: without the user's message it is useless.
-    let needs_no_user_message = window == 0 || summary.is_some();
+    let needs_no_user_message = window.size == 0 || summary.is_some();
     let is_complete = |state: &TailState| {
         let sent = state
             .messages
@@ -258,6 +290,7 @@ struct TailState {
     /// The messages of the window, newest first, and those before it back to a user message. `None` for messages that
     /// are not sent.
     messages: Vec<Option<Message>>,
+    /// Number of messages after which those without a user message behind them are not parsed.
     window: usize,
     has_user_message: bool,
     /// Number of messages read.
@@ -482,7 +515,7 @@ impl<'a> ReverseLines<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogTail, ReverseLines, window_start};
+    use super::{LogTail, MessageWindow, ReverseLines};
     use crate::session::line::{self, SessionLine};
     use std::io::Write;
 
@@ -490,7 +523,7 @@ mod tests {
     fn the_window_moves_in_steps() {
         let check = |consolidated, count, window, expect| {
             assert_eq!(
-                window_start(consolidated, count, window),
+                MessageWindow::of_size(window).start(consolidated, count),
                 expect,
                 "{consolidated} {count} {window}"
             );
@@ -504,6 +537,23 @@ mod tests {
         check(20, 121, 100, 70);
         check(0, 5, 1, 4);
         check(7, 7, 100, 7);
+    }
+
+    #[test]
+    fn the_window_waits_for_the_consolidation_up_to_a_limit() {
+        let check = |consolidated, count, expect| {
+            let window = MessageWindow::until_consolidated(100);
+            assert_eq!(
+                window.start(consolidated, count),
+                expect,
+                "{consolidated} {count}"
+            );
+        };
+        check(0, 101, 0);
+        check(0, 400, 0);
+        check(0, 401, 350);
+        check(70, 470, 70);
+        check(70, 471, 420);
     }
 
     #[test]
@@ -607,7 +657,7 @@ mod tests {
     }
 
     /// The tail of `log` as all its lines say.
-    fn read_all_lines(log: &[u8], window: usize) -> LogTail {
+    fn read_all_lines(log: &[u8], window: MessageWindow) -> LogTail {
         let (mut messages, mut metadata_lines) = (Vec::new(), Vec::new());
         let mut tail = LogTail::default();
         for text in log.split(|byte| *byte == b'\n') {
@@ -622,8 +672,8 @@ mod tests {
         tail.metadata = metadata_lines.last().unwrap().clone();
         super::merge_metadata(&mut tail.metadata, metadata_lines.swap_remove(0));
         let consolidated = super::clamp_metadata(&mut tail.metadata, tail.count, &mut Vec::new());
-        tail.start = window_start(consolidated, tail.count, window);
-        while window > 0
+        tail.start = window.start(consolidated, tail.count);
+        while window.size > 0
             && tail.start > consolidated
             && !super::has_user_message(messages[tail.start..].iter().flatten())
         {
@@ -650,11 +700,13 @@ mod tests {
             let log = random_log(&mut random);
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&log).unwrap();
-            for window in [0, 1, 4, 10, 100] {
+            let sizes = [0, 1, 4, 10, 100];
+            let fixed = sizes.map(MessageWindow::of_size).into_iter();
+            for window in fixed.chain(sizes.map(MessageWindow::until_consolidated)) {
                 let tail = super::read(&file, "x".as_ref(), log.len() as u64, window).unwrap();
                 let expect = read_all_lines(&log, window);
                 let log_text = String::from_utf8_lossy(&log);
-                let case = format!("{round} {window}\n{log_text}");
+                let case = format!("{round} {window:?}\n{log_text}");
                 assert_eq!(
                     (tail.count, tail.start),
                     (expect.count, expect.start),
@@ -687,7 +739,13 @@ mod tests {
             file.write_all(input).unwrap();
             file.write_all(b"\n").unwrap();
             let size = input.len() as u64 + 1;
-            let tail = super::read(&file, "x".as_ref(), size, random.below(20)).unwrap();
+            let tail = super::read(
+                &file,
+                "x".as_ref(),
+                size,
+                MessageWindow::of_size(random.below(20)),
+            )
+            .unwrap();
             assert!(tail.messages.len() <= tail.count);
             crate::history::to_sendable(tail.messages);
         });

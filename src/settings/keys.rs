@@ -85,7 +85,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.maxTokens", TOKEN_COUNT, "8192", UsedAndWritten, "maximum tokens of one answer"),
     key("agents.defaults.temperature", Number(0.0, 2.0), "0.1", UsedAndWritten, "sampling temperature, from 0 (most predictable) to 2"),
     key("agents.defaults.maxToolIterations", Whole(1, 10_000), "40", UsedAndWritten, "maximum requests to the model in one turn"),
-    key("agents.defaults.memoryWindow", Whole(1, 1_000_000), "100", UsedAndWritten, "earlier messages of the session sent with each request"),
+    key("agents.defaults.memoryWindow", Whole(1, 1_000_000), "100", UsedAndWritten, "earlier messages of the session sent with each request; up to four times as many while they wait for consolidation"),
     key("agents.defaults.reasoningEffort", Text, "null", Used, "low, medium, high, or another level that the model supports"),
     key("agents.defaults.profile", Text, r#""default""#, Used, "permissions of a run: default, plan, accept-edits, auto-approve, or a profile of your own"),
     key("agents.defaults.maxToolResultChars", Whole(1, 10_000_000), "16000", Used, "maximum characters of a tool result stored in the session"),

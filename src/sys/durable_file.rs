@@ -508,11 +508,13 @@ pub fn check_can_create(path: &Path) -> Result<()> {
     let found = found.unwrap_or(path);
     let cannot = || format!("write in `{}`", found.display());
     if !found.is_dir() {
-        return Err(Errno::NOTDIR).with_context(cannot);
+        return Err(std::io::Error::from(Errno::NOTDIR)).with_context(cannot);
     }
     let access = Access::WRITE_OK | Access::EXEC_OK;
     // Also detects a read-only file system.
-    rustix::fs::accessat(rustix::fs::CWD, found, access, AtFlags::EACCESS).with_context(cannot)
+    rustix::fs::accessat(rustix::fs::CWD, found, access, AtFlags::EACCESS)
+        .map_err(std::io::Error::from)
+        .with_context(cannot)
 }
 
 /// True if other users can reach and read `path`.

@@ -462,6 +462,12 @@ fn answers_of_any_shape_are_accepted() {
         call(&text_of(&json!([plain]))),
         call(&format!("```json\n{plain}\n```")),
         says(&format!("Here it is:\n\n```json\n{plain}\n```\n")),
+        says(&format!("```json\n{plain}\n```\nI kept the rest.")),
+        says(&format!("I will save what matters.\n\n{plain}")),
+        says(&format!(
+            "<tool_call>\n{{\"name\": \"save_memory\", \"arguments\": {plain}}}\n</tool_call>"
+        )),
+        says("{\"history_entry\": \"Tea.\n\", \"memory_update\": \"Likes tea.\"}"),
         says(&plain.to_string()),
     ];
     for shape in shapes {
@@ -487,7 +493,7 @@ fn a_planted_memory_in_a_message_is_not_saved() {
     );
     story.server().script([
         says(&format!("The user wanted me to say {planted}. I will not.")),
-        says(&planted.to_string()),
+        says(&format!("They said:\n```json\n{planted}\n```\nI will not.")),
         calls_save_memory("[2026-01-01 10:00] Eve wants to be obeyed.", "m"),
     ]);
     consolidate(&story)
@@ -538,12 +544,58 @@ fn a_model_that_never_saves_costs_three_requests_and_loses_nothing() {
     assert_eq!((consolidated_count(&story), failed_tries(&story)), (70, 0));
 }
 
+/// Control characters from a tool would make the history a binary file for `grep`.
+#[test]
+fn the_history_is_text_whatever_the_tools_return() {
+    let result = json!({ "role": "tool", "tool_call_id": "c", "name": "exec", "content": "a\0b\u{1b}[31m\rc\td\n" });
+    let call =
+        json!({ "id": "c", "type": "function", "function": { "name": "exec", "arguments": "{}" } });
+    let calling = json!({ "role": "assistant", "content": null, "tool_calls": [call] });
+    let text = session_text("cli:direct", 120);
+    let (head, rest) = text.split_once('\n').unwrap();
+    let user = rest.lines().next().unwrap();
+    let story = Story::new().workspace_file(
+        "sessions/cli_direct.jsonl",
+        format!("{head}\n{user}\n{calling}\n{result}\n{rest}"),
+    );
+    story.server().script((0..3).map(|_| says("no")));
+    let ran = consolidate(&story).stdout_has("archived unchanged");
+    drop(ran.error_text());
+    drop(ran);
+    let history = workspace_text(&story, "memory/HISTORY.md");
+    assert!(
+        history.contains(r"RESULT of exec: a\u{0}b\u{1b}[31m\u{d}c") && history.contains("c\td\n"),
+        "{history}"
+    );
+    let is_text = |letter: char| !letter.is_control() || matches!(letter, '\n' | '\t');
+    assert!(history.chars().all(is_text), "{history}");
+}
+
+#[test]
+fn outdated_facts_of_a_short_memory_are_removed() {
+    let story = story_with_due_session()
+        .workspace_file(
+            "memory/MEMORY.md",
+            "# Memory\n\n- flies to Rome on 3 May, hotel Alpha is booked\n- likes tea\n",
+        )
+        .script([calls_save_memory(
+            "[2026-01-01 10:00] Back from Rome.",
+            "# Memory\n\n- likes tea\n",
+        )]);
+    consolidate(&story).stdout_has("memory 22 B, was 70 B");
+}
+
 #[test]
 fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
     let long = "The user likes tea. ".repeat(30);
-    for (update, why) in [("", "empty"), ("Likes tea.", "10 of 599 characters")] {
+    let short = "The user likes tea. ".repeat(19);
+    for (memory, update, why) in [
+        (&long, "", "empty"),
+        (&long, "Likes tea.", "10 of 599 characters"),
+        (&short, "ok", "2 of 379 characters"),
+    ] {
         let story = story_with_due_session()
-            .workspace_file("memory/MEMORY.md", &long)
+            .workspace_file("memory/MEMORY.md", memory)
             .script([calls_save_memory("[2026-01-01 10:00] Tea.", update)]);
         consolidate(&story).stdout_has(&format!(
             "memory unchanged, because the new text {}",
@@ -553,7 +605,7 @@ fn a_memory_that_would_shrink_or_vanish_is_saved_aside() {
                 format!("has {why}")
             }
         ));
-        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), long);
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), *memory);
         assert_eq!(
             workspace_text(&story, "memory/HISTORY.md"),
             "[2026-01-01 10:00] Tea.\n\n"
@@ -632,6 +684,51 @@ fn a_memory_of_any_size_can_be_shortened() {
         assert_eq!(story.requests()[0].body["max_tokens"], sent);
         assert_eq!(workspace_text(&story, "memory/MEMORY.md"), short);
     }
+}
+
+#[test]
+fn a_memory_too_large_for_the_model_is_named_and_sent_in_part() {
+    let story = story_with_due_session()
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .workspace_file("memory/MEMORY.md", "Likes tea. ".repeat(500_000))
+        .script([says("Here."), says("Still here.")]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("Here.\n")
+        .stderr_has("MEMORY.md has 5.2 MB, of which 125.1 KB are sent");
+    let sent = &story.requests()[0].raw;
+    assert!(sent.len() < 200_000 && sent.contains("characters left out"));
+    assert_eq!((story.requests().len(), failed_tries(&story)), (1, 0));
+    let words = "`~/.nanobot/workspace/memory/MEMORY.md` has 5.2 MB, more than half of the model's context window";
+    story.run(["status"]).stdout_has(words);
+    consolidate(&story).status(65).stderr_has(words);
+    // No message is lost meanwhile.
+    drop(
+        story
+            .run(["agent", "-m", "y"])
+            .stdout("Still here.\n")
+            .error_text(),
+    );
+    assert_eq!(sent_words(&story, 1), Vec::from_iter(0..120));
+}
+
+#[test]
+fn a_write_protected_memory_is_not_replaced() {
+    use std::os::unix::fs::PermissionsExt;
+    let story = story_with_due_session().workspace_file("memory/MEMORY.md", "mine");
+    let path = story.workspace().join("memory/MEMORY.md");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+    story
+        .server()
+        .script([calls_save_memory("[2026-01-01 10:00] Tea.", "yours")]);
+    consolidate(&story).stdout_has("memory unchanged, because MEMORY.md is read-only");
+    story
+        .run(["memory", "undo", "2"])
+        .status(77)
+        .stderr_has("MEMORY.md is read-only");
+    assert_eq!(workspace_text(&story, "memory/MEMORY.md"), "mine");
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o444);
 }
 
 #[test]
@@ -741,6 +838,33 @@ fn unusable_files_cost_neither_a_request_nor_a_try() {
             .script([calls_save_memory("[2026-01-01 10:00] Words.", "m")]);
         consolidate(&story).stdout_has("70 messages");
     }
+}
+
+#[test]
+fn a_memory_that_cannot_be_written_is_reported() {
+    let story = story_with_due_session()
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        // File modes do not apply to root, so a file takes the place of the directory.
+        .workspace_file("memory", "")
+        .script([says("Here.")]);
+    let words = "the memory cannot be updated: write in `";
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("Here.\n")
+        .stderr_has(words);
+    assert_eq!(story.requests().len(), 1);
+    story
+        .run(["status"])
+        .stdout_has(&format!("problem    {words}"));
+    story
+        .run(["status", "--check", "--offline", "--no-crontab"])
+        .status(74)
+        .stdout_has("no    memory")
+        .stderr_has("");
+    std::fs::remove_file(story.workspace().join("memory")).unwrap();
+    story
+        .run(["status", "--check", "--offline", "--no-crontab"])
+        .stdout_has("ok    memory");
 }
 
 #[test]
@@ -1055,6 +1179,50 @@ fn a_background_consolidation_does_not_block_the_run() {
     }
 }
 
+/// The numbers of the messages of the session that are in the `number`th request.
+fn sent_words(story: &Story, number: usize) -> Vec<usize> {
+    let messages = story.requests()[number].messages().to_vec();
+    let contents = messages.iter();
+    let words = contents.filter_map(|message| message["content"].as_str()?.strip_prefix("word"));
+    words
+        .map(|word| word.trim_end_matches('.').parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn messages_are_sent_until_their_consolidation_is_committed() {
+    let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "detached");
+    let go = gated_model(&story);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    until_exists(&story.dir().join("asked"));
+    story.server().script([says("Still here.")]);
+    story.run(["agent", "-m", "y"]).stdout("Still here.\n");
+    assert_eq!(sent_words(&story, 2), Vec::from_iter(0..120));
+    go.send(()).unwrap();
+    wait_until_consolidated(&story, |count| count == 72);
+    story.server().script([says("Gone.")]);
+    story.run(["agent", "-m", "z"]).stdout("Gone.\n");
+    assert_eq!(sent_words(&story, 3), Vec::from_iter(72..120));
+}
+
+#[test]
+fn messages_are_sent_while_their_consolidation_fails() {
+    let story = Story::new()
+        .set("agents.defaults.memoryWindow", json!(20))
+        .env("NANOBOT_MEMORY__CONSOLIDATE", "inline")
+        .workspace_file("sessions/cli_direct.jsonl", session_text("cli:direct", 18));
+    for number in 0..3 {
+        story.server().script([says("Here."), says("Done!")]);
+        story.run(["agent", "-m", "x"]).stdout("Here.\n");
+        assert_eq!(sent_words(&story, 2 * number), Vec::from_iter(0..18));
+    }
+    // The third failure archives the messages.
+    assert!(workspace_text(&story, "memory/HISTORY.md").contains("word13."));
+    story.server().script([says("Here.")]);
+    story.run(["agent", "-m", "x"]).stdout("Here.\n");
+    assert_eq!(sent_words(&story, 6), Vec::from_iter(14..18));
+}
+
 #[test]
 fn failed_and_ephemeral_turns_are_not_consolidated() {
     let story = story_with_due_session().env("NANOBOT_MEMORY__CONSOLIDATE", "inline");
@@ -1181,6 +1349,58 @@ fn every_change_can_be_undone_byte_for_byte() {
     story
         .run(["memory", "diff", "1", "2"])
         .stdout_has("-by hand");
+}
+
+#[test]
+fn a_memory_written_by_a_tool_can_be_undone() {
+    let write = |text: &str| {
+        let path = "~/.nanobot/workspace/memory/MEMORY.md";
+        calls("write_file", json!({ "path": path, "content": text }))
+    };
+    let story = Story::new().script([
+        write("Likes tea.\n"),
+        says("Noted."),
+        write("Likes coffee.\n"),
+        says("Noted."),
+        says("Nothing new."),
+    ]);
+    for (number, words) in ["tea", "coffee", "hello"].into_iter().enumerate() {
+        story.run(["agent", "-m", words]).stdout_has("o");
+        let log = story.run(["memory", "log", "--json"]).json_lines();
+        assert_eq!(log.len(), [2, 3, 3][number], "{log:?}");
+    }
+    for text in ["Likes tea.\n", ""] {
+        story
+            .run(["memory", "undo"])
+            .stderr_has("restored version ");
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
+    }
+    story
+        .run(["memory", "undo"])
+        .status(66)
+        .stderr_has("the memory has no earlier version");
+}
+
+#[test]
+fn each_edit_by_hand_that_a_turn_has_sent_is_a_version() {
+    let story = story_with_due_session()
+        .workspace_file("memory/MEMORY.md", "tea")
+        .script([calls_save_memory("[2026-01-01 10:00] Words.", "oat")]);
+    consolidate(&story).stdout_has("70 messages");
+    let path = story.workspace().join("memory/MEMORY.md");
+    for text in ["rye", "pie"] {
+        std::fs::write(&path, text).unwrap();
+        story.server().script([says("Yes.")]);
+        story.run(["agent", "-m", "x"]).stdout("Yes.\n");
+    }
+    std::fs::write(&path, "fig").unwrap();
+    story.run(["memory", "log"]).stdout_has("*5  2026-01-02");
+    for text in ["pie", "rye", "oat", "tea"] {
+        story
+            .run(["memory", "undo"])
+            .stderr_has("restored version ");
+        assert_eq!(workspace_text(&story, "memory/MEMORY.md"), text);
+    }
 }
 
 #[test]

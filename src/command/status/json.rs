@@ -46,10 +46,11 @@ fn memory_object(memory: &MemoryState) -> Value {
         is_over_budget,
         last_consolidation,
         last_error: trouble,
+        write_error,
     } = memory;
     json!({
         "bytes": bytes, "tokens": tokens, "budget_tokens": budget_tokens, "over_budget": is_over_budget,
-        "last_consolidation": last_consolidation, "trouble": trouble,
+        "last_consolidation": last_consolidation, "trouble": trouble, "write_error": write_error,
     })
 }
 

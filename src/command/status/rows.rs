@@ -95,6 +95,7 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
         is_over_budget,
         last_consolidation,
         last_error: trouble,
+        write_error,
     } = memory;
     let over = match is_over_budget {
         true => "; over its budget, so the next consolidation is asked to shorten it",
@@ -120,6 +121,11 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
         ),
         ("updated", made),
     ];
+    rows.extend(
+        write_error
+            .as_ref()
+            .map(|words| ("problem", format!("the memory cannot be updated: {words}"))),
+    );
     let trouble = trouble.as_ref();
     rows.extend(
         trouble.map(|words| ("problem", format!("the last consolidation failed: {words}"))),

@@ -1,6 +1,7 @@
 //! Runs a prepared turn and does the work at its end: usage, memory provenance, pruning.
 
 use super::prepare::PreparedTurn;
+use crate::error::{Exit, exit_for};
 use crate::event::StopReason;
 use crate::guard::compaction::CompactionGuard;
 use crate::guard::context_warning::ContextWarning;
@@ -112,7 +113,8 @@ fn build_guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<
     guards
 }
 
-/// A snapshot of the memory before the turn. Changes since then are labelled as possibly written by untrusted content.
+/// A snapshot of the memory before the turn. Changes since then become a version, which is labelled if untrusted content
+/// was in the conversation.
 pub(crate) struct MemorySnapshot {
     memory: Memory,
     before: Vec<u8>,
@@ -126,25 +128,38 @@ impl MemorySnapshot {
         Ok(Self { memory, before })
     }
 
-    /// Labels the new version of the memory if the conversation held untrusted content. A tool or a command may have
-    /// changed it.
-    fn mark_untrusted_changes(&self, sessions: &SessionStore, untrusted: &str) -> Result<()> {
-        if self.memory.read()?.unwrap_or_default() == self.before {
+    /// Records the memory as a version if a tool or a command has changed it in the turn, or the user since `version`
+    /// was put in force.
+    fn record_changes(
+        &self,
+        sessions: &SessionStore,
+        version: Option<u64>,
+        untrusted: Option<&str>,
+    ) -> Result<()> {
+        let is_unchanged = self.memory.read()?.unwrap_or_default() == self.before;
+        let is_recorded = match version {
+            Some(version) => self.memory.read_version(version)?.as_ref() == Some(&self.before),
+            None => true,
+        };
+        if is_unchanged && is_recorded {
             return Ok(());
         }
+        let untrusted = untrusted.filter(|_| !is_unchanged);
         let mut advance =
             |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
-        let locked_memory = self
-            .memory
-            .lock(MEMORY_LOCK_TIMEOUT, &mut || {}, &mut advance)?;
-        locked_memory.mark_untrusted(&self.before, untrusted)
+        let wait = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
+        match self.memory.lock(wait, &mut || {}, &mut advance) {
+            // The run that holds the lock records the memory before it changes it.
+            Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => Ok(()),
+            locked_memory => locked_memory?.record_turn(&self.before, untrusted),
+        }
     }
 }
 
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
 /// the deferred work.
 pub(crate) fn finish(
-    options: &TurnOptions,
+    (ctx, options): (&Context, &TurnOptions),
     prepared: &PreparedTurn,
     model: &ModelHandle,
     sessions: &SessionStore,
@@ -152,14 +167,27 @@ pub(crate) fn finish(
     (ending, report): (&mut Ending, &mut Reporter),
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
+    let PreparedTurn {
+        setup,
+        settings,
+        session,
+        ..
+    } = prepared;
     let work = is_answered
-        .then(|| after_turn::plan(options, &prepared.settings, &prepared.session, Some(model)))
+        .then(|| after_turn::plan(ctx, options, settings, session, Some(model)))
         .flatten();
-    if let Some(untrusted) = prepared.setup.shared.provenance.external()
-        && let Err(error) = memory.mark_untrusted_changes(sessions, &untrusted)
-    {
-        let error = error.context("mark the memory as untrusted content");
-        ending.error.get_or_insert(error);
+    let untrusted = setup.shared.provenance.external();
+    match memory.record_changes(sessions, setup.memory_version, untrusted.as_deref()) {
+        Ok(()) => {}
+        Err(error) if untrusted.is_some() => {
+            let error = error.context("mark the memory as untrusted content");
+            ending.error.get_or_insert(error);
+        }
+        Err(error) => {
+            report.notice(&format!(
+                "the change of the memory was not recorded: {error:#}"
+            ));
+        }
     }
     if prepared.session.key().starts_with("pipe:")
         && let Err(error) = session::prune_pipe_sessions(sessions)

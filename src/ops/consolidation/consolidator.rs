@@ -1,7 +1,7 @@
 //! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the
 //! memory.
 
-use crate::error::{Stop, outside_turn};
+use crate::error::{Exit, Stop, fail_with_hint, outside_turn};
 use crate::ledger::CallPurpose;
 use crate::memory::request::{self, CHARS_PER_TOKEN, DetailLevel};
 use crate::memory::{
@@ -22,6 +22,7 @@ use crate::session::consolidation::{
 };
 use crate::session::{LoggedMessage, SessionStore};
 use crate::settings::{FlagOverrides, Settings};
+use crate::sys::durable_file::format_size;
 use crate::sys::secret::random_hex;
 use anyhow::Result;
 use std::path::Path;
@@ -170,7 +171,12 @@ impl<'a> Consolidator<'a> {
         let aside = update
             .memory
             .as_deref()
-            .and_then(|new| rejection_reason(&old, new, tidying));
+            .and_then(|new| rejection_reason(&old, new, tidying))
+            .or_else(|| {
+                self.memory
+                    .is_read_only()
+                    .then(|| "MEMORY.md is read-only".into())
+            });
         let change = MemoryUpdate {
             range: Some((key, piece.from, piece.to)),
             entries: vec![history::format_entry(&update.entry, &self.timestamp())],
@@ -218,6 +224,7 @@ impl<'a> Consolidator<'a> {
         // Read and check before counting: an I/O error must not count as an attempt.
         locked_memory.check_history()?;
         let mut base_text = locked_memory.read_and_record()?;
+        self.check_memory_fits(&base_text)?;
         let settings = self.settings_for_memory(&base_text);
         let chosen = model::choose(self.ctx, &self.options, &settings, &account, report)?;
         let sampling = model::sampling(&settings.models[0]);
@@ -276,6 +283,23 @@ impl<'a> Consolidator<'a> {
             }
             base_text = locked_memory.read_and_record()?;
         }
+    }
+
+    /// Checks that the model can read the memory. It must also write one as long.
+    ///
+    /// # Errors
+    /// Status 65, with the path and the size.
+    fn check_memory_fits(&self, memory: &[u8]) -> Result<()> {
+        if memory.len() / CHARS_PER_TOKEN <= self.context_tokens / 2 {
+            return Ok(());
+        }
+        let (size, path) = (format_size(memory.len() as u64), self.memory.path());
+        let path = self.ctx.paths.display(&path);
+        Err(fail_with_hint(
+            Exit::BadInput,
+            format!("`{path}` has {size}, more than half of the model's context window"),
+            "nanobot memory edit",
+        ))
     }
 
     /// Returns the settings with an output limit that leaves room for the whole memory and more, because a truncated

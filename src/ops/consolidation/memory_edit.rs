@@ -1,6 +1,6 @@
 //! Changes of the memory by the user: an edited text, or an earlier version.
 
-use crate::error::{Exit, fail_with_hint};
+use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::memory::{LockedMemory, Memory, MemoryUpdate, UpdateResult, Version, VersionCause};
 use crate::ops::context::Context;
 use crate::session::{self, consolidation};
@@ -34,6 +34,21 @@ pub(crate) fn lock(
         |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
     let mut busy = || ctx.notice("waiting for another run that is changing the memory");
     memory.lock(wait, &mut busy, &mut advance)
+}
+
+/// Records the memory as a version if it was changed outside of this program.
+///
+/// # Errors
+/// The memory cannot be written. If another run is changing it, that run has recorded it.
+pub(crate) fn record_outside_change(ctx: &Context, memory: &Memory) -> Result<()> {
+    if memory.is_recorded(&memory.read()?.unwrap_or_default())? {
+        return Ok(());
+    }
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    match lock(ctx, memory, &sessions, Duration::ZERO) {
+        Err(error) if exit_for(&error) == Exit::TryAgain => Ok(()),
+        locked_memory => locked_memory?.read_and_record().map(drop),
+    }
 }
 
 /// The text of version `id`.
@@ -115,12 +130,22 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
 }
 
 /// Replaces the text of the memory, unless it has changed since `base_text` was read.
+///
+/// # Errors
+/// Status 77 if the memory is write-protected.
 pub(crate) fn replace(
     locked_memory: &LockedMemory,
     (base_text, text): (&[u8], Vec<u8>),
     cause: VersionCause,
     restored_id: Option<u64>,
 ) -> Result<UpdateResult> {
+    if locked_memory.is_read_only() {
+        return Err(fail_with_hint(
+            Exit::Refused,
+            "MEMORY.md is read-only",
+            "chmod u+w, if it is to be changed",
+        ));
+    }
     let change = MemoryUpdate {
         memory: Some(text),
         restores: restored_id,

@@ -48,6 +48,8 @@ pub(crate) struct MemoryState {
     pub(crate) last_consolidation: Option<LastRun>,
     /// Why the last consolidation failed.
     pub(crate) last_error: Option<String>,
+    /// Why the memory cannot be written.
+    pub(crate) write_error: Option<String>,
 }
 
 impl MemoryState {
@@ -63,6 +65,10 @@ impl MemoryState {
             is_over_budget: request::is_over_budget(&text, budget_tokens),
             last_consolidation: memory.last_run()?,
             last_error: memory.last_error()?,
+            write_error: memory
+                .check_writable()
+                .err()
+                .map(|error| format!("{error:#}")),
         })
     }
 }

@@ -178,7 +178,7 @@ fn first_names(names: &[String]) -> String {
     }
 }
 
-/// Checks that the memory is readable and intact.
+/// Checks that the memory is readable, writable and intact.
 pub(crate) fn check_memory(input: &CheckContext) -> Vec<CheckResult> {
     let memory = Memory::new(&input.settings.workspace, &input.ctx.clock);
     let (text, trouble) = match memory
@@ -190,6 +190,10 @@ pub(crate) fn check_memory(input: &CheckContext) -> Vec<CheckResult> {
     };
     let text = text.unwrap_or_default();
     let mut findings = Vec::new();
+    if let Err(error) = memory.check_writable() {
+        let error = error.context("the memory cannot be updated");
+        findings.push(CheckResult::from_error(Severity::Failed, &error));
+    }
     if memory.is_unfinished() {
         let message = "an update was interrupted; the next consolidation finishes it";
         findings.push(CheckResult::warn(message).with_hint("`nanobot memory consolidate`"));
