@@ -476,14 +476,17 @@ pub(crate) fn accepted_attachments(
 /// The wire format of the chosen server and model.
 fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box<dyn WireFormat> {
     let quirks: Quirks = choice.quirks;
+    let server = web_url::redact_url(&choice.base_url);
     let most = max_output_tokens.or(choice.model_info.map(|facts| facts.max_output_tokens));
     match choice.format {
         ApiFormat::Anthropic => Box::new(AnthropicFormat {
             quirks,
+            server,
             max_output_tokens: most,
         }),
         ApiFormat::Responses => Box::new(ResponsesFormat {
             quirks,
+            server,
             max_output_tokens: most,
             is_reasoning_model: choice.model_info.map_or_else(
                 || is_reasoning_model(&choice.model),
@@ -492,6 +495,7 @@ fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box
         }),
         ApiFormat::Chat | ApiFormat::OpenAi => Box::new(ChatFormat {
             quirks,
+            server,
             max_output_tokens: most,
         }),
     }

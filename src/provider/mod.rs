@@ -20,6 +20,7 @@ mod error_response;
 pub mod fallback;
 pub mod http_provider;
 pub mod login;
+mod origin;
 pub mod quirks;
 pub mod rate_limit;
 pub mod recording;

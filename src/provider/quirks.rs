@@ -9,7 +9,8 @@ pub struct Quirks {
     pub no_output_limit: bool,
     pub temperature: Temperature,
     pub thinking: ThinkingStyle,
-    /// Reasoning is sent back with its messages: these servers refuse a conversation without it.
+    /// Each reply has its reasoning in `reasoning_content`, even if it is empty or from elsewhere: these servers refuse
+    /// replies without the key. Others get reasoning back as they sent it.
     pub requires_reasoning: bool,
     /// `stream_options` is refused.
     pub no_stream_options: bool,
@@ -256,7 +257,10 @@ impl Quirks {
             when(no_limit, "no output limit is sent"),
             temperature,
             thinking.to_owned(),
-            when(reasoning_back, "reasoning is sent back"),
+            when(
+                reasoning_back,
+                "every reply is sent back with a reasoning field",
+            ),
             when(no_stream_options, "no `stream_options` are sent"),
             when(
                 ids == ToolCallIdFormat::NineAlphanumerics,

@@ -17,6 +17,8 @@ pub struct ThinkTagSplitter {
     buffer: String,
     /// True after a block: white space between it and the text is dropped.
     after_block: bool,
+    /// The name of the first block's tag.
+    tag: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +66,11 @@ impl ThinkTagSplitter {
         }
     }
 
+    /// The name of the tag of the first block, if there is one.
+    pub fn tag(&self) -> Option<&'static str> {
+        self.tag
+    }
+
     /// Classifies one piece of the held text; `false` if more input is needed.
     fn split_next<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<bool, E> {
         Ok(match self.state {
@@ -88,6 +95,7 @@ impl ThinkTagSplitter {
                 if let Some(name) = opened {
                     self.buffer = rest[name.len() + 2..].to_owned();
                     self.state = SplitterState::Thinking(name);
+                    self.tag.get_or_insert(name);
                 } else if may_open {
                     return Ok(false);
                 } else {
