@@ -14,6 +14,7 @@ pub mod anthropic;
 pub mod budget;
 mod cassette;
 pub mod chat;
+mod code_spans;
 pub mod credentials;
 pub mod demo;
 mod error_response;

@@ -180,3 +180,31 @@ fn reasoning_goes_to_no_other_server_or_model() {
         }
     }
 }
+
+#[test]
+fn think_blocks_are_not_part_of_the_answer_wherever_they_stand() {
+    let check = |text: &str, answer: &str| {
+        for words in [&[][..], &["--no-stream"]] {
+            let story = Story::new().script([says(text)]);
+            let ran = story.run([&["agent", "-m", "x"], words].concat());
+            ran.stdout(&format!("{answer}\n"));
+            let log = story.session("cli_direct.jsonl");
+            let reply = log.iter().find(|line| line["role"] == "assistant");
+            assert_eq!(reply.unwrap()["content"], answer);
+        }
+    };
+    check("<think>a</think>answer<think>b</think>", "answer");
+    check(
+        "One.\n\n<thinking>I go\n\non.</thinking>\n\nTwo <thought>c</thought> three.",
+        "One.\n\nTwo three.",
+    );
+    // Code and mentions are text.
+    for text in [
+        "Write `<think>a</think>` before the answer.",
+        "```xml\n<think>\na\n</think>\n```\nIt goes on.",
+        "The <think> tag opens a block, and `</think>` closes it.",
+        "It stands between <think> and </think>, as always.",
+    ] {
+        check(text, text);
+    }
+}
