@@ -164,7 +164,8 @@ fn fallback_chain(
             }
             Err(error) => return Err(error),
         };
-        let context = way.known_context_tokens(asked);
+        way.update_window_report(ctx, settings, asked, options.offline);
+        let context = way.known_context_tokens(ctx, settings, asked);
         let Endpoint {
             choice,
             http_provider: wire,
@@ -254,7 +255,7 @@ pub(crate) fn single_attempt(
     account: &CallPurpose,
     budget: &Arc<RunBudget>,
 ) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
-    let name = rate_limit_file_name(&choice.provider, &wire.base_url, &choice.model);
+    let name = server_file_name(&choice.provider, &wire.base_url, &choice.model);
     let pace = RateLimitedProvider {
         path: ctx.paths.root.join("limits").join(name),
         inner: wire,
@@ -296,8 +297,8 @@ pub(crate) fn sampling(model_settings: &ModelSettings) -> Sampling {
     }
 }
 
-/// A file name for the scope of a rate limit: a model of a provider at an address.
-fn rate_limit_file_name(provider: &str, base: &str, model: &str) -> String {
+/// A file name for the limits of a model of a provider at an address.
+pub(crate) fn server_file_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
         let chars = text.chars().map(|letter| {
             if letter.is_ascii_alphanumeric() {
@@ -308,7 +309,8 @@ fn rate_limit_file_name(provider: &str, base: &str, model: &str) -> String {
         });
         chars.take(80).collect()
     };
-    format!("{}_{}_{}", plain(provider), plain(base), plain(model))
+    let base = web_url::redact_url(base);
+    format!("{}_{}_{}", plain(provider), plain(&base), plain(model))
 }
 
 /// A resolved provider and its connection.
@@ -321,16 +323,24 @@ impl Endpoint {
     /// The context window in tokens, input and output together.
     pub(crate) fn context_tokens(
         &self,
+        ctx: &Context,
         model_settings: &ModelSettings,
         settings: &Settings,
     ) -> u32 {
-        self.known_context_tokens(model_settings)
+        self.known_context_tokens(ctx, settings, model_settings)
             .unwrap_or(settings.context_window)
     }
 
-    fn known_context_tokens(&self, model_settings: &ModelSettings) -> Option<u32> {
-        let facts = self.choice.model_info.map(|facts| facts.context_tokens);
-        model_settings.overrides.context_window.or(facts)
+    fn known_context_tokens(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        model_settings: &ModelSettings,
+    ) -> Option<u32> {
+        let configured = model_settings.overrides.context_window;
+        configured
+            .or_else(|| self.reported_context_tokens(ctx, settings, model_settings))
+            .or_else(|| Some(self.choice.model_info?.context_tokens))
     }
 }
 
@@ -429,17 +439,13 @@ fn apply_overrides(choice: &mut SelectedProvider, overrides: ModelOverrides) {
 /// model is unknown.
 pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
     let asked = &settings.models[0];
-    let facts = || {
+    let configured = asked.overrides.context_window;
+    configured.unwrap_or_else(|| {
         resolve_endpoint(ctx, settings, asked, true, true)
-            .ok()?
-            .choice
-            .model_info
-    };
-    let known = asked
-        .overrides
-        .context_window
-        .or_else(|| facts().map(|facts| facts.context_tokens));
-    known.unwrap_or(settings.context_window)
+            .map_or(settings.context_window, |endpoint| {
+                endpoint.context_tokens(ctx, asked, settings)
+            })
+    })
 }
 
 /// The attachments that the model accepts. If the provider cannot be resolved, the request itself will report it.

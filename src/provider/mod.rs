@@ -15,6 +15,7 @@ pub mod budget;
 mod cassette;
 pub mod chat;
 mod code_spans;
+pub mod context_window;
 pub mod credentials;
 pub mod demo;
 mod error_response;
