@@ -19,6 +19,9 @@ use std::borrow::Cow;
 /// The smallest thinking budget that Anthropic accepts, in tokens.
 const MIN_THINKING_BUDGET_TOKENS: u32 = 1024;
 
+/// The highest temperature that the vendor takes; others take up to 2.
+const MAX_TEMPERATURE: f64 = 1.0;
+
 /// The body of `request`.
 pub(super) fn write_body(
     request: &Request<'_>,
@@ -50,10 +53,14 @@ pub(super) fn write_body(
         }
         _ => {}
     }
-    // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
-    // one.
-    if let Temperature::Fixed(degree) = format.quirks.temperature {
-        body.put("temperature", degree);
+    let temperature = match format.quirks.temperature {
+        // While a model thinks, it takes no other temperature than its own.
+        Temperature::Configured if !thinks => request.sampling.temperature,
+        Temperature::Configured | Temperature::None => None,
+        Temperature::Fixed(degree) => Some(degree),
+    };
+    if let Some(temperature) = temperature {
+        body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
         output.insert(
