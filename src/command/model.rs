@@ -215,6 +215,8 @@ fn list_error(error: ProviderError) -> anyhow::Error {
 enum FactSource {
     Table,
     Config,
+    /// The report of a local server.
+    Server,
 }
 
 impl FactSource {
@@ -222,6 +224,7 @@ impl FactSource {
         match self {
             Self::Table => "table",
             Self::Config => "config",
+            Self::Server => "server",
         }
     }
 }
@@ -243,7 +246,11 @@ struct ModelFacts<'a> {
 }
 
 impl<'a> ModelFacts<'a> {
-    fn new(overrides: ModelOverrides, choice: &'a SelectedProvider) -> Self {
+    fn new(
+        overrides: ModelOverrides,
+        choice: &'a SelectedProvider,
+        reported_context: Option<u32>,
+    ) -> Self {
         let info = choice.model_info;
         // The prices of the choice already come from the config if it has any.
         let (configured, listed) = match overrides.price {
@@ -252,10 +259,10 @@ impl<'a> ModelFacts<'a> {
         };
         let output = info.map(|info| info.max_output_tokens);
         Self {
-            context: fact(
-                overrides.context_window,
-                info.map(|info| info.context_tokens),
-            ),
+            context: match (overrides.context_window, reported_context) {
+                (None, Some(tokens)) => Some((tokens, FactSource::Server)),
+                (configured, _) => fact(configured, info.map(|info| info.context_tokens)),
+            },
             output: fact(overrides.max_output_tokens, output),
             images: fact(overrides.images, info.map(ModelInfo::accepts_images)),
             pdf: fact(overrides.pdf, info.map(ModelInfo::accepts_pdf)),
@@ -293,11 +300,14 @@ impl<'a> ModelFacts<'a> {
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = settings(ctx, Some(name))?;
     let asked = &settings.models[0];
+    let endpoint = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
+    endpoint.update_window_report(ctx, &settings, asked, true);
+    let reported_context = endpoint.reported_context_tokens(ctx, &settings, asked);
     let Endpoint {
         choice,
         http_provider: wire,
-    } = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
-    let facts = ModelFacts::new(asked.overrides, &choice);
+    } = endpoint;
+    let facts = ModelFacts::new(asked.overrides, &choice, reported_context);
     let mut quirks = choice.quirks;
     // Only the chat completions format has two names for this parameter.
     quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;

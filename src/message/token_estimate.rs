@@ -69,11 +69,9 @@ fn for_reply(reply: &Reply) -> u64 {
     let call = |call: &ToolCall| {
         TOKENS_PER_MESSAGE + for_text(&call.id) + for_text(&call.name) + for_value(&call.arguments)
     };
-    // The opaque data already contains the reasoning.
-    let thoughts = match &reply.provider_data {
-        Some(opaque) => for_value(opaque),
-        None => for_text(&reply.reasoning),
-    };
+    // Some opaque data contains the reasoning, some only says where it belongs.
+    let opaque = reply.provider_data.as_ref().map_or(0, for_value);
+    let thoughts = for_text(&reply.reasoning).max(opaque);
     for_text(&reply.text) + thoughts + reply.tool_calls.iter().map(call).sum::<u64>()
 }
 

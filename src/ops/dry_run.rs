@@ -23,7 +23,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     let context_window = endpoint
         .as_ref()
         .map_or(settings.context_window, |endpoint| {
-            endpoint.context_tokens(asked, settings)
+            endpoint.context_tokens(ctx, asked, settings)
         });
     let breakdown = RequestBreakdown {
         sections: &turn.setup.sections,

@@ -6,6 +6,7 @@ pub(crate) mod agent_turn;
 pub(crate) mod connection_test;
 pub(crate) mod consolidation;
 pub mod context;
+pub(crate) mod context_window;
 pub(crate) mod doctor;
 pub(crate) mod dry_run;
 pub(crate) mod interactive_approval;

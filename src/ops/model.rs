@@ -164,7 +164,8 @@ fn fallback_chain(
             }
             Err(error) => return Err(error),
         };
-        let context = way.known_context_tokens(asked);
+        way.update_window_report(ctx, settings, asked, options.offline);
+        let context = way.known_context_tokens(ctx, settings, asked);
         let Endpoint {
             choice,
             http_provider: wire,
@@ -172,6 +173,12 @@ fn fallback_chain(
         if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.base_url) {
             let place = web_url::redact_url(&wire.base_url);
             notice(&format!("the API key is sent to {place} unencrypted"));
+        }
+        if first.is_none()
+            && let Some(text) = temperature_notice(&choice, asked)
+            && ctx.single_notices.is_new(&text)
+        {
+            notice(&text);
         }
         let place = web_url::redact_url(&wire.base_url);
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.source_label);
@@ -205,6 +212,26 @@ fn fallback_chain(
         provider: Arc::new(FallbackProvider::new(links)),
         budget,
     })
+}
+
+/// The notice that the chosen temperature is not sent. A default that is not sent needs none.
+fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Option<String> {
+    let wanted = asked.temperature;
+    if (wanted - ModelSettings::DEFAULT_TEMPERATURE).abs() < f64::EPSILON {
+        return None;
+    }
+    let thinks = choice.format == ApiFormat::Anthropic
+        && asked
+            .reasoning_effort
+            .as_deref()
+            .is_some_and(|effort| effort != "none");
+    let while_thinking = || thinks.then(|| "takes no temperature while it thinks".to_owned());
+    let reason = choice
+        .quirks
+        .temperature
+        .refusal(wanted)
+        .or_else(while_thinking)?;
+    Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }
 
 /// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,
@@ -254,7 +281,7 @@ pub(crate) fn single_attempt(
     account: &CallPurpose,
     budget: &Arc<RunBudget>,
 ) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
-    let name = rate_limit_file_name(&choice.provider, &wire.base_url, &choice.model);
+    let name = server_file_name(&choice.provider, &wire.base_url, &choice.model);
     let pace = RateLimitedProvider {
         path: ctx.paths.root.join("limits").join(name),
         inner: wire,
@@ -296,8 +323,8 @@ pub(crate) fn sampling(model_settings: &ModelSettings) -> Sampling {
     }
 }
 
-/// A file name for the scope of a rate limit: a model of a provider at an address.
-fn rate_limit_file_name(provider: &str, base: &str, model: &str) -> String {
+/// A file name for the limits of a model of a provider at an address.
+pub(crate) fn server_file_name(provider: &str, base: &str, model: &str) -> String {
     let plain = |text: &str| -> String {
         let chars = text.chars().map(|letter| {
             if letter.is_ascii_alphanumeric() {
@@ -308,7 +335,8 @@ fn rate_limit_file_name(provider: &str, base: &str, model: &str) -> String {
         });
         chars.take(80).collect()
     };
-    format!("{}_{}_{}", plain(provider), plain(base), plain(model))
+    let base = web_url::redact_url(base);
+    format!("{}_{}_{}", plain(provider), plain(&base), plain(model))
 }
 
 /// A resolved provider and its connection.
@@ -321,16 +349,24 @@ impl Endpoint {
     /// The context window in tokens, input and output together.
     pub(crate) fn context_tokens(
         &self,
+        ctx: &Context,
         model_settings: &ModelSettings,
         settings: &Settings,
     ) -> u32 {
-        self.known_context_tokens(model_settings)
+        self.known_context_tokens(ctx, settings, model_settings)
             .unwrap_or(settings.context_window)
     }
 
-    fn known_context_tokens(&self, model_settings: &ModelSettings) -> Option<u32> {
-        let facts = self.choice.model_info.map(|facts| facts.context_tokens);
-        model_settings.overrides.context_window.or(facts)
+    fn known_context_tokens(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        model_settings: &ModelSettings,
+    ) -> Option<u32> {
+        let configured = model_settings.overrides.context_window;
+        configured
+            .or_else(|| self.reported_context_tokens(ctx, settings, model_settings))
+            .or_else(|| Some(self.choice.model_info?.context_tokens))
     }
 }
 
@@ -429,17 +465,13 @@ fn apply_overrides(choice: &mut SelectedProvider, overrides: ModelOverrides) {
 /// model is unknown.
 pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
     let asked = &settings.models[0];
-    let facts = || {
+    let configured = asked.overrides.context_window;
+    configured.unwrap_or_else(|| {
         resolve_endpoint(ctx, settings, asked, true, true)
-            .ok()?
-            .choice
-            .model_info
-    };
-    let known = asked
-        .overrides
-        .context_window
-        .or_else(|| facts().map(|facts| facts.context_tokens));
-    known.unwrap_or(settings.context_window)
+            .map_or(settings.context_window, |endpoint| {
+                endpoint.context_tokens(ctx, asked, settings)
+            })
+    })
 }
 
 /// The attachments that the model accepts. If the provider cannot be resolved, the request itself will report it.
@@ -476,14 +508,17 @@ pub(crate) fn accepted_attachments(
 /// The wire format of the chosen server and model.
 fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box<dyn WireFormat> {
     let quirks: Quirks = choice.quirks;
+    let server = web_url::redact_url(&choice.base_url);
     let most = max_output_tokens.or(choice.model_info.map(|facts| facts.max_output_tokens));
     match choice.format {
         ApiFormat::Anthropic => Box::new(AnthropicFormat {
             quirks,
+            server,
             max_output_tokens: most,
         }),
         ApiFormat::Responses => Box::new(ResponsesFormat {
             quirks,
+            server,
             max_output_tokens: most,
             is_reasoning_model: choice.model_info.map_or_else(
                 || is_reasoning_model(&choice.model),
@@ -492,6 +527,7 @@ fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box
         }),
         ApiFormat::Chat | ApiFormat::OpenAi => Box::new(ChatFormat {
             quirks,
+            server,
             max_output_tokens: most,
         }),
     }

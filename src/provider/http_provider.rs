@@ -184,7 +184,7 @@ impl HttpProvider {
     }
 
     /// The base URL and the headers of a request, including credentials.
-    fn base_and_headers(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
+    pub fn base_and_headers(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
         let fixed = self.format.headers().iter();
         let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let own = |(name, _): &(String, String)| {

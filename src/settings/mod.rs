@@ -98,6 +98,12 @@ pub struct CompactionSettings {
     pub is_warning_enabled: bool,
 }
 
+impl Settings {
+    /// The default of `context_window`. The Python program writes its defaults into every config, so this value does
+    /// not count as configured.
+    pub const DEFAULT_CONTEXT_WINDOW: u32 = 200_000;
+}
+
 impl CompactionSettings {
     /// Default upper bound in tokens, even for models with larger windows: every request pays for all of it, and
     /// models lose track of distant content.

@@ -115,6 +115,9 @@ fn chat_events(message: &Value, finish: &str, input: usize) -> Vec<String> {
     for word in text(message).split_inclusive(' ') {
         event(json!({ "content": word }), Value::Null);
     }
+    if message["content"].is_array() {
+        event(json!({ "content": message["content"] }), Value::Null);
+    }
     for (index, (name, id, arguments)) in tool_calls(message).into_iter().enumerate() {
         let [first, second] = split_in_half(arguments);
         let mut head = json!({ "index": index, "id": id, "type": "function",
@@ -272,7 +275,8 @@ fn responses_events(message: &Value, finish: &str, input: usize) -> Vec<Value> {
     events
 }
 
-/// Validates a request against the vendor's types for its format. Requests may also have the keys in `extra_keys`.
+/// Validates a request against the vendor's types for its format. Requests may also have the keys in `extra_keys`, and
+/// parts of these types.
 pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Option<String> {
     static VALIDATORS: LazyLock<[Validator; 3]> = LazyLock::new(|| {
         let sources = [
@@ -297,7 +301,11 @@ pub(crate) fn validate_request(request: &Request, extra_keys: &[String]) -> Opti
 
 fn remove_keys(value: &mut Value, keys: &[String]) {
     match value {
-        Value::Array(list) => list.iter_mut().for_each(|value| remove_keys(value, keys)),
+        Value::Array(list) => {
+            let is_extra = |item: &Value| keys.iter().any(|key| item["type"] == **key);
+            list.retain(|item| !is_extra(item));
+            list.iter_mut().for_each(|value| remove_keys(value, keys));
+        }
         Value::Object(object) => {
             object.retain(|key, _| !keys.contains(key));
             object

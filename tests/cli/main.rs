@@ -54,6 +54,7 @@ mod prompt_injection;
 mod provider_http;
 mod provider_quirks;
 mod real_servers;
+mod reasoning;
 mod repl;
 mod replay;
 mod requirements;

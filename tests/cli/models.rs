@@ -1,6 +1,6 @@
 //! `models` and `providers`: usable providers, their models, and the sources of their keys.
 
-use crate::server::{Response, fails, sends};
+use crate::server::{Response, fails, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
 
@@ -106,6 +106,70 @@ fn a_preset_is_shown_with_its_config_overrides() {
     assert!(text.contains("output     unknown\n"), "{text}");
     assert!(text.contains("fallback   n\n"), "{text}");
     assert!(!text.contains("key-of-the-story"), "{text}");
+}
+
+#[test]
+fn the_context_window_of_a_local_server_is_the_one_that_it_reports() {
+    let list = json!({ "object": "list", "data": [{ "id": "m", "max_model_len": 8192 }] });
+    let named = json!({ "data": [{ "id": "m", "context_length": 8192 }, { "id": "n", "context_length": 1 }] });
+    let props = json!({ "default_generation_settings": { "n_ctx": 8192 } });
+    let shown =
+        json!({ "parameters": "num_ctx 8192", "model_info": { "llama.context_length": 131_072 } });
+    for (provider, path, answer) in [
+        ("vllm", "/v1/models", list),
+        ("lmStudio", "/v1/models", named),
+        ("llamaCpp", "/props", props),
+        ("ollama", "/api/show", shown),
+    ] {
+        let story = Story::with_provider(provider, "m").script([says("1"), says("2"), says("3")]);
+        story.server().describe_model(path, answer);
+        story.run(["agent", "-m", "x"]).stdout("1\n");
+        let asked = story.server().model_questions().len();
+        assert!(asked > 0, "{provider}");
+        // It is asked once a day, and the report is used meanwhile.
+        story.run(["agent", "-m", "x"]).stdout("2\n");
+        story
+            .run(["agent", "-m", "x", "--dry-run=table"])
+            .stdout_has("; context window 8192\n");
+        story
+            .run(["model", "show", "m"])
+            .stdout_has("context    8192 tokens (server)\n");
+        assert_eq!(story.server().model_questions().len(), asked, "{provider}");
+        let story = story.env("NANOBOT_TEST_TIME", "2026-01-03T04:04:05Z");
+        story.run(["agent", "-m", "x"]).stdout("3\n");
+        assert_eq!(
+            story.server().model_questions().len(),
+            2 * asked,
+            "{provider}"
+        );
+    }
+}
+
+#[test]
+fn a_context_window_is_asked_for_only_where_it_is_unknown() {
+    // A server that does not know it is not asked again either.
+    let story = Story::with_provider("vllm", "m").script([says("1"), says("2")]);
+    story.run(["agent", "-m", "x"]).stdout("1\n");
+    story.run(["agent", "-m", "x"]).stdout("2\n");
+    assert_eq!(story.server().model_questions().len(), 3);
+    story
+        .run(["model", "show", "m"])
+        .stdout_has("context    unknown\n");
+    // Configured, for the model or for all unknown ones.
+    for (key, value) in [
+        ("models", json!({ "m": { "contextWindowTokens": 4096 } })),
+        ("agents.defaults.contextWindowTokens", json!(4096)),
+    ] {
+        let story = Story::with_provider("vllm", "m")
+            .set(key, value)
+            .script([says("1")]);
+        story.run(["agent", "-m", "x"]).stdout("1\n");
+        assert_eq!(story.server().model_questions(), [""; 0], "{key}");
+    }
+    // Another machine's vendor.
+    let story = Story::with_provider("mistral", "m").script([says("1")]);
+    story.run(["agent", "-m", "x"]).stdout("1\n");
+    assert_eq!(story.server().model_questions(), [""; 0]);
 }
 
 #[test]

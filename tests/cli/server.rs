@@ -208,6 +208,30 @@ struct ServerState {
     /// Validation errors of requests.
     invalid_requests: Vec<String>,
     connections: usize,
+    model_answers: Vec<(String, Value)>,
+    model_questions: Vec<String>,
+}
+
+impl ServerState {
+    /// The answer to `request`, if it asks for the model's context window. The list of models is part of that only
+    /// after the questions before it.
+    fn answer_model_question(&mut self, request: &Request) -> Option<Response> {
+        let path = request.path.as_str();
+        let is_list = path.ends_with("/models")
+            && self
+                .model_questions
+                .last()
+                .is_some_and(|last| last == "/api/show");
+        if !is_list && !matches!(path, "/props" | "/api/show") {
+            return None;
+        }
+        self.model_questions.push(path.to_owned());
+        let answer = self.model_answers.iter().find(|(known, _)| known == path);
+        Some(match answer {
+            Some((_, answer)) => Response::json(200, answer),
+            None => Response::text(404, "text/plain", "not found"),
+        })
+    }
 }
 
 impl Server {
@@ -230,6 +254,17 @@ impl Server {
 
     pub(crate) fn script(&self, turns: impl IntoIterator<Item = Responder>) {
         self.shared.state.lock().unwrap().script.extend(turns);
+    }
+
+    /// Sets the answer to a question about the model's context window. Others are answered with 404.
+    pub(crate) fn describe_model(&self, path: &str, answer: Value) {
+        let mut state = self.shared.state.lock().unwrap();
+        state.model_answers = vec![(path.to_owned(), answer)];
+    }
+
+    /// Paths of the questions about the model's context window. They are not part of the script.
+    pub(crate) fn model_questions(&self) -> Vec<String> {
+        self.shared.state.lock().unwrap().model_questions.clone()
     }
 
     /// Sets the responder for requests beyond the script.
@@ -291,6 +326,13 @@ fn serve(
     let mut writer = stream;
     while let Some(asked) = read_request(&mut reader, connection) {
         // Validated and answered without the lock: a slow response must not block other requests.
+        let answer = state.lock().unwrap().answer_model_question(&asked);
+        if let Some(answer) = answer {
+            if !send(&mut writer, &mut reader, &answer) {
+                return;
+            }
+            continue;
+        }
         let extensions = state.lock().unwrap().extra_keys.clone();
         let wrong = formats::validate_request(&asked, &extensions);
         let turn = {

@@ -1,6 +1,7 @@
 //! The Anthropic messages format: [`request`] builds requests, [`reply_builder`] reads responses. Both are pure.
 //! Source: <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
 
+use super::origin::Origin;
 use super::quirks::Quirks;
 
 mod reply_builder;
@@ -13,6 +14,19 @@ const WIRE_NAME: &str = "anthropic";
 /// The format, configured for one server and model.
 pub struct AnthropicFormat {
     pub quirks: Quirks,
+    /// The base URL, without secrets: opaque data of a reply goes back to its own server only.
+    pub server: String,
     /// The model's output limit in tokens, if known.
     pub max_output_tokens: Option<u32>,
+}
+
+impl AnthropicFormat {
+    /// The origin of the replies of `model`.
+    fn origin(&self, model: &str) -> Origin {
+        Origin {
+            wire: WIRE_NAME,
+            server: self.server.clone(),
+            model: model.to_owned(),
+        }
+    }
 }

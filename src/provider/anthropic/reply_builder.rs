@@ -1,7 +1,7 @@
 //! Assembles a reply from the events of a stream, or from one complete response. Pure.
 
-use super::WIRE_NAME;
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::provider::origin::Origin;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
@@ -16,8 +16,7 @@ pub(super) struct AnthropicReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    /// The requested model. Signed blocks are sent back only to the model that signed them.
-    requested_model: String,
+    origin: Origin,
     /// The content blocks, by their index in the response.
     blocks: Vec<(u64, ContentBlock)>,
     finish_reason: Option<String>,
@@ -70,11 +69,11 @@ struct AnthropicTextDelta<'a> {
 
 impl AnthropicReplyBuilder {
     /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>) -> Self {
+    pub(super) fn new(request: &Request<'_>, origin: Origin) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            requested_model: request.model.to_owned(),
+            origin,
             blocks: Vec::new(),
             finish_reason: None,
             usage: Usage::default(),
@@ -303,7 +302,7 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
             model: self.model,
             ..Reply::default()
         };
-        let is_claude = self.requested_model.to_lowercase().contains("claude");
+        let is_claude = self.origin.model.to_lowercase().contains("claude");
         let mut keep = Vec::new();
         let mut keeps = false;
         let mut blocks = self.blocks;
@@ -360,8 +359,7 @@ impl response::ReplyBuilder for AnthropicReplyBuilder {
             None | Some("end_turn" | "stop_sequence" | "tool_use") => FinishReason::Stop,
             Some(other) => FinishReason::Other(other.to_owned()),
         };
-        reply.provider_data = keeps
-            .then(|| json!({ "wire": WIRE_NAME, "model": self.requested_model, "keep": keep }));
+        reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
         Ok(reply)
     }
 }
@@ -376,6 +374,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const ANTHROPIC: AnthropicFormat = AnthropicFormat {
+        server: String::new(),
         quirks: NONE,
         max_output_tokens: None,
     };
@@ -585,7 +584,7 @@ mod tests {
             { "type": "thinking", "thinking": " and", "signature": "more" },
             { "type": "tool_use" },
         ]);
-        let opaque = json!({ "wire": "anthropic", "model": "m", "keep": keep });
+        let opaque = json!({ "wire": "anthropic", "server": "", "model": "m", "keep": keep });
         assert_eq!(reply.provider_data, Some(opaque));
         // Thinking that is not displayed but still signed.
         let hidden = json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "a" }]);

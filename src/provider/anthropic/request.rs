@@ -1,11 +1,12 @@
 //! Builds the request body. `messages` is the last key, and nothing that was sent before changes except the last cache
 //! mark, which keeps the prompt cache valid.
 
-use super::{AnthropicFormat, WIRE_NAME};
+use super::AnthropicFormat;
 use crate::message::{
     Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage,
     images_first, to_plain_text,
 };
+use crate::provider::origin::Origin;
 use crate::provider::quirks::{Temperature, ThinkingStyle};
 use crate::provider::request_body::BodyWriter;
 use crate::provider::tool_call_ids::ToolCallIds;
@@ -17,6 +18,9 @@ use std::borrow::Cow;
 
 /// The smallest thinking budget that Anthropic accepts, in tokens.
 const MIN_THINKING_BUDGET_TOKENS: u32 = 1024;
+
+/// The highest temperature that the vendor takes; others take up to 2.
+const MAX_TEMPERATURE: f64 = 1.0;
 
 /// The body of `request`.
 pub(super) fn write_body(
@@ -49,10 +53,14 @@ pub(super) fn write_body(
         }
         _ => {}
     }
-    // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
-    // one.
-    if let Temperature::Fixed(degree) = format.quirks.temperature {
-        body.put("temperature", degree);
+    let temperature = match format.quirks.temperature {
+        // While a model thinks, it takes no other temperature than its own.
+        Temperature::Configured if !thinks => request.sampling.temperature,
+        Temperature::Configured | Temperature::None => None,
+        Temperature::Fixed(degree) => Some(degree),
+    };
+    if let Some(temperature) = temperature {
+        body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
         output.insert(
@@ -282,8 +290,9 @@ fn can_think(request: &Request<'_>, format: &AnthropicFormat) -> bool {
         Message::Assistant(reply) if !reply.tool_calls.is_empty() => Some(reply),
         _ => None,
     });
+    let origin = format.origin(request.model);
     let thought = |reply: &Reply| {
-        preserved_blocks(reply, request.model)
+        preserved_blocks(reply, &origin)
             .iter()
             .any(is_thinking_block)
     };
@@ -294,13 +303,10 @@ fn is_thinking_block(block: &Value) -> bool {
     block["type"] == "thinking" || block["type"] == "redacted_thinking"
 }
 
-/// The blocks of a reply that are sent back unchanged, if this model produced them. Placeholders mark the positions of
-/// its text and calls.
-fn preserved_blocks<'a>(reply: &'a Reply, model: &str) -> &'a [Value] {
-    let opaque = reply.provider_data.as_ref().filter(|opaque| {
-        opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
-    });
-    let blocks = opaque.and_then(|opaque| opaque["keep"].as_array());
+/// The blocks of a reply that are sent back unchanged, if it is from this server and model. Placeholders mark the
+/// positions of its text and calls.
+fn preserved_blocks<'a>(reply: &'a Reply, origin: &Origin) -> &'a [Value] {
+    let blocks = origin.unwrap(reply).and_then(Value::as_array);
     blocks.map_or(&[], Vec::as_slice)
 }
 
@@ -310,14 +316,12 @@ fn build_messages<'a>(
 ) -> Vec<AnthropicMessage<'a>> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn = request.messages.iter().rposition(is_user);
+    let origin = format.origin(request.model);
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
     let mut list: Vec<AnthropicMessage<'_>> = Vec::new();
     for (number, message) in request.messages.iter().enumerate() {
         let (role, mut content) = match message {
-            Message::Assistant(reply) => (
-                "assistant",
-                assistant_blocks(reply, request.model, &mut ids),
-            ),
+            Message::Assistant(reply) => ("assistant", assistant_blocks(reply, &origin, &mut ids)),
             Message::User(user) => ("user", user_blocks(user, format)),
             Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, format)]),
         };
@@ -403,7 +407,7 @@ fn document_block(document: &Document) -> Block<'static> {
 
 fn assistant_blocks<'a>(
     reply: &'a Reply,
-    model: &str,
+    origin: &Origin,
     ids: &mut ToolCallIds<'a>,
 ) -> Vec<Block<'a>> {
     let mut call = |call: &'a ToolCall| Block::ToolUse {
@@ -412,7 +416,7 @@ fn assistant_blocks<'a>(
         input: call.arguments_object(),
         cache_control: None,
     };
-    let kept = preserved_blocks(reply, model);
+    let kept = preserved_blocks(reply, origin);
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
     let mut blocks = Vec::new();
@@ -530,7 +534,7 @@ mod tests {
             tool_calls: ids.iter().map(call).collect(),
             provider_data: keep
                 .is_array()
-                .then(|| json!({ "wire": "anthropic", "model": "m", "keep": keep })),
+                .then(|| json!({ "wire": "anthropic", "server": "", "model": "m", "keep": keep })),
             ..Reply::default()
         }
     }
@@ -572,6 +576,7 @@ mod tests {
             schema: None,
         };
         let format = AnthropicFormat {
+            server: String::new(),
             quirks: asked.quirks,
             max_output_tokens: asked.max_output_tokens,
         };

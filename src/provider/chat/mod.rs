@@ -1,8 +1,10 @@
 //! The OpenAI chat completions format, used by all compatible servers: [`request`] builds requests, [`reply_builder`]
-//! reads responses. Both are pure.
+//! reads responses, [`reasoning`] says where reasoning belongs. All are pure.
 
+use super::origin::Origin;
 use super::quirks::Quirks;
 
+mod reasoning;
 mod reply_builder;
 mod request;
 mod wire_format;
@@ -13,6 +15,19 @@ const WIRE_NAME: &str = "chat";
 /// The format, configured for one server and model.
 pub struct ChatFormat {
     pub quirks: Quirks,
+    /// The base URL, without secrets: opaque data of a reply goes back to its own server only.
+    pub server: String,
     /// The model's output limit in tokens, if known.
     pub max_output_tokens: Option<u32>,
+}
+
+impl ChatFormat {
+    /// The origin of the replies of `model`.
+    fn origin(&self, model: &str) -> Origin {
+        Origin {
+            wire: WIRE_NAME,
+            server: self.server.clone(),
+            model: model.to_owned(),
+        }
+    }
 }

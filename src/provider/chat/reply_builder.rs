@@ -1,7 +1,9 @@
 //! Assembles a reply from the chunks of a stream, or from one complete response. Pure.
 
-use super::WIRE_NAME;
+use super::ChatFormat;
+use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::provider::origin::Origin;
 use crate::provider::response::{self, ReplyError, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
@@ -15,8 +17,7 @@ pub(super) struct ChatReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    /// The requested model. Opaque data is sent back only to the model that produced it.
-    requested_model: String,
+    origin: Origin,
     splitter: ThinkTagSplitter,
     emitted: ReplyText,
     calls: Vec<PartialToolCall>,
@@ -27,6 +28,10 @@ pub(super) struct ChatReplyBuilder {
     cost: Option<f64>,
     /// True if this server reports costs in US dollars.
     reports_cost: bool,
+    /// The place of the reasoning, which is where it is sent back.
+    place: Option<&'static str>,
+    /// The signature of a thinking chunk.
+    signature: Value,
     /// Pieces of structured reasoning that must be sent back unchanged.
     reasoning_details: Vec<Value>,
     model: String,
@@ -116,11 +121,11 @@ struct PartialToolCall {
 
 impl ChatReplyBuilder {
     /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, reports_cost: bool) -> Self {
+    pub(super) fn new(request: &Request<'_>, format: &ChatFormat) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            requested_model: request.model.to_owned(),
+            origin: format.origin(request.model),
             splitter: ThinkTagSplitter::default(),
             emitted: ReplyText::default(),
             calls: Vec::new(),
@@ -128,7 +133,9 @@ impl ChatReplyBuilder {
             is_refusal: false,
             usage: Usage::default(),
             cost: None,
-            reports_cost,
+            reports_cost: format.quirks.reports_cost,
+            place: None,
+            signature: Value::Null,
             reasoning_details: Vec::new(),
             model: String::new(),
             has_choices: false,
@@ -179,14 +186,10 @@ impl ChatReplyBuilder {
         message: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let thought = ["reasoning_content", "reasoning"]
-            .iter()
-            .find_map(|key| message[*key].as_str());
-        if let Some(thought) = thought.filter(|thought| !thought.is_empty()) {
-            self.emit_reasoning(thought, on_delta)?;
-        }
-        let text = content_text(&message["content"], &mut |thought| {
-            self.emit_reasoning(thought, on_delta)
+        let field = |key: &str| message[key].as_str().unwrap_or_default();
+        self.add_reasoning(field(REASONING), field(REASONING_CONTENT), on_delta)?;
+        let text = content_text(&message["content"], &mut |chunk| {
+            self.add_thinking_chunk(chunk, on_delta)
         })?;
         self.add_text(&text, on_delta)?;
         if let Some(refusal) = message["refusal"]
@@ -289,15 +292,47 @@ impl ChatReplyBuilder {
     fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let emitted = &mut self.emitted;
         self.splitter
-            .feed(text, &mut |segment| emitted.emit(segment, on_delta))
+            .feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
+        self.place = self.place.or(self.splitter.tag());
+        Ok(())
     }
 
-    fn emit_reasoning(
+    /// Adds reasoning from one of the fields for it. Servers that fill both are about to drop the older one,
+    /// `reasoning_content`.
+    fn add_reasoning(
         &mut self,
-        thought: &str,
+        reasoning: &str,
+        reasoning_content: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
+        let (place, thought) = match reasoning {
+            "" => (REASONING_CONTENT, reasoning_content),
+            _ => (REASONING, reasoning),
+        };
+        if !thought.is_empty() {
+            self.place.get_or_insert(place);
+        }
         self.emitted.emit(TextSegment::Reasoning(thought), on_delta)
+    }
+
+    /// Adds a chunk of the content of type `thinking`.
+    fn add_thinking_chunk(
+        &mut self,
+        chunk: &Value,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<(), ReplyError> {
+        self.place.get_or_insert(THINKING_CHUNK);
+        if !chunk["signature"].is_null() {
+            self.signature = chunk["signature"].clone();
+        }
+        let inner = if chunk["thinking"].is_null() {
+            &chunk["text"]
+        } else {
+            &chunk["thinking"]
+        };
+        let thought = content_text(inner, &mut |_| Ok(()))?;
+        self.emitted
+            .emit(TextSegment::Reasoning(&thought), on_delta)
     }
 }
 
@@ -339,8 +374,9 @@ impl response::ReplyBuilder for ChatReplyBuilder {
         self.has_choices = true;
         let [Object(TextChoice { delta, .. })] = choices;
         let Object(delta) = delta;
-        let thought = delta.reasoning_content.or(delta.reasoning);
-        self.emit_reasoning(text_event::as_str(&thought), on_delta)?;
+        let [reasoning, reasoning_content] =
+            [&delta.reasoning, &delta.reasoning_content].map(text_event::as_str);
+        self.add_reasoning(reasoning, reasoning_content, on_delta)?;
         self.add_text(text_event::as_str(&delta.content), on_delta)?;
         Ok(true)
     }
@@ -384,7 +420,9 @@ impl response::ReplyBuilder for ChatReplyBuilder {
         let Self {
             id,
             message_count: messages,
-            requested_model: asked,
+            origin,
+            place,
+            signature,
             emitted: ReplyText { text, reasoning },
             calls,
             finish_reason: finish,
@@ -428,23 +466,34 @@ impl response::ReplyBuilder for ChatReplyBuilder {
             usage,
             cost,
             model,
-            provider_data: opaque_data(&asked, details, extras),
+            provider_data: opaque_data(place, signature, details, extras)
+                .map(|keep| origin.wrap(keep)),
         })
     }
 }
 
-/// The data to send back unchanged, if there is any.
-fn opaque_data(requested_model: &str, details: Vec<Value>, extras: Vec<Value>) -> Option<Value> {
+/// The data that the server wants back, if there is any.
+fn opaque_data(
+    place: Option<&str>,
+    signature: Value,
+    details: Vec<Value>,
+    extras: Vec<Value>,
+) -> Option<Value> {
     let mut opaque = Map::new();
+    // Structured reasoning contains the text.
     if !details.is_empty() {
         opaque.insert("reasoning_details".into(), details.into());
+    } else if let Some(place) = place {
+        opaque.insert("place".into(), place.into());
+        if !signature.is_null() {
+            opaque.insert("signature".into(), signature);
+        }
     }
     // One item per call, by position: a call's id may be replaced later.
     if extras.iter().any(|extra| !extra.is_null()) {
         opaque.insert("extra_content".into(), extras.into());
     }
-    (!opaque.is_empty())
-        .then(|| json!({ "wire": WIRE_NAME, "model": requested_model, "keep": opaque }))
+    (!opaque.is_empty()).then(|| opaque.into())
 }
 
 /// True if a fragment with a known call's index starts another call: some servers give every call index 0.
@@ -452,10 +501,10 @@ fn starts_new_call(call: &PartialToolCall, id: &str, name: &str) -> bool {
     !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
 }
 
-/// Content as text: a string, or a list of parts. Thinking parts are passed to `think`.
+/// Content as text: a string, or a list of parts. Thinking chunks are passed to `think`.
 fn content_text(
     content: &Value,
-    think: &mut dyn FnMut(&str) -> Result<(), ReplyError>,
+    think: &mut dyn FnMut(&Value) -> Result<(), ReplyError>,
 ) -> Result<String, ReplyError> {
     let parts = match content {
         Value::String(text) => return Ok(text.clone()),
@@ -466,14 +515,7 @@ fn content_text(
     for part in parts {
         match (part, part["type"].as_str()) {
             (Value::String(words), _) => text.push_str(words),
-            (_, Some("thinking" | "reasoning")) => {
-                let inner = if part["thinking"].is_null() {
-                    &part["text"]
-                } else {
-                    &part["thinking"]
-                };
-                think(&content_text(inner, &mut |_| Ok(()))?)?;
-            }
+            (_, Some("thinking" | "reasoning")) => think(part)?,
             _ => text.push_str(part["text"].as_str().unwrap_or_default()),
         }
     }
@@ -533,6 +575,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const CHAT: ChatFormat = ChatFormat {
+        server: String::new(),
         quirks: NONE,
         max_output_tokens: None,
     };
@@ -816,8 +859,7 @@ mod tests {
             { "type": "reasoning.encrypted", "data": "y" },
             { "type": "reasoning.encrypted", "data": "z" },
         ]);
-        let opaque =
-            json!({ "wire": "chat", "model": "m", "keep": { "reasoning_details": details } });
+        let opaque = json!({ "wire": "chat", "server": "", "model": "m", "keep": { "reasoning_details": details } });
         assert_eq!(reply.provider_data, Some(opaque));
     }
 

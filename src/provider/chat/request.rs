@@ -2,10 +2,12 @@
 //! changes: each request of a conversation starts with the bytes of the previous one, which lets providers' prompt
 //! caches hit.
 
-use super::{ChatFormat, WIRE_NAME};
+use super::ChatFormat;
+use super::reasoning::{self, PlacedReasoning};
 use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
 };
+use crate::provider::origin::Origin;
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
 use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
@@ -72,7 +74,12 @@ pub(super) fn write_body(
             },
         );
     }
-    body.finish("messages", ChatMessages { request, quirks })
+    let messages = ChatMessages {
+        request,
+        quirks,
+        origin: format.origin(request.model),
+    };
+    body.finish("messages", messages)
 }
 
 /// A tool as it is sent.
@@ -137,6 +144,7 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
 struct ChatMessages<'a> {
     request: &'a Request<'a>,
     quirks: &'a Quirks,
+    origin: Origin,
 }
 
 /// A system, user or tool message, or an assistant message that fills a gap.
@@ -160,13 +168,23 @@ enum ChatContent<'a> {
 #[derive(Serialize)]
 struct AssistantMessage<'a> {
     role: &'static str,
-    content: Option<&'a str>,
+    content: Option<AssistantContent<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_content: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_details: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<ChatToolCall<'a>>,
+}
+
+/// The content of a reply: its text, or text and reasoning.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum AssistantContent<'a> {
+    Text(&'a str),
+    WithReasoning(Value),
 }
 
 #[derive(Serialize)]
@@ -196,7 +214,7 @@ impl<'a> ChatMessage<'a> {
 
 impl Serialize for ChatMessages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { request, quirks } = *self;
+        let (request, quirks, origin) = (self.request, self.quirks, &self.origin);
         let mut list = serializer.serialize_seq(None)?;
         let mut ids = ToolCallIds::new(quirks.tool_call_ids);
         let mut opening = request.system;
@@ -215,7 +233,7 @@ impl Serialize for ChatMessages<'_> {
             let followed_tool = std::mem::take(&mut follows_tool);
             match message {
                 Message::Assistant(reply) => {
-                    let message = assistant_message(reply, request.model, &mut ids, quirks);
+                    let message = assistant_message(reply, origin, &mut ids, quirks);
                     list.serialize_element(&message)?;
                 }
                 Message::User(user) => {
@@ -353,16 +371,24 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
 
 fn assistant_message<'a>(
     reply: &'a Reply,
-    model: &str,
+    origin: &Origin,
     ids: &mut ToolCallIds<'a>,
     quirks: &Quirks,
 ) -> AssistantMessage<'a> {
     let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
-    // Other servers would refuse keys that they do not know.
-    let keep = reply.provider_data.as_ref().filter(|opaque| {
-        opaque["wire"] == WIRE_NAME && (opaque["model"] == model || opaque["model"].is_null())
-    });
-    let keep = keep.map_or(&Value::Null, |opaque| &opaque["keep"]);
+    let keep = origin.unwrap(reply).unwrap_or(&Value::Null);
+    let PlacedReasoning {
+        content,
+        reasoning_content,
+        reasoning,
+    } = match quirks.requires_reasoning {
+        true => PlacedReasoning {
+            reasoning_content: Some(&reply.reasoning),
+            ..PlacedReasoning::default()
+        },
+        false => reasoning::place(reply, keep),
+    };
+    let content = content.map(AssistantContent::WithReasoning);
     let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
         id: ids.assign(&call.id),
         r#type: "function",
@@ -374,9 +400,9 @@ fn assistant_message<'a>(
     };
     AssistantMessage {
         role: "assistant",
-        content: (!silent).then_some(&reply.text),
-        // Sent even if it is empty: these servers require the key in every message.
-        reasoning_content: quirks.requires_reasoning.then_some(&reply.reasoning),
+        content: content.or_else(|| (!silent).then_some(AssistantContent::Text(&reply.text))),
+        reasoning_content,
+        reasoning,
         reasoning_details: keep.get("reasoning_details"),
         tool_calls: reply.tool_calls.iter().enumerate().map(call).collect(),
     }
@@ -444,6 +470,7 @@ mod tests {
             schema: None,
         };
         let format = ChatFormat {
+            server: String::new(),
             quirks: *quirks,
             max_output_tokens: None,
         };
@@ -563,8 +590,8 @@ mod tests {
     }
 
     #[test]
-    fn opaque_data_is_sent_only_to_its_own_model() {
-        let check = |model: Value, expect: bool| {
+    fn opaque_data_is_sent_only_to_its_own_server_and_model() {
+        let check = |server: &str, model: &str, expect: bool| {
             let keep = json!({ "reasoning_details": [1], "extra_content": [2] });
             let call = ToolCall {
                 id: "c".into(),
@@ -573,7 +600,9 @@ mod tests {
             };
             let reply = Reply {
                 tool_calls: vec![call],
-                provider_data: Some(json!({ "wire": "chat", "model": model, "keep": keep })),
+                provider_data: Some(
+                    json!({ "wire": "chat", "server": server, "model": model, "keep": keep }),
+                ),
                 ..Reply::default()
             };
             let sent =
@@ -581,10 +610,9 @@ mod tests {
             assert_eq!(sent["reasoning_details"] == json!([1]), expect);
             assert_eq!(sent["tool_calls"][0]["extra_content"] == 2, expect);
         };
-        check(json!("m"), true);
-        // The format of older sessions.
-        check(Value::Null, true);
-        check(json!("n"), false);
+        check("", "m", true);
+        check("", "n", false);
+        check("https://example.com/v1", "m", false);
     }
 
     #[test]

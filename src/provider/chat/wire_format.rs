@@ -16,9 +16,6 @@ impl WireFormat for ChatFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
-        Box::new(reply_builder::ChatReplyBuilder::new(
-            request,
-            self.quirks.reports_cost,
-        ))
+        Box::new(reply_builder::ChatReplyBuilder::new(request, self))
     }
 }

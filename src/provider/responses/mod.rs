@@ -2,6 +2,7 @@
 //! server stores nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
+use super::origin::Origin;
 use super::quirks::Quirks;
 
 mod reply_builder;
@@ -14,8 +15,21 @@ const WIRE_NAME: &str = "responses";
 /// The format, configured for one server and model.
 pub struct ResponsesFormat {
     pub quirks: Quirks,
+    /// The base URL, without secrets: opaque data of a reply goes back to its own server only.
+    pub server: String,
     /// The model's output limit in tokens, if known.
     pub max_output_tokens: Option<u32>,
     /// True if the model reasons. Encrypted reasoning may be requested only then.
     pub is_reasoning_model: bool,
+}
+
+impl ResponsesFormat {
+    /// The origin of the replies of `model`.
+    fn origin(&self, model: &str) -> Origin {
+        Origin {
+            wire: WIRE_NAME,
+            server: self.server.clone(),
+            model: model.to_owned(),
+        }
+    }
 }

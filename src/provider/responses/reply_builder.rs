@@ -3,8 +3,8 @@
 //! The same item is reported up to four times: when it begins, in pieces, when it ends, and within the complete
 //! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
-use super::WIRE_NAME;
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
+use crate::provider::origin::Origin;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
@@ -19,8 +19,7 @@ pub(super) struct ResponsesReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    /// The requested model. Its reasoning is sent back only to the same model.
-    requested_model: String,
+    origin: Origin,
     items: Vec<OutputItem>,
     /// The reasoning emitted so far.
     reasoning: String,
@@ -80,11 +79,11 @@ impl OutputItem {
 
 impl ResponsesReplyBuilder {
     /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>) -> Self {
+    pub(super) fn new(request: &Request<'_>, origin: Origin) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            requested_model: request.model.to_owned(),
+            origin,
             items: Vec::new(),
             reasoning: String::new(),
             finish_reason: None,
@@ -461,8 +460,7 @@ impl response::ReplyBuilder for ResponsesReplyBuilder {
             None => FinishReason::Stop,
             Some(other) => FinishReason::Other(other.to_owned()),
         };
-        reply.provider_data = keeps
-            .then(|| json!({ "wire": WIRE_NAME, "model": self.requested_model, "keep": keep }));
+        reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
         Ok(reply)
     }
 }
@@ -533,6 +531,7 @@ mod tests {
     use serde_json::{Value, json};
 
     const RESPONSES: ResponsesFormat = ResponsesFormat {
+        server: String::new(),
         quirks: NONE,
         max_output_tokens: None,
         is_reasoning_model: true,
@@ -795,7 +794,7 @@ mod tests {
                 (reply.text.as_str(), reply.reasoning.as_str()),
                 ("I look.", "hm\n\nyes")
             );
-            let opaque = json!({ "wire": "responses", "model": "m", "keep": keep });
+            let opaque = json!({ "wire": "responses", "server": "", "model": "m", "keep": keep });
             assert_eq!(reply.provider_data, Some(opaque));
         }
         // Unencrypted reasoning is displayed, and not sent back.

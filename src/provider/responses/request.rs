@@ -1,11 +1,12 @@
 //! Builds the request body. `input` is the last key, and nothing that was sent before changes, which keeps the prompt
 //! cache valid.
 
-use super::{ResponsesFormat, WIRE_NAME};
+use super::ResponsesFormat;
 use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, images_first,
     to_plain_text,
 };
+use crate::provider::origin::Origin;
 use crate::provider::quirks::Temperature;
 use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
@@ -142,6 +143,7 @@ enum InputContent<'a> {
 fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<InputItem<'a>> {
     let mut list = Vec::new();
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
+    let origin = format.origin(request.model);
     for message in request.messages {
         match message {
             Message::User(user) => list.push(InputItem::Message {
@@ -150,7 +152,7 @@ fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<Input
                 phase: None,
             }),
             Message::Assistant(reply) => {
-                add_assistant_items(reply, request.model, &mut ids, &mut list);
+                add_assistant_items(reply, &origin, &mut ids, &mut list);
             }
             Message::Tool(result) => list.push(InputItem::Output {
                 r#type: "function_call_output",
@@ -210,19 +212,15 @@ fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemCont
     ItemContent::Parts(parts.map(|part| part_to_content(part, format)).collect())
 }
 
-/// The items of a reply. Items that must go back unchanged are included if this model produced them, with its text and
+/// The items of a reply. Items that must go back unchanged are included if this server and model produced them, with its text and
 /// calls in their original positions.
 fn add_assistant_items<'a>(
     reply: &'a Reply,
-    model: &str,
+    origin: &Origin,
     ids: &mut ToolCallIds<'a>,
     list: &mut Vec<InputItem<'a>>,
 ) {
-    let opaque = reply
-        .provider_data
-        .as_ref()
-        .filter(|opaque| opaque["wire"] == WIRE_NAME && opaque["model"] == model);
-    let kept = opaque.and_then(|opaque| opaque["keep"].as_array());
+    let kept = origin.unwrap(reply).and_then(Value::as_array);
     let mut call = |call: &'a ToolCall| InputItem::Call {
         r#type: "function_call",
         call_id: ids.assign(&call.id),
@@ -273,6 +271,7 @@ mod tests {
     use serde_json::{Map, Value, json};
 
     const DEFAULT_FORMAT: ResponsesFormat = ResponsesFormat {
+        server: String::new(),
         quirks: NONE,
         max_output_tokens: None,
         is_reasoning_model: false,
@@ -318,7 +317,7 @@ mod tests {
             tool_calls: (0..calls).map(call).collect(),
             provider_data: keep
                 .is_array()
-                .then(|| json!({ "wire": "responses", "model": "m", "keep": keep })),
+                .then(|| json!({ "wire": "responses", "server": "", "model": "m", "keep": keep })),
             ..Reply::default()
         })
     }
@@ -381,6 +380,7 @@ mod tests {
                 ..NONE
             },
             max_output_tokens: Some(50),
+            ..DEFAULT_FORMAT
         };
         let sent = body(&[], &reasons, "m", 99);
         assert_eq!(sent["include"], json!(["reasoning.encrypted_content"]));

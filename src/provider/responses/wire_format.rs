@@ -16,6 +16,9 @@ impl WireFormat for ResponsesFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
-        Box::new(reply_builder::ResponsesReplyBuilder::new(request))
+        Box::new(reply_builder::ResponsesReplyBuilder::new(
+            request,
+            self.origin(request.model),
+        ))
     }
 }

@@ -1,0 +1,74 @@
+//! The context window of a model on a local server: when it is asked for, and where the answer is kept.
+
+use crate::ops::context::Context;
+use crate::ops::model::{Endpoint, server_file_name};
+use crate::provider::context_window::{WindowReport, ask_server};
+use crate::provider::registry::{ProviderInfo, SelectedProvider};
+use crate::settings::{ModelSettings, Settings};
+use crate::sys::http::{Http, HttpTimeouts};
+use std::time::Duration;
+
+/// The timeouts of a question to a local server about its model. The turn waits for the answer.
+const WINDOW_REPORT_TIMEOUTS: HttpTimeouts = HttpTimeouts {
+    connect: Duration::from_secs(1),
+    first_byte: Duration::from_secs(2),
+    idle: Duration::from_secs(2),
+    total: Duration::from_secs(3),
+};
+
+impl Endpoint {
+    /// The context window that a local server has reported, unless one is configured.
+    pub(crate) fn reported_context_tokens(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        model_settings: &ModelSettings,
+    ) -> Option<u32> {
+        self.window_report(ctx, settings, model_settings)?.tokens()
+    }
+
+    /// Asks a local server for the context window of its model, unless one is configured or the report is recent.
+    pub(crate) fn update_window_report(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        model_settings: &ModelSettings,
+        offline: bool,
+    ) {
+        let Some(report) = self.window_report(ctx, settings, model_settings) else {
+            return;
+        };
+        report.update(|| {
+            let (base_url, headers) = self.http_provider.base_and_headers()?;
+            let http = Http::new(WINDOW_REPORT_TIMEOUTS, offline, &ctx.env);
+            ask_server(&http, &base_url, &headers, &self.choice.model)
+        });
+    }
+
+    /// The place of the report about the context window; `None` if the window is configured or the server is not a
+    /// local one.
+    fn window_report(
+        &self,
+        ctx: &Context,
+        settings: &Settings,
+        model_settings: &ModelSettings,
+    ) -> Option<WindowReport> {
+        let is_configured = model_settings.overrides.context_window.is_some()
+            || settings.context_window != Settings::DEFAULT_CONTEXT_WINDOW;
+        let is_local = self.choice.entry.is_some_and(ProviderInfo::is_local);
+        (is_local && !is_configured).then(|| {
+            let SelectedProvider {
+                provider, model, ..
+            } = &self.choice;
+            let name = server_file_name(provider, &self.http_provider.base_url, model);
+            WindowReport {
+                path: ctx
+                    .paths
+                    .root
+                    .join("limits")
+                    .join(format!("{name}.context")),
+                clock: ctx.clock.clone(),
+            }
+        })
+    }
+}
