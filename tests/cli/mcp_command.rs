@@ -49,7 +49,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
         .run(["mcp", "test", "one"])
         .stdout_has("plain 1, MCP ")
         .stdout_has("2 tools, 1 resource, 1 prompt");
-    assert_eq!(server_log(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start", "start"]);
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
     assert!(
@@ -79,7 +79,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
         .json();
     assert_eq!(tool["tool"], "look");
     assert_eq!(tool["parameters"]["properties"]["word"]["type"], "string");
-    assert_eq!(server_log(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start", "start"]);
     story
         .run(["mcp", "show", "one", "loook"])
         .status(66)

@@ -3,7 +3,7 @@
 use crate::mcp::fingerprint::is_program;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::paths::Paths;
-use crate::sys::sandbox::SandboxSpec;
+use crate::sys::sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -49,11 +49,11 @@ pub trait SandboxFactory: Send + Sync {
     fn warn(&self, message: &str);
 }
 
-/// Returns what the config entry of `server` grants it. `program` is the path of its executable, and `directory` its
-/// working directory.
+/// Returns what the config entry of `server` grants it. `programs` are its executable and the files that run it, each as
+/// called, and `directory` is its working directory.
 pub(super) fn resolve_grant(
     server: &McpServer,
-    program: &Path,
+    programs: &[PathBuf],
     directory: &Path,
     state_dir: &Path,
     paths: &Paths,
@@ -77,17 +77,14 @@ pub(super) fn resolve_grant(
     let absolute = values.filter(|value| value.starts_with('/'));
     let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
     let mut reads = named(&server.read_paths);
-    let files = in_arguments.iter().filter(|path| path.is_file()).cloned();
-    let programs = files.chain(real(program.to_owned()));
-    for file in programs {
-        reads.extend(project_dir(&file, &paths.home));
-        reads.push(file);
+    let files = in_arguments.iter().filter(|path| path.is_file());
+    for file in files.chain(programs) {
+        reads.extend(installation_of(file).into_iter().filter_map(real));
+        if let Some(file) = real(file.clone()) {
+            reads.extend(project_dir(&file, &paths.home));
+            reads.push(file);
+        }
     }
-    // Python virtual environments are found from the path as called, since the executable is a link that leads out of
-    // them.
-    let folders = program.ancestors().skip(1).take(2);
-    let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
-    reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
     let mut writes = named(&server.write_paths);
     // Programs are not writable: they may be run again later, possibly without a sandbox.
     let changed = in_arguments.iter().filter(|path| !is_program(path));
@@ -104,6 +101,17 @@ pub(super) fn resolve_grant(
         reads,
         writes,
     }
+}
+
+/// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:
+/// a Python virtual environment is found from it, since the executable is a link that leads out of the environment.
+fn installation_of(path: &Path) -> Vec<PathBuf> {
+    let mut folders = path.ancestors().skip(1).take(2);
+    if let Some(environment) = folders.find(|folder| folder.join("pyvenv.cfg").is_file()) {
+        return vec![environment.to_owned()];
+    }
+    path.parent()
+        .map_or_else(Vec::new, system_paths::with_sibling_directories)
 }
 
 /// Returns the project directory of the program `file`. Never the home directory or a parent of it.
@@ -126,6 +134,7 @@ fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::{FileGrant, resolve_grant};
+    use crate::mcp::client::interpreter;
     use crate::settings::servers::{McpServer, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
@@ -174,7 +183,7 @@ mod tests {
                 ..McpServer::default()
             };
             let state = home.join("state");
-            let found = resolve_grant(&server, &home.join("bin"), &state, &state, &paths);
+            let found = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
             let all = |names: &[&str], more: &[&str]| {
                 let mut all: Vec<PathBuf> = names
                     .iter()
@@ -195,7 +204,7 @@ mod tests {
         std::fs::write(home.join("venv/pyvenv.cfg"), "").unwrap();
         symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
         let state = home.join("state");
-        let python = home.join("venv/bin/python");
+        let python = interpreter::resolve_chain(&home.join("venv/bin/python"), "").unwrap();
         let found = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
         assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
         check(

@@ -32,6 +32,7 @@ mod grants;
 mod http;
 mod http_exchange;
 mod inbox;
+mod interpreter;
 mod json_rpc;
 mod listing;
 mod program;

@@ -260,7 +260,12 @@ pub(crate) fn check_servers(input: &CheckContext) -> Vec<CheckResult> {
             Err(error) => CheckResult::from_error(Severity::Failed, &error),
         }
     };
-    asked.into_iter().map(finding).collect()
+    let under_cron = asked.cron_failures.into_iter().map(|(name, words)| {
+        CheckResult::warn(format!("{name}: {words}"))
+            .with_hint(format!("`nanobot mcp test {name}`"))
+    });
+    let results = asked.results.into_iter().map(finding);
+    results.chain(under_cron).collect()
 }
 
 /// Checks that the skills are readable and usable, and fit their budget.
