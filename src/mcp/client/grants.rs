@@ -16,6 +16,29 @@ const PROJECT_MARKERS: &[&str] = &[
     ".git",
 ];
 
+/// Variables of a config entry that name programs, which the server may read.
+const PROGRAM_VARIABLES: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "NODE_PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+];
+/// Variables of a config entry that grant nothing: places of the system and of the user.
+const SYSTEM_VARIABLES: &[&str] = &[
+    "HOME",
+    "OLDPWD",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+];
+
 /// The files that a server may access. Paths are absolute, free of links, and exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileGrant {
@@ -63,9 +86,9 @@ pub(super) fn resolve_grant(
         let places = list.iter().map(|place| paths.expand(place));
         places.filter_map(real).collect()
     };
-    let arguments = match &server.transport {
-        ServerTransport::Program { arguments, .. } => arguments.as_slice(),
-        ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
+    let (arguments, env) = match &server.transport {
+        ServerTransport::Program { arguments, env, .. } => (arguments.as_slice(), env.as_slice()),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => Default::default(),
     };
     // Paths occur as `/a/b` and as `--file=/a/b`.
     let values = arguments
@@ -74,9 +97,18 @@ pub(super) fn resolve_grant(
             Some((flag, value)) if flag.starts_with('-') => value,
             _ => argument.as_str(),
         });
-    let absolute = values.filter(|value| value.starts_with('/'));
+    let is_in = |names: &[&str], name: &str| names.contains(&name);
+    let of_programs = env
+        .iter()
+        .filter(|(name, _)| is_in(PROGRAM_VARIABLES, name));
+    let in_env = env
+        .iter()
+        .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name));
+    let in_env = in_env.map(|(_, value)| value.expose());
+    let absolute = values.chain(in_env).filter(|value| value.starts_with('/'));
     let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
     let mut reads = named(&server.read_paths);
+    reads.extend(of_programs.filter_map(|(_, value)| real(value.expose().into())));
     let files = in_arguments.iter().filter(|path| path.is_file());
     for file in files.chain(programs) {
         reads.extend(installation_of(file).into_iter().filter_map(real));
