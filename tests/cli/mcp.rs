@@ -319,7 +319,7 @@ fn tools_can_be_selected_by_either_name() {
 }
 
 #[test]
-fn a_tool_cannot_shadow_another() {
+fn tools_whose_names_become_the_same_get_names_of_their_own() {
     let story = story_with_servers(&[
         (
             "a",
@@ -338,12 +338,15 @@ fn a_tool_cannot_shadow_another() {
         ),
     ]);
     let story = story.script([says("done")]);
-    run_agent(&story).stdout("done\n").stderr(
-        "nanobot: MCP server `a_b`: its tool `c` is omitted: it would be `mcp_a_b_c`, like `b_c` of `a`\n\
-         nanobot: MCP server `a_b`: its tool `c d` is omitted: it would be `mcp_a_b_c_d`, like its tool `c/d`\n\
-         nanobot: MCP server `read`: its tool `resource` is omitted: it would be `mcp_read_resource`, which is a built-in tool\n",
-    );
-    let expect = ["mcp_a_b_c", "mcp_a_exec", "mcp_a_b_c_d"];
+    run_agent(&story).stdout("done\n");
+    let expect = [
+        "mcp_a_b_c",
+        "mcp_a_exec",
+        "mcp_a_b_c_2f5190bc",
+        "mcp_a_b_c_d_8fcf2192",
+        "mcp_a_b_c_d_9458bc91",
+        "mcp_read_resource_7fdcdc22",
+    ];
     assert_eq!(offered_names(&story.requests()[0]), expect);
     assert_eq!(
         offered_tools(&story.requests()[0])[0].1,

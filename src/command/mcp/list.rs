@@ -98,8 +98,7 @@ pub(super) fn transport_name(server: &McpServer) -> &'static str {
 fn count_tools_and_tokens(server: &McpServer, offer: &ServerFeatures) -> (usize, u64) {
     let mut count = 0;
     let mut tokens = 0;
-    for tool in &offer.tools {
-        let ours = tool_name::for_tool(&server.name, &tool.name);
+    for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
         if server.is_tool_enabled([&tool.name, &ours]) {
             let words =
                 sanitize::tool_description(&server.name, tool.title.as_deref(), &tool.description);
