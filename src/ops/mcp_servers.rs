@@ -7,9 +7,12 @@ use crate::mcp::client::{ClientConfig, ClientPool};
 use crate::mcp::pin::PinFile;
 use crate::mcp::protocol::McpError;
 use crate::mcp::sanitize;
+use crate::mcp::tool_name::server_prefix;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
+use crate::ops::tool_usage::find_server;
+use crate::policy::rule::Pattern;
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::settings::servers::McpServer;
@@ -232,6 +235,31 @@ pub(crate) fn query_all(ctx: &Context, settings: &Settings, offline: bool) -> Re
         results: asked,
         cron_failures,
     })
+}
+
+/// The rules that `tools.allow` needs to allow all tools of the servers for which it has no rule yet. Without a rule,
+/// each tool that may make changes is refused in a run that cannot ask.
+pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
+    let names: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let rules = &settings.tools.allow;
+    let permissions = settings.tools.permissions.iter().map(|(tool, _)| tool);
+    let is_named = |server: &McpServer| {
+        let any_tool = format!("{}x", server_prefix(&server.name));
+        rules.iter().chain(permissions.clone()).any(|rule| {
+            find_server(rule, &names) == Some(&*server.name)
+                || Pattern::new(rule).matches(&any_tool)
+        })
+    };
+    let enabled = settings.servers.iter().filter(|server| !server.is_disabled);
+    enabled
+        .filter(|server| !is_named(server))
+        .map(|server| allow_rule(&server.name))
+        .collect()
+}
+
+/// The rule that allows all tools of the server `name`.
+pub(crate) fn allow_rule(name: &str) -> String {
+    format!("{}*", server_prefix(name))
 }
 
 /// The error for a server that cannot be used.

@@ -193,7 +193,7 @@ fn a_tool_without_a_read_only_hint_needs_approval() {
     let story = story.script(call());
     run_agent(&story)
         .stdout("done\n")
-        .stderr("nanobot: denied: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it\n");
+        .stderr("nanobot: denied: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it, and `mcp_one_set` in `tools.allow` of the config does so in every run\n");
     assert_eq!(server_log(&story, "one"), ["start"]);
     let allowed = |flags: &[&str]| {
         story.server().script(call());
@@ -663,7 +663,7 @@ fn a_tool_added_later_needs_approval_despite_its_hints() {
     run_agent(&story).stdout("done\n");
     let call = || [calls("mcp_one_go2", json!({})), says("done")];
     let refused = "nanobot: denied: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
-                   `--allow mcp_one_go2` would allow it\n";
+                   `--allow mcp_one_go2` would allow it, and `mcp_one_go2` in `tools.allow` of the config does so in every run\n";
     let notice = "nanobot: MCP server `one` has new tools: `go2`; each call needs approval until \
                   `nanobot mcp accept one`\n";
     let story = story.script(call());

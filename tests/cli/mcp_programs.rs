@@ -134,3 +134,24 @@ fn servers_are_tested_in_the_environment_of_cron_too() {
     assert!(text.contains("one: in a job started by cron: "), "{text}");
     assert!(!text.contains("two: in a job"), "{text}");
 }
+
+#[test]
+fn the_check_offers_the_rules_for_tools_that_would_be_refused() {
+    let check = |story: &Story| {
+        let ran = story.run(["status", "--check", "--offline"]);
+        ran.code();
+        ran.text()
+    };
+    let story = story_with_servers(&[("one", plan(), json!({})), ("two", plan(), json!({}))]);
+    let story = story.set("tools.allow", json!(["exec", "mcp_two_*"]));
+    let text = check(&story);
+    let line = r#"`nanobot config set tools.allow '["exec","mcp_two_*","mcp_one_*"]'`"#;
+    assert!(
+        text.contains("one: tools that do not claim to be read-only are refused"),
+        "{text}"
+    );
+    assert!(text.contains(line), "{text}");
+    let story = story.set("tools.allow", json!(["mcp_*"]));
+    let text = check(&story);
+    assert!(!text.contains("are refused"), "{text}");
+}

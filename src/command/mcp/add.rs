@@ -2,8 +2,8 @@
 
 use crate::cli::mcp::{McpAddArgs, TransportArg};
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::mcp::tool_name::server_prefix;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers::allow_rule;
 use crate::ops::tool_usage::find_server;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::settings::Config;
@@ -229,11 +229,6 @@ pub(super) fn remove_server(
     config.save()?;
     let text = |rule: &Value| rule.as_str().map(str::to_owned);
     Ok(Some(its.iter().filter_map(text).collect()))
-}
-
-/// The rule that allows all tools of the server.
-fn allow_rule(name: &str) -> String {
-    format!("{}*", server_prefix(name))
 }
 
 fn absolute_path(path: &Path) -> Result<String> {
