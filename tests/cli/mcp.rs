@@ -355,6 +355,34 @@ fn tools_whose_names_become_the_same_get_names_of_their_own() {
 }
 
 #[test]
+fn tools_of_servers_are_shortened_to_their_budget() {
+    let tool = |number: usize| {
+        let mut tool = read_only_tool(&format!("look{number}"), &"Look at it. ".repeat(60));
+        tool["inputSchema"]["properties"]["word"]["description"] = json!("x".repeat(400));
+        tool
+    };
+    let tools: Vec<Value> = (0..200).map(tool).collect();
+    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
+    accept_tools(&story, "one");
+    let story = story.script([says("done")]);
+    let text = run_agent(&story).stdout("done\n").error_text();
+    assert!(
+        text.contains("200 tools of MCP servers take ") && text.contains("`enabledTools`"),
+        "{text}"
+    );
+    let offered = offered_tools(&story.requests()[0]);
+    assert_eq!(offered.len(), 200);
+    assert!(story.requests()[0].raw.len() < 100_000);
+    // A server of usual size is sent as it is.
+    let tools: Vec<Value> = (0..20).map(tool).collect();
+    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
+    accept_tools(&story, "one");
+    let story = story.script([says("done")]);
+    run_agent(&story).stdout("done\n").stderr("");
+    assert!(offered_tools(&story.requests()[0])[0].1.len() > 700);
+}
+
+#[test]
 fn errors_and_images_are_passed_to_the_model() {
     // An image of one pixel.
     let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
