@@ -31,7 +31,8 @@ pub enum McpCommand {
     /// Test servers in parallel: response, latency and tools
     ///
     /// The exit status is 0 if every server answers and its tools are unchanged, 69 if one does not answer, 77 if a
-    /// tool has changed, and 78 if a server's configuration is invalid.
+    /// tool has changed, and 78 if a server's configuration is invalid. Each server is then started once more in the
+    /// environment that cron gives a job; a failure there is a warning.
     Test {
         /// Server names [default: all]
         servers: Vec<String>,

@@ -27,6 +27,11 @@ pub struct OnboardArgs {
     /// Working directory: the current one, or always the workspace
     #[arg(long, value_name = "WHERE")]
     pub directory: Option<DirectoryArg>,
+    /// Allow all tools of the configured MCP servers
+    ///
+    /// The Python program allows them. Here each tool that does not claim to be read-only needs a rule in `tools.allow`.
+    #[arg(long)]
+    pub allow_servers: bool,
     /// Take the defaults without asking
     #[arg(short, long)]
     pub yes: bool,

@@ -14,7 +14,9 @@ use crate::sys::terminal::Terminal;
 use crate::sys::terminal::wrap_words;
 use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
-use edits::{ConfigEdit, ProviderSection, apply_edits, default_edits, directory_edit};
+use edits::{
+    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
+};
 use wizard::WizardAnswers;
 
 mod edits;
@@ -35,10 +37,19 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         let width = ctx.terminal.stderr_width();
         return run_interactive(ctx, &before, &|text| say(&wrap_words(text, width, 0)));
     }
-    let edits = edits_from_flags(arguments, &before)?;
+    let mut edits = edits_from_flags(arguments, &before)?;
+    if arguments.allow_servers {
+        let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
+        edits.extend(allow_servers_edit(&settings));
+    }
     let settings = apply(ctx, &before, edits, &say, &|after| {
         retained_model(&before, after, arguments)
     })?;
+    if allow_servers_edit(&settings).is_some() {
+        say(
+            "tools of MCP servers that do not claim to be read-only are refused in `agent`; `--allow-servers` allows them",
+        );
+    }
     let exit = report_readiness(ctx, &settings, arguments.test, &say)?;
     if arguments.completions {
         next_steps::write_completions(ctx)?;
@@ -155,6 +166,7 @@ fn is_bare(arguments: &Arguments) -> bool {
             model: None,
             api_key_stdin: false,
             directory: None,
+            allow_servers: false,
             yes: false,
             test: false,
             completions: false,
@@ -181,6 +193,7 @@ fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<Config
         api_base,
         model,
         directory,
+        allow_servers: _,
         yes: _,
         test: _,
         completions: _,

@@ -2,11 +2,12 @@
 //! not cached. Its offer is then checked against the pins before any call.
 
 use super::cache::{CachedResult, McpCache};
-use super::client::{ClientConfig, ClientPool};
+use super::client::{ClientConfig, ClientPool, sandbox_refusal};
 use super::pin::{self, PinFile, ToolChange};
 use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
 use super::{limits, sanitize};
 use crate::settings::servers::{McpServer, ServerTransport};
+use crate::shell_quote::quote;
 use crate::sys::clock::Clock;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
@@ -121,7 +122,8 @@ impl ToolCatalog {
                 Err(McpError::FeaturesChanged) if tries > 0 => {}
                 done => {
                     let mut answer = done?;
-                    let walls = sandbox_explanation(self.server(server)?, &answer);
+                    let logged = self.0.clients.take_refused_path(server);
+                    let walls = sandbox_explanation(self.server(server)?, &answer, logged);
                     answer.parts.extend(walls.map(ContentPart::Text));
                     return Ok(answer);
                 }
@@ -317,20 +319,41 @@ impl ToolCatalog {
     }
 }
 
-/// Explains a failure that appears to be caused by the sandbox, which the server itself does not know about.
-fn sandbox_explanation(server: &McpServer, answer: &ServerAnswer) -> Option<String> {
-    const PERMISSION_ERRORS: [&str; 4] = ["EACCES", "EPERM", "ermission denied", "not permitted"];
-    let is_fenced =
+/// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
+/// says so: the refused path, and what grants it. `logged` is the path in the standard error.
+fn sandbox_explanation(
+    server: &McpServer,
+    answer: &ServerAnswer,
+    logged: Option<String>,
+) -> Option<String> {
+    let is_sandboxed =
         matches!(server.transport, ServerTransport::Program { .. }) && !server.is_unsandboxed;
-    let tells = |piece: &ContentPart| match piece {
-        ContentPart::Text(text) => PERMISSION_ERRORS.iter().any(|sign| text.contains(sign)),
-        _ => false,
+    if !is_sandboxed || !answer.is_error {
+        return None;
+    }
+    let texts = || {
+        answer.parts.iter().filter_map(|part| match part {
+            ContentPart::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
     };
-    let is_it = is_fenced && answer.is_error && answer.parts.iter().any(tells);
-    is_it.then(|| {
-        "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
-            .to_owned()
-    })
+    let told = texts().find_map(sandbox_refusal::refused_path);
+    let told = told.map(|path| sanitize::single_line(path, 300));
+    let Some(path) = told.or(logged) else {
+        return texts().any(sandbox_refusal::reports_refusal).then(|| {
+            "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
+                .to_owned()
+        });
+    };
+    let name = sanitize::single_line(&server.name, 64);
+    let granted = server.write_paths.iter().map(String::as_str);
+    let granted: Vec<&str> = granted.chain([path.as_str()]).collect();
+    let value = quote(&Value::from(granted).to_string());
+    Some(format!(
+        "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set tools.mcpServers.{name}.write {value}` \
+         grants changing it if it exists, else name its directory; `.read` grants reading only. `\"sandbox\": \"off\"` in \
+         the entry runs the server without a sandbox.)"
+    ))
 }
 
 /// True if the failure will persist for a while, so that a retry in a moment is of no use.

@@ -253,14 +253,13 @@ impl ListBuilder<'_> {
         let name = &server.name;
         self.warn_of_changes(name, check);
         let mut found: BTreeSet<&str> = BTreeSet::new();
-        for tool in &features.tools {
-            let ours = tool_name::for_tool(name, &tool.name);
+        for (tool, ours) in tool_name::for_tools(name, &features.tools) {
             if !server.is_tool_enabled([&tool.name, &ours]) {
                 continue;
             }
             let enabled = server.enabled_tools.iter().map(String::as_str);
             found.extend(enabled.filter(|named| *named == tool.name || *named == ours));
-            self.add_tool(server, tool, check);
+            self.add_tool(server, tool, ours, check);
         }
         let is_plain = |named: &&String| !named.contains(['*', '?']);
         for named in server.enabled_tools.iter().filter(is_plain) {
@@ -302,9 +301,15 @@ impl ListBuilder<'_> {
         }
     }
 
-    fn add_tool(&mut self, server: &McpServer, tool: &ToolInfo, check: &pin::PinCheck) {
+    fn add_tool(
+        &mut self,
+        server: &McpServer,
+        tool: &ToolInfo,
+        ours: String,
+        check: &pin::PinCheck,
+    ) {
         let name = &server.name;
-        let ours = match self.names.assign(name, &tool.name) {
+        let ours = match self.names.assign(name, &tool.name, ours) {
             Ok(ours) => ours,
             Err(words) => {
                 let tool = sanitize::single_line(&tool.name, 80);

@@ -1,6 +1,7 @@
 //! The names by which a model knows the tools of servers: `mcp_SERVER_TOOL`, in characters that every provider accepts,
 //! compatible with the Python program. No two tools get the same name, so one tool cannot impersonate another. Pure.
 
+use super::protocol::ToolInfo;
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -18,18 +19,45 @@ const MAX_NAME_CHARS: usize = 64;
 /// prefix.
 const TRUNCATED_NAME_CHARS: usize = 55;
 
-/// Returns the name for `tool` of `server`.
-pub fn for_tool(server: &str, tool: &str) -> String {
-    let name = replace_special_chars(&format!("{PREFIX}{server}_{tool}"));
-    if name.len() <= MAX_NAME_CHARS {
-        return name;
+/// Returns the tools of `server`, each with its name. Where several become the same name, only a tool whose own name is
+/// unchanged in it gets that name. So the names do not depend on the order of the tools.
+pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, String)> {
+    let mut count_by_name = BTreeMap::from([(READ_RESOURCE.to_owned(), 1), (GET_PROMPT.into(), 1)]);
+    for tool in tools {
+        let name = for_tool(server, &tool.name);
+        *count_by_name.entry(name).or_insert(0) += 1;
     }
+    let name = |tool: &'a ToolInfo| {
+        let name = for_tool(server, &tool.name);
+        let is_own = [READ_RESOURCE, GET_PROMPT].iter().all(|ours| *ours != name)
+            && name.ends_with(&format!("_{}", tool.name));
+        match count_by_name[&name] > 1 && !is_own {
+            true => (tool, with_digest(server, &tool.name)),
+            false => (tool, name),
+        }
+    };
+    tools.iter().map(name).collect()
+}
+
+/// Returns the name for `tool` of `server` if no other tool has it.
+fn for_tool(server: &str, tool: &str) -> String {
+    let name = replace_special_chars(&format!("{PREFIX}{server}_{tool}"));
+    match name.len() <= MAX_NAME_CHARS {
+        true => name,
+        false => with_digest(server, tool),
+    }
+}
+
+/// Returns the name for `tool` of `server` that no other tool has.
+fn with_digest(server: &str, tool: &str) -> String {
+    let mut name = replace_special_chars(&format!("{PREFIX}{server}_{tool}"));
     let mut hasher = SipHasher13::new();
     hasher.write(server.as_bytes());
     hasher.write_u8(0);
     hasher.write(tool.as_bytes());
     let mark = hasher.finish() & 0xffff_ffff;
-    format!("{}_{mark:08x}", &name[..TRUNCATED_NAME_CHARS])
+    name.truncate(TRUNCATED_NAME_CHARS);
+    format!("{name}_{mark:08x}")
 }
 
 /// Returns the common prefix of the names of all tools of `server`.
@@ -58,34 +86,31 @@ fn replace_special_chars(text: &str) -> String {
 pub struct AssignedNames(BTreeMap<String, (String, String)>);
 
 impl AssignedNames {
-    /// Assigns the name for `tool` of `server`, if no other tool has it.
+    /// Assigns `name`, of [`for_tools`], to `tool` of `server`, or another one if a tool of another server has it.
     ///
     /// # Errors
     /// The reason why the tool gets no name, worded to follow the tool's name.
-    pub fn assign(&mut self, server: &str, tool: &str) -> Result<String, String> {
+    pub fn assign(&mut self, server: &str, tool: &str, name: String) -> Result<String, String> {
         if tool.trim().is_empty() {
             return Err("has no name".into());
         }
-        let name = for_tool(server, tool);
-        if name == READ_RESOURCE || name == GET_PROMPT {
-            return Err(format!("would be `{name}`, which is a built-in tool"));
-        }
-        if let Some((other, theirs)) = self.0.get(&name) {
-            return Err(match other == server {
-                true if theirs == tool => "is listed twice".into(),
-                true => format!("would be `{name}`, like its tool `{theirs}`"),
-                false => format!("would be `{name}`, like `{theirs}` of `{other}`"),
-            });
-        }
         let owner = (server.to_owned(), tool.to_owned());
-        self.0.insert(name.clone(), owner);
-        Ok(name)
+        let name = match self.0.get(&name) {
+            Some(other) if *other == owner => return Err("is listed twice".into()),
+            Some(_) => with_digest(server, tool),
+            None => name,
+        };
+        match self.0.insert(name.clone(), owner) {
+            None => Ok(name),
+            Some(_) => Err("is listed twice".into()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{AssignedNames, for_tool, server_prefix};
+    use super::{AssignedNames, for_tool, for_tools, server_prefix};
+    use crate::mcp::protocol::ToolInfo;
 
     #[test]
     fn names_are_accepted_by_every_provider() {
@@ -111,33 +136,41 @@ mod tests {
 
     #[test]
     fn no_two_tools_share_a_name() {
-        let check = |tools: &[(&str, &str)], expect: &[&str]| {
-            let mut names = AssignedNames::default();
-            let taken = tools.iter().map(|(server, tool)| {
-                let taken = names.assign(server, tool);
-                taken.unwrap_or_else(|words| format!("no: {words}"))
-            });
-            assert_eq!(taken.collect::<Vec<String>>(), expect);
+        let check = |servers: &[(&str, &[&str])], expect: &[&str]| {
+            let mut assigned = AssignedNames::default();
+            let mut names = Vec::new();
+            for (server, tools) in servers {
+                let info = |name: &&str| ToolInfo {
+                    name: (*name).to_owned(),
+                    ..ToolInfo::default()
+                };
+                let tools: Vec<ToolInfo> = tools.iter().map(info).collect();
+                for (tool, name) in for_tools(server, &tools) {
+                    let name = assigned.assign(server, &tool.name, name);
+                    names.push(name.unwrap_or_else(|words| format!("no: {words}")));
+                }
+            }
+            assert_eq!(names, expect);
         };
-        check(&[("a", "b"), ("a", "c")], &["mcp_a_b", "mcp_a_c"]);
+        check(&[("a", &["b", "c"])], &["mcp_a_b", "mcp_a_c"]);
         check(
-            &[("a", "b_c"), ("a_b", "c")],
-            &["mcp_a_b_c", "no: would be `mcp_a_b_c`, like `b_c` of `a`"],
+            &[("a", &["b_c"]), ("a_b", &["c"])],
+            &["mcp_a_b_c", "mcp_a_b_c_2f5190bc"],
         );
+        // The names do not depend on the order.
+        let (slash, blank) = ("mcp_a_b_c_42631ff9", "mcp_a_b_c_18cc3b57");
         check(
-            &[("a", "b-c"), ("a", "b c"), ("a", "b/c"), ("a", "b-c")],
-            &[
-                "mcp_a_b-c",
-                "mcp_a_b_c",
-                "no: would be `mcp_a_b_c`, like its tool `b c`",
-                "no: is listed twice",
-            ],
+            &[("a", &["b-c", "b c", "b/c", "b-c"])],
+            &["mcp_a_b-c", blank, slash, "no: is listed twice"],
         );
+        check(&[("a", &["b/c", "b c"])], &[slash, blank]);
+        check(&[("a", &["b c", "b_c"])], &[blank, "mcp_a_b_c"]);
+        check(&[("a", &["b c", "d"])], &["mcp_a_b_c", "mcp_a_d"]);
         check(
-            &[("read", "resource"), ("get", "prompt"), ("a", " ")],
+            &[("read", &["resource"]), ("get", &["prompt"]), ("a", &[" "])],
             &[
-                "no: would be `mcp_read_resource`, which is a built-in tool",
-                "no: would be `mcp_get_prompt`, which is a built-in tool",
+                "mcp_read_resource_7fdcdc22",
+                "mcp_get_prompt_be7695c2",
                 "no: has no name",
             ],
         );

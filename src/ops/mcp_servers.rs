@@ -3,15 +3,20 @@
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::mcp::cache::McpCache;
 use crate::mcp::catalog::{ServerView, ToolCatalog};
-use crate::mcp::client::ClientConfig;
+use crate::mcp::client::{ClientConfig, ClientPool};
 use crate::mcp::pin::PinFile;
 use crate::mcp::protocol::McpError;
 use crate::mcp::sanitize;
+use crate::mcp::tool_name::server_prefix;
 use crate::ops::context::Context;
+use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
+use crate::ops::tool_usage::find_server;
+use crate::policy::rule::Pattern;
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::settings::servers::McpServer;
+use crate::sys::sandbox::system_paths::RELOCATED_TOOLS;
 use crate::sys::{cancel, panic_report, signal};
 use anyhow::Result;
 use std::sync::mpsc;
@@ -160,12 +165,61 @@ pub(crate) fn query_servers<'s>(
     });
 }
 
+/// Starts `servers` once more, in the environment that cron gives a job, and returns the failures: the name of each
+/// server, and what is missing. Nothing is pinned or cached. The servers of `mcp` are ended first, since two instances of
+/// one may disturb each other.
+pub(crate) fn query_under_cron(
+    mcp: &McpContext<'_>,
+    servers: &[&McpServer],
+) -> Result<Vec<(String, String)>> {
+    mcp.catalog.shut_down();
+    let ctx = Context {
+        env: simulated_env(&mcp.ctx.env),
+        quiet: true,
+        ..mcp.ctx.clone()
+    };
+    let settings = ctx.settings()?;
+    let client_config = ClientConfig {
+        env: ctx.env.clone(),
+        sandboxes: Some(mcp_sandbox::sandbox_factory(&ctx, &settings)),
+        ..mcp.client_config.clone()
+    };
+    let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+    let asked = ClientPool::new(&settings.servers, client_config).fetch_features(&names);
+    signal::check()?;
+    let failed = asked
+        .into_iter()
+        .filter_map(|(name, asked)| Some((name, asked.err()?)));
+    Ok(failed
+        .map(|(name, error)| (name, describe_under_cron(mcp.ctx, &error)))
+        .collect())
+}
+
+/// The message for a server that works here and fails with `error` in cron's environment.
+fn describe_under_cron(ctx: &Context, error: &McpError) -> String {
+    let words = sanitize::single_line(&error.to_string(), 2000);
+    let named = RELOCATED_TOOLS.iter().map(|(variable, ..)| *variable);
+    let unset: Vec<&str> = named
+        .filter(|variable| ctx.env.get(variable).is_some())
+        .collect();
+    match unset.as_slice() {
+        [] => format!("in a job started by cron: {words}"),
+        unset => format!(
+            "in a job started by cron, which does not set {}: {words}",
+            unset.join(", ")
+        ),
+    }
+}
+
+/// The result of asking all servers.
+pub(crate) struct AllServers {
+    pub(crate) results: Vec<(McpServer, Result<ServerView>)>,
+    /// The failures in the environment of cron, of servers that work here.
+    pub(crate) cron_failures: Vec<(String, String)>,
+}
+
 /// Asks all enabled servers of `settings` concurrently.
-pub(crate) fn query_all(
-    ctx: &Context,
-    settings: &Settings,
-    offline: bool,
-) -> Result<Vec<(McpServer, Result<ServerView>)>> {
+pub(crate) fn query_all(ctx: &Context, settings: &Settings, offline: bool) -> Result<AllServers> {
     let mcp = McpContext::new(ctx, settings, offline);
     let used = mcp.servers.iter().filter(|server| !server.is_disabled);
     let all: Vec<&McpServer> = used.collect();
@@ -174,9 +228,38 @@ pub(crate) fn query_all(
         asked.push((it.server.clone(), it.result));
     });
     asked.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-    mcp.catalog.shut_down();
-    signal::check()?;
-    Ok(asked)
+    let working = asked.iter().filter(|(_, result)| result.is_ok());
+    let working: Vec<&McpServer> = working.map(|(server, _)| server).collect();
+    let cron_failures = query_under_cron(&mcp, &working)?;
+    Ok(AllServers {
+        results: asked,
+        cron_failures,
+    })
+}
+
+/// The rules that `tools.allow` needs to allow all tools of the servers for which it has no rule yet. Without a rule,
+/// each tool that may make changes is refused in a run that cannot ask.
+pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
+    let names: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let rules = &settings.tools.allow;
+    let permissions = settings.tools.permissions.iter().map(|(tool, _)| tool);
+    let is_named = |server: &McpServer| {
+        let any_tool = format!("{}x", server_prefix(&server.name));
+        rules.iter().chain(permissions.clone()).any(|rule| {
+            find_server(rule, &names) == Some(&*server.name)
+                || Pattern::new(rule).matches(&any_tool)
+        })
+    };
+    let enabled = settings.servers.iter().filter(|server| !server.is_disabled);
+    enabled
+        .filter(|server| !is_named(server))
+        .map(|server| allow_rule(&server.name))
+        .collect()
+}
+
+/// The rule that allows all tools of the server `name`.
+pub(crate) fn allow_rule(name: &str) -> String {
+    format!("{}*", server_prefix(name))
 }
 
 /// The error for a server that cannot be used.

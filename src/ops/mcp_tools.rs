@@ -6,6 +6,7 @@ use crate::mcp::client::ClientConfig;
 use crate::mcp::tool_list::{ToolList, ToolQuery};
 use crate::mcp::tool_name::PREFIX;
 use crate::ops::context::Context;
+use crate::ops::mcp_budget::apply_budget;
 use crate::ops::mcp_sandbox;
 use crate::ops::setup_input::SetupInput;
 use crate::policy::Policy;
@@ -127,7 +128,10 @@ pub(crate) fn load_mcp_tools(
         allows_prefix: &any,
         cached_only: is_dry_run_or_replay,
     };
-    let offers = roster.list_tools(wanted, notice)?;
+    let mut offers = roster.list_tools(wanted, notice)?;
+    if let Some(words) = apply_budget(&mut offers.tools, settings.tools.mcp_budget_tokens) {
+        notice(&words);
+    }
     let limits = ResultLimits {
         max_result_chars: settings.max_tool_result_chars,
         offline,

@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 pub(crate) mod dry_run;
 pub(crate) mod interactive_approval;
 pub(crate) mod jobs;
+pub(crate) mod mcp_budget;
 pub(crate) mod mcp_sandbox;
 pub(crate) mod mcp_servers;
 pub(crate) mod mcp_tools;

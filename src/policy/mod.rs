@@ -261,9 +261,13 @@ impl Policy {
                         self.profile
                     ));
                 }
+                let flag = format!("--allow {}", quote(tool));
                 PolicyDecision::Ask(Refusal {
-                    message: format!("`{tool}` requires approval, but this run cannot prompt"),
-                    suggested_flag: Some(format!("--allow {}", quote(tool))),
+                    message: format!(
+                        "`{tool}` requires approval, but this run cannot prompt; `{flag}` would allow it, and `{tool}` in \
+                         `tools.allow` of the config does so in every run"
+                    ),
+                    suggested_flag: Some(flag),
                 })
             }
         }

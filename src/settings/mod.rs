@@ -190,6 +190,8 @@ pub struct ToolSettings {
     pub permissions: Vec<(String, String)>,
     pub allow: Vec<String>,
     pub deny: Vec<String>,
+    /// Maximum tokens of the tools of MCP servers in each request.
+    pub mcp_budget_tokens: u64,
     pub read: Vec<String>,
     pub write: Vec<String>,
     /// Allowed hosts.

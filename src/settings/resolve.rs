@@ -205,6 +205,9 @@ impl TypedReader<'_> {
                 .collect(),
             allow: self.text_list(const { config_key("tools.allow") })?,
             deny: self.text_list(const { config_key("tools.deny") })?,
+            mcp_budget_tokens: self
+                .whole_number(const { config_key("tools.mcpBudgetTokens") }, None)?
+                .into(),
             read: joined(
                 const { config_key("tools.read") },
                 const { config_key("tools.exec.sandboxRoBinds") },

@@ -162,7 +162,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     let mut changed = scope.writes.iter();
     if let Some(place) = changed.find(|place| is_own_path(place, scope)) {
         let message = format!(
-            "it requests write access to `{}` (by its `write`, `cwd` or `args`), which belongs to nanobot and controls later \
+            "it requests write access to `{}` (by its `write`, `cwd`, `args` or `env`), which belongs to nanobot and controls later \
              runs: no sandboxed server may have it; `sandbox: \"off\"` in its entry runs it without a sandbox",
             place.display()
         );

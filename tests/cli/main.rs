@@ -42,6 +42,7 @@ mod man;
 mod markdown;
 mod mcp;
 mod mcp_command;
+mod mcp_programs;
 mod mcp_sandbox;
 mod memory;
 mod models;

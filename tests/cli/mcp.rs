@@ -193,7 +193,7 @@ fn a_tool_without_a_read_only_hint_needs_approval() {
     let story = story.script(call());
     run_agent(&story)
         .stdout("done\n")
-        .stderr("nanobot: denied: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it\n");
+        .stderr("nanobot: denied: mcp_one_set: `mcp_one_set` requires approval, but this run cannot prompt; `--allow mcp_one_set` would allow it, and `mcp_one_set` in `tools.allow` of the config does so in every run\n");
     assert_eq!(server_log(&story, "one"), ["start"]);
     let allowed = |flags: &[&str]| {
         story.server().script(call());
@@ -319,7 +319,7 @@ fn tools_can_be_selected_by_either_name() {
 }
 
 #[test]
-fn a_tool_cannot_shadow_another() {
+fn tools_whose_names_become_the_same_get_names_of_their_own() {
     let story = story_with_servers(&[
         (
             "a",
@@ -338,17 +338,48 @@ fn a_tool_cannot_shadow_another() {
         ),
     ]);
     let story = story.script([says("done")]);
-    run_agent(&story).stdout("done\n").stderr(
-        "nanobot: MCP server `a_b`: its tool `c` is omitted: it would be `mcp_a_b_c`, like `b_c` of `a`\n\
-         nanobot: MCP server `a_b`: its tool `c d` is omitted: it would be `mcp_a_b_c_d`, like its tool `c/d`\n\
-         nanobot: MCP server `read`: its tool `resource` is omitted: it would be `mcp_read_resource`, which is a built-in tool\n",
-    );
-    let expect = ["mcp_a_b_c", "mcp_a_exec", "mcp_a_b_c_d"];
+    run_agent(&story).stdout("done\n");
+    let expect = [
+        "mcp_a_b_c",
+        "mcp_a_exec",
+        "mcp_a_b_c_2f5190bc",
+        "mcp_a_b_c_d_8fcf2192",
+        "mcp_a_b_c_d_9458bc91",
+        "mcp_read_resource_7fdcdc22",
+    ];
     assert_eq!(offered_names(&story.requests()[0]), expect);
     assert_eq!(
         offered_tools(&story.requests()[0])[0].1,
         "[server a] First."
     );
+}
+
+#[test]
+fn tools_of_servers_are_shortened_to_their_budget() {
+    let tool = |number: usize| {
+        let mut tool = read_only_tool(&format!("look{number}"), &"Look at it. ".repeat(60));
+        tool["inputSchema"]["properties"]["word"]["description"] = json!("x".repeat(400));
+        tool
+    };
+    let tools: Vec<Value> = (0..200).map(tool).collect();
+    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
+    accept_tools(&story, "one");
+    let story = story.script([says("done")]);
+    let text = run_agent(&story).stdout("done\n").error_text();
+    assert!(
+        text.contains("200 tools of MCP servers take ") && text.contains("`enabledTools`"),
+        "{text}"
+    );
+    let offered = offered_tools(&story.requests()[0]);
+    assert_eq!(offered.len(), 200);
+    assert!(story.requests()[0].raw.len() < 100_000);
+    // A server of usual size is sent as it is.
+    let tools: Vec<Value> = (0..20).map(tool).collect();
+    let story = story_with_servers(&[("one", json!({ "tools": tools }), json!({}))]);
+    accept_tools(&story, "one");
+    let story = story.script([says("done")]);
+    run_agent(&story).stdout("done\n").stderr("");
+    assert!(offered_tools(&story.requests()[0])[0].1.len() > 700);
 }
 
 #[test]
@@ -664,7 +695,7 @@ fn a_tool_added_later_needs_approval_despite_its_hints() {
     run_agent(&story).stdout("done\n");
     let call = || [calls("mcp_one_go2", json!({})), says("done")];
     let refused = "nanobot: denied: mcp_one_go2: `mcp_one_go2` requires approval, but this run cannot prompt; \
-                   `--allow mcp_one_go2` would allow it\n";
+                   `--allow mcp_one_go2` would allow it, and `mcp_one_go2` in `tools.allow` of the config does so in every run\n";
     let notice = "nanobot: MCP server `one` has new tools: `go2`; each call needs approval until \
                   `nanobot mcp accept one`\n";
     let story = story.script(call());

@@ -49,7 +49,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
         .run(["mcp", "test", "one"])
         .stdout_has("plain 1, MCP ")
         .stdout_has("2 tools, 1 resource, 1 prompt");
-    assert_eq!(server_log(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start", "start"]);
     assert!(states(&story).contains(&("one".into(), json!(2), json!(false))));
     let text = story.run(["mcp", "list"]).text();
     assert!(
@@ -79,7 +79,7 @@ fn list_shows_cached_tools_and_starts_no_server() {
         .json();
     assert_eq!(tool["tool"], "look");
     assert_eq!(tool["parameters"]["properties"]["word"]["type"], "string");
-    assert_eq!(server_log(&story, "one"), ["start"]);
+    assert_eq!(server_log(&story, "one"), ["start", "start"]);
     story
         .run(["mcp", "show", "one", "loook"])
         .status(66)
@@ -359,21 +359,81 @@ fn the_repl_shows_its_servers() {
 }
 
 #[test]
-fn sandbox_restrictions_of_a_server_are_explained() {
-    let mut plan = server_plan();
-    plan["tools"][0]["gives"] = json!({ "isError": true,
-        "content": [{ "type": "text", "text": "EACCES: permission denied, open '/x'" }] });
-    let expect = |more: Value, has: bool| {
-        let story = story_with_servers(&[("one", plan.clone(), more)]);
-        let text = story.run(["mcp", "call", "one", "look"]).status(1).text();
-        assert_eq!(
-            text.contains("`read` and `write` there grant more"),
-            has,
-            "{text}"
-        );
+fn a_refusal_by_the_sandbox_of_a_server_names_the_path_and_the_grant() {
+    let call = |text: &str, warning: &str, more: Value| {
+        let mut plan = server_plan();
+        plan["tools"][0]["gives"] =
+            json!({ "isError": true, "content": [{ "type": "text", "text": text }] });
+        plan["warns"] = json!(warning);
+        let story = story_with_servers(&[("one", plan, more)]);
+        story.run(["mcp", "call", "one", "look"]).status(1).text()
     };
-    expect(json!({}), true);
-    expect(json!({ "sandbox": "off" }), false);
+    let has = |text: &str, words: &str| assert!(text.contains(words), "{words}\n{text}");
+    let named = "EACCES: permission denied, open '/data/x'";
+    let text = call(named, "", json!({}));
+    has(&text, "reports that `/data/x` was refused");
+    has(
+        &text,
+        r#"`nanobot config set tools.mcpServers.one.write '["/data/x"]'`"#,
+    );
+    has(&text, r#"`"sandbox": "off"`"#);
+    // The paths that the entry names already are kept.
+    let text = call(named, "", json!({ "write": ["/tmp"] }));
+    has(&text, r#"one.write '["/tmp","/data/x"]'`"#);
+    // The cause is often only in the standard error.
+    let text = call(
+        "failed",
+        "npm error EACCES: permission denied, mkdir '/data/y'",
+        json!({}),
+    );
+    has(&text, "reports that `/data/y` was refused");
+    let text = call("EACCES", "", json!({}));
+    has(&text, "`read` and `write` there grant more");
+    // Other failures have no such explanation.
+    for (text, more) in [
+        ("failed at '/data/x'", json!({})),
+        (named, json!({ "sandbox": "off" })),
+    ] {
+        assert!(!call(text, "", more).contains("sandbox"), "{text}");
+    }
+    // A server that does not start tells it too.
+    let dies = json!({ "dies": "PermissionError: [Errno 13] Permission denied: '/data/z'" });
+    let story = story_with_servers(&[("one", dies, json!({}))]);
+    story
+        .run(["mcp", "test"])
+        .status(69)
+        .stdout_has("its sandbox refused `/data/z`: `write` or `read` of its entry grants it");
+}
+
+#[test]
+fn a_server_whose_program_does_not_exist_is_not_added() {
+    let story = Story::bare();
+    let missing = story.home().join("no-program").display().to_string();
+    for program in ["no-such-program", missing.as_str()] {
+        story
+            .run(["mcp", "add", "one", "--", program])
+            .status(66)
+            .stderr_has("and nothing was added")
+            .stderr_has("`--untested`");
+        assert!(!story.home().join(".nanobot/config.json").exists());
+    }
+    story.run(["mcp", "add", "one", "--untested", "--", "no-such-program"]);
+    assert_eq!(
+        read_config(&story)["tools"]["mcpServers"]["one"]["command"],
+        "no-such-program"
+    );
+}
+
+#[test]
+fn the_list_tells_which_servers_have_no_sandbox() {
+    let story = story_with_servers(&[
+        ("one", server_plan(), json!({})),
+        ("two", server_plan(), json!({ "sandbox": "off" })),
+    ]);
+    let text = story.run(["mcp", "list"]).text();
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("two").contains("; no sandbox"), "{text}");
+    assert!(!row("one").contains("sandbox"), "{text}");
 }
 
 #[test]

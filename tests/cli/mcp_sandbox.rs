@@ -113,6 +113,33 @@ fn our_own_directories_cannot_be_granted_to_a_server() {
 }
 
 #[test]
+fn a_file_in_the_environment_of_a_server_is_writable() {
+    let script = r#"exec 2>/dev/null; cd "$1"; echo more >>"$MEMORY_FILE_PATH"
+        cat "$PYTHONPATH/module" >>loot; echo owned >>"$PYTHONPATH/module"; cat diary >>loot"#;
+    let story = story(script, &json!({}));
+    let home = story.home();
+    for file in ["notes/memory.json", "code/module", "diary"] {
+        write(&home.join(file), format!("{file}\n").as_bytes());
+    }
+    let env = json!({ "MEMORY_FILE_PATH": home.join("notes/memory.json"), "PYTHONPATH": home.join("code"), "HOME": home });
+    let entry = story.set("tools.mcpServers.s.env", env);
+    // The home is an argument of the other stories' servers.
+    let entry = entry.set(
+        "tools.mcpServers.s.args",
+        json!(["-c", script.replace("$1", &home.display().to_string())]),
+    );
+    let entry = entry.set("tools.mcpServers.s.write", json!([home.join("loot")]));
+    let text = call_tool(&entry).error_text();
+    let memory = read_to_string(home.join("notes/memory.json")).unwrap();
+    assert_eq!(memory, "notes/memory.json\nmore\n", "{text}");
+    assert_eq!(read_loot(&entry), "code/module\n", "{text}");
+    assert_eq!(
+        read_to_string(home.join("code/module")).unwrap(),
+        "code/module\n"
+    );
+}
+
+#[test]
 fn changes_of_startup_files_by_a_server_are_reported() {
     let script = r#"echo x >"$1/project/.envrc"; mkdir -p "$1/project/.git/hooks""#;
     let server = json!({ "cwd": "~/project" });

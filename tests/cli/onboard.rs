@@ -367,6 +367,49 @@ fn over_a_python_install_it_asks_for_the_workspace() {
 }
 
 #[test]
+fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
+    let servers =
+        json!({ "notes": { "command": "true" }, "off": { "command": "true", "disabled": true } });
+    let take_over = |allow: Value| {
+        let story = Story::new().set("channels", json!({}));
+        story.set("tools", json!({ "mcpServers": servers, "allow": allow }))
+    };
+    let story = take_over(json!(["exec"]));
+    story
+        .server()
+        .script([lists_models(&["scripted"]), says("Hi.")]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer_prompt(&mut screen, "or name [custom]:", "");
+    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
+    answer_prompt(
+        &mut screen,
+        "API key, not shown [the one in the config]:",
+        "",
+    );
+    answer_prompt(&mut screen, "or name [scripted]:", "");
+    answer_prompt(&mut screen, "Working directory? [c]:", "");
+    answer_prompt(&mut screen, "here too? [Y/n]", "");
+    answer_prompt(&mut screen, "request is sent. [y/N]", "");
+    assert_eq!(screen.code(), 0);
+    let rules = |story: &Story| read_config(story)["tools"]["allow"].clone();
+    assert_eq!(rules(&story), json!(["exec", "mcp_notes_*"]));
+    // Without a terminal it is a flag, and a warning without it.
+    let story = take_over(json!([]));
+    story
+        .run(["onboard", "--yes"])
+        .stderr_has("refused in `agent`; `--allow-servers` allows them");
+    assert_eq!(rules(&story), json!([]));
+    story
+        .run(["onboard", "--allow-servers"])
+        .stderr_has("updated");
+    assert_eq!(rules(&story), json!(["mcp_notes_*"]));
+    // A rule for one of its tools is the user's choice.
+    let story = take_over(json!(["mcp_notes_read"]));
+    let text = story.run(["onboard", "--yes"]).error_text();
+    assert!(!text.contains("--allow-servers"), "{text}");
+}
+
+#[test]
 fn an_invalid_config_is_reported_at_once() {
     let text = "{\"agents\": {\"defaults\": {\"temperature\": \"hot\"}}}";
     let story = Story::bare().config_text(text);

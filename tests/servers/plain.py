@@ -4,7 +4,8 @@
 
 PLAN has "tools", "resources" and "prompts" as in `tools/list` and the other methods; a tool's "gives" is the result of a
 call, and a tool without one returns its arguments; "then" is the tool list after that call; a tool with "waits" never
-answers. LOG gets a line for each start and each call. With "dies" the server exits at once with this text on stderr.
+answers. LOG gets a line for each start and each call. "warns" is a text for stderr; with "dies" the server exits at once
+with this text there.
 """
 
 import json
@@ -21,6 +22,9 @@ def main():
             file.write(line + "\n")
 
     log("start")
+    if "warns" in plan:
+        sys.stderr.write(plan["warns"] + "\n")
+        sys.stderr.flush()
     if "dies" in plan:
         sys.stderr.write(plan["dies"] + "\n")
         return 3

@@ -319,8 +319,7 @@ impl NameSource {
         let servers = self.settings().map(|settings| settings.servers);
         for server in servers.into_iter().flatten().filter(|it| !it.is_disabled) {
             let tools = self.cached_catalog(&server).map(|offer| offer.tools);
-            for tool in tools.into_iter().flatten() {
-                let ours = tool_name::for_tool(&server.name, &tool.name);
+            for (tool, ours) in tool_name::for_tools(&server.name, &tools.unwrap_or_default()) {
                 if server.is_tool_enabled([&tool.name, &ours]) {
                     found.push(candidate(
                         ours,

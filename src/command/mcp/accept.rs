@@ -28,7 +28,7 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         true => offer.tools.iter().collect(),
         false => tools
             .iter()
-            .map(|tool| show::find_tool(server, offer, tool))
+            .map(|tool| Ok(show::find_tool(server, offer, tool)?.0))
             .collect::<Result<_>>()?,
     };
     let is_new = |tool: &&ToolInfo| {

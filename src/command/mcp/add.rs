@@ -2,14 +2,15 @@
 
 use crate::cli::mcp::{McpAddArgs, TransportArg};
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::mcp::tool_name::server_prefix;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers::allow_rule;
 use crate::ops::tool_usage::find_server;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::settings::Config;
 use crate::settings::expand::has_reference;
 use crate::settings::secrets;
 use crate::settings::servers::McpServer;
+use crate::sys::paths::find_program;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -39,7 +40,11 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
         }
         config.unset(&path)?;
     }
-    config.set(&path, &Value::Object(server_entry(ctx, arguments)?))?;
+    let entry = server_entry(ctx, arguments)?;
+    if !arguments.untested {
+        require_program(ctx, &entry)?;
+    }
+    config.set(&path, &Value::Object(entry))?;
     let rule = arguments.allow.then(|| allow_rule(name));
     if let Some(rule) = &rule {
         PolicyRule::parse(rule, RuleEffect::Allow, "tools.allow")
@@ -132,6 +137,27 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
         put("required", json!(true));
     }
     Ok(server)
+}
+
+/// Fails if the program of `entry` does not exist, so that a misspelt one is not added.
+fn require_program(ctx: &Context, entry: &Map<String, Value>) -> Result<()> {
+    let Some(program) = entry.get("command").and_then(Value::as_str) else {
+        return Ok(());
+    };
+    let own_path = entry.get("env").and_then(|env| env["PATH"].as_str());
+    let path = own_path.or(ctx.env.get("PATH")).unwrap_or_default();
+    let is_found = match program.contains('/') {
+        true => ctx.paths.expand(program).is_file(),
+        false => has_reference(path) || find_program(program, path).is_some(),
+    };
+    match is_found {
+        true => Ok(()),
+        false => Err(fail_with_hint(
+            Exit::NoInput,
+            format!("there is no program `{program}`, and nothing was added"),
+            "`--untested` to add it before it is installed",
+        )),
+    }
 }
 
 /// The `type` of the entry, for a remote server with an explicit transport.
@@ -229,11 +255,6 @@ pub(super) fn remove_server(
     config.save()?;
     let text = |rule: &Value| rule.as_str().map(str::to_owned);
     Ok(Some(its.iter().filter_map(text).collect()))
-}
-
-/// The rule that allows all tools of the server.
-fn allow_rule(name: &str) -> String {
-    format!("{}*", server_prefix(name))
 }
 
 fn absolute_path(path: &Path) -> Result<String> {

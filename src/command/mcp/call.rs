@@ -81,7 +81,7 @@ fn call_server(
             // Accept our own name of the tool too.
             let look = roster.query(&server.name);
             let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
-            let tool = &show::find_tool(server, &look.features, tool)?.name;
+            let tool = &show::find_tool(server, &look.features, tool)?.0.name;
             let mut say = |text: &str| mcp.ctx.notice(text);
             roster.call(&server.name, tool, arguments, &mut say)
         }

@@ -98,8 +98,7 @@ pub(super) fn transport_name(server: &McpServer) -> &'static str {
 fn count_tools_and_tokens(server: &McpServer, offer: &ServerFeatures) -> (usize, u64) {
     let mut count = 0;
     let mut tokens = 0;
-    for tool in &offer.tools {
-        let ours = tool_name::for_tool(&server.name, &tool.name);
+    for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
         if server.is_tool_enabled([&tool.name, &ours]) {
             let words =
                 sanitize::tool_description(&server.name, tool.title.as_deref(), &tool.description);
@@ -133,7 +132,7 @@ fn describe_state(row: &ServerRow<'_>) -> String {
     if server.is_disabled {
         return "disabled".into();
     }
-    match (error, offer, changed.len()) {
+    let state = match (error, offer, changed.len()) {
         (Some(words), ..) => sanitize::single_line(words, 200),
         (None, None, _) => "not contacted yet".into(),
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
@@ -145,6 +144,10 @@ fn describe_state(row: &ServerRow<'_>) -> String {
             )
         }
         (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
+    };
+    match server.is_unsandboxed {
+        true => format!("{state}; no sandbox"),
+        false => state,
     }
 }
 
@@ -181,6 +184,7 @@ fn server_json(row: &ServerRow<'_>) -> Value {
         .map(|offer| count_tools_and_tokens(server, offer));
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
+        "sandbox": match server.is_unsandboxed { true => "off", false => "auto" },
         "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),

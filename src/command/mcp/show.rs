@@ -47,30 +47,30 @@ pub(super) fn run(
             .print_json(&catalog_json(server, &offer, &changed))?,
         None => print_server(mcp, server, &offer, &changed)?,
         Some(given) => {
-            let found = find_tool(server, &offer, given)?;
-            let is_changed = changed.contains(&found.name);
+            let (found, ours) = find_tool(server, &offer, given)?;
+            let found = (found, ours.as_str());
+            let is_changed = changed.contains(&found.0.name);
             match as_json {
                 true => {
                     let object = tool_json(server, found, is_changed);
                     mcp.ctx.terminal.print_json(&object)?;
                 }
-                false => print_tool(mcp, server, found, is_changed)?,
+                false => print_tool(mcp, found, is_changed)?,
             }
         }
     }
     Ok(Exit::Answered)
 }
 
-/// Finds a tool by the server's name for it or by ours.
+/// Finds a tool by the server's name for it or by ours, which is returned too.
 pub(super) fn find_tool<'o>(
     server: &McpServer,
     offer: &'o ServerFeatures,
     given: &str,
-) -> Result<&'o ToolInfo> {
-    let is_it = |tool: &&ToolInfo| {
-        tool.name == given || tool_name::for_tool(&server.name, &tool.name) == given
-    };
-    offer.tools.iter().find(is_it).ok_or_else(|| {
+) -> Result<(&'o ToolInfo, String)> {
+    let mut tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
+    let found = tools.find(|(tool, ours)| tool.name == given || ours == given);
+    found.ok_or_else(|| {
         let names = offer.tools.iter().map(|tool| tool.name.as_str());
         let hint = match nearest(given, names) {
             Some(meant) => format!("`{}`", sanitize::single_line(meant, 80)),
@@ -106,8 +106,7 @@ fn print_server(
         sanitize::single_line(&offer.server, 80),
         sanitize::single_line(&offer.protocol, 20)
     ))?;
-    for tool in &offer.tools {
-        let ours = tool_name::for_tool(&server.name, &tool.name);
+    for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
         let state = match (
             server.is_tool_enabled([&tool.name, &ours]),
             changed.contains(&tool.name),
@@ -187,13 +186,11 @@ fn argument_names(schema: &Value) -> Vec<String> {
 
 fn print_tool(
     mcp: &McpContext<'_>,
-    server: &McpServer,
-    tool: &ToolInfo,
+    (tool, ours): (&ToolInfo, &str),
     is_changed: bool,
 ) -> Result<()> {
-    let ours = tool_name::for_tool(&server.name, &tool.name);
     let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    page.write_styled(&ours, &Style::new().bold())?;
+    page.write_styled(ours, &Style::new().bold())?;
     let state = match is_changed {
         true => "changed, and denied until you accept it",
         false => describe_hints(tool),
@@ -208,18 +205,17 @@ fn print_tool(
     page.finish()
 }
 
-fn tool_json(server: &McpServer, tool: &ToolInfo, is_changed: bool) -> Value {
-    let ours = tool_name::for_tool(&server.name, &tool.name);
+fn tool_json(server: &McpServer, (tool, ours): (&ToolInfo, &str), is_changed: bool) -> Value {
     json!({
         "name": ours, "tool": tool.name, "title": tool.title, "description": tool.description, "parameters": tool.schema,
-        "hints": tool.hints, "offered": server.is_tool_enabled([&tool.name, &ours]), "changed": is_changed,
+        "hints": tool.hints, "offered": server.is_tool_enabled([&tool.name, ours]), "changed": is_changed,
     })
 }
 
 fn catalog_json(server: &McpServer, offer: &ServerFeatures, changed: &[String]) -> Value {
-    let tools = offer.tools.iter();
+    let tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
     let tools: Vec<Value> = tools
-        .map(|tool| tool_json(server, tool, changed.contains(&tool.name)))
+        .map(|(tool, ours)| tool_json(server, (tool, &ours), changed.contains(&tool.name)))
         .collect();
     json!({
         "name": server.name, "server": offer.server, "protocol": offer.protocol, "instructions": offer.instructions,

@@ -5,7 +5,7 @@ use super::list::transport_name;
 use crate::error::{Exit, exit_for, hint_for};
 use crate::mcp::catalog::ServerView;
 use crate::mcp::sanitize;
-use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers};
+use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
 use crate::settings::servers::McpServer;
 use crate::sys::signal;
 use anyhow::Result;
@@ -30,15 +30,27 @@ pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Resu
     announce(mcp, &servers);
     let mut worst = Exit::Answered;
     let mut printed = Ok(());
+    let mut working = Vec::new();
     query_servers(mcp, &servers, &mut |asked| {
         worst = more_severe(worst, exit_status(&asked));
+        working.extend(asked.result.is_ok().then_some(asked.server));
         if printed.is_ok() {
             printed = print_test(mcp, &asked, as_json);
         }
     });
-    mcp.catalog.shut_down();
     printed?;
     signal::check()?;
+    for (name, words) in query_under_cron(mcp, &working)? {
+        let terminal = mcp.ctx.terminal;
+        match as_json {
+            true => {
+                let line =
+                    json!({ "name": name, "ok": false, "environment": "cron", "error": words });
+                terminal.print_json_text(&format!("{line}\n"))?;
+            }
+            false => terminal.print(&format!("warn  {name}: {words}\n"))?,
+        }
+    }
     Ok(worst)
 }
 

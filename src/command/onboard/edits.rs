@@ -2,9 +2,10 @@
 
 use crate::cli::onboard::DirectoryArg;
 use crate::error::{Exit, fail_with_hint};
+use crate::ops::mcp_servers;
 use crate::provider::registry::{PROVIDERS, ProviderInfo};
-use crate::settings::Config;
 use crate::settings::keys::{KEYS, KeySupport, camel_case, snake_case};
+use crate::settings::{Config, Settings};
 use anyhow::Result;
 use serde_json::Value;
 
@@ -104,6 +105,13 @@ pub(super) fn directory_edit(directory: DirectoryArg) -> ConfigEdit {
         DirectoryArg::Workspace => "workspace",
     };
     ConfigEdit::new("agents.defaults.directory", word)
+}
+
+/// The rules for the servers whose tools are not allowed yet; `None` if there are none.
+pub(super) fn allow_servers_edit(settings: &Settings) -> Option<ConfigEdit> {
+    let missing = mcp_servers::missing_allow_rules(settings);
+    let rules = [settings.tools.allow.clone(), missing.clone()].concat();
+    (!missing.is_empty()).then(|| ConfigEdit::new("tools.allow", rules))
 }
 
 fn find_entry(name: &str) -> Option<&'static ProviderInfo> {

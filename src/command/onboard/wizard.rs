@@ -1,7 +1,9 @@
 //! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so leaving
 //! at any question changes nothing. If the test fails, the questions can be answered again.
 
-use super::edits::{ConfigEdit, ProviderSection, apply_edits, default_edits, directory_edit};
+use super::edits::{
+    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
+};
 use super::menu::{self, MenuItem, MenuMatch};
 use super::question::{Cancelled, ask_text, confirm, to_error};
 use crate::cli::onboard::DirectoryArg;
@@ -9,6 +11,7 @@ use crate::command::provider;
 use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
+use crate::ops::mcp_servers;
 use crate::ops::model::{self, Endpoint};
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::model_info::{self, MODELS};
@@ -110,6 +113,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     };
     let mut edits = wizard.edits();
     edits.extend(wizard.choose_directory().map_err(to_error)?);
+    edits.extend(wizard.choose_server_rules().map_err(to_error)?);
     Ok(WizardAnswers {
         edits,
         test_error: trouble,
@@ -425,13 +429,28 @@ impl Wizard<'_> {
         }
     }
 
-    /// Asks for the working directory if the config is from the Python program, which writes these sections into every
-    /// config and always works in its workspace.
+    /// True if the config is from the Python program, which writes these sections into every config.
+    fn is_python_config(&self) -> bool {
+        let mut sections = ["channels", "gateway"].iter();
+        sections.any(|part| self.config.get_path(part).is_some())
+    }
+
+    /// Asks if the tools of MCP servers are allowed, as in the Python program.
+    fn choose_server_rules(&self) -> Result<Option<ConfigEdit>> {
+        let settings = self.settings()?;
+        let Some(edit) = allow_servers_edit(&settings).filter(|_| self.is_python_config()) else {
+            return Ok(None);
+        };
+        let rules = mcp_servers::missing_allow_rules(&settings).join("`, `");
+        let words = format!(
+            "The Python program lets the agent call every tool of your MCP servers. Allow `{rules}` here too?"
+        );
+        Ok(confirm(self.ctx, &words, true)?.then_some(edit))
+    }
+
+    /// Asks for the working directory if the config is from the Python program, which always works in its workspace.
     fn choose_directory(&self) -> Result<Option<ConfigEdit>> {
-        let is_python = ["channels", "gateway"]
-            .iter()
-            .any(|part| self.config.get_path(part).is_some());
-        if !is_python || self.configured("agents.defaults.directory").is_some() {
+        if !self.is_python_config() || self.configured("agents.defaults.directory").is_some() {
             return Ok(None);
         }
         self.print(

@@ -3,6 +3,7 @@
 
 use super::json_rpc::RpcMessage;
 use super::reply::{ReplySender, RequestError, RequestResult};
+use super::sandbox_refusal;
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel::CancelToken;
 use crate::sys::secret;
@@ -38,6 +39,8 @@ pub(super) struct ConnectionState {
     end_reason: Mutex<Option<McpError>>,
     /// The last line of the server's standard error.
     last_line: Mutex<String>,
+    /// The path that the server's sandbox refused last, as far as its standard error tells.
+    refused_path: Mutex<Option<String>>,
     notifications_in_a_row: AtomicUsize,
     pending: Mutex<PendingRequests>,
     /// The server's requests to us that were not answered yet, by their id as JSON text. The token cancels the work on
@@ -91,12 +94,31 @@ impl ConnectionState {
         *lock(&self.last_line) = one_line(line);
     }
 
-    /// Returns the last line of the server's standard error, worded as the end of a sentence.
+    /// Records the path that a line of a sandboxed server's standard error reports as refused.
+    pub(super) fn note_refusal(&self, line: &str) {
+        if let Some(path) = sandbox_refusal::refused_path(line) {
+            *lock(&self.refused_path) = Some(one_line(path));
+        }
+    }
+
+    /// Returns the path that the server's sandbox refused since this was last called.
+    pub(super) fn take_refused_path(&self) -> Option<String> {
+        lock(&self.refused_path).take()
+    }
+
+    /// Returns the last line of the server's standard error, and the path that its sandbox refused, worded as the end of a
+    /// sentence.
     pub(super) fn stderr_suffix(&self) -> String {
-        match lock(&self.last_line).as_str() {
+        let mut suffix = match lock(&self.last_line).as_str() {
             "" => String::new(),
             line => format!("; last line of standard error: {line}"),
+        };
+        if let Some(path) = &*lock(&self.refused_path) {
+            suffix.push_str(&format!(
+                "; its sandbox refused `{path}`: `write` or `read` of its entry grants it"
+            ));
         }
+        suffix
     }
 
     /// True while the user is answering a question of the server.

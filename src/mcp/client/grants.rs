@@ -3,7 +3,7 @@
 use crate::mcp::fingerprint::is_program;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::paths::Paths;
-use crate::sys::sandbox::SandboxSpec;
+use crate::sys::sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,29 @@ const PROJECT_MARKERS: &[&str] = &[
     "pyproject.toml",
     "Cargo.toml",
     ".git",
+];
+
+/// Variables of a config entry that name programs, which the server may read.
+const PROGRAM_VARIABLES: &[&str] = &[
+    "LD_LIBRARY_PATH",
+    "NODE_PATH",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+];
+/// Variables of a config entry that grant nothing: places of the system and of the user.
+const SYSTEM_VARIABLES: &[&str] = &[
+    "HOME",
+    "OLDPWD",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
 ];
 
 /// The files that a server may access. Paths are absolute, free of links, and exist.
@@ -49,11 +72,11 @@ pub trait SandboxFactory: Send + Sync {
     fn warn(&self, message: &str);
 }
 
-/// Returns what the config entry of `server` grants it. `program` is the path of its executable, and `directory` its
-/// working directory.
+/// Returns what the config entry of `server` grants it. `programs` are its executable and the files that run it, each as
+/// called, and `directory` is its working directory.
 pub(super) fn resolve_grant(
     server: &McpServer,
-    program: &Path,
+    programs: &[PathBuf],
     directory: &Path,
     state_dir: &Path,
     paths: &Paths,
@@ -63,9 +86,9 @@ pub(super) fn resolve_grant(
         let places = list.iter().map(|place| paths.expand(place));
         places.filter_map(real).collect()
     };
-    let arguments = match &server.transport {
-        ServerTransport::Program { arguments, .. } => arguments.as_slice(),
-        ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
+    let (arguments, env) = match &server.transport {
+        ServerTransport::Program { arguments, env, .. } => (arguments.as_slice(), env.as_slice()),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => Default::default(),
     };
     // Paths occur as `/a/b` and as `--file=/a/b`.
     let values = arguments
@@ -74,20 +97,26 @@ pub(super) fn resolve_grant(
             Some((flag, value)) if flag.starts_with('-') => value,
             _ => argument.as_str(),
         });
-    let absolute = values.filter(|value| value.starts_with('/'));
+    let is_in = |names: &[&str], name: &str| names.contains(&name);
+    let of_programs = env
+        .iter()
+        .filter(|(name, _)| is_in(PROGRAM_VARIABLES, name));
+    let in_env = env
+        .iter()
+        .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name));
+    let in_env = in_env.map(|(_, value)| value.expose());
+    let absolute = values.chain(in_env).filter(|value| value.starts_with('/'));
     let in_arguments: Vec<PathBuf> = absolute.filter_map(|value| real(value.into())).collect();
     let mut reads = named(&server.read_paths);
-    let files = in_arguments.iter().filter(|path| path.is_file()).cloned();
-    let programs = files.chain(real(program.to_owned()));
-    for file in programs {
-        reads.extend(project_dir(&file, &paths.home));
-        reads.push(file);
+    reads.extend(of_programs.filter_map(|(_, value)| real(value.expose().into())));
+    let files = in_arguments.iter().filter(|path| path.is_file());
+    for file in files.chain(programs) {
+        reads.extend(installation_of(file).into_iter().filter_map(real));
+        if let Some(file) = real(file.clone()) {
+            reads.extend(project_dir(&file, &paths.home));
+            reads.push(file);
+        }
     }
-    // Python virtual environments are found from the path as called, since the executable is a link that leads out of
-    // them.
-    let folders = program.ancestors().skip(1).take(2);
-    let mut of_python = folders.filter(|folder| folder.join("pyvenv.cfg").is_file());
-    reads.extend(of_python.next().and_then(|folder| real(folder.to_owned())));
     let mut writes = named(&server.write_paths);
     // Programs are not writable: they may be run again later, possibly without a sandbox.
     let changed = in_arguments.iter().filter(|path| !is_program(path));
@@ -104,6 +133,17 @@ pub(super) fn resolve_grant(
         reads,
         writes,
     }
+}
+
+/// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:
+/// a Python virtual environment is found from it, since the executable is a link that leads out of the environment.
+fn installation_of(path: &Path) -> Vec<PathBuf> {
+    let mut folders = path.ancestors().skip(1).take(2);
+    if let Some(environment) = folders.find(|folder| folder.join("pyvenv.cfg").is_file()) {
+        return vec![environment.to_owned()];
+    }
+    path.parent()
+        .map_or_else(Vec::new, system_paths::with_sibling_directories)
 }
 
 /// Returns the project directory of the program `file`. Never the home directory or a parent of it.
@@ -126,6 +166,7 @@ fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::{FileGrant, resolve_grant};
+    use crate::mcp::client::interpreter;
     use crate::settings::servers::{McpServer, ServerTransport};
     use crate::sys::env::Env;
     use crate::sys::paths::Paths;
@@ -174,7 +215,7 @@ mod tests {
                 ..McpServer::default()
             };
             let state = home.join("state");
-            let found = resolve_grant(&server, &home.join("bin"), &state, &state, &paths);
+            let found = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
             let all = |names: &[&str], more: &[&str]| {
                 let mut all: Vec<PathBuf> = names
                     .iter()
@@ -195,7 +236,7 @@ mod tests {
         std::fs::write(home.join("venv/pyvenv.cfg"), "").unwrap();
         symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
         let state = home.join("state");
-        let python = home.join("venv/bin/python");
+        let python = interpreter::resolve_chain(&home.join("venv/bin/python"), "").unwrap();
         let found = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
         assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
         check(

@@ -32,10 +32,12 @@ mod grants;
 mod http;
 mod http_exchange;
 mod inbox;
+mod interpreter;
 mod json_rpc;
 mod listing;
 mod program;
 mod reply;
+pub(super) mod sandbox_refusal;
 mod slot;
 mod sse;
 mod stdio;
@@ -92,6 +94,12 @@ impl ClientPool {
     /// Returns what `server` offered when it was last asked in this run. It may have announced a change since.
     pub fn features(&self, server: &str) -> Option<Arc<ServerFeatures>> {
         self.0.slot(server).ok()?.features()
+    }
+
+    /// Returns the path that the sandbox of `server` refused since this was last called, as far as its standard error
+    /// tells.
+    pub fn take_refused_path(&self, server: &str) -> Option<String> {
+        self.0.slot(server).ok()?.take_refused_path()
     }
 
     /// Returns what each of the servers `names` offers now. Servers that are not running are started in parallel.

@@ -4,12 +4,14 @@ use super::config::ClientConfig;
 use super::environment::{build_environment, resolve_program, server_file_name};
 use super::grants;
 use super::inbox::Inbox;
+use super::interpreter;
 use super::stdio::{RunningPrograms, StdioTransport};
 use crate::mcp::protocol::McpError;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::durable_file;
 use crate::sys::process::server::ServerSpec;
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Starts a server that is a local program.
@@ -47,6 +49,12 @@ pub(super) fn start(
     }
     let mut server_env = build_environment(&config.env, env, &temporary);
     let program = resolve_program(command, &server_env, &directory, &config.paths)?;
+    if command.contains('/') {
+        append_to_path(&mut server_env, &program);
+    }
+    let search_path = server_env.iter().find(|(name, _)| name == "PATH");
+    let search_path = search_path.map_or("", |(_, value)| value);
+    let chain = interpreter::resolve_chain(&program, search_path).map_err(McpError::Unusable)?;
     let fence = match (&config.sandboxes, server.is_unsandboxed) {
         (_, true) => None,
         (None, false) => {
@@ -55,7 +63,7 @@ pub(super) fn start(
         }
         (Some(walls), false) => {
             let grant =
-                grants::resolve_grant(server, &program, &directory, &state_dir, &config.paths);
+                grants::resolve_grant(server, &chain, &directory, &state_dir, &config.paths);
             let walled = walls.create(&grant);
             let walled = walled.map_err(|error| match error.kind() {
                 ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
@@ -85,4 +93,16 @@ pub(super) fn start(
     let log = root.join("logs").join(format!("{name}.log"));
     let walls = config.sandboxes.clone();
     StdioTransport::start(&spec, log, (programs, walls), inbox)
+}
+
+/// Appends the directory of `program` to the PATH in `env`. A program that is installed beside its interpreter, and was
+/// found on the user's PATH, then works under cron too, if the config names it by its path.
+fn append_to_path(env: &mut Vec<(String, String)>, program: &Path) {
+    let Some(directory) = program.parent().and_then(Path::to_str) else {
+        return;
+    };
+    match env.iter_mut().find(|(name, _)| name == "PATH") {
+        Some((_, path)) => *path = format!("{path}:{directory}"),
+        None => env.push(("PATH".into(), directory.into())),
+    }
 }

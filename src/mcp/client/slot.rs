@@ -55,6 +55,11 @@ impl ConnectionSlot {
         self.state.lock().ignore_poison().stderr_suffix()
     }
 
+    /// See [`ConnectionState::take_refused_path`].
+    pub(super) fn take_refused_path(&self) -> Option<String> {
+        self.state.lock().ignore_poison().take_refused_path()
+    }
+
     /// Returns what the server offers now, connecting to it if necessary.
     pub(super) fn fetch_features(
         &self,

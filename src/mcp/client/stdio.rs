@@ -210,8 +210,9 @@ impl StdioTransport {
         })
         .map_err(what)?;
         let state = Arc::clone(&inbox.state);
+        let is_sandboxed = spec.sandbox.is_some();
         let read_log = move || {
-            write_log(errors, &log, &state);
+            write_log(errors, &log, &state, is_sandboxed);
             state.is_log_read.store(true, Ordering::SeqCst);
         };
         spawn_thread("mcp-log", read_log).map_err(what)?;
@@ -348,7 +349,7 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
 }
 
 /// Logs the server's standard error: the latest part of it, without secrets.
-fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState) {
+fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState, is_sandboxed: bool) {
     let mut errors = BufReader::new(stderr);
     let mut file = ServerLog::create(path);
     let mut keep = |line: &[u8]| {
@@ -356,6 +357,9 @@ fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState) {
         let text = sanitize(&secret::redact_all(text.trim_end_matches('\n')));
         if !text.trim().is_empty() {
             state.set_last_line(&text);
+            if is_sandboxed {
+                state.note_refusal(&text);
+            }
         }
         // Reading continues even if the log cannot be written: the server must not block on the pipe.
         if let Some(log) = &mut file

@@ -17,9 +17,10 @@ use crate::ops::toolset;
 use crate::ops::turn_setup;
 use crate::policy::Sandbox;
 use crate::session;
-use crate::settings::Config;
 use crate::settings::check::{self, ConfigSeverity};
 use crate::settings::servers::McpServer;
+use crate::settings::{Config, Settings};
+use crate::shell_quote::quote;
 use crate::sys::durable_file::check_can_create;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::shell::UserShell;
@@ -244,6 +245,7 @@ pub(crate) fn check_servers(input: &CheckContext) -> Vec<CheckResult> {
         Ok(asked) => asked,
         Err(error) => return of_error(&error),
     };
+    let refused = refused_tools(input.settings, &asked.results);
     let finding = |(server, looked): (McpServer, Result<ServerView>)| {
         let name = &server.name;
         match looked {
@@ -264,7 +266,47 @@ pub(crate) fn check_servers(input: &CheckContext) -> Vec<CheckResult> {
             Err(error) => CheckResult::from_error(Severity::Failed, &error),
         }
     };
-    asked.into_iter().map(finding).collect()
+    let under_cron = asked.cron_failures.into_iter().map(|(name, words)| {
+        CheckResult::warn(format!("{name}: {words}"))
+            .with_hint(format!("`nanobot mcp test {name}`"))
+    });
+    let results = asked.results.into_iter().map(finding);
+    results.chain(under_cron).chain(refused).collect()
+}
+
+/// A warning about the servers without a rule that allows their tools, if these may make changes.
+fn refused_tools(
+    settings: &Settings,
+    results: &[(McpServer, Result<ServerView>)],
+) -> Option<CheckResult> {
+    let missing = mcp_servers::missing_allow_rules(settings);
+    let may_change = |view: &ServerView| {
+        let mut tools = view.features.tools.iter();
+        tools.any(|tool| tool.hints.reads_only != Some(true))
+    };
+    let concerned = |(server, result): &&(McpServer, Result<ServerView>)| {
+        missing.contains(&mcp_servers::allow_rule(&server.name))
+            && result.as_ref().is_ok_and(may_change)
+    };
+    let names: Vec<&str> = results
+        .iter()
+        .filter(concerned)
+        .map(|(server, _)| server.name.as_str())
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let rules = settings.tools.allow.iter().cloned();
+    let rules: Vec<String> = rules
+        .chain(names.iter().map(|name| mcp_servers::allow_rule(name)))
+        .collect();
+    let rules = serde_json::Value::from(rules).to_string();
+    let message = format!(
+        "{}: tools that do not claim to be read-only are refused in `agent`",
+        names.join(", ")
+    );
+    let hint = format!("`nanobot config set tools.allow {}`", quote(&rules));
+    Some(CheckResult::warn(message).with_hint(hint))
 }
 
 /// Checks that the skills are readable and usable, and fit their budget.

@@ -152,7 +152,10 @@ pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<Pat
     // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
     let programs = path.split(':').map(PathBuf::from);
     let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
-    let programs = programs.flat_map(|path| with_sibling_directories(&path));
+    let programs = programs.flat_map(|path| {
+        let beside = with_sibling_directories(&path);
+        std::iter::once(path).chain(beside)
+    });
     let tools = HOME_TOOLS.iter().map(|name| home.join(name));
     let mut found: Vec<PathBuf> = system
         .chain(programs)
@@ -167,16 +170,28 @@ pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<Pat
     found
 }
 
-/// A directory of programs and the directories beside it that these use.
-fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
-    let beside = |name: &str| Some(programs.parent()?.join(name));
-    let names: &[&str] = match programs.ends_with("bin") {
-        true => &["lib", "lib64", "libexec", "include", "pyvenv.cfg"],
-        false => &[],
+/// What lies beside a directory of programs and is used by them, by the name of that directory. Version managers put
+/// scripts into `shims` that run the programs of other directories.
+const SIBLING_DIRECTORIES: &[(&str, &[&str])] = &[
+    ("bin", &["lib", "lib64", "libexec", "include", "pyvenv.cfg"]),
+    (
+        "shims",
+        &[
+            "bin", "lib", "libexec", "plugins", "installs", "versions", "version",
+        ],
+    ),
+];
+
+/// A directory of programs and what lies beside it and is used by them; nothing for any other directory.
+pub fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
+    let found = SIBLING_DIRECTORIES
+        .iter()
+        .find(|(name, _)| programs.ends_with(name));
+    let (Some((_, names)), Some(parent)) = (found, programs.parent()) else {
+        return Vec::new();
     };
-    std::iter::once(programs.to_owned())
-        .chain(names.iter().filter_map(|name| beside(name)))
-        .collect()
+    let beside = names.iter().map(|name| parent.join(name));
+    std::iter::once(programs.to_owned()).chain(beside).collect()
 }
 
 /// The most home directories within granted places: each has many secrets to deny.
