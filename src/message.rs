@@ -29,6 +29,22 @@ impl Message {
             Self::Tool(result) => &result.call_id,
         }
     }
+
+    /// The id of the message's turn, with which its own id begins. Empty for messages of other programs and for tool
+    /// results.
+    pub fn turn_id(&self) -> &str {
+        match self {
+            Self::User(_) | Self::Assistant(_) => {
+                self.id().split_once('-').map_or("", |(turn, _)| turn)
+            }
+            Self::Tool(_) => "",
+        }
+    }
+
+    /// True if a turn begins with it.
+    pub fn begins_turn(&self) -> bool {
+        matches!(self, Self::User(user) if !user.injected)
+    }
 }
 
 /// A user message, from a person, a pipe or a job.

@@ -171,7 +171,6 @@ impl Turn<'_, '_, '_> {
 
     /// The first guard action other than `Continue`.
     fn run_guards(&mut self) -> GuardAction {
-        let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
         let sent = self.session.messages();
         let state = TurnState {
             iterations: self.stats.iterations,
@@ -179,7 +178,7 @@ impl Turn<'_, '_, '_> {
             message_tokens: self.message_tokens(),
             messages: sent,
             denials: &self.stats.denials,
-            turn_messages: &sent[sent.iter().rposition(is_users).unwrap_or(0)..],
+            turn_messages: &sent[sent.iter().rposition(Message::begins_turn).unwrap_or(0)..],
         };
         let guards = self.agent.guards.iter_mut();
         let mut actions = guards.map(|guard| guard.check(&state));

@@ -7,6 +7,7 @@
 
 pub mod compaction;
 pub mod head_and_tail;
+pub mod rejection;
 pub mod result_truncation;
 pub mod subagent_refs;
 

@@ -256,6 +256,9 @@ fn run_turn(
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
+    if options.resume {
+        session.restore_rejected_turn();
+    }
     if options.new || request.command == Some(ChatCommand::New) {
         session.start_new_conversation()?;
     }

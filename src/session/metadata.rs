@@ -32,6 +32,9 @@ pub(super) struct SessionMetadata {
     /// Provider-counted tokens per estimated token, as of the last reply.
     #[serde(rename = "ratio", skip_serializing_if = "Option::is_none")]
     pub(super) token_ratio: Option<f64>,
+    /// Ids of turns that the provider rejected, oldest first.
+    #[serde(rename = "rejected", skip_serializing_if = "is_default")]
+    pub(super) rejected_turns: Vec<String>,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
 }

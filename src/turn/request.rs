@@ -3,7 +3,7 @@
 use super::Turn;
 use super::agent::Agent;
 use super::compact::ShrinkStage;
-use super::ending::{TurnStats, repair_prompt};
+use super::ending::{TurnStats, rejected_turn_error, repair_prompt};
 use crate::event::EventSink;
 use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
 use crate::provider::{Delta, ProviderError};
@@ -31,14 +31,21 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
     }
 
-    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing_message` ends
-    /// the turn: it is sent as the last message, and tool calls are not allowed.
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. If it is rejected all the
+    /// same, later runs leave the turn out. `closing_message` ends the turn: it is sent as the last message, and tool
+    /// calls are not allowed.
     pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
         self.stats.iterations += 1;
         let mut made = ShrinkStage::default();
         loop {
             match self.send_once(closing_message) {
                 Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {}
+                Err(error @ (ProviderError::ContextExceeded(_) | ProviderError::Refused(_)))
+                    if self.session.is_stored() =>
+                {
+                    self.session.reject_turn();
+                    return Err(rejected_turn_error(error));
+                }
                 answer => return answer.map_err(ProviderError::into_failure),
             }
         }

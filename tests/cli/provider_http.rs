@@ -1015,11 +1015,11 @@ fn a_session_continues_in_another_format() {
         let word = format!("answer{number}");
         story = story
             .set("providers.custom.apiType", json!(format.config_name()))
-            .script([read("I look. "), fails(400, "no"), read(""), says(&word)]);
+            .script([read("I look. "), fails(401, "no"), read(""), says(&word)]);
         // An interrupted turn that ends with a tool result, and the next one.
         story
             .run(["agent", "-m", "first"])
-            .status(1)
+            .status(77)
             .stderr_has("no");
         story
             .run(["agent", "-m", "second"])
