@@ -157,6 +157,8 @@ pub enum FinishReason {
     ToolCalls,
     /// Truncated by the output limit.
     Length,
+    /// The run was stopped, or the connection broke, before the reply was complete.
+    Interrupted,
     /// Declined by the model or by the provider's content filter.
     Refusal,
     /// Any other finish reason, as the provider names it.

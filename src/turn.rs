@@ -11,10 +11,11 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch};
+use ending::{Ending, TurnStats, empty_reply_error, schema_mismatch};
 use guard::{GuardAction, TurnState};
 
 pub mod agent;
+mod answer;
 pub mod background;
 pub mod compact;
 pub mod ending;
@@ -24,8 +25,6 @@ mod request;
 
 /// Maximum retries after a reply with neither text nor calls.
 const MAX_BLANK_RETRIES: u32 = 2;
-/// Maximum retries after an answer that does not satisfy its schema.
-const MAX_REPAIRS: u32 = 2;
 
 /// Runs one turn to its end. Without `input`, resumes an interrupted turn.
 pub fn run(
@@ -45,6 +44,9 @@ pub fn run(
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
+    if reply.is_none() {
+        error = error.or(turn.push_partial_reply().err());
+    }
     let exit = error.as_ref().map_or(ending::exit_status(cause), exit_for);
     if reply.is_none() {
         if turn.session.is_stored() {
@@ -80,6 +82,8 @@ struct Turn<'a, 'b, 's> {
     stats: TurnStats,
     /// Text of the current reply so far, or of the last one.
     streamed_text: String,
+    /// The id of the current reply; empty if none is awaited.
+    pending_reply_id: String,
     /// Tokens of the request apart from the messages.
     overhead_tokens: u64,
     /// Number of summaries requested in this turn.
@@ -95,6 +99,8 @@ impl Turn<'_, '_, '_> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
+        } else {
+            self.request_repetition()?;
         }
         let (mut blanks, mut repairs) = (0, 0);
         loop {
@@ -118,7 +124,7 @@ impl Turn<'_, '_, '_> {
                     };
                 }
             }
-            let mut reply = self.send_request(None)?;
+            let reply = self.send_request(None)?;
             if !reply.tool_calls.is_empty() {
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
@@ -126,29 +132,9 @@ impl Turn<'_, '_, '_> {
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
             } else if !reply.is_blank() {
-                let answer = self.agent.answer_format;
-                let stop_reason = match reply.finish_reason {
-                    FinishReason::Length => StopReason::OutputLimit,
-                    FinishReason::Refusal => StopReason::Declined,
-                    _ => StopReason::Answered,
-                };
-                if answer.is_some() && stop_reason != StopReason::Answered {
-                    return Err(incomplete_answer_error(&reply.finish_reason));
+                if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
+                    return Ok(answer);
                 }
-                match answer.map(|answer| answer.check(&reply.text)) {
-                    None => {}
-                    Some(Ok(text)) => reply.text = text,
-                    Some(Err(wrong)) if repairs == MAX_REPAIRS => {
-                        self.session.push(Message::Assistant(reply))?;
-                        return Err(schema_mismatch(&wrong));
-                    }
-                    Some(Err(wrong)) => {
-                        repairs += 1;
-                        self.request_repair(&reply, &wrong, repairs)?;
-                        continue;
-                    }
-                }
-                return Ok((stop_reason, Some(reply)));
             } else if blanks == MAX_BLANK_RETRIES || reply.finish_reason != FinishReason::Stop {
                 return Err(empty_reply_error(&reply));
             } else {

@@ -270,6 +270,9 @@ fn run_turn(
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
+    if !request.parts.is_empty() && session.is_unanswered() {
+        report.notice("the last message has no answer; it is sent marked as interrupted");
+    }
 
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;

@@ -280,7 +280,10 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
             text: into_plain_text(parts),
             reasoning: fields.reasoning_content.into_text(),
             tool_calls: fields.tool_calls.map(read_calls).unwrap_or_default(),
-            finish_reason: FinishReason::Stop,
+            finish_reason: match fields.finish_reason.as_str() {
+                Some("interrupted") => FinishReason::Interrupted,
+                _ => FinishReason::Stop,
+            },
             usage: fields.usage.map(read_usage).unwrap_or_default(),
             // Stored in the ledger.
             cost: None,
@@ -432,6 +435,9 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             let counts = counts.into_iter().filter(|(_, count)| *count > 0);
             let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
             put("usage", Value::Object(counts.collect()));
+            if reply.finish_reason == FinishReason::Interrupted {
+                put("finish_reason", "interrupted".into());
+            }
             if let Some(opaque) = &reply.provider_data {
                 put("opaque", opaque.clone());
             }

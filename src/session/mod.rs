@@ -343,6 +343,12 @@ impl Session {
             Message::User(_) => {}
         }
         self.left_out.clear();
+        if message.begins_turn()
+            && let Some(no_answer) = history::no_answer(&self.messages)
+        {
+            self.estimated_tokens += token_estimate::for_message(&no_answer);
+            self.messages.push(no_answer);
+        }
         match &mut self.log {
             Some(log) => {
                 let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
@@ -449,6 +455,11 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if the last turn was interrupted before any part of its answer.
+    pub fn is_unanswered(&self) -> bool {
+        history::no_answer(&self.messages).is_some()
     }
 
     /// True if its last turn was interrupted.

@@ -176,7 +176,7 @@ impl Turn<'_, '_, '_> {
         let messages = self.session.messages();
         let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
         // Without a reply there are only user messages, which must not be altered.
-        let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.finish_reason != FinishReason::Interrupted);
         if !old.iter().any(is_reply) {
             return Ok(None);
         }

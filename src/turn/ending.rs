@@ -160,13 +160,6 @@ impl TurnStats {
     }
 }
 
-/// The message to the model about an answer that does not satisfy its schema.
-pub(super) fn repair_prompt(error: &str) -> String {
-    format!(
-        "[nanobot] Your answer does not satisfy the schema: {error}. Send the complete answer again, as JSON only."
-    )
-}
-
 /// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
 /// end the same way.
 pub(super) fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {

@@ -1,8 +1,10 @@
 //! A conversation after a failure: the next request, `--resume`, and the messages to the user.
 
-use crate::server::{Responder, calls, fails, says};
+use crate::server::{Ending, Responder, Response, calls, fails, says, sends};
+use crate::signals::send_signal;
 use crate::story::Story;
 use serde_json::json;
+use std::io::{BufRead, BufReader};
 
 /// A provider's refusal of a message.
 fn refuses() -> Responder {
@@ -12,6 +14,27 @@ fn refuses() -> Responder {
 /// A provider's refusal of a conversation that is too long.
 fn too_long() -> Responder {
     fails(400, "maximum context length exceeded")
+}
+
+/// The beginning of an answer; then the server does nothing more.
+fn begins(text: &str) -> Responder {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let event = format!("data: {delta}\n\n");
+    sends(Response::events([event]).ending(Ending::Stall))
+}
+
+/// Runs a turn, and interrupts it like Ctrl-C once a part of the answer has arrived.
+fn interrupt_in_answer(story: &Story, arguments: &[&str]) {
+    let mut command = story.command(arguments);
+    let mut child = command
+        .args(["--output-format", "stream-json"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"type\":\"text\"")));
+    send_signal(&child, 2);
+    lines.for_each(drop);
+    assert_eq!(story.wait(child).signal(), Some(2));
 }
 
 /// The texts of the messages of the request `index`, without the system prompt.
@@ -149,4 +172,71 @@ fn a_refused_message_is_left_out_of_the_consolidation() {
     let asked = story.requests().pop().unwrap();
     assert!(asked.raw.contains("My cat is Mia"), "{}", asked.raw);
     assert!(!asked.raw.contains("something bad"), "{}", asked.raw);
+}
+
+#[test]
+fn a_partial_answer_is_kept_when_it_is_interrupted() {
+    let story = Story::new().script([begins("Half of"), says("Mia."), says("Fine.")]);
+    interrupt_in_answer(&story, &["agent", "-m", "Tell me everything."]);
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[2]["content"], "Half of\n\n[interrupted]");
+    assert_eq!(lines[2]["finish_reason"], "interrupted");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let expect = ["Tell me everything.", "Half of\n\n[interrupted]", "Who?"];
+    assert_eq!(sent(&story, 1), expect);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    assert_eq!(sent(&story, 2)[..3], expect);
+}
+
+#[test]
+fn a_resumed_answer_is_complete() {
+    let story = Story::new().script([begins("Half of"), begins("All of"), says("All of it.")]);
+    interrupt_in_answer(&story, &["agent", "-m", "Tell me everything."]);
+    interrupt_in_answer(&story, &["agent", "--resume"]);
+    story.run(["agent", "--resume"]).stdout("All of it.\n");
+    let last = sent(&story, 2);
+    assert!(last[4].contains("Write the complete answer"), "{last:?}");
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr_has("no interrupted turn");
+}
+
+#[test]
+fn an_abandoned_question_is_not_merged_into_the_next_one() {
+    let story = Story::new().script([fails(401, "no"), says("Mia."), says("Fine.")]);
+    drop(
+        story
+            .run(["agent", "-m", "Delete everything."])
+            .status(77)
+            .error_text(),
+    );
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Mia.\n")
+        .stderr("nanobot: the last message has no answer; it is sent marked as interrupted\n");
+    let expect = [
+        "Delete everything.",
+        "[interrupted before an answer]",
+        "Who?",
+    ];
+    assert_eq!(sent(&story, 1), expect);
+    // The request of a later turn begins with the same messages.
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    assert_eq!(sent(&story, 2)[..3], expect);
+}
+
+#[test]
+fn a_question_abandoned_after_a_tool_call_is_not_merged_into_the_next_one() {
+    let story = Story::new().file("notes", "alpha").script([
+        calls("read_file", json!({ "path": "notes" })),
+        fails(401, "no"),
+        says("Mia."),
+    ]);
+    drop(story.run(["agent", "-m", "Read."]).status(77).error_text());
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Mia.\n")
+        .stderr_has("marked as interrupted");
+    assert_eq!(sent(&story, 2)[3], "[interrupted before an answer]");
 }

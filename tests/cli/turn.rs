@@ -226,7 +226,8 @@ fn the_iteration_limit_is_reported_if_the_last_request_is_not_answered() {
         story.server().script([says("So far: nothing.")]);
         story
             .run(["agent", "-m", "go on"])
-            .stdout("So far: nothing.\n");
+            .stdout("So far: nothing.\n")
+            .stderr_has("marked as interrupted");
     }
 }
 
