@@ -115,10 +115,10 @@ fn comments_do_not_keep_a_silent_stream_alive() {
     let (stop, pings) = start_pings(sender);
     let story = Story::new()
         .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
-        .script([sends(answer)]);
+        .script([sends(answer), says("whole")]);
     story
-        .run(["agent", "-m", "x", "--timeout", "60"])
-        .status(69)
+        .run(["agent", "-v", "-m", "x", "--timeout", "60"])
+        .stdout("whole\n")
         .stderr_has("timed out waiting for more data");
     drop(stop);
     pings.join().unwrap();
@@ -144,25 +144,30 @@ fn comments_may_precede_the_first_data_for_longer_than_the_idle_timeout() {
 }
 
 #[test]
-fn an_unfinished_stream_is_retried_if_nothing_was_printed() {
+fn an_unfinished_stream_is_retried_if_nothing_was_shown() {
     let story = Story::new().script([
         sends(Response::events([": nothing yet\n\n"]).ending(Ending::Disconnect)),
         says("whole"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("whole\n");
-    let story = Story::new().script([sends(
-        Response::events([text_event("half")]).ending(Ending::Disconnect),
-    )]);
-    story
-        .run(["agent", "-m", "x"])
-        .status(69)
-        .stderr_has("sent an incomplete response");
-    assert!(
+    let half = || sends(Response::events([text_event("half")]).ending(Ending::Disconnect));
+    let story = Story::new().script([half(), says("whole")]);
+    story.run(["agent", "-m", "x"]).stdout("whole\n");
+    let story = Story::new().script([half(), half(), says("whole")]);
+    let ran = story.run(["agent", "-m", "x", "--json"]);
+    assert_eq!(ran.json()["text"], "whole");
+    drop(ran);
+    // A program that reads the events has the first half already.
+    let story = Story::new().script([half()]);
+    drop(
         story
-            .session("cli_direct.jsonl")
-            .iter()
-            .all(|line| line["role"] != "assistant")
+            .run(["agent", "-m", "x", "--output-format", "stream-json"])
+            .status(69)
+            .stderr_has("sent an incomplete response")
+            .text(),
     );
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[2]["content"], "half\n\n[interrupted]");
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn errors_within_a_good_status_are_errors() {
             text_event("half"),
             data_event(&json!({ "error": { "message": "broke" } })),
         ]),
-        1,
+        4,
         69,
         "broke",
     );
@@ -1023,7 +1028,8 @@ fn a_session_continues_in_another_format() {
             .stderr_has("no");
         story
             .run(["agent", "-m", "second"])
-            .stdout(&format!("{word}\n"));
+            .stdout(&format!("{word}\n"))
+            .stderr_has("marked as interrupted");
         let requests = story.requests();
         let last = requests.last().unwrap();
         assert_eq!(Format::from_path(&last.path), Some(format));
