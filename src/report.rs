@@ -90,7 +90,10 @@ impl Reporter {
     /// Handles an event.
     pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
         // Progress output starts on a new line.
-        if !matches!(event, Event::Text { .. } | Event::Assistant { .. }) {
+        if !matches!(
+            event,
+            Event::Text { .. } | Event::Assistant { .. } | Event::Usage { .. }
+        ) {
             self.stream.end_current_row()?;
         }
         self.progress.handle(&event);

@@ -37,21 +37,19 @@ pub fn run(
     let (cause, reply, mut error) = match turn.run_loop(input) {
         // The answer is paid for: a disk error is reported, and the answer is printed anyway.
         Ok((cause, Some(reply))) => {
-            let saved = turn.session.push(Message::Assistant(reply.clone()));
-            (cause, Some(reply), saved.err())
+            let (answer, saved) = turn.push_answer(reply);
+            (cause, Some(answer), saved.err())
         }
         Ok((cause, None)) => (cause, None, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
-    if reply.is_none() {
-        error = error.or(turn.push_partial_reply().err());
-    }
     let exit = error.as_ref().map_or(ending::exit_status(cause), exit_for);
     if reply.is_none() {
         if turn.session.is_stored() {
             signal::begin_shutdown();
         }
+        error = error.or(turn.push_partial_reply().err());
         error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
         error = error.or(turn.drain_reports().err());
     }
@@ -64,7 +62,10 @@ pub fn run(
     }
     let partial =
         reply.is_none() || matches!(cause, StopReason::OutputLimit | StopReason::Declined);
-    let text = reply.map_or(turn.streamed_text, |reply| reply.text);
+    let text = match reply {
+        Some(reply) => reply.text,
+        None => turn.cut_text + &turn.streamed_text,
+    };
     Ending {
         stop_reason: cause,
         is_partial: partial && !text.is_empty(),
@@ -82,6 +83,9 @@ struct Turn<'a, 'b, 's> {
     stats: TurnStats,
     /// Text of the current reply so far, or of the last one.
     streamed_text: String,
+    /// The parts of the answer that the output limit cut, and their number.
+    cut_text: String,
+    cut_count: u32,
     /// The id of the current reply; empty if none is awaited.
     pending_reply_id: String,
     /// Tokens of the request apart from the messages.
@@ -100,7 +104,7 @@ impl Turn<'_, '_, '_> {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         } else {
-            self.request_repetition()?;
+            self.resume_answer()?;
         }
         let (mut blanks, mut repairs) = (0, 0);
         loop {
@@ -110,6 +114,9 @@ impl Turn<'_, '_, '_> {
                 GuardAction::Continue => {}
                 GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,
                 GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
+                GuardAction::Finish { .. } if self.cut_count > 0 => {
+                    return Ok((StopReason::OutputLimit, Some(self.empty_rest())));
+                }
                 GuardAction::Finish { stop_reason, text } => {
                     self.stop_background();
                     self.poll_background(false)?;
@@ -126,12 +133,13 @@ impl Turn<'_, '_, '_> {
             }
             let reply = self.send_request(None)?;
             if !reply.tool_calls.is_empty() {
+                (self.cut_text, self.cut_count) = (String::new(), 0);
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
-            } else if !reply.is_blank() {
+            } else if !reply.is_blank() || self.cut_count > 0 {
                 if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
                     return Ok(answer);
                 }

@@ -12,6 +12,7 @@
 //!
 //! | event | stored | sent next | reported | story |
 //! |---|---|---|---|---|
+//! | cut by the output limit | each part, and a message that asks for the rest | all of it | the parts as one answer; status 3 if the third continuation is cut too | `an_answer_that_the_output_limit_cuts_is_continued` |
 //! | interrupted in a text | the part of the reply, which ends in `[interrupted]` | all of it | by the shell or the REPL, which saw the signal | `a_partial_answer_is_kept_when_it_is_interrupted` |
 //! | interrupted before any text | the message | the message, and [`NO_ANSWER`] as its reply | a notice with the next message | `an_abandoned_question_is_not_merged_into_the_next_one` |
 //! | interrupted in a call | a failed result for each call without one | all of it, and [`NO_ANSWER`] | a notice with the next message | `signals.rs`: `a_signal_ends_the_children_before_the_program` |

@@ -26,6 +26,8 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             sink,
             stats: TurnStats::default(),
             streamed_text: String::new(),
+            cut_text: String::new(),
+            cut_count: 0,
             pending_reply_id: String::new(),
             summary_count: 0,
             compaction_exhausted: false,

@@ -1,6 +1,6 @@
 //! A conversation after a failure: the next request, `--resume`, and the messages to the user.
 
-use crate::server::{Ending, Responder, Response, calls, fails, says, sends};
+use crate::server::{Ending, Responder, Response, calls, fails, replies, says, sends};
 use crate::signals::send_signal;
 use crate::story::Story;
 use serde_json::json;
@@ -239,4 +239,63 @@ fn a_question_abandoned_after_a_tool_call_is_not_merged_into_the_next_one() {
         .stdout("Mia.\n")
         .stderr_has("marked as interrupted");
     assert_eq!(sent(&story, 2)[3], "[interrupted before an answer]");
+}
+
+/// A part of an answer that the output limit cuts.
+fn cuts(text: &str) -> Responder {
+    replies(json!({ "content": text }), "length")
+}
+
+#[test]
+fn an_answer_that_the_output_limit_cuts_is_continued() {
+    let story = Story::new().script([cuts("Once up"), cuts("on a time"), says(" they\n\nlived.")]);
+    story
+        .run(["agent", "-m", "tell"])
+        .stdout("Once upon a time they\n\nlived.\n");
+    let last = sent(&story, 2);
+    assert_eq!(
+        (last.len(), last[1].as_str(), last[3].as_str()),
+        (5, "Once up", "on a time")
+    );
+    assert!(
+        last[4].contains("Continue it exactly where it stopped"),
+        "{last:?}"
+    );
+    story.server().script([says("Fine.")]);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    let story = Story::new().script([cuts("Once "), says("more.")]);
+    let ran = story.run(["agent", "-m", "tell", "--json"]);
+    assert_eq!(ran.json()["text"], "Once more.");
+    assert_eq!(ran.json()["partial"], false);
+    assert_eq!(ran.json()["usage"]["output"], 14);
+}
+
+#[test]
+fn the_parts_of_an_answer_are_one_text_on_a_terminal() {
+    let story = Story::new().script([cuts("Once up"), says("on a time.")]);
+    let mut command = story.program("script");
+    let line = format!("{} agent -m x", crate::story::NANOBOT);
+    let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
+    let shown = story.wait(child).text();
+    assert!(shown.contains("Once upon a time."), "{shown:?}");
+}
+
+#[test]
+fn a_continuation_that_fails_is_resumed() {
+    let story = Story::new().script([cuts("Once up"), fails(401, "no"), says("on a time.")]);
+    drop(story.run(["agent", "-m", "tell"]).status(77).error_text());
+    story
+        .run(["agent", "--resume"])
+        .stdout("Once upon a time.\n");
+}
+
+#[test]
+fn an_answer_is_not_continued_beyond_the_iteration_limit() {
+    let story = Story::new().script([cuts("Once up"), says("Fine.")]);
+    story
+        .run(["agent", "-m", "tell", "--max-iterations", "1"])
+        .stdout("Once up\n")
+        .stderr_has("truncated by the output limit")
+        .status(3);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
 }
