@@ -29,6 +29,22 @@ impl Message {
             Self::Tool(result) => &result.call_id,
         }
     }
+
+    /// The id of the message's turn, with which its own id begins. Empty for messages of other programs and for tool
+    /// results.
+    pub fn turn_id(&self) -> &str {
+        match self {
+            Self::User(_) | Self::Assistant(_) => {
+                self.id().split_once('-').map_or("", |(turn, _)| turn)
+            }
+            Self::Tool(_) => "",
+        }
+    }
+
+    /// True if a turn begins with it.
+    pub fn begins_turn(&self) -> bool {
+        matches!(self, Self::User(user) if !user.injected)
+    }
 }
 
 /// The origin of content, from the most to the least trusted. That of a conversation is the highest one of its content.
@@ -156,6 +172,8 @@ pub enum FinishReason {
     ToolCalls,
     /// Truncated by the output limit.
     Length,
+    /// The run was stopped, or the connection broke, before the reply was complete.
+    Interrupted,
     /// Declined by the model or by the provider's content filter.
     Refusal,
     /// Any other finish reason, as the provider names it.

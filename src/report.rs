@@ -73,6 +73,15 @@ impl Reporter {
         self.format
     }
 
+    /// True if the pieces of a reply are shown as they arrive, so that they cannot be taken back.
+    pub fn shows_pieces(&self) -> bool {
+        match self.format {
+            ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
+            ReportFormat::StreamJson => true,
+            ReportFormat::Json | ReportFormat::Deferred => false,
+        }
+    }
+
     /// Also appends every event, except pieces of text, to the log file at `path`.
     pub fn log_to(&mut self, path: &Path) {
         self.log = Some(EventLog::new(path));
@@ -81,7 +90,10 @@ impl Reporter {
     /// Handles an event.
     pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
         // Progress output starts on a new line.
-        if !matches!(event, Event::Text { .. } | Event::Assistant { .. }) {
+        if !matches!(
+            event,
+            Event::Text { .. } | Event::Assistant { .. } | Event::Usage { .. }
+        ) {
             self.stream.end_current_row()?;
         }
         self.progress.handle(&event);
@@ -91,9 +103,7 @@ impl Reporter {
         match self.format {
             ReportFormat::Json | ReportFormat::Deferred => Ok(()),
             ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
-            ReportFormat::Text if self.terminal.stdout_is_tty && !self.is_buffered => {
-                self.stream.handle(&event)
-            }
+            ReportFormat::Text if self.shows_pieces() => self.stream.handle(&event),
             ReportFormat::Text => match event {
                 Event::Assistant {
                     reply,

@@ -11,10 +11,11 @@ use crate::session::Session;
 use crate::sys::signal;
 use agent::Agent;
 use anyhow::Result;
-use ending::{Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch};
+use ending::{Ending, TurnStats, empty_reply_error, schema_mismatch};
 use guard::{GuardAction, TurnState};
 
 pub mod agent;
+mod answer;
 pub mod background;
 pub mod compact;
 pub mod ending;
@@ -24,8 +25,6 @@ mod request;
 
 /// Maximum retries after a reply with neither text nor calls.
 const MAX_BLANK_RETRIES: u32 = 2;
-/// Maximum retries after an answer that does not satisfy its schema.
-const MAX_REPAIRS: u32 = 2;
 
 /// Runs one turn to its end. Without `input`, resumes an interrupted turn.
 pub fn run(
@@ -38,8 +37,8 @@ pub fn run(
     let (cause, reply, mut error) = match turn.run_loop(input) {
         // The answer is paid for: a disk error is reported, and the answer is printed anyway.
         Ok((cause, Some(reply))) => {
-            let saved = turn.session.push(Message::Assistant(reply.clone()));
-            (cause, Some(reply), saved.err())
+            let (answer, saved) = turn.push_answer(reply);
+            (cause, Some(answer), saved.err())
         }
         Ok((cause, None)) => (cause, None, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
@@ -50,6 +49,7 @@ pub fn run(
         if turn.session.is_stored() {
             signal::begin_shutdown();
         }
+        error = error.or(turn.push_partial_reply().err());
         error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
         error = error.or(turn.drain_reports().err());
     }
@@ -63,7 +63,10 @@ pub fn run(
     }
     let partial =
         reply.is_none() || matches!(cause, StopReason::OutputLimit | StopReason::Declined);
-    let text = reply.map_or(turn.streamed_text, |reply| reply.text);
+    let text = match reply {
+        Some(reply) => reply.text,
+        None => turn.cut_text + &turn.streamed_text,
+    };
     Ending {
         stop_reason: cause,
         is_partial: partial && !text.is_empty(),
@@ -81,6 +84,11 @@ struct Turn<'a, 'b, 's> {
     stats: TurnStats,
     /// Text of the current reply so far, or of the last one.
     streamed_text: String,
+    /// The parts of the answer that the output limit cut, and their number.
+    cut_text: String,
+    cut_count: u32,
+    /// The id of the current reply; empty if none is awaited.
+    pending_reply_id: String,
     /// Tokens of the request apart from the messages.
     overhead_tokens: u64,
     /// Number of summaries requested in this turn.
@@ -96,6 +104,8 @@ impl Turn<'_, '_, '_> {
         if let Some(user) = input {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
+        } else {
+            self.resume_answer()?;
         }
         let (mut blanks, mut repairs) = (0, 0);
         loop {
@@ -105,6 +115,9 @@ impl Turn<'_, '_, '_> {
                 GuardAction::Continue => {}
                 GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,
                 GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
+                GuardAction::Finish { .. } if self.cut_count > 0 => {
+                    return Ok((StopReason::OutputLimit, Some(self.empty_rest())));
+                }
                 GuardAction::Finish { stop_reason, text } => {
                     self.stop_background();
                     self.poll_background(false)?;
@@ -119,37 +132,18 @@ impl Turn<'_, '_, '_> {
                     };
                 }
             }
-            let mut reply = self.send_request(None)?;
+            let reply = self.send_request(None)?;
             if !reply.tool_calls.is_empty() {
+                (self.cut_text, self.cut_count) = (String::new(), 0);
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
                 self.run_calls(&reply)?;
             } else if self.has_pending_reports() {
                 self.wait_for_reports(&reply)?;
-            } else if !reply.is_blank() {
-                let answer = self.agent.answer_format;
-                let stop_reason = match reply.finish_reason {
-                    FinishReason::Length => StopReason::OutputLimit,
-                    FinishReason::Refusal => StopReason::Declined,
-                    _ => StopReason::Answered,
-                };
-                if answer.is_some() && stop_reason != StopReason::Answered {
-                    return Err(incomplete_answer_error(&reply.finish_reason));
+            } else if !reply.is_blank() || self.cut_count > 0 {
+                if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
+                    return Ok(answer);
                 }
-                match answer.map(|answer| answer.check(&reply.text)) {
-                    None => {}
-                    Some(Ok(text)) => reply.text = text,
-                    Some(Err(wrong)) if repairs == MAX_REPAIRS => {
-                        self.session.push(Message::Assistant(reply))?;
-                        return Err(schema_mismatch(&wrong));
-                    }
-                    Some(Err(wrong)) => {
-                        repairs += 1;
-                        self.request_repair(&reply, &wrong, repairs)?;
-                        continue;
-                    }
-                }
-                return Ok((stop_reason, Some(reply)));
             } else if blanks == MAX_BLANK_RETRIES || reply.finish_reason != FinishReason::Stop {
                 return Err(empty_reply_error(&reply));
             } else {

@@ -4,9 +4,28 @@
 //! Providers reject a conversation that does not begin with a user message, or in which calls and results do not pair
 //! up. Logs contain such conversations after a killed run, a cut by another program's window, or an edit by hand. The
 //! log is not changed; only the messages to send are repaired.
+//!
+//! # After a failure
+//!
+//! A new message begins a new turn; `--resume` continues the last one. Each row has a story of this name in
+//! `tests/cli/conversation_recovery.rs`, or in the file that is named.
+//!
+//! | event | stored | sent next | reported | story |
+//! |---|---|---|---|---|
+//! | cut by the output limit | each part, and a message that asks for the rest | all of it | the parts as one answer; status 3 if the third continuation is cut too | `an_answer_that_the_output_limit_cuts_is_continued` |
+//! | interrupted in a text | the part of the reply, which ends in `[interrupted]` | all of it | by the shell or the REPL, which saw the signal | `a_partial_answer_is_kept_when_it_is_interrupted` |
+//! | interrupted before any text | the message | the message, and [`NO_ANSWER`] as its reply | a notice with the next message | `an_abandoned_question_is_not_merged_into_the_next_one` |
+//! | interrupted in a call | a failed result for each call without one | all of it, and [`NO_ANSWER`] | a notice with the next message | `signals.rs`: `a_signal_ends_the_children_before_the_program` |
+//! | broken stream | after all retries, as interrupted in a text | the same | status 69 | `provider_http.rs`: `an_unfinished_stream_is_retried_if_nothing_was_shown` |
+//! | refused by the server | the message, and its turn in the metadata | nothing since the last answer | once, as the hint of the error | `a_refused_message_is_left_out_until_it_is_resumed` |
+//! | too long | as refused | nothing since the last answer | once, as the hint of the error | `a_message_that_is_too_long_does_not_end_the_conversation` |
+//! | compacted | the summary | the summary, and what follows it | a notice | `a_message_that_is_too_long_does_not_end_the_conversation` |
+//! | being consolidated | as before; refused turns are no part of it | as before | nothing | `a_refused_message_is_left_out_of_the_consolidation` |
+//! | resumed | for a partial reply, a message that asks for the complete answer | the whole turn, refused or not | nothing | `a_resumed_answer_is_complete` |
 
 pub mod compaction;
 pub mod head_and_tail;
+pub mod rejection;
 pub mod result_truncation;
 pub mod subagent_refs;
 
@@ -16,6 +35,13 @@ use std::collections::{HashMap, HashSet};
 /// Result text for a call whose outcome is unknown.
 pub const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
+
+/// The end of a stored reply that was interrupted.
+pub const INTERRUPTION_MARK: &str = "\n\n[interrupted]";
+
+/// The reply that is sent for a turn without an answer, before the next turn begins: the model must not take both
+/// messages for one.
+const NO_ANSWER: &str = "[interrupted before an answer]";
 
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
@@ -29,7 +55,12 @@ pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
         .peekable();
     while let Some(message) = rest.next() {
         match message {
-            Message::User(_) => sent.push(message),
+            Message::User(_) => {
+                if message.begins_turn() {
+                    sent.extend(no_answer(&sent));
+                }
+                sent.push(message);
+            }
             // A result without a preceding call.
             Message::Tool(_) => {}
             Message::Assistant(reply) if reply.tool_calls.is_empty() => match sent.last_mut() {
@@ -51,6 +82,23 @@ pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
         }
     }
     sent
+}
+
+/// The reply to send before a new turn if the last of `messages`, which are sent, has no answer. The summary of a
+/// compaction needs none.
+pub fn no_answer(messages: &[Message]) -> Option<Message> {
+    let is_open = match messages {
+        [] | [.., Message::Assistant(_)] => false,
+        [first] => first.begins_turn(),
+        [.., Message::User(_) | Message::Tool(_)] => true,
+    };
+    is_open.then(|| {
+        Message::Assistant(Reply {
+            text: NO_ANSWER.into(),
+            finish_reason: FinishReason::Interrupted,
+            ..Reply::default()
+        })
+    })
 }
 
 /// True if a message is empty: providers reject it, and every request that contains it.
@@ -76,6 +124,7 @@ fn append_reply(before: &mut Reply, reply: &Reply) {
         text.push_str(more);
     }
     before.provider_data = None;
+    before.finish_reason = reply.finish_reason.clone();
 }
 
 /// Returns one result for each call of `reply`, in call order. An id that was used before is replaced in call and
@@ -154,7 +203,11 @@ pub fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
 /// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.
 pub fn is_interrupted(messages: &[Message]) -> bool {
     let is_answer = |reply: &Reply| {
-        reply.tool_calls.is_empty() && reply.finish_reason != FinishReason::ToolCalls
+        reply.tool_calls.is_empty()
+            && !matches!(
+                reply.finish_reason,
+                FinishReason::ToolCalls | FinishReason::Interrupted
+            )
     };
     match messages.last() {
         None => false,
@@ -247,14 +300,15 @@ mod tests {
         check("=1 =2", "");
         check("u 1+2 =1 =2 a", "u 1+2 =1 =2 a");
         check("u 1+2 =2 =1 a", "u 1+2 =1 =2 a");
-        check("u 1+2 =1 u a", "u 1+2 =1 ?2 u a");
+        check("u 1+2 =1 u a", "u 1+2 =1 ?2 a u a");
         check("u 1", "u 1 ?1");
         check("u =9 a", "u a");
         check("u 1 =1 =1 =7 a", "u 1 =1 a");
         check("u e a", "u a");
         check("n a u n a a n a", "u a");
         check("u a e a 1 =1 a a", "u a 1 =1 a");
-        check("u u a", "u u a");
+        check("u u a", "u a u a");
+        check("u 1 =1 u a", "u 1 =1 a u a");
         check("u 1 =1 1 =1 a", "u 1 =1 1x1 =1x1 a");
         check("u 1+1 =1 =1 a", "u 1+1x1 =1 =1x1 a");
     }

@@ -256,6 +256,9 @@ fn run_turn(
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
+    if options.resume {
+        session.restore_rejected_turn();
+    }
     if options.new || request.command == Some(ChatCommand::New) {
         session.start_new_conversation()?;
     }
@@ -267,6 +270,9 @@ fn run_turn(
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
+    if !request.parts.is_empty() && session.is_unanswered() {
+        report.notice("the last message has no answer; it is sent marked as interrupted");
+    }
 
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;

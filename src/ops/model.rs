@@ -86,8 +86,10 @@ pub(crate) fn choose(
         }
         None => {
             let run = Arc::new(RunBudget::new(options.max_cost, options.max_total_tokens));
+            let shows_pieces = report.shows_pieces();
             let mut notice = |text: &str| report.notice(text);
-            fallback_chain(ctx, options, settings, account, run, &mut notice)?
+            let costs = (account, run);
+            fallback_chain(ctx, options, settings, costs, shows_pieces, &mut notice)?
         }
     };
     // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
@@ -113,7 +115,8 @@ pub(crate) fn choose_for_subagent(
     budget: &Arc<RunBudget>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let chosen = fallback_chain(ctx, options, settings, account, Arc::clone(budget), notice)?;
+    let costs = (account, Arc::clone(budget));
+    let chosen = fallback_chain(ctx, options, settings, costs, false, notice)?;
     Ok(with_recording(options, chosen))
 }
 
@@ -138,13 +141,14 @@ fn with_recording(options: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
     }
 }
 
-/// The model and its fallbacks. Each has its own retries, and all share one budget.
+/// The model and its fallbacks. Each has its own retries, and all share one budget. With `shows_pieces`, the pieces of
+/// a reply are shown as they arrive, so that a reply which breaks off cannot begin again.
 fn fallback_chain(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    account: &CallPurpose,
-    budget: Arc<RunBudget>,
+    (account, budget): (&CallPurpose, Arc<RunBudget>),
+    shows_pieces: bool,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
     let by_flag = options.max_cost.is_some();
@@ -201,6 +205,7 @@ fn fallback_chain(
                 },
                 account,
                 &budget,
+                shows_pieces,
             ),
         });
     }
@@ -209,7 +214,7 @@ fn fallback_chain(
         provider_name: provider,
         model,
         context_tokens: context,
-        provider: Arc::new(FallbackProvider::new(links)),
+        provider: Arc::new(FallbackProvider::new(links, shows_pieces)),
         budget,
     })
 }
@@ -259,10 +264,12 @@ pub(crate) fn with_retries(
     endpoint: Endpoint,
     account: &CallPurpose,
     budget: &Arc<RunBudget>,
+    shows_pieces: bool,
 ) -> Box<dyn Provider> {
     let retry = RetryProvider {
         inner: single_attempt(ctx, settings, endpoint, account, budget),
         clock: ctx.clock.clone(),
+        shows_pieces,
     };
     Box::new(ToolChoiceFallback {
         inner: retry,

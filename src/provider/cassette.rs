@@ -92,6 +92,7 @@ fn reply_to_json(reply: &Reply) -> Value {
         FinishReason::Stop => "stop",
         FinishReason::ToolCalls => "calls",
         FinishReason::Length => "length",
+        FinishReason::Interrupted => "interrupted",
         FinishReason::Refusal => "refusal",
         FinishReason::Other(other) => other,
     };
@@ -132,6 +133,7 @@ fn reply_from_json(value: &Value) -> Option<Reply> {
             "stop" => FinishReason::Stop,
             "calls" => FinishReason::ToolCalls,
             "length" => FinishReason::Length,
+            "interrupted" => FinishReason::Interrupted,
             "refusal" => FinishReason::Refusal,
             other => FinishReason::Other(other.to_owned()),
         },

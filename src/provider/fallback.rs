@@ -21,14 +21,17 @@ pub struct FallbackProvider {
     models: Vec<FallbackModel>,
     /// Index of the current link. It only advances: a model that failed is not tried again in this run.
     current: AtomicUsize,
+    /// True if the pieces of a reply are shown as they arrive.
+    shows_pieces: bool,
 }
 
 impl FallbackProvider {
     /// Starts with the first of `models`.
-    pub fn new(models: Vec<FallbackModel>) -> Self {
+    pub fn new(models: Vec<FallbackModel>, shows_pieces: bool) -> Self {
         Self {
             models,
             current: AtomicUsize::new(0),
+            shows_pieces,
         }
     }
 }
@@ -49,7 +52,7 @@ impl Provider for FallbackProvider {
             };
             let mut emitted = false;
             let answer = link.provider.reply(&request, &mut |delta| {
-                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                emitted |= self.shows_pieces && delta.is_piece();
                 on_delta(delta)
             });
             let (error, next) = match (answer, self.models.get(at + 1)) {

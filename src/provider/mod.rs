@@ -114,13 +114,13 @@ pub struct Sampling {
 pub enum Delta<'a> {
     Text(&'a str),
     Reasoning(&'a str),
-    /// The exchange failed before any output, and restarts after `wait`. `attempt` counts from 1.
+    /// The exchange failed, and restarts after `wait`: earlier pieces are void. `attempt` counts from 1.
     Retry {
         attempt: u32,
         wait: Duration,
         cause: &'a str,
     },
-    /// The model is unavailable, and a fallback model is used.
+    /// The model is unavailable, and a fallback model is used: earlier pieces are void.
     Fallback {
         from: &'a str,
         to: &'a str,
@@ -131,6 +131,11 @@ pub enum Delta<'a> {
 }
 
 impl<'a> Delta<'a> {
+    /// True if it is a piece of the reply.
+    pub fn is_piece(&self) -> bool {
+        matches!(self, Self::Text(_) | Self::Reasoning(_))
+    }
+
     /// The corresponding event of the turn; `message` is the id of the reply.
     pub fn into_event(self, message: &'a str) -> Event<'a> {
         match self {

@@ -29,7 +29,14 @@ impl<P: Provider> Provider for RedactingProvider<P> {
             Delta::Reasoning(text) => {
                 emit_text(&reasoning_stream.feed(text), Delta::Reasoning, on_delta)
             }
-            other => on_delta(other),
+            other => {
+                if matches!(other, Delta::Retry { .. } | Delta::Fallback { .. }) {
+                    // The text held back belongs to the attempt that failed.
+                    text_stream = StreamRedactor::for_known_keys();
+                    reasoning_stream = StreamRedactor::for_known_keys();
+                }
+                on_delta(other)
+            }
         });
         if let Err(ProviderError::Aborted(_)) = answer {
             return answer;

@@ -1,5 +1,5 @@
-//! Retries with backoff: a wrapper around any provider. A request is retried only before any of the reply was emitted,
-//! because displayed text cannot be taken back.
+//! Retries with backoff: a wrapper around any provider. Where pieces of a reply are shown as they arrive, a request is
+//! retried only before the first one, because displayed text cannot be taken back.
 
 use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use crate::message::Reply;
@@ -15,6 +15,8 @@ const MAX_TOTAL_DELAY: Duration = Duration::from_secs(60);
 pub struct RetryProvider<P> {
     pub inner: P,
     pub clock: Clock,
+    /// True if the pieces of a reply are shown as they arrive.
+    pub shows_pieces: bool,
 }
 
 impl<P: Provider> Provider for RetryProvider<P> {
@@ -27,7 +29,7 @@ impl<P: Provider> Provider for RetryProvider<P> {
         for attempt in 1.. {
             let mut emitted = false;
             let error = match self.inner.reply(request, &mut |delta| {
-                emitted |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
+                emitted |= self.shows_pieces && delta.is_piece();
                 on_delta(delta)
             }) {
                 Ok(reply) => return Ok(reply),
@@ -117,11 +119,16 @@ mod tests {
 
     /// Checks success, the number of attempts, and the number of reported retries.
     fn check(steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
+        check_shown(true, steps, expect);
+    }
+
+    fn check_shown(shows_pieces: bool, steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
         let count = steps.len();
         let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
         let retry = RetryProvider {
             inner: ScriptedProvider(Mutex::new(steps)),
             clock,
+            shows_pieces,
         };
         let sampling = Sampling {
             max_tokens: 1,
@@ -163,10 +170,13 @@ mod tests {
             ],
             (false, 1, 0),
         );
-        let half = Box::new(|on_delta: &mut DeltaSink<'_>| {
-            on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
-            Err(ProviderError::Unavailable("cut".into()))
-        });
-        check(vec![half, fine()], (false, 1, 0));
+        let half = || -> ScriptedOutcome {
+            Box::new(|on_delta: &mut DeltaSink<'_>| {
+                on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
+                Err(ProviderError::Unavailable("cut".into()))
+            })
+        };
+        check(vec![half(), fine()], (false, 1, 0));
+        check_shown(false, vec![half(), fine()], (true, 2, 1));
     }
 }

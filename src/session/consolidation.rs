@@ -121,11 +121,6 @@ struct ConsolidationBoundary {
     is_due: bool,
 }
 
-/// True if a turn begins with this message.
-fn begins_turn(message: Option<&Message>) -> bool {
-    matches!(message, Some(Message::User(user)) if !user.injected)
-}
-
 /// Walks back from the end over the messages to keep, then to the start of that turn, and on until it is known if
 /// anything is due. If no turn starts between `from` and there, the limit is the start of the next turn. Kept messages
 /// always begin with a user message, because nothing before the first one would be sent again.
@@ -159,7 +154,7 @@ fn find_boundary(
             wanted.get_or_insert(number);
         }
         due |= tokens >= limits.tokens;
-        if before.is_none() && number > from && begins_turn(message.as_ref()) {
+        if before.is_none() && number > from && message.as_ref().is_some_and(Message::begins_turn) {
             match wanted {
                 Some(wanted) if number <= wanted => before = Some(number),
                 _ => after = Some(number),
@@ -176,7 +171,8 @@ fn find_boundary(
 }
 
 /// Reads the range `next` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
-/// turn is always read in full. `None` if the session has changed.
+/// turn is always read in full. What a provider rejected is left out: it would be rejected here too. `None` if the
+/// session has changed.
 pub fn read_range(
     store: &SessionStore,
     key: &str,
@@ -188,7 +184,10 @@ pub fn read_range(
         return Ok(None);
     };
     let what = || format!("read `{}`", path.display());
-    let Some(start) = find_message_offset(&file, &path, next.from)? else {
+    let size = end_of_last_line(&file, &path)?;
+    let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
+    let rejected = tail.metadata.session_metadata().rejected_turns;
+    let Some(start) = find_message_offset(&file, &path, (size, tail.count), next.from)? else {
         return Ok(None);
     };
     let mut reader = BufReader::with_capacity(256 << 10, &file);
@@ -203,7 +202,7 @@ pub fn read_range(
         let SessionLine::Message(message) = line::parse(&text) else {
             continue;
         };
-        if number > next.from && begins_turn(message.as_ref()) {
+        if number > next.from && message.as_ref().is_some_and(Message::begins_turn) {
             to = Some(number);
         }
         if let Some(message) = message {
@@ -214,8 +213,10 @@ pub fn read_range(
                 turn,
                 message,
             };
-            full |= !has_room(&logged);
-            messages.push(logged);
+            if !rejected.contains(&logged.turn) {
+                full |= !has_room(&logged);
+                messages.push(logged);
+            }
         }
         if full && to.is_some() {
             break;
@@ -235,10 +236,14 @@ pub fn read_range(
     }))
 }
 
-/// The offset at which message `index` begins, searched from the nearer end of the file.
-fn find_message_offset(file: &File, path: &Path, index: usize) -> Result<Option<u64>> {
-    let size = end_of_last_line(file, path)?;
-    let count = tail_reader::read(file, path, size, MessageWindow::default())?.count;
+/// The offset at which message `index` begins, searched from the nearer end of the file, which is `size` bytes long and
+/// has `count` messages.
+fn find_message_offset(
+    file: &File,
+    path: &Path,
+    (size, count): (u64, usize),
+    index: usize,
+) -> Result<Option<u64>> {
     if index >= count {
         return Ok(None);
     }

@@ -280,7 +280,11 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
             text: into_plain_text(parts),
             reasoning: fields.reasoning_content.into_text(),
             tool_calls: fields.tool_calls.map(read_calls).unwrap_or_default(),
-            finish_reason: FinishReason::Stop,
+            finish_reason: match fields.finish_reason.as_str() {
+                Some("interrupted") => FinishReason::Interrupted,
+                Some("length") => FinishReason::Length,
+                _ => FinishReason::Stop,
+            },
             usage: fields.usage.map(read_usage).unwrap_or_default(),
             // Stored in the ledger.
             cost: None,
@@ -432,6 +436,9 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             let counts = counts.into_iter().filter(|(_, count)| *count > 0);
             let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
             put("usage", Value::Object(counts.collect()));
+            if let Some(reason) = finish_reason_name(&reply.finish_reason) {
+                put("finish_reason", reason.into());
+            }
             if let Some(opaque) = &reply.provider_data {
                 put("opaque", opaque.clone());
             }
@@ -451,6 +458,15 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
         put("turn", turn.into());
     }
     to_json_line(&Value::Object(line))
+}
+
+/// The stored name of the finish reason of an incomplete reply.
+fn finish_reason_name(reason: &FinishReason) -> Option<&'static str> {
+    match reason {
+        FinishReason::Interrupted => Some("interrupted"),
+        FinishReason::Length => Some("length"),
+        _ => None,
+    }
 }
 
 /// User content: a string if it is a single text, else blocks, with placeholders for images and documents.

@@ -41,6 +41,8 @@ pub(super) struct LineFields<'a> {
     /// `None` if missing, as opposed to null.
     #[serde(deserialize_with = "deserialize_some")]
     pub(super) opaque: Option<Value>,
+    #[serde(borrow)]
+    pub(super) finish_reason: StoredValue<'a>,
     #[serde(rename = "_command")]
     pub(super) command: StoredValue<'a>,
     pub(super) injected: StoredValue<'a>,

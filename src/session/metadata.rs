@@ -36,6 +36,9 @@ pub(super) struct SessionMetadata {
     /// The origin of the conversation since `/new`; `None` in logs of other programs and earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<RecordedOrigin>,
+    /// Ids of turns that the provider rejected, oldest first.
+    #[serde(rename = "rejected", skip_serializing_if = "is_default")]
+    pub(super) rejected_turns: Vec<String>,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
 }

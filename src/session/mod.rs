@@ -6,6 +6,7 @@
 
 use crate::history::compaction::CompactedHistory;
 use crate::history::head_and_tail::head_and_tail;
+use crate::history::rejection::leave_out;
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
 use crate::message::{Message, MessagePart, Origin, ToolResult, plain_text};
@@ -50,6 +51,9 @@ pub use trash::{
     TrashedSession, empty_trash, list_trash, move_to_trash, prune_pipe_sessions, remove, restore,
 };
 
+/// Maximum number of rejected turns that a session remembers: more than most windows have turns.
+const MAX_REJECTED_TURNS: usize = 100;
+
 /// A session: the messages that are sent, and the log.
 #[derive(Debug)]
 pub struct Session {
@@ -63,6 +67,10 @@ pub struct Session {
     window: HistoryWindow,
     /// True if the log says that the last turn has ended.
     is_closed: bool,
+    /// Turns that the provider rejected, oldest first.
+    rejected_turns: Vec<String>,
+    /// The messages at the end of the log that they leave out.
+    left_out: Vec<Message>,
     /// Maximum characters of a stored tool result.
     result_limit: usize,
     /// `None` if no earlier turn has recorded it.
@@ -159,14 +167,17 @@ impl Session {
             token_ratio: kept.token_ratio,
         };
         let summary = tail.summary.as_ref().map(CompactedHistory::to_message);
+        let (messages, left_out) = leave_out(tail.messages, &kept.rejected_turns);
         Self {
             key: key.to_owned(),
             turn: String::new(),
-            messages: summary.into_iter().chain(tail.messages).collect(),
+            messages: summary.into_iter().chain(messages).collect(),
             estimated_tokens: 0,
             summary: tail.summary,
             window,
             is_closed: tail.is_closed && !is_compaction,
+            rejected_turns: kept.rejected_turns,
+            left_out,
             result_limit,
             origin: kept
                 .origin
@@ -245,8 +256,11 @@ impl Session {
 
     /// The messages of the running turn among [`Self::messages`].
     pub fn turn_messages(&self) -> &[Message] {
-        let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
-        let start = self.messages.iter().rposition(is_users).unwrap_or(0);
+        let start = self
+            .messages
+            .iter()
+            .rposition(Message::begins_turn)
+            .unwrap_or(0);
         &self.messages[start..]
     }
 
@@ -289,16 +303,56 @@ impl Session {
                     self.estimated_tokens - before + token_estimate::for_message(message);
             }
         }
-        let younger = self.messages.len() - count;
-        let aged = self.history_window().count.saturating_sub(younger);
-        self.window.shortened_before = aged.max(self.window.shortened_before);
+        self.window.shortened_before = self.log_index(count).max(self.window.shortened_before);
         any
+    }
+
+    /// The index in the log of the message to send at `index`, which is one of the last turn.
+    fn log_index(&self, index: usize) -> usize {
+        let after = self.messages.len() - index + self.left_out.len();
+        self.history_window().count.saturating_sub(after)
+    }
+
+    /// Leaves the last turn out of what is sent by later runs, because the provider rejected it.
+    pub fn reject_turn(&mut self) {
+        let question = self.messages.iter().rfind(|message| message.begins_turn());
+        // If the turn was resumed, its messages have the ids of several runs.
+        let begun = question
+            .map(Message::turn_id)
+            .unwrap_or_default()
+            .to_owned();
+        for turn in [begun, self.turn.clone()] {
+            if !turn.is_empty() && !self.rejected_turns.contains(&turn) {
+                self.rejected_turns.push(turn);
+            }
+        }
+        let excess = self.rejected_turns.len().saturating_sub(MAX_REJECTED_TURNS);
+        self.rejected_turns.drain(..excess);
+    }
+
+    /// Sends the last turn again, if the provider rejected it.
+    pub fn restore_rejected_turn(&mut self) {
+        if self.left_out.is_empty() {
+            return;
+        }
+        let begin = self.left_out.iter().rposition(Message::begins_turn);
+        let last_turn = self.left_out[begin.unwrap_or(0)..].iter();
+        let turns: Vec<&str> = last_turn.map(Message::turn_id).collect();
+        self.rejected_turns
+            .retain(|turn| !turns.contains(&turn.as_str()));
+        let mut all = std::mem::take(&mut self.messages);
+        let summary = all.drain(..usize::from(self.summary.is_some())).next();
+        all.append(&mut self.left_out);
+        let (messages, left_out) = leave_out(all, &self.rejected_turns);
+        self.messages = summary.into_iter().chain(messages).collect();
+        self.left_out = left_out;
+        self.prepare_messages();
     }
 
     /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
     /// message; the summary is appended to it as one more line.
     pub fn compact(&mut self, keep_count: usize, summary: CompactedHistory) -> Result<()> {
-        let from = self.history_window().count.saturating_sub(keep_count);
+        let from = self.log_index(self.messages.len() - keep_count);
         let summary = CompactedHistory {
             first_sent: from,
             ..summary
@@ -336,6 +390,13 @@ impl Session {
             }
             Message::User(_) => {}
         }
+        self.left_out.clear();
+        if message.begins_turn()
+            && let Some(no_answer) = history::no_answer(&self.messages)
+        {
+            self.estimated_tokens += token_estimate::for_message(&no_answer);
+            self.messages.push(no_answer);
+        }
         match &mut self.log {
             Some(log) => {
                 let line = line::format_message(&message, &self.turn, &log.clock.local_timestamp());
@@ -368,6 +429,7 @@ impl Session {
             token_ratio: ratio,
             ..
         } = self.window;
+        let rejected = &self.rejected_turns;
         let closing = ClosingLine {
             turn: &self.turn,
             ending,
@@ -381,6 +443,7 @@ impl Session {
                         kept.stats.add(stats);
                         kept.origin.clone_from(origin);
                         (kept.shortened_before, kept.token_ratio) = (aged, ratio);
+                        kept.rejected_turns.clone_from(rejected);
                     });
                 })
             }
@@ -391,6 +454,7 @@ impl Session {
     /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
     pub fn start_new_conversation(&mut self) -> Result<()> {
         self.messages.clear();
+        self.left_out.clear();
         (self.estimated_tokens, self.summary) = (0, None);
         self.origin = Some(RecordedOrigin::default());
         let count = self.history_window().count;
@@ -420,8 +484,7 @@ impl Session {
 
     /// Keeps only the last turn in what is sent. Earlier messages stay in the log and are never consolidated.
     pub fn drop_earlier_turns(&mut self) -> Result<()> {
-        let begins = |message: &Message| matches!(message, Message::User(user) if !user.injected);
-        let Some(at) = self.messages.iter().rposition(begins) else {
+        let Some(at) = self.messages.iter().rposition(Message::begins_turn) else {
             return Ok(());
         };
         if at == 0 {
@@ -431,10 +494,7 @@ impl Session {
         self.origin = None;
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
-        let from = self
-            .history_window()
-            .count
-            .saturating_sub(self.messages.len());
+        let from = self.log_index(0);
         (self.window.consolidated, self.window.start) = (from, from);
         let closing = ClosingLine {
             turn: &self.turn,
@@ -451,6 +511,11 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if the last turn was interrupted before any part of its answer.
+    pub fn is_unanswered(&self) -> bool {
+        history::no_answer(&self.messages).is_some()
     }
 
     /// True if its last turn was interrupted.

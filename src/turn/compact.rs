@@ -176,7 +176,7 @@ impl Turn<'_, '_, '_> {
         let messages = self.session.messages();
         let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
         // Without a reply there are only user messages, which must not be altered.
-        let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.finish_reason != FinishReason::Interrupted);
         if !old.iter().any(is_reply) {
             return Ok(None);
         }
@@ -316,8 +316,7 @@ fn newest_exchange_start(messages: &[Message]) -> usize {
 /// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
 /// it has at most `max_tail_tokens` tokens, else before the newest exchange if that has, else after all messages.
 fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
-    let is_users = |message: &Message| matches!(message, Message::User(user) if !user.injected);
-    let turn = messages.iter().rposition(is_users);
+    let turn = messages.iter().rposition(Message::begins_turn);
     let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
     let is_open = turn.is_some_and(|at| !messages[at..].iter().any(is_reply));
     let fits =

@@ -1,8 +1,9 @@
 //! The end of a turn: with an answer, without one, or with a failure; and its cost.
 
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, exit_for, fail, fail_with_hint, hint_for};
 use crate::event::{Denial, StopReason, ToolOutcome};
 use crate::message::{FinishReason, Reply, Usage};
+use crate::provider::ProviderError;
 use crate::session::SessionStats;
 use crate::tool::CompletedCall;
 use std::collections::BTreeMap;
@@ -159,13 +160,6 @@ impl TurnStats {
     }
 }
 
-/// The message to the model about an answer that does not satisfy its schema.
-pub(super) fn repair_prompt(error: &str) -> String {
-    format!(
-        "[nanobot] Your answer does not satisfy the schema: {error}. Send the complete answer again, as JSON only."
-    )
-}
-
 /// Creates the error for an answer with a schema that was truncated or declined. There is no retry, because it would
 /// end the same way.
 pub(super) fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
@@ -177,6 +171,17 @@ pub(super) fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
             "a higher `--max-tokens`",
         ),
     }
+}
+
+/// Creates the error for a turn that the provider rejected: it adds to the hint what becomes of the turn.
+pub(super) fn rejected_turn_error(error: ProviderError) -> anyhow::Error {
+    let error = error.into_failure();
+    let next = "`--resume` to send this message again; until then it is left out";
+    let hint = match hint_for(&error) {
+        Some(hint) => format!("{hint}; {next}"),
+        None => next.to_owned(),
+    };
+    fail_with_hint(exit_for(&error), error.to_string(), hint)
 }
 
 /// Creates the error for answers that do not satisfy the schema.

@@ -3,7 +3,7 @@
 use super::Turn;
 use super::agent::Agent;
 use super::compact::ShrinkStage;
-use super::ending::{TurnStats, repair_prompt};
+use super::ending::{TurnStats, rejected_turn_error};
 use crate::event::EventSink;
 use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
 use crate::provider::{Delta, ProviderError};
@@ -26,34 +26,33 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             sink,
             stats: TurnStats::default(),
             streamed_text: String::new(),
+            cut_text: String::new(),
+            cut_count: 0,
+            pending_reply_id: String::new(),
             summary_count: 0,
             compaction_exhausted: false,
         }
     }
 
-    /// Sends one request, and shortens the conversation if the server rejects it as too long. `closing_message` ends
-    /// the turn: it is sent as the last message, and tool calls are not allowed.
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. If it is rejected all the
+    /// same, later runs leave the turn out. `closing_message` ends the turn: it is sent as the last message, and tool
+    /// calls are not allowed.
     pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
         self.stats.iterations += 1;
         let mut made = ShrinkStage::default();
         loop {
             match self.send_once(closing_message) {
                 Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {}
+                Err(error @ (ProviderError::ContextExceeded(_) | ProviderError::Refused(_)))
+                    if self.session.is_stored() =>
+                {
+                    self.session.reject_turn();
+                    self.pending_reply_id.clear();
+                    return Err(rejected_turn_error(error));
+                }
                 answer => return answer.map_err(ProviderError::into_failure),
             }
         }
-    }
-
-    /// Tells the model what is wrong with its answer, so that it answers again.
-    pub(super) fn request_repair(
-        &mut self,
-        reply: &Reply,
-        error: &str,
-        attempt: u32,
-    ) -> Result<()> {
-        self.session.push(Message::Assistant(reply.clone()))?;
-        self.emit_reply(reply, false)?;
-        self.inject_message(repair_prompt(error), &format!("r{attempt}"))
     }
 
     fn send_once(&mut self, closing_message: Option<&str>) -> Result<Reply, ProviderError> {
@@ -69,9 +68,12 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
         let request = self.agent.build_request(&messages, may_call, &id);
         let before = std::mem::take(&mut self.streamed_text);
+        self.pending_reply_id.clone_from(&id);
         let mut tell = |delta: Delta<'_>| {
-            if let Delta::Text(text) = delta {
-                self.streamed_text.push_str(text);
+            match delta {
+                Delta::Text(text) => self.streamed_text.push_str(text),
+                Delta::Retry { .. } | Delta::Fallback { .. } => self.streamed_text.clear(),
+                Delta::Reasoning(_) | Delta::Notice(_) => {}
             }
             (self.sink)(delta.into_event(&id))
         };
@@ -80,8 +82,10 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         if matches!(answer, Err(ProviderError::BudgetExceeded(_))) {
             // No request was sent, so the text of the previous reply remains the partial answer.
             self.streamed_text = before;
+            self.pending_reply_id.clear();
         }
         let reply = answer?;
+        self.pending_reply_id.clear();
         let Usage {
             input, estimated, ..
         } = reply.usage;

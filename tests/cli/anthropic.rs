@@ -238,7 +238,7 @@ fn errors_within_a_stream() {
     ] {
         let answer =
             typed_events(&[begun(), half.clone(), ending].concat()).ending(Ending::Disconnect);
-        let story = claude_story("claude-opus-4-7").script([sends(answer)]);
+        let story = claude_story("claude-opus-4-7").script((0..4).map(|_| sends(answer.clone())));
         story.run(["agent", "-m", "x"]).status(69).stderr_has(words);
     }
 }

@@ -68,16 +68,16 @@ fn usage_missing_in_a_reply_is_estimated() {
 }
 
 #[test]
-fn an_interrupted_answer_is_charged() {
+fn every_interrupted_answer_is_charged() {
     let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"four score and \"}}]}\n\n";
-    let story = with_price(Story::new())
-        .script([sends(Response::events([piece]).ending(Ending::Disconnect))]);
+    let answer = Response::events([piece]).ending(Ending::Disconnect);
+    let story = with_price(Story::new()).script((0..4).map(|_| sends(answer.clone())));
     story
         .run(["agent", "-m", "hi"])
         .status(69)
         .stderr_has("sent an incomplete response");
     let lines = read_ledger(&story);
-    assert_eq!(lines.len(), 1);
+    assert_eq!(lines.len(), 4);
     assert_eq!(lines[0]["outcome"], "failed");
     assert!(lines[0]["usd"].as_f64().unwrap() > 0.0);
 }

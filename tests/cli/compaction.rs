@@ -455,7 +455,8 @@ fn a_forked_and_a_renamed_session_begin_with_the_same_summary() {
         drop(
             story
                 .run(["agent", "-s", key, "-m", "Who?"])
-                .stdout("Mia.\n"),
+                .stdout("Mia.\n")
+                .error_text(),
         );
         let requests = story.requests();
         let last = message_texts(requests.last().unwrap());

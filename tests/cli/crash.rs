@@ -331,7 +331,7 @@ fn malformed_sessions_continue() {
     check(
         format!("{both}{user}\n{call}{result}{result}").as_bytes(),
         true,
-        false,
+        true,
     );
     check(format!("{both}{user}\n{call}").as_bytes(), true, true);
     check(

@@ -51,14 +51,27 @@ fn errors_of_the_request_do_not_use_the_fallback() {
         .status(1)
         .stderr_has("bad parameter");
     assert_eq!(story.requests().len(), 1);
-    // Text that was already printed cannot be taken back.
+}
+
+#[test]
+fn a_stream_that_keeps_breaking_uses_the_fallback_if_nothing_was_shown() {
     let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half\"}}]}\n\ndata: {\"error\": {\"message\": \"broke\"}}\n\n";
-    let story =
-        with_fallback(Story::new(), other_model()).script([sends(Response::events([half]))]);
+    let breaks = || sends(Response::events([half]));
+    let story = with_fallback(Story::new(), other_model())
+        .script((0..4).map(|_| breaks()).chain([says("whole")]));
     story
         .run(["agent", "-m", "hi"])
-        .status(69)
-        .stderr_has("broke");
+        .stdout("whole\n")
+        .stderr_has("falling back from `scripted` to `other`");
+    // A text that was passed on cannot be taken back.
+    let story = with_fallback(Story::new(), other_model()).script([breaks()]);
+    drop(
+        story
+            .run(["agent", "-m", "hi", "--output-format", "stream-json"])
+            .status(69)
+            .stderr_has("broke")
+            .text(),
+    );
 }
 
 #[test]
@@ -196,7 +209,8 @@ fn a_rate_limit_is_shared_with_other_runs() {
     story.server().script([says("x")]);
     story
         .run(["agent", "-m", "hi", "--model", "other"])
-        .stdout("x\n");
+        .stdout("x\n")
+        .stderr_has("marked as interrupted");
     // After the rate limit, requests are sent again.
     story.server().script([says("y")]);
     let mut later = story.command(["agent", "-m", "hi", "-s", "third"]);

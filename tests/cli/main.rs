@@ -12,6 +12,7 @@ mod completions;
 mod concurrency;
 mod config;
 mod context;
+mod conversation_recovery;
 pub(crate) mod crash;
 mod cron;
 mod cron_kills;

@@ -115,10 +115,10 @@ fn comments_do_not_keep_a_silent_stream_alive() {
     let (stop, pings) = start_pings(sender);
     let story = Story::new()
         .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
-        .script([sends(answer)]);
+        .script([sends(answer), says("whole")]);
     story
-        .run(["agent", "-m", "x", "--timeout", "60"])
-        .status(69)
+        .run(["agent", "-v", "-m", "x", "--timeout", "60"])
+        .stdout("whole\n")
         .stderr_has("timed out waiting for more data");
     drop(stop);
     pings.join().unwrap();
@@ -144,25 +144,30 @@ fn comments_may_precede_the_first_data_for_longer_than_the_idle_timeout() {
 }
 
 #[test]
-fn an_unfinished_stream_is_retried_if_nothing_was_printed() {
+fn an_unfinished_stream_is_retried_if_nothing_was_shown() {
     let story = Story::new().script([
         sends(Response::events([": nothing yet\n\n"]).ending(Ending::Disconnect)),
         says("whole"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("whole\n");
-    let story = Story::new().script([sends(
-        Response::events([text_event("half")]).ending(Ending::Disconnect),
-    )]);
-    story
-        .run(["agent", "-m", "x"])
-        .status(69)
-        .stderr_has("sent an incomplete response");
-    assert!(
+    let half = || sends(Response::events([text_event("half")]).ending(Ending::Disconnect));
+    let story = Story::new().script([half(), says("whole")]);
+    story.run(["agent", "-m", "x"]).stdout("whole\n");
+    let story = Story::new().script([half(), half(), says("whole")]);
+    let ran = story.run(["agent", "-m", "x", "--json"]);
+    assert_eq!(ran.json()["text"], "whole");
+    drop(ran);
+    // A program that reads the events has the first half already.
+    let story = Story::new().script([half()]);
+    drop(
         story
-            .session("cli_direct.jsonl")
-            .iter()
-            .all(|line| line["role"] != "assistant")
+            .run(["agent", "-m", "x", "--output-format", "stream-json"])
+            .status(69)
+            .stderr_has("sent an incomplete response")
+            .text(),
     );
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[2]["content"], "half\n\n[interrupted]");
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn errors_within_a_good_status_are_errors() {
             text_event("half"),
             data_event(&json!({ "error": { "message": "broke" } })),
         ]),
-        1,
+        4,
         69,
         "broke",
     );
@@ -845,7 +850,10 @@ fn finish_reasons_are_read_in_every_format() {
             replies(json!({ "role": "assistant", "content": text }), finish)
         };
         let check = |text: &str, finish: &str| {
-            let story = Story::in_format(format, "scripted").script([reply(text, finish)]);
+            // An answer cut by the output limit is continued three times.
+            let count = if finish == "length" { 4 } else { 1 };
+            let story = Story::in_format(format, "scripted")
+                .script((0..count).map(|_| reply(text, finish)));
             let ran = story.run(agent_arguments(&[], words));
             let found = (ran.code(), ran.text(), ran.error_text());
             drop(ran);
@@ -853,9 +861,9 @@ fn finish_reasons_are_read_in_every_format() {
         };
         // An unknown finish reason is not an error.
         assert_eq!(check("All of it.", "odd").1, "All of it.\n", "{format:?}");
-        let (status, text, told) = check("Half of", "length");
+        let (status, text, told) = check("1 ", "length");
         assert!(
-            status != 0 && text == "Half of\n",
+            status == 3 && text == "1 1 1 1 \n",
             "{format:?}: {status} {text} {told}"
         );
         let (status, text, told) = check("", "content_filter");
@@ -1015,15 +1023,16 @@ fn a_session_continues_in_another_format() {
         let word = format!("answer{number}");
         story = story
             .set("providers.custom.apiType", json!(format.config_name()))
-            .script([read("I look. "), fails(400, "no"), read(""), says(&word)]);
+            .script([read("I look. "), fails(401, "no"), read(""), says(&word)]);
         // An interrupted turn that ends with a tool result, and the next one.
         story
             .run(["agent", "-m", "first"])
-            .status(1)
+            .status(77)
             .stderr_has("no");
         story
             .run(["agent", "-m", "second"])
-            .stdout(&format!("{word}\n"));
+            .stdout(&format!("{word}\n"))
+            .stderr_has("marked as interrupted");
         let requests = story.requests();
         let last = requests.last().unwrap();
         assert_eq!(Format::from_path(&last.path), Some(format));

@@ -51,7 +51,7 @@ fn call_and_result_ids(messages: &[Value]) -> (Vec<String>, Vec<String>) {
 fn mistral_requests() {
     let story = provider_story("mistral", "mistral-small-latest").script([
         calls_read_file(&["call_of_one_kind", "call_of_another"], &json!({})),
-        fails(400, "no"),
+        fails(401, "no"),
         calls("read_file", json!({ "path": "a.png" })),
         says("ok"),
     ]);
@@ -59,11 +59,12 @@ fn mistral_requests() {
     let story = story.file("a.png", png);
     story
         .run(["agent", "-m", "x", "--reasoning-effort", "low"])
-        .status(1)
+        .status(77)
         .stderr_has("no");
     story
         .run(["agent", "-m", "y", "--reasoning-effort", "medium"])
-        .stdout("ok\n");
+        .stdout("ok\n")
+        .stderr_has("marked as interrupted");
     let asked = story.requests();
     let (called, answered) = call_and_result_ids(&asked[1].messages());
     assert_eq!(called, answered);

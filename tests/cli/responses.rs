@@ -226,7 +226,7 @@ fn failures_within_a_stream_are_reported() {
     }
     let half = event("output_text.delta", 0, &json!({ "delta": "half" }));
     let answer = typed_events(&[created, half]).ending(Ending::Disconnect);
-    let story = responses_story("scripted").script([sends(answer)]);
+    let story = responses_story("scripted").script((0..4).map(|_| sends(answer.clone())));
     story
         .run(["agent", "-m", "x"])
         .status(69)

@@ -128,8 +128,13 @@ fn sent_messages(text: impl AsRef<[u8]>) -> (Vec<String>, String) {
 fn assert_sent(text: impl AsRef<[u8]>, expect: &[&str]) {
     let (told, said) = sent_messages(text);
     assert_eq!(told, expect);
-    assert_eq!(said, "");
+    let notice = "nanobot: the last message has no answer; it is sent marked as interrupted\n";
+    let is_marked = expect.iter().rev().nth(1) == Some(&NO_ANSWER);
+    assert_eq!(said, if is_marked { notice } else { "" });
 }
+
+/// The reply that is sent for a turn without one.
+const NO_ANSWER: &str = "assistant: [interrupted before an answer]";
 
 const WHOLE_SESSION: [&str; 3] = ["user: one", "assistant: 1", "user: next"];
 
@@ -260,7 +265,7 @@ fn an_unterminated_last_line_is_not_joined_with_the_next() {
     ]);
     assert_sent(text.trim_end(), &WHOLE_SESSION);
     let (told, said) = sent_messages(&text[..text.len() - 10]);
-    assert_eq!(told, ["user: one / next"]);
+    assert_eq!(told, ["user: one", NO_ANSWER, "user: next"]);
     assert!(
         said.contains("the last line of the session was incomplete"),
         "{said}"
@@ -316,11 +321,22 @@ fn a_window_within_a_group_starts_at_its_user_message() {
             ]),
         )
         .script([says("ok")]);
-    story.run(["agent", "-m", "next"]).stdout("ok\n");
+    story
+        .run(["agent", "-m", "next"])
+        .stdout("ok\n")
+        .stderr_has("marked as interrupted");
     let messages = story.requests()[0].messages()[1..].to_vec();
     assert_eq!(
         summarize(&messages),
-        ["user: one", "+a+b+c", "=a", "=b", "=c", "user: next"]
+        [
+            "user: one",
+            "+a+b+c",
+            "=a",
+            "=b",
+            "=c",
+            NO_ANSWER,
+            "user: next"
+        ]
     );
 }
 
@@ -451,7 +467,13 @@ fn empty_replies_are_not_sent() {
         ];
         assert_sent(
             to_json_lines(&list),
-            &["user: one", "assistant: 1", "user: two / next"],
+            &[
+                "user: one",
+                "assistant: 1",
+                "user: two",
+                NO_ANSWER,
+                "user: next",
+            ],
         );
     }
     let mut without = assistant_message("");
@@ -488,11 +510,12 @@ fn empty_user_messages_are_accepted_in_every_format() {
 }
 
 #[test]
-fn adjacent_messages_of_one_role_are_merged() {
-    // nanobot ad99d5aaa, #3143: GLM's error 1214; proactive messages leave adjacent replies
+fn roles_alternate_in_requests() {
+    // nanobot ad99d5aaa, #3143: GLM's error 1214; failed requests leave adjacent user messages, and proactive messages
+    // leave adjacent replies
     assert_sent(
-        to_json_lines(&[user_message("a"), user_message("b"), user_message("c")]),
-        &["user: a / b / c / next"],
+        to_json_lines(&[user_message("a"), user_message("b")]),
+        &["user: a", NO_ANSWER, "user: b", NO_ANSWER, "user: next"],
     );
     assert_sent(
         to_json_lines(&[
@@ -1133,12 +1156,15 @@ fn a_failed_turn_stores_the_user_message_and_no_error_as_answer() {
         ran.text();
     }
     story.server().script([says("at last")]);
-    story.run(["agent", "-m", "next"]).stdout("at last\n");
+    story
+        .run(["agent", "-m", "next"])
+        .stdout("at last\n")
+        .stderr_has("marked as interrupted");
     let messages = story.requests().pop().unwrap().messages()[1..].to_vec();
-    let words: Vec<String> = (0..all.len()).map(|number| format!("q{number}")).collect();
+    // A refused message is left out, and so are those before it that have no answer.
     assert_eq!(
         summarize(&messages),
-        [format!("user: {} / next", words.join(" / "))]
+        ["user: q6", NO_ANSWER, "user: q7", NO_ANSWER, "user: next"]
     );
 }
 

@@ -588,7 +588,10 @@ fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
     let Ok(child) = child else {
         return;
     };
-    story.wait(child).stdout("fine\n");
+    story
+        .wait(child)
+        .stdout("fine\n")
+        .stderr_has("marked as interrupted");
     let read: u64 = std::fs::read_to_string(out)
         .unwrap()
         .lines()

@@ -249,8 +249,8 @@ fn a_silent_stream_times_out() {
     let stalled = Response::events(["data: {\"choices\":[{\"delta\":{\"content\":\"par\"}}]}\n\n"])
         .ending(crate::server::Ending::Stall);
     let story = Story::new()
-        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "1")
-        .script([sends(stalled)]);
+        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
+        .script((0..4).map(|_| sends(stalled.clone())));
     story
         .run(["agent", "-m", "x"])
         .status(69)

@@ -226,7 +226,8 @@ fn the_iteration_limit_is_reported_if_the_last_request_is_not_answered() {
         story.server().script([says("So far: nothing.")]);
         story
             .run(["agent", "-m", "go on"])
-            .stdout("So far: nothing.\n");
+            .stdout("So far: nothing.\n")
+            .stderr_has("marked as interrupted");
     }
 }
 
@@ -250,10 +251,11 @@ fn a_call_that_keeps_failing_ends_the_turn() {
 
 #[test]
 fn an_answer_truncated_by_the_output_limit_is_reported() {
-    let story = Story::new().script([replies(json!({ "content": "Once upon a" }), "length")]);
+    let story = Story::new()
+        .script((1..5).map(|part| replies(json!({ "content": format!(" {part}") }), "length")));
     story
         .run(["agent", "-m", "tell"])
-        .stdout("Once upon a\n")
+        .stdout(" 1 2 3 4\n")
         .stderr("nanobot: the answer was truncated by the output limit\n  try: a higher `--max-tokens`\n")
         .status(3);
 }

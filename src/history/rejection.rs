@@ -1,0 +1,95 @@
+//! Turns that the provider rejected. They stay in the log, and are left out of what is sent.
+
+use crate::message::Message;
+
+/// Splits `messages` into those that are sent, and those that the rejected `turns` leave out at their end. Left out is
+/// everything between the last answer before such a turn and the next turn: any of these messages may be the cause.
+pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec<Message>) {
+    let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty());
+    let (mut sent, mut left_out) = (Vec::with_capacity(messages.len()), Vec::new());
+    let mut is_left_out = false;
+    for message in messages {
+        let is_rejected = turns.iter().any(|turn| turn == message.turn_id());
+        if message.begins_turn() && !is_rejected {
+            left_out.clear();
+            is_left_out = false;
+        } else if is_rejected && !is_left_out {
+            let answered = sent.iter().rposition(is_answer).map_or(0, |at| at + 1);
+            left_out = sent.split_off(answered);
+            is_left_out = true;
+        }
+        match is_left_out {
+            true => left_out.push(message),
+            false => sent.push(message),
+        }
+    }
+    (sent, left_out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leave_out;
+    use crate::message::{Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage};
+    use serde_json::json;
+
+    /// A message of turn `1`: `u1` of the user, `a1` an answer, `c1` a call, `i1` an injected message. `r` is a result.
+    fn message(word: &str) -> Message {
+        let (kind, turn) = word.split_at(1);
+        let id = format!("{turn}-{kind}");
+        let parts = vec![MessagePart::Text(word.into())];
+        match kind {
+            "u" | "i" => Message::User(UserMessage {
+                id,
+                parts,
+                injected: kind == "i",
+                ..UserMessage::default()
+            }),
+            "r" => Message::Tool(ToolResult {
+                call_id: "call_1".into(),
+                name: word.into(),
+                parts,
+                failed: false,
+            }),
+            _ => Message::Assistant(Reply {
+                id,
+                text: word.into(),
+                tool_calls: (kind == "c")
+                    .then(|| ToolCall {
+                        id: "call_1".into(),
+                        name: "t".into(),
+                        arguments: json!({}),
+                    })
+                    .into_iter()
+                    .collect(),
+                ..Reply::default()
+            }),
+        }
+    }
+
+    fn conversation(words: &str) -> Vec<Message> {
+        words.split_whitespace().map(message).collect()
+    }
+
+    #[test]
+    fn rejected_turns_are_left_out_back_to_the_last_answer() {
+        let check = |stored: &str, turns: &[&str], sent: &str, left_out: &str| {
+            let turns: Vec<String> = turns.iter().map(|turn| (*turn).to_owned()).collect();
+            assert_eq!(
+                leave_out(conversation(stored), &turns),
+                (conversation(sent), conversation(left_out)),
+                "{stored}"
+            );
+        };
+        check("u1 a1 u2", &[], "u1 a1 u2", "");
+        check("u1 a1 u2", &["2"], "u1 a1", "u2");
+        check("u1 a1 u2 u3 a3", &["2"], "u1 a1 u3 a3", "");
+        check("u1 c1 r u2 a2", &["1"], "u2 a2", "");
+        // The message before it has no answer, so it may be the cause.
+        check("u1 a1 u2 i2 u3", &["3"], "u1 a1", "u2 i2 u3");
+        check("u1 a1 u2 u3 u4 a4", &["2", "3"], "u1 a1 u4 a4", "");
+        // A turn that was resumed has messages of both runs.
+        check("u1 a1 u2 c3 r", &["2", "3"], "u1 a1", "u2 c3 r");
+        // The beginning of the turn is compacted.
+        check("c1 r u2 a2", &["1"], "u2 a2", "");
+    }
+}

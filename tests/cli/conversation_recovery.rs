@@ -1,0 +1,301 @@
+//! A conversation after a failure: the next request, `--resume`, and the messages to the user.
+
+use crate::server::{Ending, Responder, Response, calls, fails, replies, says, sends};
+use crate::signals::send_signal;
+use crate::story::Story;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+
+/// A provider's refusal of a message.
+fn refuses() -> Responder {
+    fails(400, "content policy violation")
+}
+
+/// A provider's refusal of a conversation that is too long.
+fn too_long() -> Responder {
+    fails(400, "maximum context length exceeded")
+}
+
+/// The beginning of an answer; then the server does nothing more.
+fn begins(text: &str) -> Responder {
+    let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
+    let event = format!("data: {delta}\n\n");
+    sends(Response::events([event]).ending(Ending::Stall))
+}
+
+/// Runs a turn, and interrupts it like Ctrl-C once a part of the answer has arrived.
+fn interrupt_in_answer(story: &Story, arguments: &[&str]) {
+    let mut command = story.command(arguments);
+    let mut child = command
+        .args(["--output-format", "stream-json"])
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("\"type\":\"text\"")));
+    send_signal(&child, 2);
+    lines.for_each(drop);
+    assert_eq!(story.wait(child).signal(), Some(2));
+}
+
+/// The texts of the messages of the request `index`, without the system prompt.
+fn sent(story: &Story, index: usize) -> Vec<String> {
+    let messages = story.requests()[index].messages();
+    let text = |message: &serde_json::Value| match message["content"].as_str() {
+        Some(text) => text.split("\n\n[Runtime").next().unwrap().to_owned(),
+        None => message["content"].to_string(),
+    };
+    messages[1..].iter().map(text).collect()
+}
+
+#[test]
+fn a_refused_message_is_left_out_until_it_is_resumed() {
+    let story = Story::new().script([says("Noted."), refuses()]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout("Noted.\n");
+    story
+        .run(["agent", "-m", "something bad"])
+        .status(1)
+        .stderr_has("try: `--resume` to send this message again; until then it is left out");
+    story
+        .server()
+        .script([says("Mia."), refuses(), says("Fine.")]);
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    assert_eq!(sent(&story, 2).len(), 3, "{:?}", sent(&story, 2));
+    drop(story.run(["agent", "-m", "worse"]).status(1).error_text());
+    story.run(["agent", "--resume"]).stdout("Fine.\n");
+    let last = sent(&story, 4);
+    assert_eq!(last.len(), 5, "{last:?}");
+    assert!(
+        last[4].contains("worse") && !last.concat().contains("bad"),
+        "{last:?}"
+    );
+    // From now on, it is a part of the conversation.
+    story.server().script([says("Yes.")]);
+    story.run(["agent", "-m", "and now?"]).stdout("Yes.\n");
+    assert!(sent(&story, 5).concat().contains("worse"));
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr_has("no interrupted turn");
+}
+
+#[test]
+fn a_refused_turn_with_tool_calls_is_left_out_as_a_whole() {
+    let story = Story::new().file("notes", "text that the provider refuses");
+    story.server().script([
+        calls("read_file", json!({ "path": "notes" })),
+        refuses(),
+        says("Hello."),
+        refuses(),
+    ]);
+    drop(story.run(["agent", "-m", "read"]).status(1).error_text());
+    story.run(["agent", "-m", "Hi"]).stdout("Hello.\n");
+    assert_eq!(sent(&story, 2).len(), 1, "{:?}", sent(&story, 2));
+    // The message that is resumed is the last one.
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr_has("no interrupted turn");
+    drop(story.run(["agent", "-m", "again"]).status(1).error_text());
+}
+
+/// A refusal may be due to a message that never got an answer, not to the last one.
+#[test]
+fn a_refusal_leaves_out_everything_since_the_last_answer() {
+    let story = Story::new().script([says("Noted."), fails(401, "no"), refuses(), says("Mia.")]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout("Noted.\n");
+    drop(story.run(["agent", "-m", "one"]).status(77).error_text());
+    drop(story.run(["agent", "-m", "two"]).status(1).error_text());
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let last = sent(&story, 3);
+    assert!(!last.concat().contains("one"), "{last:?}");
+}
+
+#[test]
+fn a_message_that_is_too_long_does_not_end_the_conversation() {
+    let long = "word ".repeat(2000);
+    for compact in [
+        ["agent", "-m", "/compact"].as_slice(),
+        &["session", "compact", "cli:direct"],
+    ] {
+        let story = Story::new().script([says(&"Noted. ".repeat(100))]);
+        drop(story.run(["agent", "-m", "My cat is Mia."]).text());
+        // Attempts to shorten the conversation fail too.
+        story.server().always(too_long());
+        story
+            .run(["agent", "-m", &long])
+            .status(65)
+            .stderr_has("until then it is left out");
+        story.server().script([says("Mia.")]);
+        story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+        let last = sent(&story, story.requests().len() - 1);
+        assert!(!last.concat().contains("word"), "{last:?}");
+        drop(story.run(["agent", "-m", &long]).status(65).error_text());
+        story.server().script([says("- a cat")]);
+        story.run(compact).stdout_has("Compacted: ");
+        // Now there may be room for it.
+        story.server().script([says("Long.")]);
+        story.run(["agent", "--resume"]).stdout("Long.\n");
+        let last = sent(&story, story.requests().len() - 1);
+        assert!(
+            last[0].contains("- a cat") && last[0].contains("word word"),
+            "{last:?}"
+        );
+    }
+}
+
+#[test]
+fn a_refused_message_is_left_out_of_the_consolidation() {
+    let story = Story::new().set("agents.defaults.memoryWindow", json!(2));
+    let memory =
+        json!({ "history_entry": "[2026-01-02 03:04] A cat.", "memory_update": "A cat, Mia." });
+    story.server().script([
+        says("Noted."),
+        refuses(),
+        says("Mia."),
+        calls("save_memory", memory),
+    ]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout("Noted.\n");
+    drop(
+        story
+            .run(["agent", "-m", "something bad"])
+            .status(1)
+            .error_text(),
+    );
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    drop(story.run(["memory", "consolidate", "--all"]).text());
+    let asked = story.requests().pop().unwrap();
+    assert!(asked.raw.contains("My cat is Mia"), "{}", asked.raw);
+    assert!(!asked.raw.contains("something bad"), "{}", asked.raw);
+}
+
+#[test]
+fn a_partial_answer_is_kept_when_it_is_interrupted() {
+    let story = Story::new().script([begins("Half of"), says("Mia."), says("Fine.")]);
+    interrupt_in_answer(&story, &["agent", "-m", "Tell me everything."]);
+    let lines = story.session("cli_direct.jsonl");
+    assert_eq!(lines[2]["content"], "Half of\n\n[interrupted]");
+    assert_eq!(lines[2]["finish_reason"], "interrupted");
+    story.run(["agent", "-m", "Who?"]).stdout("Mia.\n");
+    let expect = ["Tell me everything.", "Half of\n\n[interrupted]", "Who?"];
+    assert_eq!(sent(&story, 1), expect);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    assert_eq!(sent(&story, 2)[..3], expect);
+}
+
+#[test]
+fn a_resumed_answer_is_complete() {
+    let story = Story::new().script([begins("Half of"), begins("All of"), says("All of it.")]);
+    interrupt_in_answer(&story, &["agent", "-m", "Tell me everything."]);
+    interrupt_in_answer(&story, &["agent", "--resume"]);
+    story.run(["agent", "--resume"]).stdout("All of it.\n");
+    let last = sent(&story, 2);
+    assert!(last[4].contains("Write the complete answer"), "{last:?}");
+    story
+        .run(["agent", "--resume"])
+        .status(66)
+        .stderr_has("no interrupted turn");
+}
+
+#[test]
+fn an_abandoned_question_is_not_merged_into_the_next_one() {
+    let story = Story::new().script([fails(401, "no"), says("Mia."), says("Fine.")]);
+    drop(
+        story
+            .run(["agent", "-m", "Delete everything."])
+            .status(77)
+            .error_text(),
+    );
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Mia.\n")
+        .stderr("nanobot: the last message has no answer; it is sent marked as interrupted\n");
+    let expect = [
+        "Delete everything.",
+        "[interrupted before an answer]",
+        "Who?",
+    ];
+    assert_eq!(sent(&story, 1), expect);
+    // The request of a later turn begins with the same messages.
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    assert_eq!(sent(&story, 2)[..3], expect);
+}
+
+#[test]
+fn a_question_abandoned_after_a_tool_call_is_not_merged_into_the_next_one() {
+    let story = Story::new().file("notes", "alpha").script([
+        calls("read_file", json!({ "path": "notes" })),
+        fails(401, "no"),
+        says("Mia."),
+    ]);
+    drop(story.run(["agent", "-m", "Read."]).status(77).error_text());
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Mia.\n")
+        .stderr_has("marked as interrupted");
+    assert_eq!(sent(&story, 2)[3], "[interrupted before an answer]");
+}
+
+/// A part of an answer that the output limit cuts.
+fn cuts(text: &str) -> Responder {
+    replies(json!({ "content": text }), "length")
+}
+
+#[test]
+fn an_answer_that_the_output_limit_cuts_is_continued() {
+    let story = Story::new().script([cuts("Once up"), cuts("on a time"), says(" they\n\nlived.")]);
+    story
+        .run(["agent", "-m", "tell"])
+        .stdout("Once upon a time they\n\nlived.\n");
+    let last = sent(&story, 2);
+    assert_eq!(
+        (last.len(), last[1].as_str(), last[3].as_str()),
+        (5, "Once up", "on a time")
+    );
+    assert!(
+        last[4].contains("Continue it exactly where it stopped"),
+        "{last:?}"
+    );
+    story.server().script([says("Fine.")]);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+    let story = Story::new().script([cuts("Once "), says("more.")]);
+    let ran = story.run(["agent", "-m", "tell", "--json"]);
+    assert_eq!(ran.json()["text"], "Once more.");
+    assert_eq!(ran.json()["partial"], false);
+    assert_eq!(ran.json()["usage"]["output"], 14);
+}
+
+#[test]
+fn the_parts_of_an_answer_are_one_text_on_a_terminal() {
+    let story = Story::new().script([cuts("Once up"), says("on a time.")]);
+    let mut command = story.program("script");
+    let line = format!("{} agent -m x", crate::story::NANOBOT);
+    let child = command.args(["-qec", &line, "/dev/null"]).spawn().unwrap();
+    let shown = story.wait(child).text();
+    assert!(shown.contains("Once upon a time."), "{shown:?}");
+}
+
+#[test]
+fn a_continuation_that_fails_is_resumed() {
+    let story = Story::new().script([cuts("Once up"), fails(401, "no"), says("on a time.")]);
+    drop(story.run(["agent", "-m", "tell"]).status(77).error_text());
+    story
+        .run(["agent", "--resume"])
+        .stdout("Once upon a time.\n");
+}
+
+#[test]
+fn an_answer_is_not_continued_beyond_the_iteration_limit() {
+    let story = Story::new().script([cuts("Once up"), says("Fine.")]);
+    story
+        .run(["agent", "-m", "tell", "--max-iterations", "1"])
+        .stdout("Once up\n")
+        .stderr_has("truncated by the output limit")
+        .status(3);
+    story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
+}
