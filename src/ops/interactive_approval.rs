@@ -8,7 +8,8 @@ use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
+use crate::tool::cron::{CronTool, JobScheduler};
+use crate::tool::{ApprovalHandler, ApprovalRequest, Tool, ToolError, Toolbox};
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -21,6 +22,29 @@ pub(crate) struct InteractiveApproval {
     pub(crate) grants: Grants,
     pub(crate) policy: Arc<Policy>,
     pub(crate) shared: SharedState,
+    /// `None` if the run cannot change jobs.
+    pub(crate) jobs: Option<JobTools>,
+}
+
+/// What the `cron` tool of a turn is made of.
+pub(crate) struct JobTools {
+    pub(crate) scheduler: Arc<dyn JobScheduler>,
+    /// The permissions that its jobs have at most.
+    pub(crate) limit: Arc<Policy>,
+    pub(crate) session_key: String,
+}
+
+impl JobTools {
+    /// The tool in a run under `policy`.
+    pub(crate) fn tool(&self, policy: &Policy, shared: &SharedState) -> Box<dyn Tool> {
+        Box::new(CronTool::new(
+            Arc::clone(&self.scheduler),
+            Arc::clone(&self.limit),
+            Arc::clone(&shared.provenance),
+            policy.change_grants(),
+            &self.session_key,
+        ))
+    }
 }
 
 impl ApprovalHandler for InteractiveApproval {
@@ -55,7 +79,8 @@ impl ApprovalHandler for InteractiveApproval {
             files: Arc::new(files),
             ..self.shared.clone()
         };
-        let tools = all_tools(&self.ctx, &self.settings, &policy, &shared);
+        let mut tools = all_tools(&self.ctx, &self.settings, &policy, &shared);
+        tools.extend(self.jobs.as_ref().map(|jobs| jobs.tool(&policy, &shared)));
         Ok(Toolbox::new(tools, 1, policy))
     }
 }

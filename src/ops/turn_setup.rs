@@ -6,7 +6,7 @@ use crate::memory::Memory;
 use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
 use crate::ops::context::Context;
-use crate::ops::interactive_approval::InteractiveApproval;
+use crate::ops::interactive_approval::{InteractiveApproval, JobTools};
 use crate::ops::mcp_tools;
 use crate::ops::permissions::{self, Grants};
 use crate::ops::setup_input::SetupInput;
@@ -28,7 +28,6 @@ use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
-use crate::tool::cron::CronTool;
 use crate::tool::files::Files;
 use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
@@ -302,21 +301,16 @@ fn build_toolbox(
 ) -> Result<Toolbox> {
     let mut tools = all_tools(ctx, input.settings, policy, shared);
     tools.extend(own_tools);
-    if let Some(scheduler) = &input.scheduler {
+    let jobs = input.scheduler.as_ref().map(|scheduler| {
         let names = tools.iter().map(|tool| tool.spec().name.as_str());
         let names = names.filter(|name| input.is_listed(name));
-        let limit = Arc::new(job_upper_bound(policy, names, input.offline));
-        let seen = Arc::clone(&shared.provenance);
-        let grants = policy.change_grants();
-        let cron = CronTool::new(
-            Arc::clone(scheduler),
-            limit,
-            seen,
-            grants,
-            input.session_key,
-        );
-        tools.push(Box::new(cron));
-    }
+        JobTools {
+            scheduler: Arc::clone(scheduler),
+            limit: Arc::new(job_upper_bound(policy, names, input.offline)),
+            session_key: input.session_key.to_owned(),
+        }
+    });
+    tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));
     if let Some(person) = &input.user_prompt {
         tools.push(Box::new(AskUser::new(Arc::clone(person))));
     }
@@ -344,6 +338,7 @@ fn build_toolbox(
             grants: input.grants.clone(),
             policy: Arc::clone(policy),
             shared: shared.clone(),
+            jobs,
         };
         Arc::new(approval) as Arc<dyn ApprovalHandler>
     });
