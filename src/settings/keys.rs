@@ -249,7 +249,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("transcription.maxDurationSec", UNBOUNDED_COUNT, "120", Later, "maximum duration in seconds"),
     key("transcription.maxUploadMb", UNBOUNDED_COUNT, "25", Later, "maximum upload size in megabytes"),
 
-    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model"),
+    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
 
     key("models", Any, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
 
