@@ -40,6 +40,7 @@ impl Settings {
             .iter()
             .for_each(secret::register);
         let layers = LayeredConfig::new(config, env);
+        layers.check_types()?;
         let values = TypedReader(&layers);
         Ok(Self {
             models: values.models(flags)?,
@@ -415,7 +416,7 @@ mod tests {
             r#"{"agents": {"defaults": {"workspace": "~/.nanobot/workspace", "reasoningEffort": null}},
                 "providers": {"custom": {"apiKey": "", "apiBase": null, "extraHeaders": null},
                               "openaiCodex": {"apiKey": "k", "extraHeaders": {"X": "y"}}},
-                "channels": {"telegram": 5}}"#,
+                "channels": {"telegram": {"enabled": false, "allowFrom": []}, "unheardOf": 5}}"#,
             &[],
             &FlagOverrides::default(),
         )

@@ -352,7 +352,12 @@ fn resolve_base_url(
     config: &ProviderConfig,
     rules: Option<&ProviderInfo>,
 ) -> Result<String> {
-    let own_base = rules.map_or("", |entry| entry.base_url);
+    // The default address of `custom` is a local server, which is not used unless its block is filled in.
+    let is_unasked =
+        |entry: &&ProviderInfo| entry.kind == ProviderKind::Direct && config.key.is_none();
+    let own_base = rules
+        .filter(|entry| !is_unasked(entry))
+        .map_or("", |entry| entry.base_url);
     let base = config.base_url.as_deref().unwrap_or(own_base);
     if !base.is_empty() {
         return Ok(base.to_owned());
