@@ -87,6 +87,46 @@ fn an_unknown_cost_is_null() {
 }
 
 #[test]
+fn a_server_of_the_own_network_costs_nothing() {
+    let story = Story::new()
+        .set("budget", json!({ "daily": 1 }))
+        .script([says("x")]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], 0.0);
+    let price = |base: &str| {
+        let story =
+            Story::bare().config(&json!({ "providers": { "custom": { "apiBase": base } } }));
+        story.run(["model", "show", "custom/m", "--json"]).json()["prices"].clone()
+    };
+    for base in [
+        "http://192.168.1.7:8000/v1",
+        "http://[::1]/v1",
+        "http://box.local/v1",
+        "https://100.64.0.1/v1",
+    ] {
+        assert_eq!(price(base)["value"][0]["output"], 0.0, "{base}");
+    }
+    assert_eq!(price("https://models.example/v1"), Value::Null);
+    // The price of the config takes precedence.
+    let story = with_price(Story::new()).script([says("x")]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], 1.0);
+}
+
+#[test]
+fn a_limit_counts_the_highest_price_of_the_family_of_an_unlisted_model() {
+    let story = with_remote_server()
+        .set("agents.defaults.model", json!("claude-unheard-of-9"))
+        .set("budget", json!({ "daily": 50 }))
+        .script([calls("list_dir", json!({})), says("x")]);
+    let ran = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(ran.json()["cost_usd"].as_f64().unwrap() > 0.0);
+    let told = ran.error_text();
+    let words = "the price of `claude-unheard-of-9` is unknown; `budget` counts the highest of its family: $";
+    assert_eq!(told.matches(words).count(), 1, "{told}");
+}
+
+#[test]
 fn usage_missing_in_a_reply_is_estimated() {
     let answer = json!({ "choices": [{ "message": { "content": "four score and seven" }, "finish_reason": "stop" }] });
     let story = with_price(Story::new()).script([sends(Response::json(200, &answer))]);
