@@ -99,7 +99,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "tool errors are always passed to the model"),
     key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "there is only one retry policy"),
     key("agents.defaults.toolHintMaxLength", UNBOUNDED_COUNT, "40", Ignored, "length of a tool hint"),
-    key("agents.defaults.timezone", Text, r#""UTC""#, Ignored, "the system's time zone is used"),
+    key("agents.defaults.timezone", Text, "null", Used, "time zone of the time that the model receives, such as `Europe/Berlin`; unset or unknown: the system's"),
     key("agents.defaults.timezoneMode", Text, r#""auto""#, Ignored, "the system's time zone is used"),
     key("agents.defaults.botName", Text, r#""nanobot""#, Ignored, "name shown in chats"),
     key("agents.defaults.botIcon", Text, r#""🐈""#, Ignored, "icon shown in chats"),

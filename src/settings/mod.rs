@@ -48,6 +48,8 @@ pub struct Settings {
     pub directory: DefaultDirectory,
     /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
     pub max_tool_iterations: u32,
+    /// The time zone of the time that the model receives; `None` for the system's.
+    pub timezone: Option<String>,
     /// Maximum concurrent sub-agents; `None` leaves the limit to `--max-parallel`.
     pub max_subagents: Option<usize>,
     /// Number of earlier session messages that are sent again.

@@ -60,6 +60,8 @@ impl Settings {
                 "workspace" => DefaultDirectory::Workspace,
                 _ => DefaultDirectory::Cwd,
             },
+            timezone: values
+                .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
             max_tool_iterations: values.whole_number(
                 const { config_key("agents.defaults.maxToolIterations") },
                 max_iterations.map(|count| ("--max-iterations", json!(count))),

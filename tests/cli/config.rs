@@ -109,6 +109,22 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
 }
 
 #[test]
+fn the_model_is_told_the_time_in_the_configured_zone() {
+    let check = |zone: &str, expect: &str| {
+        let story = Story::new()
+            .set("agents.defaults.timezone", json!(zone))
+            .script([says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let text = story.requests()[0].last_content();
+        assert!(text.contains(expect), "{zone}: {text}");
+    };
+    check("Asia/Shanghai", "[Runtime: 2026-01-02 11:04 Friday (CST);");
+    check("UTC", "[Runtime: 2026-01-02 03:04 Friday (UTC);");
+    // Like the Python program, a name that does not exist is the local zone.
+    check("Nowhere/Land", "[Runtime: 2026-01-02 03:04 Friday (UTC);");
+}
+
+#[test]
 fn a_local_server_is_not_used_without_its_address() {
     let story = Story::bare().config(&json!({
         "agents": { "defaults": { "model": "m", "provider": "custom" } }, "providers": { "custom": { "apiKey": "" } },

@@ -1,6 +1,6 @@
 //! Standard input, output and error.
 
-use crate::server::{Response, says, sends};
+use crate::server::{Response, replies, says, sends};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::io::Read;
@@ -195,6 +195,31 @@ fn verbose_prints_tool_calls() {
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
         .stderr("  ↳ list_dir(\".\")\n");
+}
+
+#[test]
+fn verbose_prints_thoughts_and_interim_text() {
+    let call = json!({ "id": "c", "type": "function", "function": { "name": "list_dir", "arguments": "{}" } });
+    let story = Story::new().script([
+        replies(
+            json!({ "content": "Let me look.\u{1b}[2J", "tool_calls": [call] }),
+            "tool_calls",
+        ),
+        replies(
+            json!({ "content": "ok", "reasoning_content": "One thought.\nAnother." }),
+            "stop",
+        ),
+        replies(
+            json!({ "content": "ok", "reasoning_content": "A thought." }),
+            "stop",
+        ),
+    ]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr("  Let me look.\\u{1b}[2J\n  ↳ list_dir\n  ~ One thought.\n  ~ Another.\n");
+    // Without the flag, standard error stays empty.
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
 }
 
 #[test]

@@ -104,7 +104,8 @@ pub(crate) fn prepare(
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
-        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session.key()),
+    let now = ctx.clock.now_in(settings.timezone.as_deref());
+        runtime_facts: prompt::runtime_facts(&now, session.key()),
         injected: false,
     });
     let sections = prompt::join_sections(&setup.sections);
