@@ -79,6 +79,16 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     .ok_or_else(|| "expected a date such as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
 }
 
+/// A tool's name or a pattern of names, without the argument that a rule may have.
+pub(super) fn tool_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        name if name.contains('(') => Err(format!(
+            "`{name}` is a rule, which `--deny` takes; expected the name of a tool"
+        )),
+        name => Ok(name.to_owned()),
+    }
+}
+
 pub(super) fn dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),

@@ -139,14 +139,16 @@ pub(super) fn grants(flags: &cli::grants::GrantArgs) -> Grants {
         read,
         net,
         allow,
-        deny,
+        mut deny,
         tools,
         no_tools,
         directory,
+        disabled_tools,
         sandbox,
     } = flags.clone();
     Grants {
         profile,
+    deny.extend(disabled_tools);
         write,
         read,
         net,

@@ -1,6 +1,7 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
 use crate::error::{Exit, fail_with_hint};
+use crate::mcp::tool_name;
 use crate::memory::Memory;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
@@ -304,10 +305,10 @@ fn build_toolbox(
         .with_approval(approval))
 }
 
-/// Keeps only the tools that `--tools` names.
+/// Keeps only the tools that `--tools` lists.
 ///
 /// # Errors
-/// It names a tool that does not exist.
+/// It lists a tool that does not exist. A pattern for the tools of servers may match none.
 fn keep_listed(
     tools: &mut Vec<Box<dyn Tool>>,
     grants: &Grants,
@@ -317,7 +318,14 @@ fn keep_listed(
         return Ok(());
     };
     let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    let is_unknown = |name: &&String| !known.contains(name) && !shared.mcp_tools.is_missing(name);
+    let is_unknown = |name: &&String| {
+        let pattern = Pattern::new(name.as_str());
+        let may_be_missing = match pattern.has_wildcard() {
+            true => name.starts_with(tool_name::PREFIX),
+            false => shared.mcp_tools.is_missing(name),
+        };
+        !may_be_missing && !known.iter().any(|tool| pattern.matches(tool))
+    };
     if let Some(name) = names.iter().find(is_unknown) {
         let hint = match nearest(name, known.iter().map(String::as_str)) {
             Some(meant) => format!("`{meant}`"),
@@ -326,7 +334,7 @@ fn keep_listed(
         let cause = format!("there is no tool `{name}`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
-    tools.retain(|tool| names.contains(&tool.spec().name));
+    tools.retain(|tool| grants.lists_tool(&tool.spec().name));
     Ok(())
 }
 
