@@ -1,6 +1,7 @@
 //! Values as they are typed: times, ages, amounts of money.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Since when.
@@ -86,6 +87,13 @@ pub(super) fn tool_name(text: &str) -> Result<String, String> {
             "`{name}` is a rule, which `--deny` takes; expected the name of a tool"
         )),
         name => Ok(name.to_owned()),
+    }
+}
+
+pub(super) fn prompt_file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => Err("standard input is read without it, or with `-m -`; expected a file".into()),
+        path => Ok(path.into()),
     }
 }
 

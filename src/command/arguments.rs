@@ -20,6 +20,7 @@ use std::time::Duration;
 pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
     let cli::agent::AgentArgs {
         message,
+        prompt_file,
         session,
         new,
         resume,
@@ -50,6 +51,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
     } = arguments.clone();
     TurnOptions {
         message,
+        prompt_file,
         attach,
         session,
         new,
@@ -141,14 +143,14 @@ pub(super) fn grants(flags: &cli::grants::GrantArgs) -> Grants {
         allow,
         mut deny,
         tools,
+        disabled_tools,
         no_tools,
         directory,
-        disabled_tools,
         sandbox,
     } = flags.clone();
+    deny.extend(disabled_tools);
     Grants {
         profile,
-    deny.extend(disabled_tools);
         write,
         read,
         net,

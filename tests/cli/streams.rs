@@ -223,6 +223,45 @@ fn verbose_prints_thoughts_and_interim_text() {
 }
 
 #[test]
+fn a_prompt_file_is_the_message_or_follows_it() {
+    let story = Story::new()
+        .file("prompt.txt", "/new\nreview\n\n")
+        .file("empty.txt", "\n")
+        .script((0..4).map(|_| says("ok")));
+    let run = |arguments: &[&str]| {
+        let arguments = [&["agent", "--ephemeral", "--prompt-file"], arguments].concat();
+        story.run(arguments).stdout("ok\n");
+        story.requests().last().unwrap().last_content()
+    };
+    assert!(run(&["prompt.txt"]).contains("/new\nreview"));
+    assert!(run(&["prompt.txt", "-m", "Briefly."]).contains("Briefly.\n\n/new\nreview"));
+    let story = story.stdin("piped");
+    let piped = |arguments: &[&str]| {
+        let arguments = [
+            &["agent", "--ephemeral", "--prompt-file", "prompt.txt"],
+            arguments,
+        ]
+        .concat();
+        story.run(arguments).stdout("ok\n");
+        let text = story.requests().last().unwrap().last_content();
+        let (before, after) = text.split_once("/new\nreview\n\n<stdin").unwrap();
+        assert!(
+            after.contains("piped") && !before.contains("piped"),
+            "{text}"
+        );
+    };
+    piped(&[]);
+    piped(&["-m", "-"]);
+    let fails = |name: &str, status: i32, words: &str| {
+        let ran = story.run(["agent", "-m", "x", "--prompt-file", name]);
+        ran.status(status).stderr_has(words);
+    };
+    fails("missing.txt", 66, "no such file: `missing.txt`");
+    fails("empty.txt", 66, "`empty.txt` is empty");
+    fails("-", 2, "expected a file");
+}
+
+#[test]
 fn attachments_are_sent() {
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89";
     let story = Story::new()
