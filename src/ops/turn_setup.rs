@@ -7,6 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
 use crate::ops::permissions::{self, Grants};
+use crate::ops::prompt_files;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
@@ -110,7 +111,14 @@ pub(crate) fn prepare(
         true => String::new(),
         false => skill::render_list(&skills, settings.skills.budget_tokens).text,
     };
-    let sections = prompt_sections(input, &policy, &toolbox, &notes, (&skills, &skill_list));
+    let own_text = prompt_files::read(ctx, "system", settings.prompt_files.system.as_deref())?;
+    let sections = prompt_sections(
+        input,
+        (&policy, &toolbox),
+        &notes,
+        (&skills, &skill_list),
+        own_text.as_deref(),
+    );
     Ok(TurnSetup {
         toolbox,
         policy,
@@ -128,14 +136,15 @@ pub(crate) fn prepare(
 /// The parts of the system prompt.
 fn prompt_sections(
     input: &SetupInput<'_>,
-    policy: &Policy,
-    toolbox: &Toolbox,
+    (policy, toolbox): (&Policy, &Toolbox),
     notes: &workspace::WorkspaceNotes,
     (skills, skill_list): (&[Skill], &str),
+    own_text: Option<&str>,
 ) -> Vec<PromptSection> {
     let attended = input.user_prompt.is_some();
     let own_prompt = input.profile.prompt.as_deref();
     prompt::sections(&PromptInput {
+        own_text,
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,

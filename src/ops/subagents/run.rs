@@ -95,6 +95,7 @@ fn run_turn(
         guards: &mut guards,
         model: &handle.model,
         sampling: &sampling,
+        summary_instructions: None,
         answer_format: None,
         background: None,
     };
