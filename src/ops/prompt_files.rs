@@ -5,8 +5,8 @@ use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use anyhow::Result;
 
-/// Reads the file at `path`, which `agents.defaults.promptFiles.NAME` names. A relative path starts at the directory of
-/// the config, never at the working directory, whose files configure nothing.
+/// Reads the file at `path`, which `agents.defaults.promptFiles.NAME` names. A relative path starts at the user's data
+/// directory, never at the working directory, whose files configure nothing.
 ///
 /// # Errors
 /// Status 78 if the file cannot be read or is empty.
