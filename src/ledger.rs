@@ -19,9 +19,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+mod cost_sum;
 mod entry;
 pub mod tool_usage;
 
+pub use cost_sum::{CostSum, PeriodCosts, round_usd};
 pub use entry::{CostTotals, LedgerEntry};
 
 /// Longest line that is parsed, in bytes. Our lines have a few hundred bytes plus names.
@@ -236,10 +238,22 @@ impl Ledger {
         Ok(sum)
     }
 
-    /// The costs of this day and month, read from the end of the ledger; `None` if there is no ledger.
-    pub fn current_totals(&self) -> Result<Option<CostTotals>> {
-        let log = durable_file::open_existing(&self.path)?;
-        log.map(|log| Ok(self.read_end(&log)?.totals)).transpose()
+    /// The costs of this day and month.
+    pub fn period_costs(&self) -> Result<PeriodCosts> {
+        let today = self.clock.now().date();
+        let mut costs = PeriodCosts::default();
+        self.for_each_entry(&mut |entry| {
+            let Some(entry) = entry else {
+                return;
+            };
+            if entry.day == today {
+                costs.today.add(entry.usd);
+            }
+            if entry.day.first_of_month() == today.first_of_month() {
+                costs.month.add(entry.usd);
+            }
+        })?;
+        Ok(costs)
     }
 
     /// Runs `work` with the open and exclusively locked ledger.
@@ -381,11 +395,6 @@ struct LedgerEnd {
     size: u64,
     /// True if the last line has no newline.
     is_torn: bool,
-}
-
-/// Rounds to 1e-8 dollars, because sums of floats end in noise.
-pub fn round_usd(usd: f64) -> f64 {
-    (usd * 1e8).round() / 1e8
 }
 
 fn budget_exceeded_error(name: &str, limit: f64, spent: f64) -> anyhow::Error {

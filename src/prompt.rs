@@ -12,6 +12,8 @@ const SEPARATOR: &str = "\n\n---\n\n";
 
 /// The inputs of the system prompt.
 pub struct PromptInput<'a> {
+    /// The user's own text in place of identity and working rules.
+    pub own_text: Option<&'a str>,
     /// Operating system and CPU architecture, such as `Linux x86_64`.
     pub platform: &'a str,
     pub workspace: &'a Path,
@@ -127,6 +129,10 @@ pub fn join_sections(sections: &[PromptSection]) -> String {
 }
 
 fn identity_text(input: &PromptInput<'_>) -> String {
+    if let Some(text) = input.own_text {
+        let text = format!("{}\n\n## Directories\n", text.trim_end());
+        return append_environment(text, input);
+    }
     let role = match input.is_interactive {
         true => {
             "a personal agent in an interactive terminal session. Your replies are rendered as Markdown. Answer without \
@@ -166,6 +172,7 @@ pub fn subagent_prompt(input: &PromptInput<'_>) -> String {
 /// Appends to `text` the permitted directories, the policy and the working rules.
 fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
     let PromptInput {
+        own_text,
         workspace,
         directory,
         may_write,
@@ -213,7 +220,7 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         text.push_str("\n## Permissions\n");
         text.push_str(policy);
     }
-    if *has_tools {
+    if *has_tools && own_text.is_none() {
         text.push_str(
             "\n## Working\n- Verify before you claim: read a file before you describe or change it, and never report a \
              result that no tool returned.\n- Request independent reads together; they run in parallel.\n- When \
@@ -258,6 +265,7 @@ mod tests {
 
     fn input() -> PromptInput<'static> {
         PromptInput {
+            own_text: None,
             platform: "Linux x86_64",
             workspace: Path::new("/home/u/.nanobot/workspace"),
             directory: Path::new("/src"),
@@ -273,6 +281,19 @@ mod tests {
             active_skills: "",
             skills: "",
         }
+    }
+
+    #[test]
+    fn the_users_own_text_keeps_the_permissions() {
+        let text = system_prompt(&PromptInput {
+            own_text: Some("You are a proofreader.\n"),
+            policy: "- exec: never\n",
+            ..input()
+        });
+        assert!(
+            text.starts_with("You are a proofreader.\n\n## Directories\n- Working directory: /src")
+        );
+        assert!(text.ends_with("## Permissions\n- exec: never"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::time;
+use super::value::{prompt_file, time};
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +22,11 @@ pub struct AgentArgs {
     /// The message; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: Option<String>,
+    /// Read the message from FILE
+    ///
+    /// With `-m`, the text of FILE follows that message. Piped text follows both, in its block.
+    #[arg(long, value_name = "FILE", value_parser = prompt_file, hide_short_help = true)]
+    pub prompt_file: Option<PathBuf>,
     /// Attach a text, image, PDF, directory or web page
     ///
     /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a web page (`https://…`), or standard input

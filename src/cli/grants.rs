@@ -1,6 +1,6 @@
 //! The flags that grant permissions, which several commands share.
 
-use super::value::trimmed;
+use super::value::{tool_name, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -43,8 +43,15 @@ pub struct GrantArgs {
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub deny: Vec<String>,
     /// Offer only these tools, separated by commas
+    ///
+    /// Names or patterns, as in `read_*,grep`.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = trimmed, hide_short_help = true)]
     pub tools: Option<Vec<String>>,
+    /// Do not offer these tools, separated by commas
+    ///
+    /// Names or patterns, as in `exec,web_*`. The same as `--deny` for each of them.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = tool_name, hide_short_help = true)]
+    pub disabled_tools: Vec<String>,
     /// Offer no tools
     #[arg(long, conflicts_with = "tools", hide_short_help = true)]
     pub no_tools: bool,

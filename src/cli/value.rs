@@ -1,6 +1,7 @@
 //! Values as they are typed: times, ages, amounts of money.
 
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Since when.
@@ -77,6 +78,23 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
             .or_else(|| date().map(Since::Date)),
     }
     .ok_or_else(|| "expected a date such as `2026-11-01`, or `7d`, `12h`, `today`, `month`".into())
+}
+
+/// A tool's name or a pattern of names, without the argument that a rule may have.
+pub(super) fn tool_name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        name if name.contains('(') => Err(format!(
+            "`{name}` is a rule, which `--deny` takes; expected the name of a tool"
+        )),
+        name => Ok(name.to_owned()),
+    }
+}
+
+pub(super) fn prompt_file(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "-" => Err("standard input is read without it, or with `-m -`; expected a file".into()),
+        path => Ok(path.into()),
+    }
 }
 
 pub(super) fn dollars(text: &str) -> Result<f64, String> {

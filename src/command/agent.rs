@@ -27,6 +27,8 @@ pub fn is_conversation(ctx: &Context, arguments: &Arguments) -> bool {
         && arguments.timeout.is_none()
         && !arguments.resume
         && !arguments.ephemeral;
-    let says_nothing = arguments.message.is_none() && arguments.attach.is_empty();
+    let says_nothing = arguments.message.is_none()
+        && arguments.prompt_file.is_none()
+        && arguments.attach.is_empty();
     is_plain && says_nothing && !arguments.stdin && ctx.terminal.is_interactive()
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
     let cli::agent::AgentArgs {
         message,
+        prompt_file,
         session,
         new,
         resume,
@@ -50,6 +51,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
     } = arguments.clone();
     TurnOptions {
         message,
+        prompt_file,
         attach,
         session,
         new,
@@ -139,12 +141,14 @@ pub(super) fn grants(flags: &cli::grants::GrantArgs) -> Grants {
         read,
         net,
         allow,
-        deny,
+        mut deny,
         tools,
+        disabled_tools,
         no_tools,
         directory,
         sandbox,
     } = flags.clone();
+    deny.extend(disabled_tools);
     Grants {
         profile,
         write,

@@ -176,6 +176,7 @@ fn describe_cost(spent: &ConsolidationCost) -> String {
     let tokens = spent.usage.input + spent.usage.output;
     match spent.cost_usd {
         Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::round_usd(usd)),
+        None if tokens > 0 => format!("{tokens} tokens, cost unknown"),
         None => format!("{tokens} tokens"),
     }
 }

@@ -5,6 +5,7 @@ use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::Origin;
 use crate::ops::context::Context;
+use crate::ops::permissions::Grants;
 use crate::ops::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::policy::file_scope::FileAccess;
@@ -35,9 +36,10 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
         session,
         json,
     } = arguments;
+    let grants = &super::arguments::grants(grants);
     let TurnSetup {
         toolbox, policy, ..
-    } = turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, true)?;
+    } = turn_setup::prepare_without_turn(ctx, grants, false, true)?;
     let Some(tool) = tool else {
         return explain_all(ctx, &policy, session.as_deref(), *json);
     };
@@ -127,7 +129,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
 ///
 /// # Errors
 /// There is no such tool at all.
-fn decide_absent_tool(policy: &Policy, grants: &GrantArgs, tool: &str) -> Result<PolicyDecision> {
+fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<PolicyDecision> {
     if !tool_names::TOOLS.contains(&tool) {
         if let Some(refusal) = policy
             .withheld_reason(tool)
@@ -146,10 +148,9 @@ fn decide_absent_tool(policy: &Policy, grants: &GrantArgs, tool: &str) -> Result
     if let Some(refusal) = policy.withheld_reason(tool) {
         return Ok(PolicyDecision::Deny(refusal));
     }
-    let listed = |names: &Vec<String>| names.iter().any(|name| name == tool);
     let why = match &grants.tools {
         _ if grants.no_tools => "`--no-tools` offers none",
-        Some(names) if !listed(names) => "`--tools` leaves it out",
+        Some(_) if !grants.lists_tool(tool) => "`--tools` leaves it out",
         _ if tool == "spawn" => {
             return Ok(PolicyDecision::Allow(
                 "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),

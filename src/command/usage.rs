@@ -3,7 +3,7 @@
 use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
 use crate::command::arguments::since_filter;
 use crate::error::Exit;
-use crate::ledger::{CostTotals, Ledger, LedgerEntry, round_usd};
+use crate::ledger::{CostSum, Ledger, LedgerEntry, PeriodCosts};
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::settings::BudgetSettings;
@@ -69,8 +69,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         }
     } else {
         print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
-        let budget = spent.and_then(|spent| describe_budget(settings.budget, &spent));
-        page.write(&budget.unwrap_or_default())?;
+        let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
+        if has_budget && spent.is_some() {
+            page.write(&describe_budget(settings.budget, &ledger.period_costs()?))?;
+        }
     }
     page.finish()?;
     Ok(Exit::Answered)
@@ -116,10 +118,7 @@ impl UsageKey {
 struct UsageTotals {
     /// The turns, as hashes: eight bytes for each turn are all that grows with the ledger.
     turns: HashSet<u64>,
-    calls: u64,
     failed: u64,
-    /// Calls of unknown price.
-    unpriced: u64,
     /// Calls whose tokens are estimated.
     estimated: u64,
     input: u64,
@@ -127,7 +126,7 @@ struct UsageTotals {
     cache_write: u64,
     output: u64,
     reasoning: u64,
-    usd: f64,
+    cost: CostSum,
 }
 
 impl UsageTotals {
@@ -135,9 +134,7 @@ impl UsageTotals {
         let mut hash = DefaultHasher::new();
         (&entry.session, &entry.turn).hash(&mut hash);
         self.turns.insert(hash.finish());
-        self.calls += 1;
         self.failed += u64::from(entry.failed);
-        self.unpriced += u64::from(entry.usd.is_none());
         self.estimated += u64::from(entry.estimated);
         let add = |sum: &mut u64, tokens| *sum = sum.saturating_add(tokens);
         add(&mut self.input, entry.input);
@@ -145,27 +142,26 @@ impl UsageTotals {
         add(&mut self.cache_write, entry.cache_write);
         add(&mut self.output, entry.output);
         add(&mut self.reasoning, entry.reasoning);
-        self.usd += entry.usd.unwrap_or(0.0);
+        self.cost.add(entry.usd);
     }
 
     fn tokens(&self) -> u64 {
         self.input.saturating_add(self.output)
     }
 
-    /// The cost in US dollars; `None` if no price is known.
-    fn usd(&self) -> Option<f64> {
-        (self.unpriced < self.calls).then(|| round_usd(self.usd))
-    }
-
     /// The cost in US dollars, and the marks of its footnotes.
     fn cost(&self) -> (String, String) {
-        let cost = match self.usd() {
-            None => "-".into(),
+        let cost = match self.cost.known_usd() {
+            None => return ("unknown".into(), String::new()),
             Some(usd) if usd > 0.0 && usd < 0.0001 => "<0.0001".into(),
             Some(usd) => format!("{usd:.4}"),
         };
         let mark = |mark, count| if count > 0 { mark } else { "" };
-        let marks = format!("{}{}", mark("?", self.unpriced), mark("~", self.estimated));
+        let marks = format!(
+            "{}{}",
+            mark("?", self.cost.unpriced),
+            mark("~", self.estimated)
+        );
         (cost, marks)
     }
 }
@@ -178,7 +174,7 @@ fn sort_groups(
     let mut groups: Vec<(UsageKey, UsageTotals)> = groups.into_iter().collect();
     if by != UsageGroup::Day {
         groups.sort_by(|(_, one), (_, other)| {
-            let by_cost = other.usd.total_cmp(&one.usd);
+            let by_cost = other.cost.usd.total_cmp(&one.cost.usd);
             by_cost.then(other.tokens().cmp(&one.tokens()))
         });
     }
@@ -187,19 +183,16 @@ fn sort_groups(
 
 fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
     let UsageKey { text, provider } = name;
-    let usd = sum.usd();
     let UsageTotals {
         turns,
-        calls,
         failed,
-        unpriced,
         estimated,
         input,
         cached,
         cache_write,
         output,
         reasoning,
-        usd: _,
+        cost,
     } = sum;
     let mut line = match by {
         UsageGroup::Day => json!({ "day": text }),
@@ -210,9 +203,9 @@ fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
         }
     };
     let sums = json!({
-        "runs": turns.len(), "calls": calls, "failed_calls": failed, "unpriced_calls": unpriced,
+        "runs": turns.len(), "calls": cost.calls, "failed_calls": failed, "unpriced_calls": cost.unpriced,
         "estimated_calls": estimated, "input": input, "cached": cached, "cache_write": cache_write, "output": output,
-        "reasoning": reasoning, "usd": usd,
+        "reasoning": reasoning, "usd": cost.known_usd(),
     });
     if let (Some(line), serde_json::Value::Object(sums)) = (line.as_object_mut(), sums) {
         line.extend(sums);
@@ -277,7 +270,7 @@ fn format_rows(
         let (cost, mark) = sum.cost();
         let counts = [
             sum.turns.len() as u64,
-            sum.calls,
+            sum.cost.calls,
             sum.input,
             sum.cached,
             sum.output,
@@ -315,11 +308,11 @@ fn max_columns(lines: &[String]) -> usize {
 
 /// Each row's fraction of the largest, by cost, or by tokens if no cost is known.
 fn row_shares(groups: &[(UsageKey, UsageTotals)]) -> Vec<f64> {
-    let is_priced = groups.iter().any(|(_, sum)| sum.usd > 0.0);
+    let is_priced = groups.iter().any(|(_, sum)| sum.cost.usd > 0.0);
     let weights: Vec<f64> = groups
         .iter()
         .map(|(_, sum)| match is_priced {
-            true => sum.usd,
+            true => sum.cost.usd,
             false => sum.tokens() as f64,
         })
         .collect();
@@ -339,10 +332,14 @@ fn draw_bar(share: f64, columns: usize) -> String {
 
 fn footnotes(total: &UsageTotals) -> String {
     let mut text = String::new();
-    if total.unpriced > 0 {
-        let count = total.unpriced;
+    if total.cost.unpriced > 0 {
+        let mark = match total.cost.known_usd() {
+            Some(_) => "?",
+            None => "cost",
+        };
         text.push_str(&format!(
-            "? calls of unknown price, not included: {count}; set `models.NAME.price` in the config for later calls\n"
+            "{mark} {}; set `models.NAME.price` in the config for later calls\n",
+            total.cost
         ));
     }
     if total.estimated > 0 {
@@ -354,22 +351,22 @@ fn footnotes(total: &UsageTotals) -> String {
     text
 }
 
-/// Describes how much of the budgets is spent, if there are any.
-fn describe_budget(budget: BudgetSettings, spent: &CostTotals) -> Option<String> {
+/// Describes how much of the budgets is spent.
+fn describe_budget(budget: BudgetSettings, costs: &PeriodCosts) -> String {
     let BudgetSettings {
         daily,
         monthly,
         per_session: _,
     } = budget;
-    let part = |limit: Option<f64>, spent: f64, when: &str| {
-        limit.map(|limit| format!("{when} ${spent:.2} of ${limit:.2}"))
+    let part = |limit: Option<f64>, cost: &CostSum, when: &str| {
+        limit.map(|limit| format!("{when} {cost} of ${limit:.2}"))
     };
     let parts = [
-        part(daily, spent.daily, "today"),
-        part(monthly, spent.monthly, "this month"),
+        part(daily, &costs.today, "today"),
+        part(monthly, &costs.month, "this month"),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("budget: {}\n", parts.join(", ")))
+    format!("budget: {}\n", parts.join(", "))
 }
 
 #[cfg(test)]

@@ -174,6 +174,11 @@ impl RunRecord {
 }
 
 impl RunUsage {
+    /// True if a model was called whose price is unknown.
+    pub fn has_unknown_cost(&self) -> bool {
+        self.cost_usd.is_none() && self.input_tokens + self.output_tokens > 0
+    }
+
     /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used
     /// unchanged.
     pub fn add(&mut self, before: &Self) {

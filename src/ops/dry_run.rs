@@ -56,6 +56,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         guards: &mut [],
         model: &choice.model,
         sampling: &sampling,
+        summary_instructions: None,
         answer_format: turn.answer_format(),
         background: None,
     };

@@ -11,6 +11,7 @@ use crate::ops::mcp_sandbox;
 use crate::ops::setup_input::SetupInput;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use crate::policy::rule::Pattern;
 use crate::tool::Tool;
 use crate::tool::mcp::result::ResultLimits;
 use crate::tool::mcp::{McpToolContext, build_tools};
@@ -101,7 +102,10 @@ pub(crate) fn load_mcp_tools(
     let any = |beginning: &str| {
         let listed = grants.tools.as_ref();
         !grants.no_tools
-            && listed.is_none_or(|names| names.iter().any(|name| name.starts_with(beginning)))
+            && listed.is_none_or(|names| {
+                let mut names = names.iter().map(|name| Pattern::new(name.as_str()));
+                names.any(|name| name.may_match_prefix(beginning))
+            })
             && policy.can_offer(beginning)
             && policy_limit.is_none_or(|limit| limit.can_offer(beginning))
     };

@@ -18,6 +18,7 @@ pub(crate) mod mcp_tools;
 pub(crate) mod model;
 pub(crate) mod permissions;
 pub(crate) mod profiles;
+pub(crate) mod prompt_files;
 pub(crate) mod request_report;
 pub(crate) mod setup_input;
 pub(crate) mod shared_state;

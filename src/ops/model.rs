@@ -16,7 +16,7 @@ use crate::provider::quirks::{Quirks, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
 use crate::provider::recording::RecordingProvider;
 use crate::provider::redact::RedactingProvider;
-use crate::provider::registry::model_info::{Prices, TokenPrice};
+use crate::provider::registry::model_info::{Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
     self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider,
 };
@@ -157,7 +157,7 @@ fn fallback_chain(
     let mut first = None;
     for asked in &settings.models {
         let way = resolve_endpoint(ctx, settings, asked, options.offline, !options.no_stream)
-            .and_then(|way| require_price(way, capped.then_some(by_flag)));
+            .and_then(|way| require_price(way, capped.then_some(by_flag), notice));
         let way = match way {
             Ok(way) => way,
             // A fallback that cannot be used is skipped; the first model is required.
@@ -239,9 +239,13 @@ fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Optio
     Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }
 
-/// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,
-/// and `Some(false)` for a budget in the config.
-pub(crate) fn require_price(endpoint: Endpoint, cap_by_flag: Option<bool>) -> Result<Endpoint> {
+/// Returns `endpoint` with a price, or as it is if no cost limit is set. The bound of its family stands for a price that
+/// is unknown. `cap_by_flag` is `Some(true)` for `--max-cost`, and `Some(false)` for a budget in the config.
+pub(crate) fn require_price(
+    mut endpoint: Endpoint,
+    cap_by_flag: Option<bool>,
+    notice: &mut dyn FnMut(&str),
+) -> Result<Endpoint> {
     let Some(by_flag) = cap_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
         return Ok(endpoint);
     };
@@ -249,6 +253,15 @@ pub(crate) fn require_price(endpoint: Endpoint, cap_by_flag: Option<bool>) -> Re
         &endpoint.choice.model,
         if by_flag { "`--max-cost`" } else { "`budget`" },
     );
+    if let Some(bound) = find_family_bound(model) {
+        let TokenPrice { input, output, .. } = bound.for_input_tokens(0);
+        notice(&format!(
+            "the price of `{model}` is unknown; {flag} counts the highest of its family: ${input} in, ${output} out per \
+             million tokens"
+        ));
+        endpoint.choice.prices = Some(bound);
+        return Ok(endpoint);
+    }
     let price = "{\"price\": {\"input\": 1.0, \"output\": 4.0}}";
     Err(fail_with_hint(
         Exit::Config,

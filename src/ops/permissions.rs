@@ -64,13 +64,21 @@ pub struct Grants {
     pub allow: Vec<String>,
     /// Rules that forbid a tool.
     pub deny: Vec<String>,
-    /// The only tools to offer.
+    /// Names or patterns of the only tools to offer.
     pub tools: Option<Vec<String>>,
     /// Offer no tools.
     pub no_tools: bool,
     /// The working directory.
     pub directory: Option<PathBuf>,
     pub sandbox: Option<SandboxMode>,
+}
+
+impl Grants {
+    /// True if `--tools` lists `tool`.
+    pub(crate) fn lists_tool(&self, tool: &str) -> bool {
+        let mut listed = self.tools.iter().flatten();
+        listed.any(|name| Pattern::new(name.as_str()).matches(tool))
+    }
 }
 
 /// The sandbox mode of commands.
@@ -294,8 +302,7 @@ fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Res
     match &grants.net {
         Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
         Some(hosts) => {
-            let has_exec = |names: &Vec<String>| names.iter().any(|name| name == "exec");
-            if grants.tools.as_ref().is_some_and(has_exec) {
+            if grants.lists_tool("exec") {
                 return Err(fail_with_hint(
                     Exit::Usage,
                     "`--net=HOSTS` cannot be enforced for commands: the kernel sees addresses, not host names",

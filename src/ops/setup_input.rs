@@ -37,9 +37,8 @@ pub(crate) struct SetupInput<'a> {
 }
 
 impl SetupInput<'_> {
-    /// True if `--tools` names the tool, or is not given.
+    /// True if `--tools` lists the tool, or is not given.
     pub(crate) fn is_listed(&self, tool: &str) -> bool {
-        let listed = self.grants.tools.as_ref();
-        listed.is_none_or(|names| names.iter().any(|name| name == tool))
+        self.grants.tools.is_none() || self.grants.lists_tool(tool)
     }
 }

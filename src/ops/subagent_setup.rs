@@ -36,6 +36,7 @@ pub(crate) fn prepare_subagent(
         Toolbox::new(tools, parallel, Arc::clone(policy)).with_provenance(shared.provenance);
     let prompt = profile.and_then(|profile| Some((profile, profile.prompt.as_deref()?)));
     let system = prompt::subagent_prompt(&PromptInput {
+        own_text: None,
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,

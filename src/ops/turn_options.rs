@@ -11,6 +11,8 @@ use std::time::Duration;
 pub struct TurnOptions {
     /// The user's message. `-` reads it from standard input.
     pub message: Option<String>,
+    /// A file with the message, or with the rest of it.
+    pub prompt_file: Option<PathBuf>,
     /// Files and URLs to attach. `-` is standard input.
     pub attach: Vec<OsString>,
     /// The session's key. `None` means a fresh session for piped input, and `cli:direct` otherwise.
@@ -83,6 +85,7 @@ impl Default for TurnOptions {
     fn default() -> Self {
         Self {
             message: None,
+            prompt_file: None,
             attach: Vec::new(),
             session: None,
             new: false,

@@ -2,6 +2,7 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::history::head_and_tail::head_and_tail;
+use crate::mcp::tool_name;
 use crate::memory::Memory;
 use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
@@ -9,6 +10,7 @@ use crate::ops::context::Context;
 use crate::ops::interactive_approval::{InteractiveApproval, JobTools};
 use crate::ops::mcp_tools;
 use crate::ops::permissions::{self, Grants};
+use crate::ops::prompt_files;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
@@ -119,7 +121,14 @@ pub(crate) fn prepare(
         true => String::new(),
         false => skill::render_list(&skills, settings.skills.budget_tokens).text,
     };
-    let sections = prompt_sections(input, &policy, &toolbox, &notes, (&skills, &skill_list));
+    let own_text = prompt_files::read(ctx, "system", settings.prompt_files.system.as_deref())?;
+    let sections = prompt_sections(
+        input,
+        (&policy, &toolbox),
+        &notes,
+        (&skills, &skill_list),
+        own_text.as_deref(),
+    );
     Ok(TurnSetup {
         toolbox,
         policy,
@@ -138,14 +147,15 @@ pub(crate) fn prepare(
 /// The parts of the system prompt.
 fn prompt_sections(
     input: &SetupInput<'_>,
-    policy: &Policy,
-    toolbox: &Toolbox,
+    (policy, toolbox): (&Policy, &Toolbox),
     notes: &workspace::WorkspaceNotes,
     (skills, skill_list): (&[Skill], &str),
+    own_text: Option<&str>,
 ) -> Vec<PromptSection> {
     let attended = input.user_prompt.is_some();
     let own_prompt = input.profile.prompt.as_deref();
     prompt::sections(&PromptInput {
+        own_text,
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,
@@ -347,10 +357,10 @@ fn build_toolbox(
         .with_approval(approval))
 }
 
-/// Keeps only the tools that `--tools` names.
+/// Keeps only the tools that `--tools` lists.
 ///
 /// # Errors
-/// It names a tool that does not exist.
+/// It lists a tool that does not exist. A pattern for the tools of servers may match none.
 fn keep_listed(
     tools: &mut Vec<Box<dyn Tool>>,
     grants: &Grants,
@@ -360,7 +370,14 @@ fn keep_listed(
         return Ok(());
     };
     let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
-    let is_unknown = |name: &&String| !known.contains(name) && !shared.mcp_tools.is_missing(name);
+    let is_unknown = |name: &&String| {
+        let pattern = Pattern::new(name.as_str());
+        let may_be_missing = match pattern.has_wildcard() {
+            true => name.starts_with(tool_name::PREFIX),
+            false => shared.mcp_tools.is_missing(name),
+        };
+        !may_be_missing && !known.iter().any(|tool| pattern.matches(tool))
+    };
     if let Some(name) = names.iter().find(is_unknown) {
         let hint = match nearest(name, known.iter().map(String::as_str)) {
             Some(meant) => format!("`{meant}`"),
@@ -369,7 +386,7 @@ fn keep_listed(
         let cause = format!("there is no tool `{name}`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
-    tools.retain(|tool| names.contains(&tool.spec().name));
+    tools.retain(|tool| grants.lists_tool(&tool.spec().name));
     Ok(())
 }
 

@@ -181,13 +181,6 @@ impl Policy {
             let stem = name.text().strip_suffix('*');
             stem.is_some_and(|stem| plain(name) == Some(stem.len()) && beginning.starts_with(stem))
         };
-        let is_some = |name: &Pattern| {
-            let stem = &name.text()[..plain(name).unwrap_or_default()];
-            match stem == name.text() {
-                true => stem.starts_with(beginning),
-                false => stem.starts_with(beginning) || beginning.starts_with(stem),
-            }
-        };
         let mut denied = self.rules.iter();
         let mut never = self.permissions.iter();
         !denied.any(|rule| {
@@ -196,7 +189,7 @@ impl Policy {
             && self
                 .tool_filters
                 .iter()
-                .all(|only| only.iter().any(is_some))
+                .all(|only| only.iter().any(|name| name.may_match_prefix(beginning)))
     }
 
     /// Marks a third-party `tool` as one that may change anything: it requires approval unless a permission is set for

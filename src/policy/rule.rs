@@ -92,6 +92,17 @@ impl Pattern {
         &self.0
     }
 
+    /// True if the pattern is not a plain name.
+    pub fn has_wildcard(&self) -> bool {
+        self.0.contains(['*', '?'])
+    }
+
+    /// True if the pattern may match a text that begins with `beginning`. Errs on the side of true.
+    pub fn may_match_prefix(&self, beginning: &str) -> bool {
+        let stem = self.0.split(['*', '?']).next().unwrap_or_default();
+        stem.starts_with(beginning) || self.has_wildcard() && beginning.starts_with(stem)
+    }
+
     /// True if the pattern matches the whole of `text`.
     pub fn matches(&self, text: &str) -> bool {
         let pattern: Vec<char> = self.0.chars().collect();

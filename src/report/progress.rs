@@ -141,6 +141,19 @@ impl ProgressDisplay {
     /// Prints a line of progress without a terminal, at the level that asks for it.
     fn print_event(&self, event: &Event<'_>) {
         let line = match event {
+            Event::Assistant { reply, is_final } => {
+                // The text of the last reply is the answer, which goes to standard output.
+                let interim = if *is_final { "" } else { &*reply.text };
+                let parts = [("  ~ ", &*reply.reasoning), ("  ", interim)];
+                let lines = parts.into_iter().flat_map(|(mark, text)| {
+                    let text = text.trim().lines();
+                    text.map(move |line| format!("{mark}{}", line.trim_end()))
+                });
+                match lines.collect::<Vec<_>>() {
+                    lines if lines.is_empty() => return,
+                    lines => lines.join("\n"),
+                }
+            }
             Event::ToolCall(call) => format!("  ↳ {}", call_hint(&call.name, &call.arguments)),
             Event::ToolResult {
                 result,

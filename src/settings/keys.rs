@@ -99,8 +99,11 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.failOnToolError", Bool, "true", Ignored, "tool errors are always passed to the model"),
     key("agents.defaults.providerRetryMode", OneOf(&["standard", "persistent"]), r#""standard""#, Ignored, "there is only one retry policy"),
     key("agents.defaults.toolHintMaxLength", UNBOUNDED_COUNT, "40", Ignored, "length of a tool hint"),
-    key("agents.defaults.timezone", Text, r#""UTC""#, Ignored, "the system's time zone is used"),
+    key("agents.defaults.timezone", Text, "null", Used, "time zone of the time that the model receives, such as `Europe/Berlin`; unset or unknown: the system's"),
     key("agents.defaults.timezoneMode", Text, r#""auto""#, Ignored, "the system's time zone is used"),
+    key("agents.defaults.promptFiles.system", Text, "null", Used, "file whose text replaces the start of the system prompt; the directories and permissions in force are added to it"),
+    key("agents.defaults.promptFiles.compaction", Text, "null", Used, "file whose text replaces the instructions for the summary of a conversation that became too long"),
+    key("agents.defaults.promptFiles.consolidation", Text, "null", Used, "file whose text replaces the system prompt of consolidation, whose answer is a call of `save_memory`"),
     key("agents.defaults.botName", Text, r#""nanobot""#, Ignored, "name shown in chats"),
     key("agents.defaults.botIcon", Text, r#""🐈""#, Ignored, "icon shown in chats"),
     key("agents.defaults.unifiedSession", Bool, "false", Later, "one session for all channels"),
@@ -249,7 +252,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("transcription.maxDurationSec", UNBOUNDED_COUNT, "120", Later, "maximum duration in seconds"),
     key("transcription.maxUploadMb", UNBOUNDED_COUNT, "25", Later, "maximum upload size in megabytes"),
 
-    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model"),
+    key("modelPresets", Any, "{}", Used, "models with their settings, by name; a string value is an alias of a model; without `provider`, the configured provider is used"),
 
     key("models", Any, "{}", Used, "metadata that overrides the built-in data, by model: contextWindowTokens, maxOutputTokens, images, pdf, price"),
 

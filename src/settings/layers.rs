@@ -8,7 +8,7 @@
 use super::expand::{UnsetVariable, expand_all};
 use super::file::{Config, KeyPath, get_in, set_in};
 use super::key_type::{KeyType, type_name};
-use super::keys::{ConfigKey, KeyNode, RENAMED_KEYS, camel_case, nearest};
+use super::keys::{ConfigKey, KeyNode, KeySupport, RENAMED_KEYS, camel_case, nearest};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::Env;
 use anyhow::Result;
@@ -164,6 +164,52 @@ impl<'a> LayeredConfig<'a> {
         })?;
         kind.accept(&value)
             .ok_or_else(|| self.type_error(path, &kind.describe_value(&value), &kind.describe()))
+    }
+
+    /// Checks the types of all values in the sections that select the provider and grant permissions. A section that
+    /// cannot be read must not count as absent. A reference to an unset variable matters only where its value is used.
+    ///
+    /// # Errors
+    /// Status 78 for the first value of a wrong type.
+    pub fn check_types(&self) -> Result<()> {
+        for section in ["agents", "channels", "providers", "tools"] {
+            if let Some(value) = self.value.get(section) {
+                let branch = KeyNode::root().child(section);
+                self.check_branch(&mut vec![section], branch, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_branch<'v>(
+        &self,
+        path: &mut Vec<&'v str>,
+        branch: Option<KeyNode>,
+        value: &'v Value,
+    ) -> Result<()> {
+        let Some(branch) = branch else {
+            return Ok(());
+        };
+        let owned = |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
+        match (branch.key(), value) {
+            (_, Value::Null) => Ok(()),
+            (Some(key), value) => {
+                if key.support == KeySupport::Ignored || key.kind.accept(value).is_some() {
+                    return Ok(());
+                }
+                match expand_all(value, self.env) {
+                    Ok(_) => self.to_typed(&owned(path), value, key.kind).map(drop),
+                    Err(UnsetVariable(_)) => Ok(()),
+                }
+            }
+            (None, Value::Object(members)) => members.iter().try_for_each(|(name, member)| {
+                path.push(name);
+                self.check_branch(path, branch.child(name), member)?;
+                path.pop();
+                Ok(())
+            }),
+            (None, other) => Err(self.type_error(&owned(path), type_name(other), "an object")),
+        }
     }
 
     /// Returns the names of the members at `path`.

@@ -48,6 +48,9 @@ pub struct Settings {
     pub directory: DefaultDirectory,
     /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
     pub max_tool_iterations: u32,
+    /// The time zone of the time that the model receives; `None` for the system's.
+    pub timezone: Option<String>,
+    pub prompt_files: PromptFileSettings,
     /// Maximum concurrent sub-agents; `None` leaves the limit to `--max-parallel`.
     pub max_subagents: Option<usize>,
     /// Number of earlier session messages that are sent again.
@@ -126,6 +129,14 @@ pub enum DefaultDirectory {
     /// The current directory.
     Cwd,
     Workspace,
+}
+
+/// Paths, as written, of files that replace built-in prompts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptFileSettings {
+    pub system: Option<String>,
+    pub compaction: Option<String>,
+    pub consolidation: Option<String>,
 }
 
 /// Settings for consolidation of conversations into memory.

@@ -77,8 +77,8 @@ pub(super) fn model_chain(
     defaults: &ModelSettings,
 ) -> Result<Vec<ModelSettings>> {
     let presets = sources.presets.as_object().cloned().unwrap_or_default();
-    // A model inherits parameters that it does not set from the configured one, but its provider follows from its
-    // name.
+    // A model inherits what it does not set from the configured one, its provider too: what the user writes reaches
+    // only a provider that the user named.
     let named = |name: &str, text: &str| -> Result<(ModelSettings, Option<Value>)> {
         match presets.get(text) {
             Some(Value::String(model)) => Ok((from_name(model, defaults), None)),
@@ -102,13 +102,7 @@ pub(super) fn model_chain(
         .filter(|preset| *preset != "default");
     let (first, own) = match (flags.model, preset) {
         (Some(model), _) if presets.contains_key(model) => named("", model)?,
-        (Some(model), _) => (
-            ModelSettings {
-                model: Some(model.to_owned()),
-                ..defaults.clone()
-            },
-            None,
-        ),
+        (Some(model), _) => (from_name(model, defaults), None),
         (None, Some(preset)) => named("agents.defaults.modelPreset", preset)?,
         (None, None) => (defaults.clone(), None),
     };
@@ -145,7 +139,6 @@ pub(super) fn model_chain(
 fn from_name(model: &str, defaults: &ModelSettings) -> ModelSettings {
     ModelSettings {
         model: Some(model.to_owned()),
-        provider: "auto".into(),
         ..defaults.clone()
     }
 }
@@ -167,7 +160,9 @@ fn from_preset(
     let asked = ModelSettings {
         provider: fields
             .text("provider")?
-            .map_or_else(|| "auto".into(), |name| snake_case(&name)),
+            .map(|name| snake_case(&name))
+            .filter(|name| name != "auto")
+            .unwrap_or_else(|| defaults.provider.clone()),
         max_tokens: fields.count("maxTokens")?.unwrap_or(defaults.max_tokens),
         temperature: fields
             .number("temperature")?
@@ -372,7 +367,7 @@ mod tests {
             None,
             json!(["fast", "q", "fast"]),
             None,
-            &["openai d", "auto m", "auto q"],
+            &["openai d", "openai m", "openai q"],
         );
         check(
             None,
@@ -384,9 +379,9 @@ mod tests {
             Some("deep"),
             json!(["q"]),
             None,
-            &["open_router x/y", "auto m", "auto z"],
+            &["open_router x/y", "openai m", "openai z"],
         );
-        check(Some("deep"), json!([]), Some("fast"), &["auto m"]);
+        check(Some("deep"), json!([]), Some("fast"), &["openai m"]);
         check(Some("deep"), json!([]), Some("other"), &["openai other"]);
         let deep = model_settings(presets.clone(), Some("deep"), json!([]), None).unwrap();
         assert_eq!(deep[0].max_tokens, 9);

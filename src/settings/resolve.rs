@@ -6,8 +6,8 @@ use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
     BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory, ExecSettings,
-    FlagOverrides, MemorySettings, ProviderSettings, ProviderTimeouts, SessionSync, Settings,
-    SkillSettings, ToolSettings, WebSettings, config_hosts, secrets,
+    FlagOverrides, MemorySettings, PromptFileSettings, ProviderSettings, ProviderTimeouts,
+    SessionSync, Settings, SkillSettings, ToolSettings, WebSettings, config_hosts, secrets,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::{BRAVE_API_KEY, Env};
@@ -40,6 +40,7 @@ impl Settings {
             .iter()
             .for_each(secret::register);
         let layers = LayeredConfig::new(config, env);
+        layers.check_types()?;
         let values = TypedReader(&layers);
         Ok(Self {
             models: values.models(flags)?,
@@ -59,6 +60,9 @@ impl Settings {
                 "workspace" => DefaultDirectory::Workspace,
                 _ => DefaultDirectory::Cwd,
             },
+            timezone: values
+                .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
+            prompt_files: values.prompt_files()?,
             max_tool_iterations: values.whole_number(
                 const { config_key("agents.defaults.maxToolIterations") },
                 max_iterations.map(|count| ("--max-iterations", json!(count))),
@@ -147,6 +151,15 @@ impl TypedReader<'_> {
             reasoning_effort: reasoning_effort.as_deref(),
         };
         models::model_chain(&parts, &flags, &defaults)
+    }
+
+    fn prompt_files(&self) -> Result<PromptFileSettings> {
+        let path = |key: &'static ConfigKey| self.optional_text(key, None);
+        Ok(PromptFileSettings {
+            system: path(const { config_key("agents.defaults.promptFiles.system") })?,
+            compaction: path(const { config_key("agents.defaults.promptFiles.compaction") })?,
+            consolidation: path(const { config_key("agents.defaults.promptFiles.consolidation") })?,
+        })
     }
 
     fn compaction(&self) -> Result<CompactionSettings> {
@@ -418,7 +431,7 @@ mod tests {
             r#"{"agents": {"defaults": {"workspace": "~/.nanobot/workspace", "reasoningEffort": null}},
                 "providers": {"custom": {"apiKey": "", "apiBase": null, "extraHeaders": null},
                               "openaiCodex": {"apiKey": "k", "extraHeaders": {"X": "y"}}},
-                "channels": {"telegram": 5}}"#,
+                "channels": {"telegram": {"enabled": false, "allowFrom": []}, "unheardOf": 5}}"#,
             &[],
             &FlagOverrides::default(),
         )

@@ -156,6 +156,15 @@ impl Clock {
         }
     }
 
+    /// Returns the current time in the zone `name`, or in the local one if there is no such zone.
+    pub fn now_in(&self, name: Option<&str>) -> Zoned {
+        let now = self.now();
+        match name.and_then(named_zone) {
+            Some(zone) => now.with_time_zone(zone),
+            None => now,
+        }
+    }
+
     /// Returns local time without a zone, to the microsecond: the format of session files.
     pub fn local_timestamp(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()

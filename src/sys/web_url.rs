@@ -3,6 +3,7 @@
 //! Untrusted URLs must go through [`parse`]. Its result is both checked and connected to. A URL that two parsers could
 //! interpret differently is rejected.
 
+use super::ip_ranges;
 use ::http::Uri;
 use std::net::IpAddr;
 use url::{Host, Url};
@@ -105,6 +106,18 @@ pub(super) fn is_loopback(host: &str) -> bool {
         || without_brackets(host)
             .parse::<IpAddr>()
             .is_ok_and(|address| address.is_loopback())
+}
+
+/// True if `url` leads to this machine or to a private network. Names are judged by their form and not resolved.
+pub fn is_private_server(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    uri.host()
+        .is_some_and(|host| match without_brackets(host).parse::<IpAddr>() {
+            Ok(address) => !ip_ranges::is_public(address.to_canonical()),
+            Err(_) => is_local_name(host),
+        })
 }
 
 /// Returns the target of a redirect from `url` to `location`, if it has the same origin: scheme, host and port.

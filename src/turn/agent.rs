@@ -18,6 +18,8 @@ pub struct Agent<'a> {
     pub guards: &'a mut [Box<dyn Guard>],
     pub model: &'a str,
     pub sampling: &'a Sampling,
+    /// The user's own instructions for the summary of a conversation that became too long.
+    pub summary_instructions: Option<&'a str>,
     /// The format that the answer must satisfy.
     pub answer_format: Option<&'a dyn AnswerFormat>,
     /// The background work, if the turn may have any.
@@ -71,6 +73,7 @@ impl Agent<'_> {
             toolbox,
             model,
             sampling,
+            summary_instructions: _,
             answer_format: answer,
             provider: _,
             guards: _,

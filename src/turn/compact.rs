@@ -230,7 +230,10 @@ impl Turn<'_, '_, '_> {
         let mut messages = messages.to_vec();
         for _ in 0..MAX_HALVINGS {
             messages.push(Message::User(UserMessage {
-                parts: vec![MessagePart::Text(summary_prompt(instructions))],
+                parts: vec![MessagePart::Text(summary_prompt(
+                    self.agent.summary_instructions,
+                    instructions,
+                ))],
                 injected: true,
                 ..UserMessage::default()
             }));
@@ -287,19 +290,20 @@ impl Turn<'_, '_, '_> {
     }
 }
 
-/// The instructions for the summary.
-fn summary_prompt(instructions: Option<&str>) -> String {
-    let mut text = String::from(
-        "[nanobot] The conversation so far will be replaced by a summary. Write this summary now, for \
-         yourself, in the language of the conversation:\n\
-         - the user's goals, constraints and preferences;\n\
-         - what was done and learned, with the exact names, paths, commands, numbers and error messages still needed;\n\
-         - which files were read or changed, and their current state;\n\
-         - decisions and the reasons for them; what was tried and failed;\n\
-         - open tasks, and the next step.\n\
-         The user's messages are kept verbatim next to the summary: do not repeat them. Be concise, but omit nothing \
-         that is still needed. Reply with the summary only; tools are not available now.",
-    );
+/// Our instructions for the summary.
+const SUMMARY_PROMPT: &str = "[nanobot] The conversation so far will be replaced by a summary. Write this summary now, for \
+    yourself, in the language of the conversation:\n\
+    - the user's goals, constraints and preferences;\n\
+    - what was done and learned, with the exact names, paths, commands, numbers and error messages still needed;\n\
+    - which files were read or changed, and their current state;\n\
+    - decisions and the reasons for them; what was tried and failed;\n\
+    - open tasks, and the next step.\n\
+    The user's messages are kept verbatim next to the summary: do not repeat them. Be concise, but omit nothing \
+    that is still needed. Reply with the summary only; tools are not available now.";
+
+/// The instructions for the summary: `own_text` of the config, or ours.
+fn summary_prompt(own_text: Option<&str>, instructions: Option<&str>) -> String {
+    let mut text = own_text.unwrap_or(SUMMARY_PROMPT).to_owned();
     if let Some(instructions) = instructions {
         text.push_str("\n\nInstructions from the user: ");
         text.push_str(instructions);

@@ -47,12 +47,83 @@ fn every_call_is_a_line_of_the_ledger() {
     assert_eq!(lines[1]["month_usd"], 2.0);
 }
 
+/// A story whose server has an address that does not look like one of this machine.
+fn with_remote_server() -> Story {
+    let story = Story::new();
+    let base = format!("http://127.1:{}/v1", story.server().port);
+    story.set("providers.custom.apiBase", json!(base))
+}
+
 #[test]
 fn an_unknown_cost_is_null() {
-    let story = Story::new().script([says("x")]);
-    let result = story.run(["agent", "-m", "hi", "--json"]).json();
-    assert_eq!(result["cost_usd"], Value::Null);
+    let story = with_remote_server().script([says("x"), says("y")]);
+    let ran = story.run(["agent", "-m", "hi", "--json"]);
+    assert_eq!(ran.json()["cost_usd"], Value::Null);
+    ran.stderr_has("unencrypted");
     assert_eq!(read_ledger(&story)[0]["usd"], Value::Null);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("y\n")
+        .stderr_has("unencrypted");
+    // It is not shown as none anywhere.
+    let unknown = "unknown (2 calls without a price)";
+    story
+        .run(["status"])
+        .stdout_has(&format!("{unknown} today, {unknown} this month"));
+    let spent = story.run(["status", "--json"]).json()["spent"].clone();
+    let expect = json!({ "day_usd": null, "day_unpriced_calls": 2, "month_usd": null, "month_unpriced_calls": 2 });
+    assert_eq!(spent, expect);
+    story
+        .run(["usage"])
+        .stdout_has(&format!("cost {unknown}; set `models.NAME.price`"));
+    assert_eq!(
+        story.run(["usage", "--json"]).json_lines()[0]["usd"],
+        Value::Null
+    );
+    let story = story.set("budget", json!({ "daily": 5 }));
+    story
+        .run(["usage"])
+        .stdout_has(&format!("budget: today {unknown} of $5.00"));
+}
+
+#[test]
+fn a_server_of_the_own_network_costs_nothing() {
+    let story = Story::new()
+        .set("budget", json!({ "daily": 1 }))
+        .script([says("x")]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], 0.0);
+    let price = |base: &str| {
+        let story =
+            Story::bare().config(&json!({ "providers": { "custom": { "apiBase": base } } }));
+        story.run(["model", "show", "custom/m", "--json"]).json()["prices"].clone()
+    };
+    for base in [
+        "http://192.168.1.7:8000/v1",
+        "http://[::1]/v1",
+        "http://box.local/v1",
+        "https://100.64.0.1/v1",
+    ] {
+        assert_eq!(price(base)["value"][0]["output"], 0.0, "{base}");
+    }
+    assert_eq!(price("https://models.example/v1"), Value::Null);
+    // The price of the config takes precedence.
+    let story = with_price(Story::new()).script([says("x")]);
+    let result = story.run(["agent", "-m", "hi", "--json"]).json();
+    assert_eq!(result["cost_usd"], 1.0);
+}
+
+#[test]
+fn a_limit_counts_the_highest_price_of_the_family_of_an_unlisted_model() {
+    let story = with_remote_server()
+        .set("agents.defaults.model", json!("claude-unheard-of-9"))
+        .set("budget", json!({ "daily": 50 }))
+        .script([calls("list_dir", json!({})), says("x")]);
+    let ran = story.run(["agent", "-m", "hi", "--json"]);
+    assert!(ran.json()["cost_usd"].as_f64().unwrap() > 0.0);
+    let told = ran.error_text();
+    let words = "the price of `claude-unheard-of-9` is unknown; `budget` counts the highest of its family: $";
+    assert_eq!(told.matches(words).count(), 1, "{told}");
 }
 
 #[test]
@@ -179,7 +250,7 @@ fn a_run_stops_at_its_cost_limit_and_reports_its_result() {
 
 #[test]
 fn a_cost_limit_requires_a_price() {
-    let story = Story::new();
+    let story = with_remote_server();
     story
         .run(["agent", "-m", "hi", "--max-cost", "1"])
         .status(78)

@@ -647,7 +647,10 @@ fn the_provider_check_reports_the_reply_or_the_failure() {
     run(&[]).status(74).stdout_has("no such key");
     fs::remove_file(story.home().join(".nanobot/cron")).unwrap();
     // A budget needs a price.
-    let story = story.set("budget", json!({ "daily": 1.0 }));
+    let story = story.set("budget", json!({ "daily": 1.0 })).set(
+        "providers.custom.apiBase",
+        json!("https://models.example/v1"),
+    );
     let mut command = story.command(["status", "--check", "--offline"]);
     command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
     story

@@ -1,7 +1,7 @@
 //! Sessions that outgrow the context window: truncation of old results, summaries, and failures of both.
 
 use crate::server::{Ending, Request, Responder, calls, fails, replies, says, sends};
-use crate::story::Story;
+use crate::story::{Story, write};
 use serde_json::{Value, json};
 
 /// About `tokens` tokens of text, starting with `start`.
@@ -35,6 +35,53 @@ fn compacted_story() -> Story {
         .stdout("Done.\n")
         .stderr_has("the session was compacted: ");
     story
+}
+
+#[test]
+fn prompts_are_replaced_by_the_files_of_the_config() {
+    let file = |name: &str| json!(format!("prompts/{name}.md"));
+    let story = story(3000)
+        .set("agents.defaults.promptFiles", json!({ "system": file("system"), "compaction": file("compaction"), "consolidation": file("consolidation") }))
+        .set("agents.defaults.memoryWindow", json!(1))
+        .script([
+            says("Noted."),
+            says("a summary"),
+            says("Done."),
+            crate::memory::calls_save_memory("[2026-01-01 10:00] Words.", "m"),
+        ]);
+    for name in ["system", "compaction", "consolidation"] {
+        let path = story.home().join(format!(".nanobot/prompts/{name}.md"));
+        write(&path, format!("My own {name} prompt.\n").as_bytes());
+    }
+    let first = long_text("My cat is Mia.", 2400);
+    story.run(["agent", "-m", &first]).stdout("Noted.\n");
+    story
+        .run(["agent", "-m", "And now?"])
+        .stdout("Done.\n")
+        .stderr_has("compacted");
+    story
+        .run(["memory", "consolidate", "-s", "cli:direct"])
+        .stdout_has("cli:direct");
+    let texts: Vec<Vec<String>> = story.requests().iter().map(message_texts).collect();
+    // The directories and permissions in force are stated all the same.
+    let system = &texts[0][0];
+    assert!(
+        system.starts_with("My own system prompt.\n\n## Directories\n- Working directory: "),
+        "{system}"
+    );
+    assert!(
+        system.contains("\n## Permissions\n") && !system.contains("You are nanobot"),
+        "{system}"
+    );
+    assert_eq!(texts[1].last().unwrap(), "My own compaction prompt.");
+    assert_eq!(texts[3][0], "My own consolidation prompt.");
+    // A file of the working directory is none of them.
+    std::fs::remove_dir_all(story.home().join(".nanobot/prompts")).unwrap();
+    let story = story.file("prompts/system.md", "Planted.");
+    story
+        .run(["agent", "-m", "x"])
+        .status(78)
+        .stderr_has("`agents.defaults.promptFiles.system`");
 }
 
 #[test]

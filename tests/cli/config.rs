@@ -58,6 +58,87 @@ fn an_invalid_config_names_the_location() {
 }
 
 #[test]
+fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
+    let check = |pointer: &str, value: Value, words: &str| {
+        let story = Story::new().set(pointer, value);
+        let ran = story.run(["agent", "-m", "x"]).status(78);
+        let error = ran.error_text();
+        assert!(
+            error.contains("config.json:1:") && error.contains(words),
+            "{pointer}: {error}"
+        );
+        assert!(story.requests().is_empty());
+    };
+    check(
+        "providers",
+        json!("openai"),
+        "`providers` is a string, expected an object",
+    );
+    check("agents", json!([]), "`agents` is a list");
+    check("tools", json!(7), "`tools` is a number");
+    check("channels", json!(true), "`channels` is true");
+    check(
+        "providers.openai",
+        json!("sk-x"),
+        "`providers.openai` is a string",
+    );
+    check(
+        "providers.openai",
+        json!({ "apiKey": 5 }),
+        "`providers.openai.apiKey` is 5",
+    );
+    check("tools.exec", json!("off"), "`tools.exec` is a string");
+    check(
+        "channels.telegram",
+        json!({ "allowFrom": "me" }),
+        "`channels.telegram.allowFrom` is a string",
+    );
+    // What other releases write is no mistake: `null`, numbers as strings, unknown channels, unset variables.
+    let story = Story::new()
+        .set(
+            "channels",
+            json!({ "sendProgress": null, "email": { "imapPort": "993" }, "unheardOf": 5 }),
+        )
+        .set(
+            "providers.openai",
+            json!({ "apiKey": "${NOT_SET}", "extraHeaders": null }),
+        )
+        .set("providers.groq", Value::Null)
+        .script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+}
+
+#[test]
+fn the_model_is_told_the_time_in_the_configured_zone() {
+    let check = |zone: &str, expect: &str| {
+        let story = Story::new()
+            .set("agents.defaults.timezone", json!(zone))
+            .script([says("ok")]);
+        story.run(["agent", "-m", "x"]).stdout("ok\n");
+        let text = story.requests()[0].last_content();
+        assert!(text.contains(expect), "{zone}: {text}");
+    };
+    check("Asia/Shanghai", "[Runtime: 2026-01-02 11:04 Friday (CST);");
+    check("UTC", "[Runtime: 2026-01-02 03:04 Friday (UTC);");
+    // Like the Python program, a name that does not exist is the local zone.
+    check("Nowhere/Land", "[Runtime: 2026-01-02 03:04 Friday (UTC);");
+}
+
+#[test]
+fn a_local_server_is_not_used_without_its_address() {
+    let story = Story::bare().config(&json!({
+        "agents": { "defaults": { "model": "m", "provider": "custom" } }, "providers": { "custom": { "apiKey": "" } },
+    }));
+    story
+        .run(["agent", "-m", "x"])
+        .status(78)
+        .stderr_has("no base URL for provider `custom`");
+    // A local server that is named is used.
+    let story = Story::with_provider("vllm", "m").script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+}
+
+#[test]
 fn comments_snake_case_and_older_spellings_are_accepted() {
     let story = Story::new();
     let base = format!("http://127.0.0.1:{}/v1", story.server().port);

@@ -774,7 +774,10 @@ fn a_missing_job_and_an_ambiguous_name_are_reported() {
 
 #[test]
 fn an_edit_changes_only_the_given_options() {
-    let story = Story::new();
+    let story = Story::new().set(
+        "providers.custom.apiBase",
+        json!("https://models.example/v1"),
+    );
     let id = add_job(
         &story,
         &[

@@ -69,8 +69,8 @@ fn a_reminder_that_failed_is_not_lost() {
     run_cron(&story, &["disable", &id, &off]).stdout_has("✓ Job 'call' disabled\n");
     run_cron(&story, &["list"])
         .stdout(&format!(
-            "ID        NAME  SCHEDULE                      NEXT           LAST                          COST\n\
-             {id}  call  once, on 2026-01-02 at 04:00  never: failed  failed (77), Thu 1 Jan 09:00\n"
+            "ID        NAME  SCHEDULE                      NEXT           LAST                             COST\n\
+             {id}  call  once, on 2026-01-02 at 04:00  never: failed  failed (77), Thu 1 Jan 09:00  unknown\n"
         ))
         .stderr("nanobot: 1 job is disabled; `--all` shows it\n");
     run_cron(&story, &["show", "call"])

@@ -187,6 +187,37 @@ fn presets_and_model_names() {
 }
 
 #[test]
+fn a_preset_uses_no_other_provider_than_the_configured_one() {
+    let presets = json!({ "alias": "big-model", "big": { "model": "big-model" }, "auto": { "model": "custom/big-model", "provider": "auto" },
+                          "other": { "model": "big-model", "provider": "custom" } });
+    let story = Story::new()
+        .set("modelPresets", presets)
+        .set("agents.defaults.provider", json!("openai"));
+    for preset in ["alias", "big", "auto"] {
+        story
+            .run(["agent", "-m", "hi", "--model", preset])
+            .status(78)
+            .stderr_has("no API key for provider `openai`");
+    }
+    assert!(story.requests().is_empty());
+    // A provider that the preset names was chosen by the user.
+    story.server().script([says("x")]);
+    story
+        .run(["agent", "-m", "hi", "--model", "other"])
+        .stdout("x\n");
+    // A fallback is skipped rather than sent to another provider.
+    let story = Story::with_provider("vllm", "first")
+        .set("agents.defaults.fallbackModels", json!(["openai/gpt-5"]))
+        .env("OPENAI_API_KEY", "key-of-the-story")
+        .script([fails(404, "gone"), says("y")]);
+    story
+        .run(["agent", "-m", "hi"])
+        .stdout("y\n")
+        .stderr_has("falling back from `first` to `openai/gpt-5`");
+    assert_eq!(story.requests().len(), 2);
+}
+
+#[test]
 fn a_rate_limit_is_shared_with_other_runs() {
     let busy = || {
         sends(

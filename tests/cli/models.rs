@@ -98,13 +98,13 @@ fn a_preset_is_shown_with_its_config_overrides() {
         "format": "OpenAI chat completions", "model": "m", "key": "`providers.custom.apiKey`",
         "context": { "value": 9000, "from": "config" }, "output": null, "images": { "value": false, "from": "config" },
         "pdf": null, "reasoning": null, "prices": { "value": price, "from": "config" }, "quirks": ["JSON schemas are sent as text only"],
-        "fallbacks": [{ "model": "n", "provider": "auto" }],
+        "fallbacks": [{ "model": "n", "provider": "custom" }],
     });
     assert_eq!(told, expect);
     let text = story.run(["model", "show", "quick"]).text();
     assert!(text.contains("context    9000 tokens (config)\n"), "{text}");
     assert!(text.contains("output     unknown\n"), "{text}");
-    assert!(text.contains("fallback   n\n"), "{text}");
+    assert!(text.contains("fallback   n of custom\n"), "{text}");
     assert!(!text.contains("key-of-the-story"), "{text}");
 }
 

@@ -1,12 +1,62 @@
 //! Permissions of a run: profiles, permissions and rules, how they are shown, and the effects of a denial.
 
 use crate::server::{calls, says};
-use crate::story::Story;
+use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
 
 fn with_tools(story: Story, tools: Value) -> Story {
     story.set("tools", tools)
+}
+
+#[test]
+fn tools_are_filtered_by_names_and_patterns() {
+    let offered = |flags: &[&str]| -> Vec<String> {
+        let story = Story::new();
+        let request = story
+            .run([&["agent", "-m", "x", "--dry-run"], flags].concat())
+            .json();
+        let tools = request["tools"].as_array().cloned().unwrap_or_default();
+        let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
+        tools.iter().map(name).collect()
+    };
+    assert_eq!(offered(&["--tools", "read_*,grep"]), ["read_file", "grep"]);
+    assert_eq!(
+        offered(&[
+            "--tools",
+            "*_file",
+            "--disabled-tools",
+            "write_file, delete_*"
+        ]),
+        ["read_file", "edit_file"]
+    );
+    let rest = offered(&["--disabled-tools", "exec,web_*"]);
+    assert!(rest.contains(&"read_file".to_owned()), "{rest:?}");
+    assert!(
+        !rest
+            .iter()
+            .any(|name| name == "exec" || name.starts_with("web_")),
+        "{rest:?}"
+    );
+    // Patterns for the tools of servers match none where no server is configured.
+    assert_eq!(offered(&["--tools", "glob,mcp_*"]), ["glob"]);
+    let story = Story::new();
+    let fails = |flags: [&str; 2], words: &str| {
+        let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
+        ran.status(2).stderr_has(words);
+    };
+    fails(["--tools", "raed_*"], "there is no tool `raed_*`");
+    fails(["--disabled-tools", "exce"], "did you mean `exec`?");
+    fails(["--disabled-tools", "exec(rm *)"], "which `--deny` takes");
+    // A profile lists patterns too.
+    write(
+        &story.home().join(".nanobot/profiles/reader.md"),
+        b"---\ntools: [read_*, grep]\n---\nRead.\n",
+    );
+    let request = story
+        .run(["agent", "-m", "x", "--dry-run", "--profile", "reader"])
+        .json();
+    assert_eq!(request["tools"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Standard input, output and error.
 
-use crate::server::{Response, says, sends};
+use crate::server::{Response, replies, says, sends};
 use crate::story::{NANOBOT, Story};
 use serde_json::json;
 use std::io::Read;
@@ -195,6 +195,70 @@ fn verbose_prints_tool_calls() {
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
         .stderr("  ↳ list_dir(\".\")\n");
+}
+
+#[test]
+fn verbose_prints_thoughts_and_interim_text() {
+    let call = json!({ "id": "c", "type": "function", "function": { "name": "list_dir", "arguments": "{}" } });
+    let story = Story::new().script([
+        replies(
+            json!({ "content": "Let me look.\u{1b}[2J", "tool_calls": [call] }),
+            "tool_calls",
+        ),
+        replies(
+            json!({ "content": "ok", "reasoning_content": "One thought.\nAnother." }),
+            "stop",
+        ),
+        replies(
+            json!({ "content": "ok", "reasoning_content": "A thought." }),
+            "stop",
+        ),
+    ]);
+    story
+        .run(["agent", "-m", "x", "-v"])
+        .stdout("ok\n")
+        .stderr("  Let me look.\\u{1b}[2J\n  ↳ list_dir\n  ~ One thought.\n  ~ Another.\n");
+    // Without the flag, standard error stays empty.
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+}
+
+#[test]
+fn a_prompt_file_is_the_message_or_follows_it() {
+    let story = Story::new()
+        .file("prompt.txt", "/new\nreview\n\n")
+        .file("empty.txt", "\n")
+        .script((0..4).map(|_| says("ok")));
+    let run = |arguments: &[&str]| {
+        let arguments = [&["agent", "--ephemeral", "--prompt-file"], arguments].concat();
+        story.run(arguments).stdout("ok\n");
+        story.requests().last().unwrap().last_content()
+    };
+    assert!(run(&["prompt.txt"]).contains("/new\nreview"));
+    assert!(run(&["prompt.txt", "-m", "Briefly."]).contains("Briefly.\n\n/new\nreview"));
+    let story = story.stdin("piped");
+    let piped = |arguments: &[&str]| {
+        let arguments = [
+            &["agent", "--ephemeral", "--prompt-file", "prompt.txt"],
+            arguments,
+        ]
+        .concat();
+        story.run(arguments).stdout("ok\n");
+        let text = story.requests().last().unwrap().last_content();
+        let (before, after) = text.split_once("/new\nreview\n\n<stdin").unwrap();
+        assert!(
+            after.contains("piped") && !before.contains("piped"),
+            "{text}"
+        );
+    };
+    piped(&[]);
+    piped(&["-m", "-"]);
+    let fails = |name: &str, status: i32, words: &str| {
+        let ran = story.run(["agent", "-m", "x", "--prompt-file", name]);
+        ran.status(status).stderr_has(words);
+    };
+    fails("missing.txt", 66, "no such file: `missing.txt`");
+    fails("empty.txt", 66, "`empty.txt` is empty");
+    fails("-", 2, "expected a file");
 }
 
 #[test]

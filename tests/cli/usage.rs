@@ -38,11 +38,11 @@ fn story_with_usage() -> Story {
 }
 
 const DAY_TABLE: &str = "\
-DAY         RUNS  CALLS  INPUT  CACHED  OUTPUT       USD
-2026-01-01     2      3   3000    1200     150  0.7500
-2026-01-02     1      1   1000     400      50       -?~
-TOTAL          3      4   4000    1600     200  0.7500?~
-? calls of unknown price, not included: 1; set `models.NAME.price` in the config for later calls
+DAY         RUNS  CALLS  INPUT  CACHED  OUTPUT        USD
+2026-01-01     2      3   3000    1200     150   0.7500
+2026-01-02     1      1   1000     400      50  unknown
+TOTAL          3      4   4000    1600     200   0.7500?~
+? at least $0.7500 (1 call without a price); set `models.NAME.price` in the config for later calls
 ~ calls with estimated tokens, because the server sent no usage: 1
 ";
 

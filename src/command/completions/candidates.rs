@@ -79,7 +79,7 @@ fn name_kind(path: &[String], arg: &Arg) -> Option<NameKind> {
         (_, _, "model") => NameKind::Models,
         (_, _, "provider") => NameKind::Providers,
         (_, _, "profile") => NameKind::Profiles,
-        (_, _, "tool" | "tools" | "allow" | "deny") => NameKind::Tools,
+        (_, _, "tool" | "tools" | "disabled_tools" | "allow" | "deny") => NameKind::Tools,
         (_, _, "channel") => NameKind::Channels,
         (_, _, "tz") => NameKind::Zones,
         (_, _, "replay") => NameKind::Cassettes,

@@ -87,8 +87,10 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
         let cost = known
             .last_record
             .as_ref()
-            .and_then(|last| last.usage.cost_usd);
-        let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
+            .and_then(|last| match last.usage.cost_usd {
+                Some(cost) => Some(format!("${}", format_dollars(cost))),
+                None => last.usage.has_unknown_cost().then(|| "unknown".into()),
+            });
         vec![
             cell(&known.job.id),
             truncate(&cell(&known.job.name), Some(MAX_CELL_COLUMNS)),

@@ -150,8 +150,9 @@ fn run_row(ctx: &Context, record: &RunRecord) -> Vec<String> {
             0 => String::new(),
             tokens => tokens.to_string(),
         },
-        match (spent.cost_usd, tokens) {
-            (Some(usd), tokens) if tokens > 0 => format!("${usd:.4}"),
+        match spent.cost_usd {
+            Some(usd) if tokens > 0 => format!("${usd:.4}"),
+            None if tokens > 0 => "unknown".into(),
             _ => String::new(),
         },
         about,

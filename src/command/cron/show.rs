@@ -235,16 +235,17 @@ fn run_rows(
     let time = |text: &str| text.parse::<Timestamp>().ok();
     if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
         let spent = &record.usage;
-        let cost = spent
-            .cost_usd
-            .map(|cost| format!(", ${}", format_dollars(cost)));
+        let tokens = spent.input_tokens + spent.output_tokens;
+        let cost = match spent.cost_usd {
+            Some(cost) => format!(", ${}", format_dollars(cost)),
+            None if spent.has_unknown_cost() => ", cost unknown".into(),
+            None => String::new(),
+        };
         rows.push((
             "took",
             format!(
-                "{}, {} tokens{}",
+                "{}, {tokens} tokens{cost}",
                 time_format::format_duration(end.duration_since(start)),
-                spent.input_tokens + spent.output_tokens,
-                cost.unwrap_or_default()
             ),
         ));
         if !spent.denied.is_empty() {
@@ -260,7 +261,9 @@ fn run_rows(
         .count();
     let costs = records.iter().filter_map(|record| record.usage.cost_usd);
     let cost = costs.reduce(|sum, cost| sum + cost);
-    let cost = cost.map(|cost| format!(", ${} in total", format_dollars(cost)));
+    let is_partial = records.iter().any(|record| record.usage.has_unknown_cost());
+    let at_least = if is_partial { "at least " } else { "" };
+    let cost = cost.map(|cost| format!(", {at_least}${} in total", format_dollars(cost)));
     rows.push(("runs", format!("{ran}{}", cost.unwrap_or_default())));
     rows
 }

@@ -2,7 +2,7 @@
 
 use crate::cron::job::Job;
 use crate::cron::schedule::Schedule;
-use crate::ledger::round_usd;
+use crate::ledger::PeriodCosts;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::overview::{MemoryState, Overview, RunScope};
@@ -23,7 +23,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         jobs,
         scope,
         tools,
-        usage: spent,
+        costs: PeriodCosts { today, month },
         next_step,
     } = overview;
     let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
@@ -34,7 +34,11 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions,
         "memory": memory_object(memory), "cron": jobs_object(jobs),
         "scope": scope.as_ref().ok().map(scope_object), "offered": tools_object(tools),
-        "spent": { "day_usd": round_usd(spent.daily), "month_usd": round_usd(spent.monthly) }, "next": next_step,
+        "spent": {
+            "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
+            "month_usd": month.known_usd(), "month_unpriced_calls": month.unpriced,
+        },
+        "next": next_step,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The overview as rows for people.
 
 use crate::cron::job::JobState;
-use crate::ledger::CostTotals;
+use crate::ledger::{CostSum, PeriodCosts};
 use crate::memory::last_run::ConsolidationOutcome;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
@@ -40,7 +40,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         jobs,
         scope,
         tools,
-        usage: spent,
+        costs,
         next_step,
     } = overview;
     let or_missing = |shown: String, exists: bool| match exists {
@@ -62,7 +62,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     rows.push(("sessions", sessions.to_string()));
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, jobs));
-    rows.push(("spent", format_spent(settings, spent)));
+    rows.push(("spent", format_spent(settings, costs)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
     show(ctx, &rows)
 }
@@ -222,16 +222,16 @@ fn jobs_rows(ctx: &Context, summary: &JobsSummary) -> Vec<StatusRow> {
 }
 
 /// The cost of this day and this month.
-fn format_spent(settings: &Settings, spent: &CostTotals) -> String {
-    let part = |spent: f64, limit: Option<f64>| match limit {
-        Some(limit) => format!("${spent:.2} of ${limit:.2}"),
-        None => format!("${spent:.2}"),
+fn format_spent(settings: &Settings, costs: &PeriodCosts) -> String {
+    let part = |cost: &CostSum, limit: Option<f64>| match limit {
+        Some(limit) => format!("{cost} of ${limit:.2}"),
+        None => cost.to_string(),
     };
     let budget = &settings.budget;
     format!(
         "{} today, {} this month",
-        part(spent.daily, budget.daily),
-        part(spent.monthly, budget.monthly)
+        part(&costs.today, budget.daily),
+        part(&costs.month, budget.monthly)
     )
 }
 

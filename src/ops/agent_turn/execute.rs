@@ -51,6 +51,7 @@ pub(crate) fn execute(
         guards: &mut guards,
         model: &model.model,
         sampling: &sampling,
+        summary_instructions: prepared.summary_instructions.as_deref(),
         answer_format: prepared
             .schema
             .as_ref()

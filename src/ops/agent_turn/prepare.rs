@@ -6,6 +6,7 @@ use crate::answer_schema::AnswerSchema;
 use crate::message::{Origin, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
+use crate::ops::prompt_files;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::subagents::pool::SubagentPool;
 use crate::ops::turn_options::TurnOptions;
@@ -36,6 +37,8 @@ pub(crate) struct PreparedTurn {
     pub(crate) message: Option<UserMessage>,
     /// Compact the session instead of running a turn. Holds the instructions for the summary.
     pub(crate) compaction: Option<Option<String>>,
+    /// The user's own instructions for a summary.
+    pub(crate) summary_instructions: Option<String>,
     /// True if the profile forbids changes.
     pub(crate) reads_only: bool,
     /// The id of the job that runs the turn.
@@ -102,10 +105,11 @@ pub(crate) fn prepare(
             setup.shared.provenance.raise(Origin::Project, reason);
         }
     }
+    let now = ctx.clock.now_in(settings.timezone.as_deref());
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
-        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session.key()),
+        runtime_facts: prompt::runtime_facts(&now, session.key()),
         injected: false,
     });
     let sections = prompt::join_sections(&setup.sections);
@@ -113,7 +117,9 @@ pub(crate) fn prepare(
         Some(schema) => format!("{sections}\n\n{}", schema.instructions()),
         None => sections,
     };
+    let compaction_file = settings.prompt_files.compaction.as_deref();
     Ok(PreparedTurn {
+        summary_instructions: prompt_files::read(ctx, "compaction", compaction_file)?,
         settings,
         session,
         setup,

@@ -70,6 +70,8 @@ pub(crate) fn read(
     origin: &mut TurnOrigin<'_>,
     report: &mut Reporter,
 ) -> Result<TurnRequest> {
+    let with_prompt = read_prompt_file(options, report)?;
+    let options = with_prompt.as_ref().unwrap_or(options);
     let schema = options.schema.as_deref().map(read_schema).transpose()?;
     let piped = match origin {
         TurnOrigin::Job(job) => job.input.take(),
@@ -87,7 +89,9 @@ pub(crate) fn read(
     report.envelope.session.clone_from(&key);
     let parts = build_message(ctx, options, &settings, piped, report)?;
     let command = match parts.as_slice() {
-        [MessagePart::Text(text)] if options.message.is_some() && job.is_none() => {
+        [MessagePart::Text(text)]
+            if options.message.is_some() && options.prompt_file.is_none() && job.is_none() =>
+        {
             ChatCommand::parse(text.trim())
         }
         _ => None,
@@ -123,6 +127,31 @@ pub(crate) fn overrides(options: &TurnOptions) -> FlagOverrides {
         max_iterations: options.max_iterations,
         workspace: None,
     }
+}
+
+/// The options with the text of the prompt file in the message, if there is such a file.
+fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Option<TurnOptions>> {
+    let Some(path) = &options.prompt_file else {
+        return Ok(None);
+    };
+    let name = path.display().to_string();
+    let bytes = input::read_file(path, &name, input::MAX_STDIN_BYTES)?;
+    let decoded = input::decode(bytes, &format!("`{name}`"))?;
+    decoded.notice.iter().for_each(|text| report.notice(text));
+    let prompt = decoded.text.trim_end();
+    if prompt.trim().is_empty() {
+        return Err(fail(Exit::NoInput, format!("`{name}` is empty")));
+    }
+    let (message, stdin) = match options.message.as_deref() {
+        None => (prompt.to_owned(), options.stdin),
+        Some("-") => (prompt.to_owned(), true),
+        Some(message) => (format!("{message}\n\n{prompt}"), options.stdin),
+    };
+    Ok(Some(TurnOptions {
+        message: Some(message),
+        stdin,
+        ..options.clone()
+    }))
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.

@@ -11,6 +11,7 @@ use crate::memory::{
 use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
+use crate::ops::prompt_files;
 use crate::ops::turn_options::TurnOptions;
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
@@ -232,6 +233,8 @@ impl<'a> Consolidator<'a> {
         if !consolidation::record_attempt(&self.sessions, key, next)? {
             return Ok(None);
         }
+        let own_prompt = self.settings.prompt_files.consolidation.as_deref();
+        let own_prompt = prompt_files::read(self.ctx, "consolidation", own_prompt)?;
         let (mut again, mut has_output) = (true, false);
         loop {
             let memory = String::from_utf8_lossy(&base_text);
@@ -243,7 +246,7 @@ impl<'a> Consolidator<'a> {
                 ..UserMessage::default()
             })];
             let request = Request {
-                system: request::SYSTEM_PROMPT,
+                system: own_prompt.as_deref().unwrap_or(request::SYSTEM_PROMPT),
                 messages: &messages,
                 tools: &tools,
                 tool_choice: ToolChoice::Required(reply_parser::TOOL_NAME),

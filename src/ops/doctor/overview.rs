@@ -1,7 +1,7 @@
 //! The overview of `nanobot status`: configuration, spending, memory, and the next jobs.
 
 use crate::error::hint_for;
-use crate::ledger::{CostTotals, Ledger};
+use crate::ledger::{Ledger, PeriodCosts};
 use crate::memory::Memory;
 use crate::memory::last_run::LastRun;
 use crate::memory::request::{self, CHARS_PER_TOKEN};
@@ -84,8 +84,7 @@ pub(crate) struct Overview {
     pub(crate) jobs: JobsSummary,
     pub(crate) scope: Result<RunScope>,
     pub(crate) tools: UnusedTools,
-    /// Tokens used and cost in US dollars.
-    pub(crate) usage: CostTotals,
+    pub(crate) costs: PeriodCosts,
     /// The suggested next step.
     pub(crate) next_step: Option<String>,
 }
@@ -103,7 +102,7 @@ impl Overview {
         let scope = RunScope::new(ctx, &settings);
         let tools = UnusedTools::new(ctx, &settings)?;
         let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
-        let spent = ledger.current_totals()?.unwrap_or_default();
+        let costs = ledger.period_costs()?;
         let next_step = match &endpoint {
             Err(error) => hint_for(error).map(str::to_owned),
             Ok(_) => jobs.next_step(),
@@ -116,7 +115,7 @@ impl Overview {
             jobs,
             scope,
             tools,
-            usage: spent,
+            costs,
             next_step,
         })
     }

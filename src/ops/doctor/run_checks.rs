@@ -415,7 +415,11 @@ fn test_provider(input: &CheckContext) -> Result<CheckResult> {
     let CheckContext { ctx, settings, .. } = input;
     let settings = connection_test::with_short_timeouts(settings, TEST_REQUEST_TIMEOUT);
     let way = model::resolve_endpoint(ctx, &settings, &settings.models[0], input.offline, true)?;
-    let way = model::require_price(way, model::has_budget(&settings).then_some(false))?;
+    let way = model::require_price(
+        way,
+        model::has_budget(&settings).then_some(false),
+        &mut |_| (),
+    )?;
     let key = match way.http_provider.key.is_configured() {
         true => format!("key from {}", way.choice.key_label.replace('`', "")),
         false => "no key".into(),

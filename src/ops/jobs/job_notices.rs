@@ -9,6 +9,7 @@ use crate::ops::jobs::job_options::is_local;
 use crate::ops::jobs::resolved_job::{ResolvedJob, with_config};
 use crate::ops::model;
 use crate::ops::permissions::Grants;
+use crate::provider::registry::model_info::find_family_bound;
 use anyhow::Result;
 use std::path::Path;
 
@@ -127,7 +128,8 @@ pub(crate) fn unknown_price_notice(
     )
     .ok()?;
     let model = &way.choice.model;
-    way.choice.prices.is_none().then(|| {
+    let is_bounded = way.choice.prices.is_some() || find_family_bound(model).is_some();
+    (!is_bounded).then(|| {
         format!(
             "the price of `{model}` is unknown, so `--max-cost` cannot be enforced and every run fails; set its `price` in \
              `models` of the config"

@@ -95,6 +95,7 @@ fn run_turn(
         guards: &mut guards,
         model: &handle.model,
         sampling: &sampling,
+        summary_instructions: None,
         answer_format: None,
         background: None,
     };
@@ -106,7 +107,10 @@ fn run_turn(
     let message = UserMessage {
         id: format!("{id}-task"),
         parts: vec![MessagePart::Text(task.task.clone())],
-        runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session_key),
+        runtime_facts: prompt::runtime_facts(
+            &ctx.clock.now_in(settings.timezone.as_deref()),
+            session_key,
+        ),
         injected: true,
     };
     let mut call_hints: HashMap<String, String> = HashMap::new();

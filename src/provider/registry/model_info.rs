@@ -81,7 +81,7 @@ impl Prices {
 }
 
 /// The price of models that are not charged by the token.
-const FREE: TokenPrice = price(0.0, 0.0, 0.0, 0.0);
+pub const FREE: TokenPrice = price(0.0, 0.0, 0.0, 0.0);
 
 const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> TokenPrice {
     TokenPrice {
@@ -121,6 +121,32 @@ pub fn find_prices(entry: Option<&ProviderInfo>, model: &str) -> Option<Prices> 
         .iter()
         .find(|facts| (facts.vendor == vendor || passes_on) && matches_name(&name, facts.name))?;
     facts.prices()
+}
+
+/// An upper bound for the prices of a model that is not listed: the highest ones of its family, whatever their vendor.
+/// `None` if no model of its family has a price.
+pub fn find_family_bound(model: &str) -> Option<Prices> {
+    let name = normalize_model(model);
+    let family = family_name(&name);
+    let relatives = MODELS
+        .iter()
+        .filter(|facts| !family.is_empty() && family_name(facts.name) == family);
+    let prices = relatives
+        .flat_map(|facts| facts.prices)
+        .map(|(_, price)| *price);
+    let highest = prices.reduce(|one, other| TokenPrice {
+        input: one.input.max(other.input),
+        cached: one.cached.max(other.cached),
+        cache_write: one.cache_write.max(other.cache_write),
+        output: one.output.max(other.output),
+    });
+    highest.map(Prices::flat)
+}
+
+/// The letters at the start of a model's name: `gpt` of `gpt-5`, `qwen` of `qwen3-coder`.
+fn family_name(name: &str) -> &str {
+    let end = name.find(|letter: char| !letter.is_ascii_alphabetic());
+    &name[..end.unwrap_or(name.len())]
 }
 
 /// True if `name` is `model_name`, optionally followed by a date, a tag or `-latest`. Any other suffix is another
@@ -243,7 +269,7 @@ pub const MODELS: &[ModelInfo] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{MODELS, find_model, find_prices};
+    use super::{MODELS, find_family_bound, find_model, find_prices};
     use crate::provider::registry::table::find_provider;
 
     #[test]
@@ -277,6 +303,27 @@ mod tests {
         assert_eq!(input("ollama", "anything", 0), Some(0.0));
         assert_eq!(input("openai", "gpt-5.4", 272_000), Some(2.5));
         assert_eq!(input("openai", "gpt-5.4", 272_001), Some(5.0));
+    }
+
+    #[test]
+    fn an_unlisted_model_is_bounded_by_its_family() {
+        let bound = |model: &str| {
+            find_family_bound(model).map(|prices| {
+                let price = prices.for_input_tokens(0);
+                (price.input, price.output)
+            })
+        };
+        let highest = |family: &str| {
+            let rows = MODELS.iter().filter(|facts| facts.name.starts_with(family));
+            let tiers = rows.flat_map(|facts| facts.prices);
+            tiers.fold((0.0_f64, 0.0_f64), |(input, output), (_, price)| {
+                (input.max(price.input), output.max(price.output))
+            })
+        };
+        assert_eq!(bound("gpt-99"), Some(highest("gpt-")));
+        assert_eq!(bound("anthropic/claude-haiku-99"), Some(highest("claude-")));
+        assert_eq!(bound("unheard-of"), None);
+        assert_eq!(bound("7b"), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
 use crate::sys::env::Env;
 use crate::sys::http;
 use crate::sys::secret::Secret;
+use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -326,7 +327,11 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     let facts = model_info::find_model(&model);
     let mut quirks = resolve_quirks(name, &block, rules, &model, format)?;
     quirks.no_images = facts.is_some_and(|facts| !facts.accepts_images());
-    let prices = model_info::find_prices(rules, &model);
+    // A server of the user's own network is not charged by the token, whatever its name in the config.
+    let prices = match web_url::is_private_server(&base) {
+        true => Some(Prices::flat(model_info::FREE)),
+        false => model_info::find_prices(rules, &model),
+    };
     Ok(SelectedProvider {
         provider: name.to_owned(),
         entry: rules,
@@ -352,7 +357,12 @@ fn resolve_base_url(
     config: &ProviderConfig,
     rules: Option<&ProviderInfo>,
 ) -> Result<String> {
-    let own_base = rules.map_or("", |entry| entry.base_url);
+    // The default address of `custom` is a local server, which is not used unless its block is filled in.
+    let is_unasked =
+        |entry: &&ProviderInfo| entry.kind == ProviderKind::Direct && config.key.is_none();
+    let own_base = rules
+        .filter(|entry| !is_unasked(entry))
+        .map_or("", |entry| entry.base_url);
     let base = config.base_url.as_deref().unwrap_or(own_base);
     if !base.is_empty() {
         return Ok(base.to_owned());
