@@ -9,9 +9,12 @@ use crate::sys::clock::Clock;
 use crate::sys::env::Env;
 use crate::sys::http::ConnectionPool;
 use crate::sys::paths::Paths;
+use crate::sys::sync::IgnorePoison;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// The options that every command takes.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,19 @@ pub struct Context {
     pub connections: ConnectionPool,
     /// Running MCP servers, kept for the life of the process.
     pub servers: SharedCatalog,
+    /// The notices that are shown once per process.
+    pub(crate) single_notices: SingleNotices,
+}
+
+/// The texts of notices that were shown, of which one is enough.
+#[derive(Clone, Default)]
+pub(crate) struct SingleNotices(Arc<Mutex<BTreeSet<String>>>);
+
+impl SingleNotices {
+    /// True if `text` was not shown yet; it counts as shown then.
+    pub(crate) fn is_new(&self, text: &str) -> bool {
+        self.0.lock().ignore_poison().insert(text.to_owned())
+    }
 }
 
 impl Context {
@@ -64,6 +80,7 @@ impl Context {
             terminal,
             connections: ConnectionPool::default(),
             servers: SharedCatalog::default(),
+            single_notices: SingleNotices::default(),
         })
     }
 

@@ -174,6 +174,12 @@ fn fallback_chain(
             let place = web_url::redact_url(&wire.base_url);
             notice(&format!("the API key is sent to {place} unencrypted"));
         }
+        if first.is_none()
+            && let Some(text) = temperature_notice(&choice, asked)
+            && ctx.single_notices.is_new(&text)
+        {
+            notice(&text);
+        }
         let place = web_url::redact_url(&wire.base_url);
         let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.source_label);
         log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
@@ -206,6 +212,26 @@ fn fallback_chain(
         provider: Arc::new(FallbackProvider::new(links)),
         budget,
     })
+}
+
+/// The notice that the chosen temperature is not sent. A default that is not sent needs none.
+fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Option<String> {
+    let wanted = asked.temperature;
+    if (wanted - ModelSettings::DEFAULT_TEMPERATURE).abs() < f64::EPSILON {
+        return None;
+    }
+    let thinks = choice.format == ApiFormat::Anthropic
+        && asked
+            .reasoning_effort
+            .as_deref()
+            .is_some_and(|effort| effort != "none");
+    let while_thinking = || thinks.then(|| "takes no temperature while it thinks".to_owned());
+    let reason = choice
+        .quirks
+        .temperature
+        .refusal(wanted)
+        .or_else(while_thinking)?;
+    Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }
 
 /// Returns `endpoint` if its price is known or no cost limit is set. `cap_by_flag` is `Some(true)` for `--max-cost`,

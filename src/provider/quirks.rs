@@ -196,7 +196,7 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     }),
     ("claude", |quirks| {
         quirks.cache_marks = true;
-        // Models newer than this table take neither a temperature nor a budget.
+        // Models newer than the table below take neither a temperature nor a budget.
         quirks.temperature = Temperature::None;
     }),
 ];
@@ -283,17 +283,33 @@ impl Quirks {
     }
 }
 
-/// Anthropic's models that take a temperature and a thinking budget.
-const OLDER_CLAUDES: &[&str] = &[
-    "claude-3",
-    "claude-haiku-4-5",
-    "claude-opus-4-0",
-    "claude-opus-4-1",
-    "claude-opus-4-2",
-    "claude-opus-4-5",
-    "claude-sonnet-4-0",
-    "claude-sonnet-4-2",
-    "claude-sonnet-4-5",
+impl Temperature {
+    /// The reason why `wanted` is not sent to the model, as a phrase; `None` if it is sent.
+    pub fn refusal(self, wanted: f64) -> Option<String> {
+        let is_same = |degree: f64| (degree - wanted).abs() < f64::EPSILON;
+        match self {
+            Self::Configured => None,
+            Self::Fixed(degree) if is_same(degree) => None,
+            Self::Fixed(degree) => Some(format!("takes no temperature other than {degree}")),
+            Self::None => Some("takes no temperature".into()),
+        }
+    }
+}
+
+/// Anthropic's models that take a temperature, and how they think. Opus 4.7 and all later models refuse one
+/// (`temperature is deprecated for this model`).
+const OLDER_CLAUDES: &[(&str, ThinkingStyle)] = &[
+    ("claude-3", ThinkingStyle::Budget),
+    ("claude-haiku-4-5", ThinkingStyle::Budget),
+    ("claude-opus-4-0", ThinkingStyle::Budget),
+    ("claude-opus-4-1", ThinkingStyle::Budget),
+    ("claude-opus-4-2", ThinkingStyle::Budget),
+    ("claude-opus-4-5", ThinkingStyle::Budget),
+    ("claude-opus-4-6", ThinkingStyle::Adaptive),
+    ("claude-sonnet-4-0", ThinkingStyle::Budget),
+    ("claude-sonnet-4-2", ThinkingStyle::Budget),
+    ("claude-sonnet-4-5", ThinkingStyle::Budget),
+    ("claude-sonnet-4-6", ThinkingStyle::Adaptive),
 ];
 
 impl Quirks {
@@ -306,20 +322,28 @@ impl Quirks {
         {
             change(&mut self);
         }
-        let older = OLDER_CLAUDES.iter().any(|start| name.starts_with(start));
-        if older {
+        let is_claude = name.starts_with("claude");
+        let older = OLDER_CLAUDES
+            .iter()
+            .find(|(start, _)| name.starts_with(start));
+        if older.is_some() {
             self.temperature = Temperature::Configured;
         }
         if anthropic {
             self.cache_marks = true;
-            self.json_schemas = name.starts_with("claude")
+            self.json_schemas = is_claude
                 && !SCHEMALESS_CLAUDES
                     .iter()
                     .any(|start| name.starts_with(start));
-            self.thinking = match older || !name.starts_with("claude") {
-                true => ThinkingStyle::Budget,
-                false => ThinkingStyle::Adaptive,
+            self.thinking = match older {
+                Some((_, style)) => *style,
+                None if is_claude => ThinkingStyle::Adaptive,
+                None => ThinkingStyle::Budget,
             };
+            // The vendor's own types omit it, and other vendors' models may have their own.
+            if !is_claude && self.temperature == Temperature::Configured {
+                self.temperature = Temperature::None;
+            }
         }
         self
     }
@@ -374,8 +398,11 @@ mod tests {
         assert_eq!(of("us.anthropic.claude-3-7-sonnet-v1:0"), older);
         let newer = (Temperature::None, ThinkingStyle::Adaptive);
         assert_eq!(of("claude-opus-4-7"), newer);
-        assert_eq!(of("claude-sonnet-4-6"), newer);
         assert_eq!(of("claude-opus-9"), newer);
-        assert_eq!(of("MiniMax-M2"), older);
+        assert_eq!(
+            of("claude-sonnet-4-6"),
+            (Temperature::Configured, ThinkingStyle::Adaptive)
+        );
+        assert_eq!(of("MiniMax-M2"), (Temperature::None, ThinkingStyle::Budget));
     }
 }

@@ -18,10 +18,14 @@ pub struct ModelSettings {
     pub provider: String,
     /// Maximum tokens of one answer: 8192 hold any file that an agent should write at once.
     pub max_tokens: u32,
-    /// Default 0.1: tool use works best with the most likely tokens.
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
     pub overrides: ModelOverrides,
+}
+
+impl ModelSettings {
+    /// Tool use works best with the most likely tokens.
+    pub const DEFAULT_TEMPERATURE: f64 = 0.1;
 }
 
 /// The config's metadata about a model.

@@ -5,9 +5,9 @@ use crate::server::{Ending, Responder, Response, says, sends};
 use crate::story::Story;
 use serde_json::{Value, json};
 
-/// A story with an Anthropic model on the scripted server.
+/// A story with an Anthropic model on the scripted server. The vendor's types omit the temperature of older models.
 fn claude_story(model: &str) -> Story {
-    Story::with_provider("anthropic", model)
+    Story::with_provider("anthropic", model).allow_extra_keys(&["temperature"])
 }
 
 fn message_start(usage: &Value) -> Value {
@@ -135,6 +135,32 @@ fn thinking_is_sent_back_unchanged() {
                 .collect();
             assert_eq!(kinds, ["text", "tool_use", "tool_use"]);
         }
+    }
+}
+
+#[test]
+fn a_temperature_is_sent_to_the_models_that_take_it() {
+    let sent = |model: &str, flags: &[&str], notice: &str| {
+        let story = claude_story(model).script([says("Done.")]);
+        let ran = story.run([&["agent", "-m", "x"], flags].concat());
+        ran.stdout("Done.\n").stderr(notice);
+        story.requests()[0].body["temperature"].clone()
+    };
+    let warm = ["--temperature", "0.7"];
+    for model in ["claude-haiku-4-5", "claude-opus-4-6", "claude-sonnet-4-6"] {
+        assert_eq!(sent(model, &warm, ""), json!(0.7), "{model}");
+        assert_eq!(sent(model, &[], ""), json!(0.1), "{model}");
+        assert_eq!(sent(model, &["--temperature", "1.5"], ""), json!(1.0));
+        let notice =
+            format!("nanobot: `{model}` takes no temperature while it thinks: 0.7 is not sent\n");
+        let thinking = [&warm[..], &["--reasoning-effort", "high"]].concat();
+        assert_eq!(sent(model, &thinking, &notice), Value::Null);
+    }
+    for model in ["claude-opus-4-7", "claude-sonnet-5", "claude-haiku-5-5"] {
+        let notice = format!("nanobot: `{model}` takes no temperature: 0.7 is not sent\n");
+        assert_eq!(sent(model, &warm, &notice), Value::Null, "{model}");
+        // The default is not worth a notice.
+        assert_eq!(sent(model, &[], ""), Value::Null, "{model}");
     }
 }
 

@@ -19,6 +19,9 @@ use std::borrow::Cow;
 /// The smallest thinking budget that Anthropic accepts, in tokens.
 const MIN_THINKING_BUDGET_TOKENS: u32 = 1024;
 
+/// The highest temperature that the vendor takes; others take up to 2.
+const MAX_TEMPERATURE: f64 = 1.0;
+
 /// The body of `request`.
 pub(super) fn write_body(
     request: &Request<'_>,
@@ -50,10 +53,14 @@ pub(super) fn write_body(
         }
         _ => {}
     }
-    // Newer models refuse a temperature, and the vendor's own types omit it. It is sent only to models that require
-    // one.
-    if let Temperature::Fixed(degree) = format.quirks.temperature {
-        body.put("temperature", degree);
+    let temperature = match format.quirks.temperature {
+        // While a model thinks, it takes no other temperature than its own.
+        Temperature::Configured if !thinks => request.sampling.temperature,
+        Temperature::Configured | Temperature::None => None,
+        Temperature::Fixed(degree) => Some(degree),
+    };
+    if let Some(temperature) = temperature {
+        body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
         output.insert(
@@ -804,13 +811,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_required_temperature_is_sent() {
+    fn a_temperature_is_sent_if_the_model_takes_it() {
         let check = |temperature: Temperature, expect: Value| {
             let mut asked = DEFAULT_INPUT;
             asked.quirks.temperature = temperature;
             assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
         };
-        check(Temperature::Configured, Value::Null);
+        check(Temperature::Configured, json!(0.5));
         check(Temperature::None, Value::Null);
         check(Temperature::Fixed(1.0), json!(1.0));
     }
