@@ -104,16 +104,12 @@ impl CodeTracker {
                 self.block = None;
                 self.span = if length == open { 0 } else { open };
             }
-            Some((open_byte, open)) => {
-                if begins_line && byte == open_byte && length >= open {
-                    self.block = None;
-                }
+            Some((open_byte, open)) if begins_line && byte == open_byte && length >= open => {
+                self.block = None;
             }
-            None if self.span > 0 => {
-                if byte == b'`' && length == self.span {
-                    self.span = 0;
-                }
-            }
+            Some(_) => {}
+            None if self.span > 0 && byte == b'`' && length == self.span => self.span = 0,
+            None if self.span > 0 => {}
             None if begins_line && length >= MIN_BLOCK_MARK_CHARS => {
                 self.block = Some((byte, length));
                 self.opens_block = true;

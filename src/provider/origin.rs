@@ -22,7 +22,9 @@ impl Origin {
             server,
             model,
         } = self;
-        json!({ "wire": wire, "server": server, "model": model, "keep": keep })
+        let mut data = json!({ "wire": wire, "server": server, "model": model });
+        data["keep"] = keep;
+        data
     }
 
     /// The content of the opaque data of `reply`, if the reply came from here.

@@ -811,13 +811,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_required_temperature_is_sent() {
+    fn a_temperature_is_sent_if_the_model_takes_it() {
         let check = |temperature: Temperature, expect: Value| {
             let mut asked = DEFAULT_INPUT;
             asked.quirks.temperature = temperature;
             assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
         };
-        check(Temperature::Configured, Value::Null);
+        check(Temperature::Configured, json!(0.5));
         check(Temperature::None, Value::Null);
         check(Temperature::Fixed(1.0), json!(1.0));
     }
