@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod clock;
 pub mod crontab;
+pub mod digest;
 pub mod durable_file;
 pub mod editor;
 pub mod env;

@@ -7,20 +7,19 @@
 //! anew, and would protect only content that `nanobot undo` restores anyway.
 
 use super::ToolError;
+use super::hidden_files::HiddenFiles;
 use crate::policy::Refusal;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
 use crate::policy::provenance::ProvenanceTracker;
-use crate::policy::secrets;
+use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange, RootDir};
 use crate::sys::sync::IgnorePoison;
-use crate::undo::journal::digest;
 use crate::undo::{ChangeRecorder, PreviousState};
-use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -28,9 +27,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 const READ_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum number of links followed for one path.
 const MAX_LINKS: usize = 8;
-/// Maximum number of files searched beneath the hidden paths to identify them by inode, and the maximum depth.
-const MAX_HIDDEN_FILES: usize = 10_000;
-const MAX_HIDDEN_DEPTH: usize = 4;
 
 /// The directories that a run may use, kept open as file descriptors.
 pub struct Files {
@@ -362,10 +358,7 @@ impl Files {
 
     /// The hidden files, identified by inode.
     pub fn hidden_files(&self) -> HiddenFiles<'_> {
-        HiddenFiles {
-            file_scope: &self.file_scope,
-            inodes: OnceCell::new(),
-        }
+        HiddenFiles::new(&self.file_scope)
     }
 
     /// Asks the policy about a path, and runs `work` beneath the root that it chose, with the absolute path and the
@@ -488,63 +481,6 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
             }
         }
         (found, ..) => found,
-    }
-}
-
-/// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
-/// each tool call.
-pub struct HiddenFiles<'a> {
-    file_scope: &'a FileScope,
-    /// Device and inode numbers.
-    inodes: OnceCell<HashSet<(u64, u64)>>,
-}
-
-impl HiddenFiles<'_> {
-    /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
-    /// place.
-    pub fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
-        if secrets::is_process_secret(path)
-            && !path.starts_with("/proc")
-            && rooted_fs::is_procfs(file)
-        {
-            return true;
-        }
-        metadata.is_file()
-            && metadata.nlink() > 1
-            && self
-                .inodes
-                .get_or_init(|| self.scan())
-                .contains(&(metadata.dev(), metadata.ino()))
-    }
-
-    /// Finds the hidden files with more than one hard link. There are usually none.
-    fn scan(&self) -> HashSet<(u64, u64)> {
-        let mut found = HashSet::new();
-        let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
-        let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
-        let mut left: Vec<(PathBuf, usize)> = self
-            .file_scope
-            .hidden
-            .iter()
-            .cloned()
-            .chain(places)
-            .map(|place| (place, 0))
-            .collect();
-        let mut looked_at = 0;
-        while let Some((path, depth)) = left.pop() {
-            let Ok(metadata) = std::fs::symlink_metadata(&path) else {
-                continue;
-            };
-            looked_at += 1;
-            if metadata.is_file() && metadata.nlink() > 1 {
-                found.insert((metadata.dev(), metadata.ino()));
-            } else if metadata.is_dir() && depth < MAX_HIDDEN_DEPTH && looked_at < MAX_HIDDEN_FILES
-            {
-                let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                left.extend(inner.map(|entry| (entry.path(), depth + 1)));
-            }
-        }
-        found
     }
 }
 
