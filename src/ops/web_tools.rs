@@ -5,6 +5,7 @@ use crate::ops::shared_state::SharedState;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
+use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
 use crate::tool::web::WebAccess;
@@ -22,6 +23,7 @@ pub(crate) fn new_provenance_tracker(
         file_scope: policy.file_scope.clone(),
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
+        is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
         }),

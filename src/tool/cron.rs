@@ -426,6 +426,7 @@ mod tests {
             file_scope: FileScope::default(),
             workspace: "/w".into(),
             commands_write_anywhere: false,
+            is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         }))
     }

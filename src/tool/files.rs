@@ -14,6 +14,7 @@ use crate::policy::provenance::ProvenanceTracker;
 use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange, RootDir};
+use crate::sys::sandbox::private_tmp;
 use crate::sys::sync::IgnorePoison;
 use crate::undo::{ChangeRecorder, PreviousState};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
 const READ_LIMIT_BYTES: u64 = 64 << 20;
@@ -32,6 +33,8 @@ const MAX_LINKS: usize = 8;
 pub struct Files {
     pub file_scope: FileScope,
     roots: Vec<RootDir>,
+    /// The directory of kept outputs, opened when one is read.
+    outputs: OnceLock<Option<RootDir>>,
     /// The provenance of the conversation's content.
     provenance: Option<Arc<ProvenanceTracker>>,
     changes: Arc<Mutex<ChangeState>>,
@@ -66,6 +69,7 @@ impl Files {
         Ok(Self {
             file_scope,
             roots,
+            outputs: OnceLock::new(),
             provenance: None,
             changes: Arc::default(),
         })
@@ -190,12 +194,9 @@ impl Files {
     }
 
     fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
-        let spot = self
-            .file_scope
-            .decide(path.to_str()?, FileAccess::Read)
-            .ok()?;
+        let (root, place) = self.locate(path.to_str()?, FileAccess::Read).ok()?;
         // A file name may begin with `~`, but an absolute path from a walk must not be expanded.
-        (spot.path == path).then(|| (&self.roots[spot.root], spot.relative))
+        (place.path == path).then_some((root, place.relative))
     }
 
     /// Replaces the content of the file `given` with `bytes`, or creates it.
@@ -377,18 +378,13 @@ impl Files {
         }
         let mut name = given.to_owned();
         for _ in 0..MAX_LINKS {
-            let ResolvedPath {
-                root,
-                relative,
-                path,
-            } = self
-                .file_scope
-                .decide(&name, access)
+            let (root, ResolvedPath { relative, path, .. }) = self
+                .locate(&name, access)
                 .map_err(|refusal| FileError::Tool(refusal.into()))?;
             if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
                 self.check_provenance(&path)?;
             }
-            match work(&self.roots[root], &path, &relative) {
+            match work(root, &path, &relative) {
                 Ok(done) => return Ok((done, path)),
                 Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
                     let target = match (last, path.parent(), path.file_name()) {
@@ -409,6 +405,26 @@ impl Files {
         Err(tool(format!(
             "`{given}`: too many levels of symbolic links"
         )))
+    }
+
+    /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
+    /// keeps: they are results of its own.
+    fn locate(&self, given: &str, access: FileAccess) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        if access == FileAccess::Read
+            && let Some(dir) = private_tmp::existing_output_directory()
+            && let path = self.file_scope.absolute(given)
+            && let Ok(relative) = path.strip_prefix(&dir)
+            && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
+        {
+            let place = ResolvedPath {
+                root: self.roots.len(),
+                relative: relative.to_owned(),
+                path,
+            };
+            return Ok((root, place));
+        }
+        let place = self.file_scope.decide(given, access)?;
+        Ok((&self.roots[place.root], place))
     }
 
     /// Refuses changes to files that instruct later runs while the context holds untrusted content, which could

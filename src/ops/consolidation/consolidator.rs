@@ -392,6 +392,7 @@ impl<'a> Consolidator<'a> {
             file_scope: FileScope::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
+            is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });
         let messages = chunk.messages.iter();
