@@ -267,6 +267,7 @@ fn run_turn(
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
+    conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;

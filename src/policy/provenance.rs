@@ -943,6 +943,7 @@ mod tests {
             media_type: "image/png",
             bytes: vec![],
             name: "a".into(),
+            source: None,
         });
         let pictures = UserMessage {
             parts: vec![image],

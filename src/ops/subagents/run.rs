@@ -108,6 +108,7 @@ fn run_turn(
         parts: vec![MessagePart::Text(task.task.clone())],
         runtime_facts: prompt::runtime_facts(&ctx.clock.now(), session_key),
         injected: true,
+        images: Vec::new(),
     };
     let mut call_hints: HashMap<String, String> = HashMap::new();
     let mut sink = |event: Event<'_>| {
