@@ -71,6 +71,8 @@ pub struct UserMessage {
     pub runtime_facts: String,
     /// True if this program wrote the message (a warning, an objection, a summary), not the user.
     pub injected: bool,
+    /// The images of an earlier turn that are placeholders in `parts`: the index of the part, and the source.
+    pub images: Vec<(usize, ImageSource)>,
 }
 
 /// A piece of content.
@@ -81,7 +83,7 @@ pub enum MessagePart {
     Document(Document),
 }
 
-/// A complete image. It is sent only during its turn; the session file keeps a placeholder.
+/// A complete image. The session file keeps a placeholder, and the source if it is a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
     /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
@@ -89,6 +91,17 @@ pub struct Image {
     pub bytes: Vec<u8>,
     /// Name of its source, for the placeholder.
     pub name: String,
+    /// The file, if later turns can read it again.
+    pub source: Option<ImageSource>,
+}
+
+/// The file of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageSource {
+    /// Absolute.
+    pub path: String,
+    /// Digest of its content.
+    pub digest: String,
 }
 
 /// A complete document, passed to the model unparsed. As with images, the session file keeps a placeholder.

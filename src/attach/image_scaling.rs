@@ -58,6 +58,7 @@ pub(super) fn fit_image(
         media_type,
         bytes,
         name: origin.name().into(),
+        source: None,
     };
     let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
     let (width, height) = (size.width as u64, size.height as u64);

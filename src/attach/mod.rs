@@ -3,7 +3,8 @@
 //!
 //! Content that a model cannot accept is rejected here, before any request.
 
-use crate::message::MessagePart;
+use crate::message::{Image, ImageSource, MessagePart};
+use crate::sys::digest::digest;
 use crate::sys::input;
 use anyhow::Result;
 use std::ffi::OsStr;
@@ -46,6 +47,42 @@ pub fn read(
         directory::read(path, &name, on_notice)
     } else {
         let bytes = input::read_file(path, &name, MAX_FILE_BYTES)?;
-        part_from_bytes(bytes, AttachmentOrigin::File(&name), options, on_notice)
+        let source = input::image_type(&bytes).and_then(|_| image_source(path, &bytes));
+        let mut part = part_from_bytes(bytes, AttachmentOrigin::File(&name), options, on_notice)?;
+        if let MessagePart::Image(image) = &mut part {
+            image.source = source;
+        }
+        Ok(part)
+    }
+}
+
+fn image_source(path: &Path, bytes: &[u8]) -> Option<ImageSource> {
+    let path = std::path::absolute(path).ok()?;
+    Some(ImageSource {
+        path: path.to_str()?.to_owned(),
+        digest: digest(bytes),
+    })
+}
+
+/// Reads the image `name` of an earlier turn again. `None` if its file has changed since, or is of no use to the model.
+pub fn read_image_again(
+    name: &str,
+    source: &ImageSource,
+    options: &AttachOptions<'_>,
+) -> Option<Image> {
+    let path = Path::new(&source.path);
+    if !options.accepts.images || !path.is_file() {
+        return None;
+    }
+    let bytes = input::read_file(path, name, MAX_FILE_BYTES).ok()?;
+    if digest(&bytes) != source.digest {
+        return None;
+    }
+    match media_part(&bytes, AttachmentOrigin::File(name), options, &mut |_| {}) {
+        Ok(Some(MessagePart::Image(image))) => Some(Image {
+            source: Some(source.clone()),
+            ..image
+        }),
+        _ => None,
     }
 }

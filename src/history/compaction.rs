@@ -65,6 +65,7 @@ impl CompactedHistory {
             parts: vec![MessagePart::Text(text)],
             runtime_facts: String::new(),
             injected: true,
+            images: Vec::new(),
         })
     }
 }

@@ -273,6 +273,7 @@ fn run_turn(
     if !request.parts.is_empty() && session.is_unanswered() {
         report.notice("the last message has no answer; it is sent marked as interrupted");
     }
+    conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;

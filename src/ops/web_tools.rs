@@ -6,6 +6,7 @@ use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
+use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
 use crate::tool::web::WebAccess;
@@ -24,6 +25,7 @@ pub(crate) fn new_provenance_tracker(
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
+        is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
         }),

@@ -84,6 +84,8 @@ pub struct TrustContext {
     pub commands_write_anywhere: bool,
     /// True if commands may use the network, so that their output may be from anywhere.
     pub commands_have_network: bool,
+    /// True for paths in the private directories of runs.
+    pub is_private: fn(&Path) -> bool,
     pub resolve_real_path: ResolveRealPath,
 }
 
@@ -455,6 +457,8 @@ impl ProvenanceState {
     /// True if the file at `place` may hold content that the model wrote.
     fn may_contain_model_text(&self, place: &Path, context: &TrustContext) -> bool {
         context.commands_write_anywhere
+            // Kept output of commands, which the model composed.
+            || (context.is_private)(place)
             || self
                 .written_files
                 .iter()
@@ -608,6 +612,7 @@ mod tests {
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
             commands_have_network: false,
+            is_private: |path| path.starts_with("/tmp/nanobot-run-0"),
             resolve_real_path: Box::new(real),
         }
     }
@@ -893,6 +898,9 @@ mod tests {
             EVIL,
             None,
         );
+        // The kept output of a command, which the model composed.
+        let kept = json!({"path": "/tmp/nanobot-run-0/output-1.txt"});
+        check(&[successful_call("read_file", kept, EVIL)], EVIL, None);
         // Content that the model cannot have written.
         check(
             &[successful_call("read_file", json!({"path": "a"}), EVIL)],
@@ -1004,6 +1012,7 @@ mod tests {
             media_type: "image/png",
             bytes: vec![],
             name: "a".into(),
+            source: None,
         });
         let pictures = UserMessage {
             parts: vec![image],

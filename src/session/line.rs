@@ -1,6 +1,7 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
+use super::image_sources;
 use super::line_fields::{LineFields, StoredValue, read_usage};
 use crate::history::compaction::CompactedHistory;
 use crate::message::lenient_json::{parse as parse_json, without_lone_surrogates};
@@ -273,6 +274,7 @@ fn read_message(fields: LineFields<'_>) -> Option<Message> {
                 parts,
                 runtime_facts: fields.facts.into_text(),
                 injected: fields.injected.is_true(),
+                images: fields.images.map(image_sources::read).unwrap_or_default(),
             }))
         }
         "assistant" => Some(Message::Assistant(Reply {
@@ -394,6 +396,10 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             }
             if user.injected {
                 put("injected", true.into());
+            }
+            let images = image_sources::format(&user.parts);
+            if !images.is_empty() {
+                put("images", images.into());
             }
         }
         Message::Assistant(reply) => {
@@ -636,6 +642,7 @@ mod tests {
             parts: vec![MessagePart::Text("né\n".into())],
             runtime_facts: "[now]".into(),
             injected: false,
+            images: Vec::new(),
         };
         let expect = format!(
             "{{\"role\": \"user\", \"content\": \"né\\n\", \"timestamp\": \"{TIME}\", \"id\": \"i\", \"facts\": \"[now]\", \"turn\": \"t\"}}\n"
@@ -680,6 +687,7 @@ mod tests {
                 parts: vec![MessagePart::Text("hi".into())],
                 runtime_facts: "[now]".into(),
                 injected: false,
+                images: Vec::new(),
             }),
             Message::Assistant(Reply {
                 id: "r".into(),
@@ -708,6 +716,7 @@ mod tests {
             media_type: "image/png",
             bytes: vec![1],
             name: "a.png".into(),
+            source: None,
         });
         let document = MessagePart::Document(Document {
             media_type: "application/pdf",

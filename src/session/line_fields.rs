@@ -47,6 +47,8 @@ pub(super) struct LineFields<'a> {
     pub(super) command: StoredValue<'a>,
     pub(super) injected: StoredValue<'a>,
     pub(super) failed: StoredValue<'a>,
+    #[serde(borrow)]
+    pub(super) images: Option<&'a RawValue>,
 }
 
 /// A JSON value; a string, the usual case, is borrowed if it has no escapes.

@@ -9,7 +9,7 @@ use crate::history::head_and_tail::head_and_tail;
 use crate::history::rejection::leave_out;
 use crate::history::{self, result_truncation};
 use crate::message::token_estimate;
-use crate::message::{Message, MessagePart, Origin, ToolResult, plain_text};
+use crate::message::{Image, ImageSource, Message, MessagePart, Origin, ToolResult, plain_text};
 use crate::sys::{durable_file, secret};
 use anyhow::Result;
 use integrity::end_of_last_line;
@@ -22,6 +22,7 @@ use tail_reader::LogTail;
 pub mod consolidation;
 mod copy;
 mod files;
+mod image_sources;
 mod integrity;
 mod layout;
 mod line;
@@ -272,23 +273,37 @@ impl Session {
         self.window.token_ratio = Some(ratio);
     }
 
-    /// Begins a turn: messages pushed from now on carry its id. Images and documents of earlier turns become
-    /// placeholders.
+    /// Begins a turn: messages pushed from now on carry its id.
     pub fn begin_turn(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
         self.count_before_turn = self.history_window().count;
-        for message in &mut self.messages {
-            if let Message::User(user) = message
-                && user
-                    .parts
-                    .iter()
-                    .any(|part| !matches!(part, MessagePart::Text(_)))
-            {
-                self.estimated_tokens -= token_estimate::for_message(&Message::User(user.clone()));
-                user.parts = vec![MessagePart::Text(plain_text(&user.parts))];
-                self.estimated_tokens += token_estimate::for_message(&Message::User(user.clone()));
+    }
+
+    /// True if images of earlier turns may be restored.
+    pub fn has_images(&self) -> bool {
+        let has_images =
+            |message: &Message| matches!(message, Message::User(user) if !user.images.is_empty());
+        self.messages.iter().any(has_images)
+    }
+
+    /// Replaces the placeholders of images of earlier turns by what `load` returns for their names and sources, newest
+    /// message first.
+    pub fn restore_images(&mut self, load: &mut dyn FnMut(&str, &ImageSource) -> Option<Image>) {
+        for message in self.messages.iter_mut().rev() {
+            let Message::User(user) = message else {
+                continue;
+            };
+            for (index, source) in std::mem::take(&mut user.images) {
+                if let Some(part) = user.parts.get_mut(index)
+                    && let MessagePart::Text(text) = part
+                    && let Some(name) = text.strip_prefix("[image: ")
+                    && let Some(image) = load(name.trim_end_matches(']'), &source)
+                {
+                    *part = MessagePart::Image(image);
+                }
             }
         }
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
     }
 
     /// Shortens long tool results among the first `count` messages from now on. True if there were any. The log keeps

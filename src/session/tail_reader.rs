@@ -54,7 +54,7 @@ pub(super) struct LogTail {
     pub(super) notices: Vec<String>,
 }
 
-/// How many messages of a session are sent.
+/// The number of messages of a session that are sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessageWindow {
     /// Number of messages that are sent of a session with more than `limit`; 0 to read none.

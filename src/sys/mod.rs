@@ -4,6 +4,7 @@
 pub mod cancel;
 pub mod clock;
 pub mod crontab;
+pub mod digest;
 pub mod durable_file;
 pub mod editor;
 pub mod env;
@@ -11,6 +12,7 @@ pub mod hidden_chars;
 pub mod http;
 pub mod input;
 pub mod ip_ranges;
+pub mod kept_output;
 pub mod log;
 pub mod panic_report;
 pub mod paths;

@@ -7,7 +7,9 @@ use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::Refusal;
+use crate::sys::durable_file::format_size;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
+use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{self, SandboxSpec, private_tmp, system_paths};
 use crate::sys::utf8_stream::Utf8Decoder;
@@ -17,6 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Maximum length of the note on the omitted middle of an output, in characters.
+const MAX_NOTE_CHARS: usize = 256;
 /// Maximum timeout that a model may set, in seconds.
 const MAX_TIMEOUT_SECS: u64 = 600;
 /// Environment variables that are passed on to a command if they are set.
@@ -106,6 +110,7 @@ impl ExecTool {
         };
         let variables = command_environment(limits, env);
         let path = variables.iter().find(|(name, _)| name == "PATH");
+        let note_chars = MAX_NOTE_CHARS.min(limits.max_result_chars / 4);
         let tools = InstalledTools::new(path.map_or("", |(_, path)| path), env);
         Self {
             spec,
@@ -113,7 +118,7 @@ impl ExecTool {
             timeout: limits.timeout,
             // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
             // full size.
-            capture_bytes: limits.max_result_chars / 32 * 15,
+            capture_bytes: (limits.max_result_chars - note_chars) / 32 * 15,
             env: variables,
             containment,
             temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
@@ -398,7 +403,12 @@ impl Tool for ExecTool {
             input: None,
         };
         let mut letters = Utf8Decoder::default();
-        let finished = process::run(&spec, &mut |bytes| on_output(&letters.feed(bytes)))
+        let mut keeper = OutputKeeper::new(&self.temp_parents, self.capture_bytes * 2);
+        let mut pass = |text: &str| {
+            keeper.feed(text);
+            on_output(text);
+        };
+        let finished = process::run(&spec, &mut |bytes| pass(&letters.feed(bytes)))
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::ResourceBusy => format!(
                     "not run: timed out after {} s waiting for another command that may change the same files; try again",
@@ -406,8 +416,9 @@ impl Tool for ExecTool {
                 ),
                 _ => format!("cannot start the shell: {error}"),
             })?;
-        on_output(&letters.finish());
-        self.to_output(command, &finished, timeout)
+        pass(&letters.finish());
+        let kept = keeper.finish();
+        self.to_output(command, (&finished, kept.as_ref()), timeout)
     }
 }
 
@@ -450,10 +461,10 @@ impl ExecTool {
     fn to_output(
         &self,
         command: &str,
-        finished: &process::CommandResult,
+        (finished, kept): (&process::CommandResult, Option<&KeptOutput>),
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let mut text = format_output(finished, self.capture_bytes);
+        let mut text = format_output(finished, kept, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
         match (
             finished.status.and_then(|status| status.code()),
@@ -503,8 +514,12 @@ impl ExecTool {
     }
 }
 
-/// The output as text, with a mark in place of a middle that was left out.
-fn format_output(finished: &process::CommandResult, keep: usize) -> String {
+/// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
+fn format_output(
+    finished: &process::CommandResult,
+    kept: Option<&KeptOutput>,
+    keep: usize,
+) -> String {
     let head = String::from_utf8_lossy(&finished.head);
     let tail = String::from_utf8_lossy(&finished.tail);
     let excess = tail.len().saturating_sub(keep);
@@ -515,7 +530,8 @@ fn format_output(finished: &process::CommandResult, keep: usize) -> String {
     let text = match left_out {
         0 => format!("{head}{tail}"),
         _ => format!(
-            "{head}\n[… {left_out} bytes left out …]\n{}",
+            "{head}\n[… {left_out} bytes left out{} …]\n{}",
+            kept.map(describe_kept).unwrap_or_default(),
             &tail[start..]
         ),
     };
@@ -523,6 +539,22 @@ fn format_output(finished: &process::CommandResult, keep: usize) -> String {
         "" => "(no output)".into(),
         _ => text.trim_end().to_owned(),
     }
+}
+
+fn describe_kept(kept: &KeptOutput) -> String {
+    let KeptOutput {
+        path,
+        bytes,
+        is_whole,
+    } = kept;
+    let amount = match is_whole {
+        true => "the whole output is".to_owned(),
+        false => format!("the first {} are", format_size(*bytes)),
+    };
+    format!(
+        "; until this run ends, {amount} in `{}` for read_file and grep",
+        path.display()
+    )
 }
 
 /// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by

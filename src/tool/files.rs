@@ -7,35 +7,34 @@
 //! anew, and would protect only content that `nanobot undo` restores anyway.
 
 use super::ToolError;
-use crate::policy::Policy;
+use super::hidden_files::HiddenFiles;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
-use crate::policy::secrets;
+use crate::policy::{Policy, Refusal};
+use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange, RootDir};
+use crate::sys::sandbox::private_tmp;
 use crate::sys::sync::IgnorePoison;
-use crate::undo::journal::digest;
 use crate::undo::{ChangeRecorder, PreviousState};
-use std::cell::OnceCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
 const READ_LIMIT_BYTES: u64 = 64 << 20;
 /// Maximum number of links followed for one path.
 const MAX_LINKS: usize = 8;
-/// Maximum number of files searched beneath the hidden paths to identify them by inode, and the maximum depth.
-const MAX_HIDDEN_FILES: usize = 10_000;
-const MAX_HIDDEN_DEPTH: usize = 4;
 
 /// The directories that a run may use, kept open as file descriptors.
 pub struct Files {
     pub file_scope: FileScope,
     roots: Vec<RootDir>,
+    /// The directory of kept outputs, opened when one is read.
+    outputs: OnceLock<Option<RootDir>>,
     /// The provenance of the conversation's content.
     provenance: Option<Arc<ProvenanceTracker>>,
     grants: ChangeGrants,
@@ -71,6 +70,7 @@ impl Files {
         Ok(Self {
             file_scope,
             roots,
+            outputs: OnceLock::new(),
             provenance: None,
             grants: ChangeGrants::default(),
             changes: Arc::default(),
@@ -197,12 +197,9 @@ impl Files {
     }
 
     fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
-        let spot = self
-            .file_scope
-            .decide(path.to_str()?, FileAccess::Read)
-            .ok()?;
+        let (root, place) = self.locate(path.to_str()?, FileAccess::Read).ok()?;
         // A file name may begin with `~`, but an absolute path from a walk must not be expanded.
-        (spot.path == path).then(|| (&self.roots[spot.root], spot.relative))
+        (place.path == path).then_some((root, place.relative))
     }
 
     /// Replaces the content of the file `given` with `bytes`, or creates it.
@@ -365,10 +362,7 @@ impl Files {
 
     /// The hidden files, identified by inode.
     pub fn hidden_files(&self) -> HiddenFiles<'_> {
-        HiddenFiles {
-            file_scope: &self.file_scope,
-            inodes: OnceCell::new(),
-        }
+        HiddenFiles::new(&self.file_scope)
     }
 
     /// Asks the policy about a path, and runs `work` beneath the root that it chose, with the absolute path and the
@@ -387,18 +381,13 @@ impl Files {
         }
         let mut name = given.to_owned();
         for _ in 0..MAX_LINKS {
-            let ResolvedPath {
-                root,
-                relative,
-                path,
-            } = self
-                .file_scope
-                .decide(&name, access)
+            let (root, ResolvedPath { relative, path, .. }) = self
+                .locate(&name, access)
                 .map_err(|refusal| FileError::Tool(refusal.into()))?;
             if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
                 self.check_provenance(&path)?;
             }
-            match work(&self.roots[root], &path, &relative) {
+            match work(root, &path, &relative) {
                 Ok(done) => return Ok((done, path)),
                 Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
                     let target = match (last, path.parent(), path.file_name()) {
@@ -419,6 +408,26 @@ impl Files {
         Err(tool(format!(
             "`{given}`: too many levels of symbolic links"
         )))
+    }
+
+    /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
+    /// keeps: they are results of its own.
+    fn locate(&self, given: &str, access: FileAccess) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        if access == FileAccess::Read
+            && let Some(dir) = private_tmp::existing_output_directory()
+            && let path = self.file_scope.absolute(given)
+            && let Ok(relative) = path.strip_prefix(&dir)
+            && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
+        {
+            let place = ResolvedPath {
+                root: self.roots.len(),
+                relative: relative.to_owned(),
+                path,
+            };
+            return Ok((root, place));
+        }
+        let place = self.file_scope.decide(given, access)?;
+        Ok((&self.roots[place.root], place))
     }
 
     /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
@@ -489,63 +498,6 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
             }
         }
         (found, ..) => found,
-    }
-}
-
-/// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
-/// each tool call.
-pub struct HiddenFiles<'a> {
-    file_scope: &'a FileScope,
-    /// Device and inode numbers.
-    inodes: OnceCell<HashSet<(u64, u64)>>,
-}
-
-impl HiddenFiles<'_> {
-    /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
-    /// place.
-    pub fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
-        if secrets::is_process_secret(path)
-            && !path.starts_with("/proc")
-            && rooted_fs::is_procfs(file)
-        {
-            return true;
-        }
-        metadata.is_file()
-            && metadata.nlink() > 1
-            && self
-                .inodes
-                .get_or_init(|| self.scan())
-                .contains(&(metadata.dev(), metadata.ino()))
-    }
-
-    /// Finds the hidden files with more than one hard link. There are usually none.
-    fn scan(&self) -> HashSet<(u64, u64)> {
-        let mut found = HashSet::new();
-        let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
-        let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
-        let mut left: Vec<(PathBuf, usize)> = self
-            .file_scope
-            .hidden
-            .iter()
-            .cloned()
-            .chain(places)
-            .map(|place| (place, 0))
-            .collect();
-        let mut looked_at = 0;
-        while let Some((path, depth)) = left.pop() {
-            let Ok(metadata) = std::fs::symlink_metadata(&path) else {
-                continue;
-            };
-            looked_at += 1;
-            if metadata.is_file() && metadata.nlink() > 1 {
-                found.insert((metadata.dev(), metadata.ino()));
-            } else if metadata.is_dir() && depth < MAX_HIDDEN_DEPTH && looked_at < MAX_HIDDEN_FILES
-            {
-                let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                left.extend(inner.map(|entry| (entry.path(), depth + 1)));
-            }
-        }
-        found
     }
 }
 

@@ -31,6 +31,7 @@ pub mod files;
 pub mod function_tool;
 pub mod glob;
 pub mod grep;
+mod hidden_files;
 pub mod list_dir;
 pub mod mcp;
 pub mod read_file;

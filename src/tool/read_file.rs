@@ -86,6 +86,7 @@ impl Tool for ReadFile {
                     media_type,
                     bytes,
                     name,
+                    source: None,
                 })],
                 command_failed: false,
                 missing_grant: None,

@@ -7,8 +7,6 @@ use super::path_text;
 use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use siphasher::sip128::{Hasher128, SipHasher13};
-use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 
 /// The file name of a journal in the folder of its turn.
@@ -59,15 +57,6 @@ impl RestorableState {
             (one, other) => one == other,
         }
     }
-}
-
-/// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: anyone who can
-/// write the journal can change the files anyway.
-pub fn digest(bytes: &[u8]) -> String {
-    let mut hasher = SipHasher13::new();
-    hasher.write(bytes);
-    let hash = hasher.finish128();
-    format!("{:016x}{:016x}", hash.h1, hash.h2)
 }
 
 /// A line of the journal.
@@ -206,16 +195,9 @@ impl UndoTurn {
 
 #[cfg(test)]
 mod tests {
-    use super::{JournalLine, RestorableState, TurnInfo, digest};
+    use super::{JournalLine, RestorableState, TurnInfo};
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt;
-
-    #[test]
-    fn digests_stay_the_same() {
-        // Journals outlive releases: with a different digest, every file would look like one changed by others.
-        assert_eq!(digest(b""), "2134935d61d9b40db91c5ed031fb3303");
-        assert_ne!(digest(b"a"), digest(b"b"));
-    }
 
     #[test]
     fn non_utf8_paths_survive_a_round_trip() {

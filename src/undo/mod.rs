@@ -4,6 +4,7 @@
 //! are on disk before the change is made. The folders are numbered; the newest has the highest number. Changes made by
 //! shell commands are not recorded.
 
+use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use anyhow::{Context, Result, anyhow};
 use journal::JournalLine;
@@ -18,7 +19,7 @@ pub mod journal;
 mod path_text;
 pub mod restore;
 
-use journal::{RestorableState, TurnInfo, UndoTurn, digest};
+use journal::{RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
 const MAX_TURN_BYTES: u64 = 256 << 20;

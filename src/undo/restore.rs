@@ -6,8 +6,9 @@
 //! the change.
 
 use super::append_line;
-use super::journal::{self, ChangedPath, JournalLine, RestorableState, UndoTurn, digest};
+use super::journal::{self, ChangedPath, JournalLine, RestorableState, UndoTurn};
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use crate::sys::rooted_fs::{PendingChange, RootDir, is_link};
 use anyhow::{Context, Result};

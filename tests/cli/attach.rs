@@ -122,6 +122,55 @@ fn a_photograph_is_rotated_by_its_exif_orientation() {
     );
 }
 
+/// The types of the parts of each user message of a request.
+fn part_types(story: &Story, number: usize) -> Vec<Vec<String>> {
+    let messages = story.requests()[number].messages();
+    let users = messages.iter().filter(|message| message["role"] == "user");
+    let types = |message: &Value| {
+        let parts = message["content"].as_array().cloned().unwrap_or_default();
+        let each = parts.iter();
+        each.map(|part| part["type"].as_str().unwrap().to_owned())
+            .filter(|kind| kind != "text")
+            .collect()
+    };
+    users.map(types).collect()
+}
+
+#[test]
+fn an_image_is_sent_again_while_its_file_is_unchanged() {
+    let image = encode_image(RgbImage::new(30, 20), ImageFormat::Png);
+    let other = encode_image(RgbImage::new(20, 30), ImageFormat::Png);
+    let story = Story::new().file("a.png", &image).file("b.png", &image);
+    story.server().script((0..5).map(|_| says("ok")));
+    let run = |words: &[&str]| drop(story.run([&["agent"], words].concat()).stdout("ok\n"));
+    run(&["-m", "look", "-a", "a.png", "-a", "b.png"]);
+    // Another directory does not matter.
+    std::fs::create_dir(story.dir().join("sub")).unwrap();
+    run(&["-m", "again", "-C", "sub"]);
+    let images = vec!["image_url".to_owned(); 2];
+    assert_eq!(part_types(&story, 1), [images, vec![]]);
+    let url = |number: usize| {
+        let first = &story.requests()[number].messages()[1];
+        first["content"][0]["image_url"]["url"].clone()
+    };
+    assert_eq!(url(0), url(1));
+    std::fs::write(story.dir().join("a.png"), &other).unwrap();
+    run(&["-m", "changed"]);
+    assert_eq!(part_types(&story, 2)[0], ["image_url"]);
+    assert!(story.requests()[2].raw.contains("[image: a.png]"));
+    std::fs::remove_file(story.dir().join("b.png")).unwrap();
+    run(&["-m", "gone"]);
+    assert_eq!(part_types(&story, 3)[0], Vec::<String>::new());
+    std::fs::write(story.dir().join("a.png"), &image).unwrap();
+    run(&["-m", "back"]);
+    assert_eq!(part_types(&story, 4)[0], ["image_url"]);
+    // A model that does not accept images gets the placeholder.
+    let story = story.set("models", json!({ "scripted": { "images": false } }));
+    story.server().script([says("ok")]);
+    story.run(["agent", "-m", "blind"]).stdout("ok\n");
+    assert_eq!(part_types(&story, 5)[0], Vec::<String>::new());
+}
+
 #[test]
 fn unusable_images_are_rejected() {
     let check = |bytes: Vec<u8>, words: &str| {

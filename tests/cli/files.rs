@@ -1,6 +1,6 @@
 //! The file tools against hostile paths, special files, and concurrent swaps of files, links and directories.
 
-use crate::server::{calls, calls_all, says};
+use crate::server::{Request, Responder, calls, calls_all, says};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
 use nanobot::message::ToolSpec;
@@ -571,6 +571,70 @@ fn special_files_neither_hang_nor_fail() {
     assert_eq!(std::fs::read(dir.join("locked")).unwrap(), b"old");
     assert_eq!(std::fs::metadata(dir.join("huge")).unwrap().len(), 2 << 30);
     drop(socket);
+}
+
+/// The path of the kept output that a result names.
+fn kept_path(result: &str) -> String {
+    let (_, rest) = result.split_once("the whole output is in `").unwrap();
+    rest.split_once('`').unwrap().0.to_owned()
+}
+
+#[test]
+fn the_whole_of_a_long_output_can_be_searched_during_the_run() {
+    let key = format!("sk-ant-api03-{}", "aB3dE5gH7j".repeat(9));
+    let on_path = |name: &'static str, arguments: Value| -> Responder {
+        Box::new(move |request: &Request| {
+            let results = request.messages();
+            let first = results.iter().find(|message| message["role"] == "tool");
+            let path = kept_path(first.unwrap()["content"].as_str().unwrap());
+            let mut arguments = arguments.clone();
+            arguments["path"] = path.into();
+            calls(name, arguments)(request)
+        })
+    };
+    let story = Story::new().script([
+        calls(
+            "exec",
+            json!({ "command": format!("seq 1 20000; echo {key}; seq 20001 40000") }),
+        ),
+        on_path("grep", json!({ "pattern": "^2500[01]$|sk-" })),
+        on_path("read_file", json!({ "offset": 15000, "limit": 2 })),
+        on_path("write_file", json!({ "content": "x" })),
+        calls(
+            "exec",
+            json!({ "command": "seq 1 50000; ls -d /tmp/nanobot-run-*/output*" }),
+        ),
+        says("done"),
+    ]);
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("done\n")
+        .stderr_has("denied: write_file: ");
+    let found = tool_results(&story);
+    assert!(
+        found[0].starts_with("1\n2\n") && found[0].trim_end().ends_with("\n40000"),
+        "{}",
+        found[0]
+    );
+    assert!(
+        found[1].contains("25001: 25000\n25002: 25001") && !found[1].contains(&key),
+        "{}",
+        found[1]
+    );
+    assert!(
+        found[2].contains("15000") && found[2].contains("15001"),
+        "{}",
+        found[2]
+    );
+    assert!(
+        found[3].contains("is outside the paths of this run"),
+        "{}",
+        found[3]
+    );
+    // A command cannot reach the files, and the next long output has a file of its own.
+    assert!(found[4].contains("No such file"), "{}", found[4]);
+    assert_ne!(kept_path(&found[0]), kept_path(&found[4]));
+    assert!(!Path::new(&kept_path(&found[0])).parent().unwrap().exists());
 }
 
 #[test]

@@ -1,12 +1,18 @@
 //! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
 use super::request::{ChatCommand, TurnRequest};
+use crate::attach::{self, AttachOptions};
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
+use crate::ops::model;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::report::Reporter;
 use crate::session::{self, Session, SessionStore};
+use crate::settings::Settings;
 use anyhow::Result;
+
+/// Upper limit of the images of earlier turns in a request: providers limit its size to some 20 MB, in base64.
+const MAX_RESTORED_BYTES: usize = 10 << 20;
 
 /// Opens the session for the turn. Waits for its lock.
 pub(crate) fn open(
@@ -45,6 +51,31 @@ pub(crate) fn open(
         report.notice(&format!("copied session `{source}` to `{key}`"));
     }
     Ok(session)
+}
+
+/// Attaches the images of earlier turns again whose files are unchanged, the newest first.
+pub(crate) fn restore_images(
+    ctx: &Context,
+    options: &TurnOptions,
+    settings: &Settings,
+    session: &mut Session,
+) {
+    if !session.has_images() {
+        return;
+    }
+    let (accepts, image_limits) = model::accepted_attachments(ctx, settings);
+    let options = AttachOptions {
+        accepts,
+        image_limits,
+        offline: options.offline,
+        env: &ctx.env,
+    };
+    let mut left = MAX_RESTORED_BYTES;
+    session.restore_images(&mut |name, source| {
+        let image = attach::read_image_again(name, source, &options)?;
+        left = left.checked_sub(image.bytes.len())?;
+        Some(image)
+    });
 }
 
 /// Checks that the turn can begin in this session.

@@ -111,6 +111,7 @@ pub(crate) fn prepare(
         parts,
         runtime_facts: prompt::runtime_facts(&now, session.key()),
         injected: false,
+        images: Vec::new(),
     });
     let sections = prompt::join_sections(&setup.sections);
     let system = match &schema {

@@ -396,6 +396,7 @@ impl<'a> Consolidator<'a> {
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
             commands_have_network: false,
+            is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });
         let messages = chunk.messages.iter();

@@ -436,6 +436,7 @@ mod tests {
             parts: vec![MessagePart::Text(text.into())],
             runtime_facts: "[now]".into(),
             injected: false,
+            images: Vec::new(),
         })
     }
 
@@ -511,6 +512,7 @@ mod tests {
             media_type: "image/png",
             bytes: vec![1],
             name: "a".into(),
+            source: None,
         });
         let sent = body(
             &[user("a"), user("b"), result(vec![image]), result(vec![])],

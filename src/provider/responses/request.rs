@@ -294,6 +294,7 @@ mod tests {
             media_type: "image/png",
             bytes: vec![1],
             name: "a".into(),
+            source: None,
         })
     }
 

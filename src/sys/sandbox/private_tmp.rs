@@ -1,5 +1,5 @@
-//! Private temporary directories: one for all commands of a run, and one for each MCP server, so that commands cannot
-//! change the files of a server. Only the owner can access them. They are removed when the run ends.
+//! Private temporary directories: one for all commands of a run, one for the outputs that it keeps, and one for each MCP
+//! server, so that commands cannot change the files of a server. Only the owner can access them. They are removed when the run ends.
 //!
 //! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than 60 s was left
 //! by a killed run; the next run removes it.
@@ -11,7 +11,7 @@ use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// The prefix of the names of all private directories.
@@ -29,12 +29,10 @@ struct PrivateDir {
 
 /// The directory for the commands of this run.
 static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
+/// The directory for kept outputs.
+static OUTPUT_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directories for MCP servers.
 static SERVER_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
-
-fn lock_run_dir() -> MutexGuard<'static, Option<PrivateDir>> {
-    RUN_DIR.lock().ignore_poison()
-}
 
 /// Returns the directories in which a private directory may be created: `tmpdir`, which is the value of `TMPDIR`,
 /// unless it is relative, and the world-writable directories.
@@ -52,11 +50,36 @@ pub fn candidate_parents(tmpdir: Option<&str>) -> Vec<PathBuf> {
 /// # Errors
 /// It cannot be created in any of `parents`. The error is that of the last one.
 pub fn run_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
-    let mut run_dir = lock_run_dir();
-    if let Some(dir) = &*run_dir {
+    get_or_create(&RUN_DIR, parents)
+}
+
+/// Returns the private directory for the outputs that this run keeps, like [`run_directory`]. Its commands cannot access
+/// it.
+///
+/// # Errors
+/// Like [`run_directory`].
+pub fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
+    get_or_create(&OUTPUT_DIR, parents)
+}
+
+/// Returns the directory for kept outputs, if this run has kept any.
+pub fn existing_output_directory() -> Option<PathBuf> {
+    let dir = OUTPUT_DIR.lock().ignore_poison();
+    dir.as_ref().map(|dir| dir.path.clone())
+}
+
+/// True if a run has made `path`, or a directory above it, as a private directory. By name only.
+pub fn is_private(path: &Path) -> bool {
+    path.iter()
+        .any(|part| part.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))
+}
+
+fn get_or_create(slot: &Mutex<Option<PrivateDir>>, parents: &[PathBuf]) -> io::Result<PathBuf> {
+    let mut slot = slot.lock().ignore_poison();
+    if let Some(dir) = &*slot {
         return Ok(dir.path.clone());
     }
-    create_in_first(parents).map(|dir| run_dir.insert(dir).path.clone())
+    create_in_first(parents).map(|dir| slot.insert(dir).path.clone())
 }
 
 /// Creates a private directory for an MCP server.
@@ -99,11 +122,8 @@ fn create_in(parent: &Path) -> io::Result<PrivateDir> {
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
     let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
-    for dir in lock_run_dir()
-        .take()
-        .into_iter()
-        .chain(server_dirs.drain(..))
-    {
+    let of_run = [&RUN_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
+    for dir in of_run.into_iter().flatten().chain(server_dirs.drain(..)) {
         remove(&dir.path);
     }
 }
