@@ -234,9 +234,13 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
 
 /// The runtime facts (local time, channel, chat) that are sent beside the user's text.
 pub fn runtime_facts(now: &Zoned, session: &str) -> String {
-    let (channel, chat) = session.split_once(':').unwrap_or(("cli", session));
+    let place = match session.split_once(':').unwrap_or(("cli", session)) {
+        // The rest of the key is random.
+        (channel @ ("pipe" | "fork"), _) => format!("channel {channel}"),
+        (channel, chat) => format!("channel {channel}, chat {chat}"),
+    };
     format!(
-        "[Runtime: {} ({}); channel {channel}, chat {chat}]",
+        "[Runtime: {} ({}); {place}]",
         now.strftime("%Y-%m-%d %H:%M %A"),
         now.strftime("%Z")
     )

@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Instant;
 
 mod conversation;
-mod execute;
+pub(crate) mod execute;
 pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
@@ -278,6 +278,7 @@ fn run_turn(
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;
     if options.dry_run.is_some() {
+        prepared.session.begin_turn(&report.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }

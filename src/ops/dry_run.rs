@@ -1,13 +1,21 @@
-//! `--dry-run`: shows the request that would be sent, and why, without sending it.
+//! `--dry-run`: shows the request that would be sent, and why, without sending it. The turn runs as always, with a
+//! provider that shows its first request and ends it.
 
-use crate::message::Message;
+use crate::error::{Exit, Stop};
+use crate::message::{Message, Reply};
+use crate::ops::agent_turn::execute::build_guards;
 use crate::ops::agent_turn::prepare::PreparedTurn;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::request_report::RequestBreakdown;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
-use crate::turn::agent::Agent;
+use crate::provider::http_provider::HttpProvider;
+use crate::provider::{DeltaSink, Provider, ProviderError, Request};
+use crate::sys::sync::IgnorePoison;
+use crate::turn::agent::{Agent, AnswerFormat};
+use crate::turn::{self, compact};
 use anyhow::Result;
+use std::sync::Mutex;
 
 /// Prints the first request of a turn.
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
@@ -15,8 +23,9 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     let settings = &turn.settings;
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.no_stream);
-    let fresh = usize::from(turn.message.is_some());
-    if let Some(message) = turn.message.take() {
+    let message = turn.message.take().filter(|_| turn.compaction.is_none());
+    let fresh = usize::from(message.is_some());
+    if let Some(message) = message {
         turn.session.push(Message::User(message))?;
     }
     // The request can be shown even if its provider is unknown.
@@ -49,22 +58,60 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         http_provider: wire,
     } = endpoint?;
     let sampling = model::sampling(asked);
-    let agent = Agent {
+    let preview = RequestPreview {
+        http_provider: wire,
+        form,
+        first_request: Mutex::default(),
+    };
+    let mut guards = build_guards(settings, context_window, turn.reads_only);
+    let mut agent = Agent {
         system: &turn.system,
-        provider: &wire,
+        provider: &preview,
         toolbox: &turn.setup.toolbox,
-        guards: &mut [],
+        guards: &mut guards,
         model: &choice.model,
         sampling: &sampling,
-        summary_instructions: None,
-        answer_format: turn.answer_format(),
+        summary_instructions: turn.summary_instructions.as_deref(),
+        answer_format: turn
+            .schema
+            .as_ref()
+            .map(|schema| schema as &dyn AnswerFormat),
         background: None,
     };
-    let request = agent.build_request(turn.session.messages(), true, "");
-    match form {
-        DryRunForm::Curl => ctx.terminal.print(&wire.curl(&request)),
-        _ => ctx
-            .terminal
-            .print_json(&serde_json::from_slice(&wire.body(&request))?),
+    let session = &mut turn.session;
+    let ending = match &turn.compaction {
+        Some(words) => compact::compact_now(&mut agent, session, words.as_deref(), &mut |_| Ok(())),
+        None => turn::run(&mut agent, session, None, &mut |_| Ok(())),
+    };
+    match (
+        preview.first_request.into_inner().ignore_poison(),
+        ending.error,
+    ) {
+        (Some(text), _) if form == DryRunForm::Curl => ctx.terminal.print(&text),
+        // Keys in the request are masked here, and only here.
+        (Some(text), _) => ctx.terminal.print_json(&serde_json::from_str(&text)?),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(()),
+    }
+}
+
+/// Keeps the text of the first request, and ends the turn.
+struct RequestPreview {
+    http_provider: HttpProvider,
+    form: DryRunForm,
+    first_request: Mutex<Option<String>>,
+}
+
+impl Provider for RequestPreview {
+    fn reply(&self, request: &Request<'_>, _: &mut DeltaSink<'_>) -> Result<Reply, ProviderError> {
+        let text = match self.form {
+            DryRunForm::Curl => self.http_provider.curl(request),
+            _ => String::from_utf8_lossy(&self.http_provider.body(request)).into_owned(),
+        };
+        self.first_request
+            .lock()
+            .ignore_poison()
+            .get_or_insert(text);
+        Err(ProviderError::Aborted(Stop(Exit::Answered).into()))
     }
 }

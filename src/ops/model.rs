@@ -28,6 +28,7 @@ use crate::provider::{Provider, Sampling, demo};
 use crate::report::Reporter;
 use crate::settings::models::ModelOverrides;
 use crate::settings::{ModelSettings, Settings};
+use crate::shell_quote;
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::input;
 use crate::sys::web_url;
@@ -75,6 +76,13 @@ pub(crate) fn choose(
             // Read without a limit: a recording of many turns is one file.
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let replay = ReplayProvider::new(path, &String::from_utf8_lossy(&bytes))?;
+            if let (Some((key, count)), None) = (&replay.recorded_conversation, &options.session) {
+                report.notice(&format!(
+                    "recorded in session `{key}` after {count} messages, replayed in a new one; for the same requests: \
+                     `nanobot session fork {} COPY --at {count}`, then `-s COPY`",
+                    shell_quote::quote(key)
+                ));
+            }
             let model = settings.models[0].model.clone();
             ModelHandle {
                 provider_name: "replay".into(),
@@ -97,7 +105,7 @@ pub(crate) fn choose(
     if let Some(path) = options.record.as_ref().filter(|path| path.is_file()) {
         crate::sys::durable_file::replace(path, b"")?;
     }
-    Ok(with_recording(options, chosen))
+    Ok(with_recording(options, account, chosen))
 }
 
 /// True if `path` names the demo instead of a recording.
@@ -117,11 +125,15 @@ pub(crate) fn choose_for_subagent(
 ) -> Result<ModelHandle> {
     let costs = (account, Arc::clone(budget));
     let chosen = fallback_chain(ctx, options, settings, costs, false, notice)?;
-    Ok(with_recording(options, chosen))
+    Ok(with_recording(options, account, chosen))
 }
 
 /// Wraps `chosen` so that keys are hidden, and every exchange is recorded if `--record` was given.
-fn with_recording(options: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
+fn with_recording(
+    options: &TurnOptions,
+    account: &CallPurpose,
+    chosen: ModelHandle,
+) -> ModelHandle {
     // Outside of the fallbacks, so their messages are not truncated.
     let chosen = ModelHandle {
         provider: Arc::new(RedactingProvider {
@@ -134,6 +146,7 @@ fn with_recording(options: &TurnOptions, chosen: ModelHandle) -> ModelHandle {
             provider: Arc::new(RecordingProvider {
                 inner: chosen.provider,
                 path: path.clone(),
+                session: account.session.clone(),
             }),
             ..chosen
         },

@@ -11,8 +11,13 @@ use serde_json::{Value, json};
 const FORMAT_VERSION: u64 = 1;
 
 /// Serializes an exchange as one line.
-pub(super) fn format_line(request: &Request<'_>, answer: &Result<Reply, ProviderError>) -> String {
-    let mut object = json!({ "v": FORMAT_VERSION, "request": request_to_json(request) });
+pub(super) fn format_line(
+    session: &str,
+    request: &Request<'_>,
+    answer: &Result<Reply, ProviderError>,
+) -> String {
+    let mut object =
+        json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request) });
     match answer {
         Ok(reply) => object["reply"] = reply_to_json(reply),
         Err(error) => object["error"] = error.to_string().into(),
@@ -31,6 +36,24 @@ pub(super) fn parse_line(line: &str) -> Option<(Value, Result<Reply, String>)> {
         None => Ok(reply_from_json(&object["reply"])?),
     };
     Some((object["request"].take(), answer))
+}
+
+/// The session of the first exchange of a recording, and the number of messages before its new one. `None` if the
+/// session was new.
+pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> {
+    let object: Value = serde_json::from_str(recording.lines().next()?).ok()?;
+    let messages = object["request"]["messages"].as_array()?;
+    let is_injected = |message: &Value| {
+        message["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with("[nanobot]"))
+    };
+    let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
+    let earlier = messages
+        .iter()
+        .rposition(is_user)
+        .filter(|count| *count > 0)?;
+    Some((object["session"].as_str()?.to_owned(), earlier))
 }
 
 /// Serializes a request in the recording's format.
@@ -197,9 +220,10 @@ mod tests {
             model: "m".into(),
             provider_data: Some(json!({ "sig": "x" })),
         };
-        let (_, answer) = parse_line(&format_line(&request, &Ok(reply.clone()))).unwrap();
+        let (_, answer) = parse_line(&format_line("s", &request, &Ok(reply.clone()))).unwrap();
         assert_eq!(answer.unwrap(), reply);
         let (_, answer) = parse_line(&format_line(
+            "s",
             &request,
             &Err(ProviderError::Refused("no".into())),
         ))

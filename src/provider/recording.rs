@@ -9,6 +9,8 @@ use std::path::PathBuf;
 pub struct RecordingProvider<P> {
     pub inner: P,
     pub path: PathBuf,
+    /// The key of the session.
+    pub session: String,
 }
 
 impl<P: Provider> Provider for RecordingProvider<P> {
@@ -18,7 +20,7 @@ impl<P: Provider> Provider for RecordingProvider<P> {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let answer = self.inner.reply(request, on_delta);
-        let line = cassette::format_line(request, &answer);
+        let line = cassette::format_line(&self.session, request, &answer);
         durable_file::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
         answer
     }

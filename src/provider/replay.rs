@@ -15,6 +15,8 @@ use std::sync::Mutex;
 pub struct ReplayProvider {
     path: PathBuf,
     exchanges: Mutex<VecDeque<(Value, Result<Reply, String>)>>,
+    /// The session in which the recording was made, and the number of its earlier messages, if there were any.
+    pub recorded_conversation: Option<(String, usize)>,
 }
 
 impl ReplayProvider {
@@ -42,6 +44,7 @@ impl ReplayProvider {
         Ok(Self {
             path: path.to_owned(),
             exchanges: Mutex::new(exchanges),
+            recorded_conversation: cassette::recorded_conversation(text),
         })
     }
 }

@@ -112,6 +112,75 @@ fn a_dry_run_prints_the_exact_request() {
     }
 }
 
+/// The privacy check: what a command would send, in the state of its conversation.
+#[test]
+fn a_dry_run_is_byte_for_byte_what_the_same_command_sends() {
+    let story = Story::new().script([says("Noted.")]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout("Noted.\n");
+    let session = || std::fs::read(story.workspace().join("sessions/cli_direct.jsonl")).unwrap();
+    for words in [
+        &["-m", "Who?"][..],
+        &["-m", "Plan it.", "--profile", "plan"],
+        &["-m", "Who?", "--new"],
+        &["-m", "Who?", "-s", "other"],
+        &["-m", "Who?", "--ephemeral"],
+        &["-m", "Who?", "--fork", "cli:direct"],
+        &["-m", "/compact"],
+    ] {
+        let command = |more: &[&'static str]| [&["agent"], words, more].concat();
+        let before = session();
+        let shown = story.run(command(&["--dry-run"])).text();
+        assert_eq!(session(), before, "{words:?}");
+        let locked = story.workspace().join("sessions/cli_direct.jsonl.lock");
+        std::fs::remove_file(&locked).unwrap();
+        story.run(command(&["--dry-run"])).stdout(&shown);
+        assert!(!locked.exists(), "{words:?}");
+        std::fs::write(&locked, "").unwrap();
+        story.server().script([says("ok")]);
+        let ran = story.run(command(&[]));
+        drop((ran.text(), ran.error_text(), ran.code()));
+        drop(ran);
+        let sent = story.normalize_paths(&story.requests().last().unwrap().raw);
+        assert!(
+            shown.trim_end_matches('\n') == sent,
+            "{words:?}:\n{shown}\n{sent}"
+        );
+    }
+    let story = story.stdin("some text");
+    let shown = story.run(["agent", "-m", "Sum up", "--dry-run"]).text();
+    story.server().script([says("ok")]);
+    story.run(["agent", "-m", "Sum up"]).stdout("ok\n");
+    let sent = story.normalize_paths(&story.requests().last().unwrap().raw);
+    assert_eq!(shown.trim_end_matches('\n'), sent);
+}
+
+#[test]
+fn a_replay_of_a_conversation_names_the_session_for_the_same_requests() {
+    let story = Story::new().script([says("Noted."), says("Mia.")]);
+    story
+        .run(["agent", "-m", "My cat is Mia."])
+        .stdout("Noted.\n");
+    story
+        .run(["agent", "-m", "Who?", "--record", "tape"])
+        .stdout("Mia.\n");
+    let replay = [
+        "agent", "-m", "Who?", "--replay", "tape", "--model", "scripted",
+    ];
+    story
+        .run(replay)
+        .stdout("Mia.\n")
+        .stderr_has("`nanobot session fork cli:direct COPY --at 2`, then `-s COPY`");
+    story
+        .run(["session", "fork", "cli:direct", "COPY", "--at", "2"])
+        .stderr_has("copied");
+    // No request differs.
+    story
+        .run(replay.iter().chain(&["-s", "COPY"]))
+        .stdout("Mia.\n");
+}
+
 /// Runs one call and returns its tool result.
 fn run_call(
     story: Story,

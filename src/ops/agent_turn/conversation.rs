@@ -28,12 +28,11 @@ pub(crate) fn open(
         report.notice(text);
         report.show_wait("giving up", options.lock_timeout);
     };
-    let stores_nothing = options.ephemeral
-        || (options.is_dry_run_or_replay() && options.session.is_none())
-        || options.dry_run.is_some();
-    if stores_nothing {
-        let source = options.fork.as_ref().or(options.session.as_ref());
-        return match source {
+    // A replay without a session has a fresh one.
+    let is_fresh = options.session.is_none() && (options.ephemeral || options.replay.is_some());
+    if is_fresh || options.ephemeral || options.dry_run.is_some() {
+        let own = (!is_fresh).then_some(&request.key);
+        return match options.fork.as_ref().or(own) {
             Some(source) => Ok(Session::read(sessions, source, &mut notice)?.with_key(key)),
             None => Ok(Session::ephemeral(
                 key,

@@ -93,7 +93,11 @@ pub(crate) fn execute(
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.
-fn build_guards(settings: &Settings, context: u32, reads_only: bool) -> Vec<Box<dyn Guard>> {
+pub(crate) fn build_guards(
+    settings: &Settings,
+    context: u32,
+    reads_only: bool,
+) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
         Box::new(IterationLimit {
             max_iterations: settings.max_tool_iterations,

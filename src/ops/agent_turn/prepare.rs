@@ -17,7 +17,6 @@ use crate::report::{Reporter, json};
 use crate::session::{RecordedOrigin, Session};
 use crate::settings::Settings;
 use crate::tool::cron::JobScheduler;
-use crate::turn::agent::AnswerFormat;
 use crate::workspace::Workspace;
 use anyhow::Result;
 use std::sync::Arc;
@@ -43,15 +42,6 @@ pub(crate) struct PreparedTurn {
     pub(crate) reads_only: bool,
     /// The id of the job that runs the turn.
     pub(crate) job: Option<String>,
-}
-
-impl PreparedTurn {
-    /// The check that the answer must pass.
-    pub(crate) fn answer_format(&self) -> Option<&dyn AnswerFormat> {
-        self.schema
-            .as_ref()
-            .map(|schema| schema as &dyn AnswerFormat)
-    }
 }
 
 /// Builds tools, policy and prompt for `request`.
