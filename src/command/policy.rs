@@ -34,7 +34,13 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
     } = arguments;
     let TurnSetup {
         toolbox, policy, ..
-    } = turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, true)?;
+    } = turn_setup::prepare_without_turn(
+        ctx,
+        &super::arguments::grants(grants),
+        (false, true),
+        Vec::new(),
+        None,
+    )?;
     let Some(tool) = tool else {
         return explain_all(ctx, &policy, *json);
     };
@@ -233,8 +239,13 @@ fn explain_all(ctx: &Context, policy: &Policy, as_json: bool) -> Result<Exit> {
 const SECRET_PATHS: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit> {
-    let TurnSetup { policy, shared, .. } =
-        turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, false)?;
+    let TurnSetup { policy, shared, .. } = turn_setup::prepare_without_turn(
+        ctx,
+        &super::arguments::grants(grants),
+        (false, false),
+        Vec::new(),
+        None,
+    )?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_with_hint(
             Exit::Failed,
