@@ -39,7 +39,7 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
     let grants = &super::arguments::grants(grants);
     let TurnSetup {
         toolbox, policy, ..
-    } = turn_setup::prepare_without_turn(ctx, grants, false, true)?;
+    } = turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)?;
     let Some(tool) = tool else {
         return explain_all(ctx, &policy, session.as_deref(), *json);
     };
@@ -272,8 +272,13 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
 const SECRET_PATHS: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
 fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit> {
-    let TurnSetup { policy, shared, .. } =
-        turn_setup::prepare_without_turn(ctx, &super::arguments::grants(grants), false, false)?;
+    let TurnSetup { policy, shared, .. } = turn_setup::prepare_without_turn(
+        ctx,
+        &super::arguments::grants(grants),
+        (false, false),
+        Vec::new(),
+        None,
+    )?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_with_hint(
             Exit::Failed,

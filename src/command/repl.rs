@@ -6,6 +6,7 @@ use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::repl::{self, program_commands::ProgramCommands};
+use crate::tool::ask_user::AskUser;
 use anyhow::Result;
 use clap::Parser;
 
@@ -53,7 +54,7 @@ impl ProgramCommands for ReplProgramCommands {
     }
 
     fn list_tools(&self, ctx: &Context, options: &TurnOptions) -> Result<()> {
-        tool::list_tools(ctx, &options.grants, false).map(drop)
+        tool::list_tools(ctx, &options.grants, false, &[AskUser::describe()]).map(drop)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

@@ -4,21 +4,26 @@ use super::arguments::grants as from_flags;
 use crate::cli::policy::ToolCommand as Command;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::event::ToolOutcome;
-use crate::message::{MessagePart, ToolCall};
+use crate::message::{MessagePart, ToolCall, ToolSpec};
 use crate::ops::context::Context;
+use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::permissions::Grants;
-use crate::ops::turn_setup;
+use crate::ops::subagents::pool;
+use crate::ops::turn_setup::{self, TurnSetup};
 use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
+use crate::shell_quote::quote;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
+use crate::tool::cron::JobScheduler;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json),
+        Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json, &[]),
         Command::Run {
             name,
             arguments,
@@ -31,10 +36,25 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 /// Bytes kept of a tool's live output, to separate it from the message about it.
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// Lists the tools of a run with these permissions.
-pub(super) fn list_tools(ctx: &Context, grants: &Grants, json: bool) -> Result<Exit> {
-    let setup = turn_setup::prepare_without_turn(ctx, grants, false, true)?;
-    let specs = setup.toolbox.specs();
+/// The setup of a turn with these permissions, with all tools that `nanobot agent` has.
+fn prepare(ctx: &Context, grants: &Grants, modes: (bool, bool)) -> Result<TurnSetup> {
+    let scheduler: Arc<dyn JobScheduler> = Arc::new(StoreScheduler::new(ctx, &ctx.settings()?));
+    let spawn = pool::tool_without_turn(ctx);
+    turn_setup::prepare_without_turn(ctx, grants, modes, vec![spawn], Some(scheduler))
+}
+
+/// Lists the tools of a run with these permissions, and `further` ones.
+pub(super) fn list_tools(
+    ctx: &Context,
+    grants: &Grants,
+    json: bool,
+    further: &[ToolSpec],
+) -> Result<Exit> {
+    let setup = prepare(ctx, grants, (false, true))?;
+    let further = further
+        .iter()
+        .filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
+    let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(further).collect();
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
         let line = match json {
@@ -52,8 +72,8 @@ pub(super) fn list_tools(ctx: &Context, grants: &Grants, json: bool) -> Result<E
     Ok(Exit::Answered)
 }
 
-/// Parses the arguments of a call. `-` reads them from standard input.
-fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
+/// Parses the arguments of a call, which `schema` describes. `-` reads them from standard input.
+fn parse_arguments(name: &str, arguments: &str, schema: &Value) -> Result<Value> {
     let text = match arguments {
         "-" => {
             let bytes =
@@ -66,9 +86,28 @@ fn parse_arguments(name: &str, arguments: &str) -> Result<Value> {
         .ok()
         .filter(Value::is_object)
         .ok_or_else(|| {
-            let example = format!("`nanobot tool run {name} '{{\"path\": \".\"}}'`");
+            let example = example_arguments(schema, text.trim()).to_string();
+            let example = format!("`nanobot tool run {name} {}`", quote(&example));
             fail_with_hint(Exit::Usage, "the arguments are not a JSON object", example)
         })
+}
+
+/// An example of the arguments that `schema` requires: `given`, which is not JSON, is the value of the first.
+fn example_arguments(schema: &Value, given: &str) -> Value {
+    let required = schema["required"].as_array().into_iter().flatten();
+    let names = required.filter_map(Value::as_str);
+    let value = |(index, name): (usize, &str)| {
+        let value = match schema["properties"][name]["type"].as_str() {
+            Some("string") if index == 0 && !given.starts_with(['{', '[', '"']) => json!(given),
+            Some("integer" | "number") => json!(1),
+            Some("boolean") => json!(true),
+            Some("array") => json!([]),
+            Some("object") => json!({}),
+            _ => json!("…"),
+        };
+        (name.to_owned(), value)
+    };
+    names.enumerate().map(value).collect()
 }
 
 /// The text of a result.
@@ -94,8 +133,13 @@ fn call_tool(
     offline: bool,
 ) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let arguments = parse_arguments(name, arguments)?;
-    let setup = turn_setup::prepare_without_turn(ctx, grants, offline, false)?;
+    let setup = prepare(ctx, grants, (offline, false))?;
+    let specs = setup.toolbox.specs().iter();
+    let schema = specs
+        .filter(|spec| spec.name == name)
+        .map(|spec| &*spec.parameters)
+        .next();
+    let arguments = parse_arguments(name, arguments, schema.unwrap_or(&Value::Null))?;
     let call = ToolCall {
         id: "by-hand".into(),
         name: name.to_owned(),

@@ -30,6 +30,7 @@ use crate::sys::durable_file::format_size;
 use crate::sys::paths::PathResolver;
 use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
+use crate::tool::cron::JobScheduler;
 use crate::tool::files::Files;
 use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
@@ -271,12 +272,14 @@ fn hosts_of_skills(skills: &[Skill]) -> impl Iterator<Item = String> {
     chosen.flat_map(|skill| find_linked_hosts(&skill.body))
 }
 
-/// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing.
+/// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing. `own_tools` and
+/// `scheduler` are those of a turn, if the command needs them.
 pub(crate) fn prepare_without_turn(
     ctx: &Context,
     grants: &Grants,
-    offline: bool,
-    is_dry_run: bool,
+    (offline, is_dry_run): (bool, bool),
+    own_tools: Vec<Box<dyn Tool>>,
+    scheduler: Option<Arc<dyn JobScheduler>>,
 ) -> Result<TurnSetup> {
     let config = Config::load(&ctx.paths.config)?;
     let settings = ctx.settings()?;
@@ -296,9 +299,9 @@ pub(crate) fn prepare_without_turn(
         policy_limit: None,
         user_prompt: None,
         elicitation: None,
-        scheduler: None,
+        scheduler,
     };
-    prepare(ctx, &input, Vec::new(), &mut |text| ctx.notice(text))
+    prepare(ctx, &input, own_tools, &mut |text| ctx.notice(text))
 }
 
 /// The tools allowed by the policy and `--tools`, wrapped in the approval check.

@@ -40,9 +40,9 @@ impl Skill {
         self.unmet_requirements.is_empty()
     }
 
-    /// True if the system prompt lists it. Built-in skills that are unavailable are not listed.
+    /// True if the system prompt lists it.
     pub fn is_listed(&self) -> bool {
-        self.is_offered && (self.is_available() || self.source != SkillSource::BuiltIn)
+        self.is_offered
     }
 
     /// True if its body is part of the system prompt.

@@ -164,7 +164,14 @@ fn push_lines(xml: &mut String, skills: &[&Skill], max_chars: Option<usize>) {
 fn push_line(xml: &mut String, skill: &Skill, max_chars: Option<usize>) {
     xml.push_str(&escape_xml(&skill.name));
     if !skill.is_available() {
-        xml.push_str(" (unavailable)");
+        xml.push_str(" (unavailable");
+        // The user did not choose a built-in skill, so what it lacks says enough.
+        if skill.source == SkillSource::BuiltIn {
+            let lacking = skill.unmet_requirements.join(", ");
+            xml.push_str(&format!(": {})\n", escape_xml(&lacking)));
+            return;
+        }
+        xml.push(')');
     }
     if let Some(letters) = max_chars {
         xml.push_str(": ");
@@ -309,12 +316,13 @@ mod tests {
         };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
         assert_eq!(render_list(&[tea], 2_000).text, line);
-        // Unavailable built-in skills are not listed.
+        // An unavailable built-in skill is named with what it lacks.
         let built_in = Skill {
             source: SkillSource::BuiltIn,
             ..two
         };
-        assert_eq!(render_list(&[built_in], 2_000).text, "");
+        let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntwo (unavailable: CLI: nope)\n  </in>\n</skills>";
+        assert_eq!(render_list(&[built_in], 2_000).text, line);
     }
 
     #[test]

@@ -30,7 +30,13 @@ pub struct AskUser {
 impl AskUser {
     /// Creates the tool.
     pub fn new(prompt: Arc<dyn UserPrompt>) -> Self {
-        let spec = ToolSpec {
+        let spec = Self::describe();
+        Self { spec, prompt }
+    }
+
+    /// Returns the definition of the tool.
+    pub fn describe() -> ToolSpec {
+        ToolSpec {
             name: "ask_user".into(),
             description:
                 "Ask the user one question and wait for the answer; only for decisions they must make"
@@ -40,8 +46,7 @@ impl AskUser {
                 "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
                              "description": "Suggested answers; another answer is possible" },
             } }).into(),
-        };
-        Self { spec, prompt }
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Permissions of a run: profiles, permissions and rules, how they are shown, and the effects of a denial.
 
+use crate::screen::Key;
 use crate::server::{calls, says};
 use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
@@ -376,6 +377,42 @@ fn the_policy_explains_itself() {
         (line["decision"].as_str(), line["grant"].as_str()),
         (Some("refused"), Some("--read /etc/passwd"))
     );
+}
+
+#[test]
+fn the_tool_commands_have_the_tools_of_a_turn() {
+    let story = Story::new();
+    let names = |arguments: &[&str]| -> Vec<String> {
+        let lines = story.run(["tool", "list", "--json"].iter().chain(arguments));
+        let lines = lines.json_lines();
+        let name = |line: &Value| line["name"].as_str().unwrap().to_owned();
+        lines.iter().map(name).collect()
+    };
+    for tool in ["spawn", "cron"] {
+        assert!(names(&[]).iter().any(|name| name == tool), "{tool}");
+    }
+    assert_eq!(names(&["--tools", "cron"]), ["cron"]);
+    story
+        .run(["tool", "run", "cron", r#"{"action": "list"}"#])
+        .stdout_has("");
+    story
+        .run(["tool", "run", "spawn", r#"{"task": "x"}"#])
+        .status(1)
+        .stderr_has("within a turn");
+    // The example is of this tool.
+    story
+        .run(["tool", "run", "exec", "echo hi"])
+        .status(2)
+        .stderr_has(r#"`nanobot tool run exec '{"command":"echo hi"}'`"#);
+    let mut screen = story.screen(50, 100).args(["repl"]);
+    screen
+        .until("/help")
+        .type_("/tools")
+        .press(Key::Enter)
+        .until("spawn")
+        .until("ask_user");
+    screen.press(Key::Ctrl('d'));
+    assert!(screen.exit().success());
 }
 
 #[test]

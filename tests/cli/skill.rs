@@ -144,9 +144,9 @@ fn missing_requirements_are_reported() {
         list.contains("<requires>CLI: no-such-program, ENV: NO_SUCH</requires>"),
         "{list}"
     );
-    // A built-in skill without its program is not reported; one that the model must not use is for people.
+    // A built-in skill without its program is named with what it lacks; one that the model must not use is for people.
     assert!(
-        !list.contains("github:") && !list.contains("tmux") && !list.contains("quiet"),
+        list.contains("\ngithub (unavailable: CLI: gh)\n") && !list.contains("quiet"),
         "{list}"
     );
     assert!(!system_prompt(&story).contains("Not in each request."));

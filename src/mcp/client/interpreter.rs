@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a script that are read; interpreters are named in its first two lines.
 const HEAD_BYTES: u64 = 4096;
 /// Maximum files of a chain. Longer ones are loops.
-const MAX_CHAIN_LEN: usize = 40;
+const MAX_CHAIN_FILES: usize = 40;
 
 /// Returns `program` and the files that run it, each as called: a link is followed by its target, and a script by its
 /// interpreter. `search_path` is the PATH that the program gets.
@@ -17,7 +17,7 @@ const MAX_CHAIN_LEN: usize = 40;
 pub(super) fn resolve_chain(program: &Path, search_path: &str) -> Result<Vec<PathBuf>, String> {
     let mut chain = Vec::new();
     let mut next = Some(program.to_owned());
-    while let Some(file) = next.take().filter(|_| chain.len() < MAX_CHAIN_LEN) {
+    while let Some(file) = next.take().filter(|_| chain.len() < MAX_CHAIN_FILES) {
         next = match std::fs::read_link(&file) {
             Ok(target) => file.parent().map(|directory| directory.join(target)),
             Err(_) => interpreter_of(&file, search_path)?,

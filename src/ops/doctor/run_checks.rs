@@ -349,7 +349,8 @@ pub(crate) fn check_sandbox(input: &CheckContext) -> Vec<CheckResult> {
 }
 
 fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
-    let setup = turn_setup::prepare_without_turn(ctx, &Grants::default(), true, true)?;
+    let setup =
+        turn_setup::prepare_without_turn(ctx, &Grants::default(), (true, true), Vec::new(), None)?;
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn(

@@ -117,25 +117,13 @@ impl SubagentPool {
 
     /// The tool that starts sub-agents.
     pub(crate) fn tool(&self) -> Box<dyn Tool> {
-        Box::new(Spawn::new(self.clone(), &self.profiles()))
+        Box::new(Spawn::new(self.clone(), &own_profiles(&self.0.ctx)))
     }
 
     /// Begins the turn. Dropping the returned guard ends it.
     pub(crate) fn begin_turn(&self, turn: TurnContext) -> TurnGuard<'_> {
         drop(self.0.turn.set(turn));
         TurnGuard(self)
-    }
-
-    /// The user's own profiles for sub-agents: name and purpose. Errors in a profile are reported when it is used.
-    fn profiles(&self) -> Vec<(String, String)> {
-        let ctx = &self.0.ctx;
-        let own = profiles::own_names(ctx).into_iter();
-        let profiles = own.filter_map(|name| {
-            let profile = profiles::find(ctx, &name).ok()??;
-            let about = truncate_line(&profile.description, 200);
-            (profile.kind == ProfileKind::Subagent).then_some((name, about))
-        });
-        profiles.collect()
     }
 
     /// The profile `name`. It must be one for sub-agents.
@@ -147,7 +135,7 @@ impl SubagentPool {
             .filter(|profile| profile.kind == ProfileKind::Subagent)
             .ok_or_else(|| {
                 let mut names = vec!["explore".to_owned()];
-                names.extend(self.profiles().into_iter().map(|(name, _)| name));
+                names.extend(own_profiles(&self.0.ctx).into_iter().map(|(name, _)| name));
                 let names = names.join(", ");
                 ToolError::Failed(format!(
                     "there is no sub-agent profile `{name}`; use one of {names}, or omit `profile`"
@@ -299,12 +287,37 @@ impl SubagentPool {
     }
 }
 
+/// The user's own profiles for sub-agents: name and purpose. Errors in a profile are reported when it is used.
+fn own_profiles(ctx: &Context) -> Vec<(String, String)> {
+    let own = profiles::own_names(ctx).into_iter();
+    let profiles = own.filter_map(|name| {
+        let profile = profiles::find(ctx, &name).ok()??;
+        let about = truncate_line(&profile.description, 200);
+        (profile.kind == ProfileKind::Subagent).then_some((name, about))
+    });
+    profiles.collect()
+}
+
+/// The tool that starts sub-agents, for a command without a turn: it is described, and refuses to start any.
+pub(crate) fn tool_without_turn(ctx: &Context) -> Box<dyn Tool> {
+    Box::new(Spawn::new(NoTurn, &own_profiles(ctx)))
+}
+
+/// The absence of a turn, in which sub-agents could be started.
+struct NoTurn;
+
+const NO_TURN: &str = "sub-agents can only be started within a turn; do the task yourself";
+
+impl SubagentStarter for NoTurn {
+    fn start(&self, _: &SubagentRequest<'_>) -> Result<String, ToolError> {
+        Err(NO_TURN.into())
+    }
+}
+
 impl SubagentStarter for SubagentPool {
     fn start(&self, order: &SubagentRequest<'_>) -> Result<String, ToolError> {
         let Some(turn) = self.0.turn.get() else {
-            return Err(
-                "sub-agents can only be started within a turn; do the task yourself".into(),
-            );
+            return Err(NO_TURN.into());
         };
         let failed = |error: anyhow::Error| {
             let words = format!("no sub-agent was started: {error:#}; continue without it");

@@ -170,8 +170,8 @@ pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<Pat
     found
 }
 
-/// What lies beside a directory of programs and is used by them, by the name of that directory. Version managers put
-/// scripts into `shims` that run the programs of other directories.
+/// Names of what lies beside a directory of programs and is used by them, by the name of that directory. Version
+/// managers put scripts into `shims` that run the programs of other directories.
 const SIBLING_DIRECTORIES: &[(&str, &[&str])] = &[
     ("bin", &["lib", "lib64", "libexec", "include", "pyvenv.cfg"]),
     (
