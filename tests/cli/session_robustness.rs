@@ -558,7 +558,7 @@ fn images_in_old_sessions_are_not_sent() {
 }
 
 #[test]
-fn our_own_images_are_sent_only_in_their_turn() {
+fn our_own_images_are_not_stored_in_the_session() {
     // nanobot 6aed4265b; vibe `test_agent_loop_images`: images of the history are left out
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\x9cc\xf8\xcf\xc0\xf0\x1f\0\x05\0\x01\xff\x89\x99=\x1d\0\0\0\0IEND\xaeB`\x82";
     let story = Story::new()
@@ -567,6 +567,7 @@ fn our_own_images_are_sent_only_in_their_turn() {
     story
         .run(["agent", "-m", "what is it?", "-a", "a.png"])
         .stdout("A dot.\n");
+    std::fs::remove_file(story.dir().join("a.png")).unwrap();
     story.run(["agent", "-m", "next"]).stdout("more\n");
     let requests = story.requests();
     assert!(requests[0].raw.contains("base64,") && !requests[1].raw.contains("base64"));

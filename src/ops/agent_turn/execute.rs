@@ -18,11 +18,12 @@ use crate::ops::model::{self, ModelHandle};
 use crate::ops::subagents::task::TurnContext;
 use crate::ops::tool_usage::UsageRecorder;
 use crate::ops::turn_options::TurnOptions;
+use crate::ops::turn_setup::TurnSetup;
 use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
 use crate::settings::Settings;
 use crate::turn::agent::Agent;
-use crate::turn::ending::Ending;
+use crate::turn::ending::{Ending, TurnStats};
 use crate::turn::guard::Guard;
 use crate::turn::{self, compact};
 use anyhow::Result;
@@ -133,15 +134,17 @@ impl MemorySnapshot {
         Ok(Self { memory, before })
     }
 
-    /// Records the memory as a version if a tool or a command has changed it in the turn, or the user since `version`
-    /// was put in force.
+    /// Records the memory as a version if a tool has changed it in the turn, or the user since `version` was put in
+    /// force. Without tool calls it is not read again.
     fn record_changes(
         &self,
         sessions: &SessionStore,
         version: Option<u64>,
+        has_called_tools: bool,
         untrusted: Option<&str>,
     ) -> Result<()> {
-        let is_unchanged = self.memory.read()?.unwrap_or_default() == self.before;
+        let is_unchanged =
+            !has_called_tools || self.memory.read()?.unwrap_or_default() == self.before;
         let is_recorded = match version {
             Some(version) => self.memory.read_version(version)?.as_ref() == Some(&self.before),
             None => true,
@@ -150,6 +153,10 @@ impl MemorySnapshot {
             return Ok(());
         }
         let untrusted = untrusted.filter(|_| !is_unchanged);
+        // A memory that cannot be written is reported when it is to be written.
+        if untrusted.is_none() && self.memory.check_writable().is_err() {
+            return Ok(());
+        }
         let mut advance =
             |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
         let wait = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
@@ -159,6 +166,21 @@ impl MemorySnapshot {
             locked_memory => locked_memory?.record_turn(&self.before, untrusted),
         }
     }
+}
+
+/// The content from outside that a change of the memory in this turn may hold. What a command wrote there may be from
+/// anywhere.
+fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
+    let has_run_command = || stats.tools.contains_key("exec");
+    let scope = &setup.policy.file_scope;
+    let may_write = || {
+        let memory = scope.workspace.join("memory/MEMORY.md");
+        scope
+            .command_writable_roots()
+            .any(|root| memory.starts_with(root))
+    };
+    let external = setup.shared.provenance.external();
+    external.or_else(|| (has_run_command() && may_write()).then(|| "a command".into()))
 }
 
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
@@ -181,18 +203,15 @@ pub(crate) fn finish(
     let work = is_answered
         .then(|| after_turn::plan(ctx, options, settings, session, Some(model)))
         .flatten();
-    let untrusted = setup.shared.provenance.external();
-    match memory.record_changes(sessions, setup.memory_version, untrusted.as_deref()) {
-        Ok(()) => {}
-        Err(error) if untrusted.is_some() => {
-            let error = error.context("mark the memory as untrusted content");
-            ending.error.get_or_insert(error);
-        }
-        Err(error) => {
-            report.notice(&format!(
-                "the change of the memory was not recorded: {error:#}"
-            ));
-        }
+    let untrusted = memory_label(setup, &ending.stats);
+    // A call that was interrupted is not counted.
+    let has_called_tools =
+        setup.shared.provenance.untrusted().is_some() || !ending.stats.tools.is_empty();
+    let version = setup.memory_version;
+    let recorded = memory.record_changes(sessions, version, has_called_tools, untrusted.as_deref());
+    if let Err(error) = recorded {
+        let error = error.context("record the change of the memory");
+        ending.error.get_or_insert(error);
     }
     if prepared.session.key().starts_with("pipe:")
         && let Err(error) = session::prune_pipe_sessions(sessions)
