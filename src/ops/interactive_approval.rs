@@ -26,7 +26,7 @@ pub(crate) struct InteractiveApproval {
     pub(crate) jobs: Option<JobTools>,
 }
 
-/// What the `cron` tool of a turn is made of.
+/// The parts of the `cron` tool of a turn.
 pub(crate) struct JobTools {
     pub(crate) scheduler: Arc<dyn JobScheduler>,
     /// The permissions that its jobs have at most.

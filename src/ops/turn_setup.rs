@@ -81,9 +81,8 @@ pub(crate) fn prepare(
         policy = policy.intersection(limit);
     }
     let policy = Arc::new(policy);
-    if let Some(text) = permissions::home_directory_notice(ctx, input.grants, settings, &policy) {
-        notice(&text);
-    }
+    let about_home = permissions::home_directory_notice(ctx, input.grants, settings, &policy);
+    about_home.iter().for_each(|text| notice(text));
     let seen = web_tools::new_provenance_tracker(settings, &policy);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
         seen.raise(Origin::External, &reason);
@@ -122,7 +121,8 @@ pub(crate) fn prepare(
         true => String::new(),
         false => skill::render_list(&skills, settings.skills.budget_tokens).text,
     };
-    let own_text = prompt_files::read(ctx, "system", settings.prompt_files.system.as_deref())?;
+    let own_text = settings.prompt_files.system.as_deref();
+    let own_text = prompt_files::read(ctx, "system", own_text)?;
     let sections = prompt_sections(
         input,
         (&policy, &toolbox),

@@ -405,14 +405,8 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
         Message::Assistant(reply) => {
             put("role", "assistant".into());
             let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
-            put(
-                "content",
-                if silent {
-                    Value::Null
-                } else {
-                    reply.text.as_str().into()
-                },
-            );
+            let text = (!silent).then_some(reply.text.as_str());
+            put("content", text.into());
             if !reply.tool_calls.is_empty() {
                 put(
                     "tool_calls",
@@ -425,23 +419,7 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             put("timestamp", stamp.into());
             put("id", reply.id.as_str().into());
             put("model", reply.model.as_str().into());
-            // The other usage fields are in the ledger.
-            let Usage {
-                input,
-                cached,
-                output,
-                reasoning,
-                ..
-            } = reply.usage;
-            let counts = [
-                ("input", input),
-                ("cached", cached),
-                ("output", output),
-                ("reasoning", reasoning),
-            ];
-            let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-            let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
-            put("usage", Value::Object(counts.collect()));
+            put("usage", format_usage(reply.usage));
             if let Some(reason) = finish_reason_name(&reply.finish_reason) {
                 put("finish_reason", reason.into());
             }
@@ -464,6 +442,19 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
         put("turn", turn.into());
     }
     to_json_line(&Value::Object(line))
+}
+
+/// The counts of a reply, without zeros. The other usage fields are in the ledger.
+fn format_usage(usage: Usage) -> Value {
+    let counts = [
+        ("input", usage.input),
+        ("cached", usage.cached),
+        ("output", usage.output),
+        ("reasoning", usage.reasoning),
+    ];
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    let counts = counts.map(|(name, count)| (name.to_owned(), count.into()));
+    Value::Object(counts.collect())
 }
 
 /// The stored name of the finish reason of an incomplete reply.

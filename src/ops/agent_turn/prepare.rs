@@ -1,6 +1,6 @@
 //! A turn that is ready to run: its session, tools, system prompt and message.
 
-use super::origin::TurnOrigin;
+use super::origin::{JobTurn, TurnOrigin};
 use super::request::{ChatCommand, TurnRequest};
 use crate::answer_schema::AnswerSchema;
 use crate::message::{Origin, UserMessage};
@@ -86,15 +86,12 @@ pub(crate) fn prepare(
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
-    restore_origin(&session, &setup);
+    restore_origin(&session, job, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
-    if let Some(job) = job {
-        setup.sections.push(prompt::job_section(job.job_prompt));
-        if let Some(reason) = job.untrusted_reason {
-            setup.shared.provenance.raise(Origin::Project, reason);
-        }
-    }
+    setup
+        .sections
+        .extend(job.map(|job| prompt::job_section(job.job_prompt)));
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
@@ -127,10 +124,14 @@ pub(crate) fn prepare(
     })
 }
 
-/// Starts with the origin of the earlier turns.
-fn restore_origin(session: &Session, setup: &TurnSetup) {
+/// Starts with the origin of the earlier turns, and of the job.
+fn restore_origin(session: &Session, job: Option<&JobTurn<'_>>, setup: &TurnSetup) {
+    let provenance = &setup.shared.provenance;
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
-        setup.shared.provenance.restore(*level, content);
+        provenance.restore(*level, content);
+    }
+    if let Some(reason) = job.and_then(|job| job.untrusted_reason) {
+        provenance.raise(Origin::Project, reason);
     }
 }
 

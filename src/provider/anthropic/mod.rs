@@ -1,8 +1,8 @@
 //! The Anthropic messages format: [`request`] builds requests, [`reply_builder`] reads responses. Both are pure.
 //! Source: <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
 
-use super::origin::Origin;
 use super::quirks::Quirks;
+use super::reply_source::ReplySource;
 
 mod reply_builder;
 mod request;
@@ -22,8 +22,8 @@ pub struct AnthropicFormat {
 
 impl AnthropicFormat {
     /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> Origin {
-        Origin {
+    fn origin(&self, model: &str) -> ReplySource {
+        ReplySource {
             wire: WIRE_NAME,
             server: self.server.clone(),
             model: model.to_owned(),

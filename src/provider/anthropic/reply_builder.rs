@@ -1,7 +1,7 @@
 //! Assembles a reply from the events of a stream, or from one complete response. Pure.
 
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
-use crate::provider::origin::Origin;
+use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
@@ -16,7 +16,7 @@ pub(super) struct AnthropicReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: Origin,
+    origin: ReplySource,
     /// The content blocks, by their index in the response.
     blocks: Vec<(u64, ContentBlock)>,
     finish_reason: Option<String>,
@@ -69,7 +69,7 @@ struct AnthropicTextDelta<'a> {
 
 impl AnthropicReplyBuilder {
     /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, origin: Origin) -> Self {
+    pub(super) fn new(request: &Request<'_>, origin: ReplySource) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),

@@ -6,8 +6,8 @@ use crate::message::{
     Document, Image, Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage,
     images_first, to_plain_text,
 };
-use crate::provider::origin::Origin;
 use crate::provider::quirks::{Temperature, ThinkingStyle};
+use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::BodyWriter;
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
@@ -305,7 +305,7 @@ fn is_thinking_block(block: &Value) -> bool {
 
 /// The blocks of a reply that are sent back unchanged, if it is from this server and model. Placeholders mark the
 /// positions of its text and calls.
-fn preserved_blocks<'a>(reply: &'a Reply, origin: &Origin) -> &'a [Value] {
+fn preserved_blocks<'a>(reply: &'a Reply, origin: &ReplySource) -> &'a [Value] {
     let blocks = origin.unwrap(reply).and_then(Value::as_array);
     blocks.map_or(&[], Vec::as_slice)
 }
@@ -407,7 +407,7 @@ fn document_block(document: &Document) -> Block<'static> {
 
 fn assistant_blocks<'a>(
     reply: &'a Reply,
-    origin: &Origin,
+    origin: &ReplySource,
     ids: &mut ToolCallIds<'a>,
 ) -> Vec<Block<'a>> {
     let mut call = |call: &'a ToolCall| Block::ToolUse {

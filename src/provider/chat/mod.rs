@@ -1,8 +1,8 @@
 //! The OpenAI chat completions format, used by all compatible servers: [`request`] builds requests, [`reply_builder`]
 //! reads responses, [`reasoning`] says where reasoning belongs. All are pure.
 
-use super::origin::Origin;
 use super::quirks::Quirks;
+use super::reply_source::ReplySource;
 
 mod reasoning;
 mod reply_builder;
@@ -23,8 +23,8 @@ pub struct ChatFormat {
 
 impl ChatFormat {
     /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> Origin {
-        Origin {
+    fn origin(&self, model: &str) -> ReplySource {
+        ReplySource {
             wire: WIRE_NAME,
             server: self.server.clone(),
             model: model.to_owned(),

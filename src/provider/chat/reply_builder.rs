@@ -3,7 +3,7 @@
 use super::ChatFormat;
 use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
-use crate::provider::origin::Origin;
+use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{self, ReplyError, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
@@ -17,7 +17,7 @@ pub(super) struct ChatReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: Origin,
+    origin: ReplySource,
     splitter: ThinkTagSplitter,
     emitted: ReplyText,
     calls: Vec<PartialToolCall>,

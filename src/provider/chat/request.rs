@@ -7,8 +7,8 @@ use super::reasoning::{self, PlacedReasoning};
 use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, to_plain_text,
 };
-use crate::provider::origin::Origin;
 use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
+use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
@@ -144,7 +144,7 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
 struct ChatMessages<'a> {
     request: &'a Request<'a>,
     quirks: &'a Quirks,
-    origin: Origin,
+    origin: ReplySource,
 }
 
 /// A system, user or tool message, or an assistant message that fills a gap.
@@ -371,7 +371,7 @@ fn data_url(media_type: &str, bytes: &[u8]) -> String {
 
 fn assistant_message<'a>(
     reply: &'a Reply,
-    origin: &Origin,
+    origin: &ReplySource,
     ids: &mut ToolCallIds<'a>,
     quirks: &Quirks,
 ) -> AssistantMessage<'a> {

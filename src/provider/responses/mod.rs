@@ -2,8 +2,8 @@
 //! server stores nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
-use super::origin::Origin;
 use super::quirks::Quirks;
+use super::reply_source::ReplySource;
 
 mod reply_builder;
 mod request;
@@ -25,8 +25,8 @@ pub struct ResponsesFormat {
 
 impl ResponsesFormat {
     /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> Origin {
-        Origin {
+    fn origin(&self, model: &str) -> ReplySource {
+        ReplySource {
             wire: WIRE_NAME,
             server: self.server.clone(),
             model: model.to_owned(),

@@ -4,7 +4,7 @@
 //! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
-use crate::provider::origin::Origin;
+use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{
     self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
 };
@@ -19,7 +19,7 @@ pub(super) struct ResponsesReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: Origin,
+    origin: ReplySource,
     items: Vec<OutputItem>,
     /// The reasoning emitted so far.
     reasoning: String,
@@ -79,7 +79,7 @@ impl OutputItem {
 
 impl ResponsesReplyBuilder {
     /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, origin: Origin) -> Self {
+    pub(super) fn new(request: &Request<'_>, origin: ReplySource) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),

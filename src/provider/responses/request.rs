@@ -6,8 +6,8 @@ use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, ToolSpec, UserMessage, images_first,
     to_plain_text,
 };
-use crate::provider::origin::Origin;
 use crate::provider::quirks::Temperature;
+use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolArray};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::{Request, ToolChoice};
@@ -216,7 +216,7 @@ fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemCont
 /// calls in their original positions.
 fn add_assistant_items<'a>(
     reply: &'a Reply,
-    origin: &Origin,
+    origin: &ReplySource,
     ids: &mut ToolCallIds<'a>,
     list: &mut Vec<InputItem<'a>>,
 ) {

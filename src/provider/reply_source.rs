@@ -1,11 +1,11 @@
-//! The origin of a reply. Data that a provider wants back unchanged (signatures, structured reasoning) goes only to the
+//! The source of a reply. Data that a provider wants back unchanged (signatures, structured reasoning) goes only to the
 //! server and the model that it came from: others cannot read it, and strict ones refuse fields that they do not know.
 
 use crate::message::Reply;
 use serde_json::{Value, json};
 
 /// The source of a reply, or the target of a request.
-pub(super) struct Origin {
+pub(super) struct ReplySource {
     /// The name of the wire format.
     pub(super) wire: &'static str,
     /// The base URL, without secrets.
@@ -14,7 +14,7 @@ pub(super) struct Origin {
     pub(super) model: String,
 }
 
-impl Origin {
+impl ReplySource {
     /// The opaque data of a reply from here: `keep`, and where it may go back to.
     pub(super) fn wrap(&self, keep: Value) -> Value {
         let Self {
