@@ -89,10 +89,8 @@ pub(crate) fn prepare(
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
     let mut notes = input.workspace.read_notes()?;
-    let memory_version = match notes.memory {
-        Some(_) => raise_by_memory(ctx, input.workspace, &seen)?,
-        None => None,
-    };
+    let memory = notes.memory.as_ref();
+    let memory_version = memory.map(|_| raise_by_memory(ctx, input.workspace, &seen));
     shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
@@ -141,7 +139,7 @@ pub(crate) fn prepare(
             .collect(),
         skill_list,
         ignored_files: project.ignored,
-        memory_version,
+        memory_version: memory_version.transpose()?.flatten(),
     })
 }
 
