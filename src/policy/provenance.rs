@@ -607,6 +607,7 @@ mod tests {
                     root("/srv/app/out", true),
                     root("/home/u/w", true),
                 ],
+                instruction_files: vec!["/home/u/w/AGENTS.md".into()],
                 ..FileScope::default()
             },
             workspace: "/home/u/w".into(),

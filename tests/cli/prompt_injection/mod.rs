@@ -340,11 +340,13 @@ const ALWAYS_PREVENTED: &[&str] = &[
 
 #[test]
 fn attack_scripts_succeed_without_protection() {
+    let page = VECTORS.iter().find(|vector| vector.is_external);
+    let page = page.expect("there are pages");
     let scripts: Vec<AttackScript> = GOALS
         .iter()
         .filter(|goal| !NEVER_UNPROTECTED.contains(&goal.name))
         .map(|goal| AttackScript {
-            vector: &VECTORS[0],
+            vector: page,
             goal,
             flags: &["--profile", "full", "--net", "--sandbox", "off"],
         })
