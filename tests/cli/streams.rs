@@ -200,20 +200,22 @@ fn verbose_prints_tool_calls() {
 #[test]
 fn verbose_prints_thoughts_and_interim_text() {
     let call = json!({ "id": "c", "type": "function", "function": { "name": "list_dir", "arguments": "{}" } });
-    let story = Story::new().script([
-        replies(
-            json!({ "content": "Let me look.\u{1b}[2J", "tool_calls": [call] }),
-            "tool_calls",
-        ),
-        replies(
-            json!({ "content": "ok", "reasoning_content": "One thought.\nAnother." }),
-            "stop",
-        ),
-        replies(
-            json!({ "content": "ok", "reasoning_content": "A thought." }),
-            "stop",
-        ),
-    ]);
+    let story = Story::new()
+        .allow_extra_keys(&["reasoning_content"])
+        .script([
+            replies(
+                json!({ "content": "Let me look.\u{1b}[2J", "tool_calls": [call] }),
+                "tool_calls",
+            ),
+            replies(
+                json!({ "content": "ok", "reasoning_content": "One thought.\nAnother." }),
+                "stop",
+            ),
+            replies(
+                json!({ "content": "ok", "reasoning_content": "A thought." }),
+                "stop",
+            ),
+        ]);
     story
         .run(["agent", "-m", "x", "-v"])
         .stdout("ok\n")
