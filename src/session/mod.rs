@@ -232,9 +232,14 @@ impl Session {
         self.summary.as_ref()
     }
 
-    /// The origin of the conversation since `/new`; `None` if another program or an earlier release wrote its last turn.
+    /// The recorded origin of the conversation since `/new`; `None` if no turn has recorded it.
     pub fn origin(&self) -> Option<&RecordedOrigin> {
         self.origin.as_ref()
+    }
+
+    /// True if the recorded origin covers every message: no turn was killed, and no other program wrote, after it.
+    pub fn is_origin_complete(&self) -> bool {
+        self.is_closed || self.count_before_turn == 0
     }
 
     /// Records that the conversation has content of `origin`, which is stored with the next closing line.

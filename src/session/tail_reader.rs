@@ -1,10 +1,9 @@
 //! Reads the end of a session's log, so that the cost of a turn does not depend on the length of the session.
 //!
-//! The window is the messages to send: those that are not consolidated, and at most a configured number of them if
-//! they were not consolidated in time. A closing line is the metadata line that
-//! this program writes at the end of a turn: it contains its own offset and the number of messages before it, so that
-//! those need not be counted. If another program has rewritten the file, the offset no longer matches, and the line is
-//! ignored.
+//! The window is the messages to send: those that are not consolidated, and at most a configured number of them if they
+//! were not consolidated in time. A closing line is the metadata line that this program writes at the end of a turn: it
+//! contains its own offset and the number of messages before it, so that those need not be counted. If another program
+//! has rewritten the file, the offset no longer matches, and the line is ignored.
 
 use super::line::{self, MetadataLine, SessionLine};
 use crate::history::compaction::CompactedHistory;

@@ -1,7 +1,7 @@
 //! Permissions of a run: profiles, permissions and rules, how they are shown, and the effects of a denial.
 
 use crate::screen::Key;
-use crate::server::{calls, says};
+use crate::server::{Ending, Response, calls, says, sends};
 use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
@@ -515,7 +515,7 @@ fn the_policy_withstands_bypass_attempts() {
 
 /// A story with a page from outside, at the returned address.
 fn story_with_page() -> (Story, String) {
-    let pages = PageServer::start(|_| page_response("text/plain", "a stranger's words"));
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
     let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
     (story, pages.url("/page"))
 }
@@ -628,6 +628,29 @@ fn explain_shows_the_origin_of_a_session() {
         .run(["policy", "explain", "--session", "other"])
         .status(66)
         .stderr_has("there is no session `other`");
+}
+
+#[test]
+fn a_killed_turn_does_not_lose_the_origin_of_what_it_has_read() {
+    let (story, page) = story_with_page();
+    let stalls = sends(Response::events([": wait\n\n"]).ending(Ending::Stall));
+    story.server().script([
+        says("hello"),
+        calls("web_fetch", json!({ "url": page })),
+        stalls,
+    ]);
+    story.run(["agent", "-m", "hello"]).stdout("hello\n");
+    let mut run = story.command(["agent", "-m", "read it"]).spawn().unwrap();
+    story.server().wait_for_requests(3);
+    run.kill().unwrap();
+    run.wait().unwrap();
+    // A turn without calls, which need not look at the earlier ones for itself.
+    story.server().script([says("later")]);
+    let ran = story.run(["agent", "-m", "and now?"]).stdout("later\n");
+    drop(ran.error_text());
+    story
+        .run(["policy", "explain", "--session", "cli:direct"])
+        .stdout_has("origin      external (a web page, since message ");
 }
 
 #[test]

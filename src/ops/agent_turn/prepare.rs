@@ -128,7 +128,10 @@ pub(crate) fn prepare(
 fn restore_origin(session: &Session, job: Option<&JobTurn<'_>>, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
-        provenance.restore(*level, content);
+        match session.is_origin_complete() {
+            true => provenance.restore(*level, content),
+            false => provenance.raise(*level, content),
+        }
     }
     if let Some(reason) = job.and_then(|job| job.untrusted_reason) {
         provenance.raise(Origin::Project, reason);
