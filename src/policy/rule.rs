@@ -1,7 +1,7 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::tool_names;
+use super::tool_names::{self, RESERVED_WORDS};
 use std::fmt;
 
 /// The effect of a rule.
@@ -45,7 +45,11 @@ impl PolicyRule {
         if tool.is_empty() || !tool.chars().all(is_name) {
             return Err("is neither `TOOL` nor `TOOL(glob)`".into());
         }
-        tool_names::check(tool)?;
+        match RESERVED_WORDS.contains(&tool) {
+            true if argument.is_some() => return Err("takes no argument".into()),
+            true => {}
+            false => tool_names::check(tool)?,
+        }
         let tool = Pattern::new(tool);
         if effect == RuleEffect::Allow && argument.is_some() && tool.matches("exec") {
             return Err(
@@ -187,6 +191,9 @@ mod tests {
         check("", Deny, Err("neither"));
         check("rm -rf", Deny, Err("neither"));
         check("(a)", Deny, Err("neither"));
+        check("notes", Allow, Ok("notes"));
+        check("startup", Deny, Ok("startup"));
+        check("notes(a)", Allow, Err("takes no argument"));
         check("exce", Deny, Err("did you mean `exec`?"));
         check("Exec(rm *)", Deny, Err("did you mean `exec`?"));
     }

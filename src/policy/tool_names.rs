@@ -18,7 +18,7 @@ pub const TOOLS: &[&str] = &[
     "cron",
 ];
 
-/// Words in rules that name a change instead of a tool: files that instruct later runs. No tool may bear them.
+/// Words that name a change instead of a tool in a rule: of files that instruct later runs. No tool has such a name.
 pub const RESERVED_WORDS: &[&str] = &["notes", "startup"];
 
 /// Tools that read files. A rule about the paths of one applies to all of them: a path hidden from one must not be
@@ -32,11 +32,7 @@ pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file"];
 /// # Errors
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
-    if TOOLS.contains(&name)
-        || RESERVED_WORDS.contains(&name)
-        || name.starts_with("mcp_")
-        || name.contains(['*', '?'])
-    {
+    if TOOLS.contains(&name) || name.starts_with("mcp_") || name.contains(['*', '?']) {
         return Ok(());
     }
     let small = name.to_lowercase();
@@ -77,6 +73,7 @@ mod tests {
         check("Exec", Err("did you mean `exec`?"));
         check("readfile", Err("did you mean `read_file`?"));
         check("zzz", Err("the tools are read_file"));
+        check("notes", Err("is not a tool"));
         check("", Err("is not a tool"));
         assert_eq!(canonical_name("WEB_FETCH"), "web_fetch");
         assert_eq!(canonical_name("MCP_X"), "MCP_X");
