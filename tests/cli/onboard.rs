@@ -341,6 +341,14 @@ fn a_small_and_dumb_terminal_is_enough() {
     screen.assert_restored();
 }
 
+/// Accepts provider, address, key and model as configured.
+fn keep_configured_provider(screen: &mut Screen<'_>, story: &Story) {
+    answer_prompt(screen, "or name [custom]:", "");
+    answer_prompt(screen, &format!("Address [{}]:", base_url(story)), "");
+    answer_prompt(screen, "API key, not shown [the one in the config]:", "");
+    answer_prompt(screen, "or name [scripted]:", "");
+}
+
 #[test]
 fn over_a_python_install_it_asks_for_the_workspace() {
     let story = Story::new().set("channels", json!({}));
@@ -348,14 +356,7 @@ fn over_a_python_install_it_asks_for_the_workspace() {
         .server()
         .script([lists_models(&["scripted"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    answer_prompt(&mut screen, "or name [custom]:", "");
-    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in the config]:",
-        "",
-    );
-    answer_prompt(&mut screen, "or name [scripted]:", "");
+    keep_configured_provider(&mut screen, &story);
     answer_prompt(&mut screen, "Working directory? [c]:", "both");
     answer_prompt(&mut screen, "Working directory? [c]:", "w");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
@@ -379,14 +380,7 @@ fn over_a_python_install_the_tools_of_its_servers_stay_allowed() {
         .server()
         .script([lists_models(&["scripted"]), says("Hi.")]);
     let mut screen = story.screen(50, 80).args(["onboard"]);
-    answer_prompt(&mut screen, "or name [custom]:", "");
-    answer_prompt(&mut screen, &format!("Address [{}]:", base_url(&story)), "");
-    answer_prompt(
-        &mut screen,
-        "API key, not shown [the one in the config]:",
-        "",
-    );
-    answer_prompt(&mut screen, "or name [scripted]:", "");
+    keep_configured_provider(&mut screen, &story);
     answer_prompt(&mut screen, "Working directory? [c]:", "");
     answer_prompt(&mut screen, "here too? [Y/n]", "");
     answer_prompt(&mut screen, "request is sent. [y/N]", "");
