@@ -3,13 +3,12 @@
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, Grants};
 use crate::ops::shared_state::SharedState;
-use crate::ops::toolset::all_tools;
+use crate::ops::toolset::{CronToolParts, all_tools};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
-use crate::tool::cron::{CronTool, JobScheduler};
-use crate::tool::{ApprovalHandler, ApprovalRequest, Tool, ToolError, Toolbox};
+use crate::tool::{ApprovalHandler, ApprovalRequest, ToolError, Toolbox};
 use anyhow::Result;
 use std::sync::Arc;
 
@@ -23,28 +22,7 @@ pub(crate) struct InteractiveApproval {
     pub(crate) policy: Arc<Policy>,
     pub(crate) shared: SharedState,
     /// `None` if the run cannot change jobs.
-    pub(crate) jobs: Option<JobTools>,
-}
-
-/// The parts of the `cron` tool of a turn.
-pub(crate) struct JobTools {
-    pub(crate) scheduler: Arc<dyn JobScheduler>,
-    /// The permissions that its jobs have at most.
-    pub(crate) limit: Arc<Policy>,
-    pub(crate) session_key: String,
-}
-
-impl JobTools {
-    /// The tool in a run under `policy`.
-    pub(crate) fn tool(&self, policy: &Policy, shared: &SharedState) -> Box<dyn Tool> {
-        Box::new(CronTool::new(
-            Arc::clone(&self.scheduler),
-            Arc::clone(&self.limit),
-            Arc::clone(&shared.provenance),
-            policy.change_grants(),
-            &self.session_key,
-        ))
-    }
+    pub(crate) jobs: Option<CronToolParts>,
 }
 
 impl ApprovalHandler for InteractiveApproval {

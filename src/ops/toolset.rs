@@ -9,6 +9,7 @@ use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::durable_file;
 use crate::tool::Tool;
+use crate::tool::cron::{CronTool, JobScheduler};
 use crate::tool::delete_file;
 use crate::tool::edit_file;
 use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool};
@@ -60,6 +61,27 @@ pub(crate) fn all_tools(
             .tools(ctx, &shared.provenance, &shared.allowed_hosts(policy)),
     );
     tools
+}
+
+/// The parts of the `cron` tool, which only turns that a person starts can have.
+pub(crate) struct CronToolParts {
+    pub(crate) scheduler: Arc<dyn JobScheduler>,
+    /// The permissions that its jobs have at most.
+    pub(crate) limit: Arc<Policy>,
+    pub(crate) session_key: String,
+}
+
+impl CronToolParts {
+    /// The tool in a run under `policy`.
+    pub(crate) fn tool(&self, policy: &Policy, shared: &SharedState) -> Box<dyn Tool> {
+        Box::new(CronTool::new(
+            Arc::clone(&self.scheduler),
+            Arc::clone(&self.limit),
+            Arc::clone(&shared.provenance),
+            policy.change_grants(),
+            &self.session_key,
+        ))
+    }
 }
 
 /// The tool that runs commands.

@@ -7,14 +7,14 @@ use crate::memory::Memory;
 use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
 use crate::ops::context::Context;
-use crate::ops::interactive_approval::{InteractiveApproval, JobTools};
+use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
 use crate::ops::permissions::{self, Grants};
 use crate::ops::prompt_files;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::ops::toolset::{all_tools, can_write};
+use crate::ops::toolset::{CronToolParts, all_tools, can_write};
 use crate::ops::web_tools;
 use crate::policy::net::Net;
 use crate::policy::provenance::ProvenanceTracker;
@@ -89,8 +89,7 @@ pub(crate) fn prepare(
     }
     let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
     let mut notes = input.workspace.read_notes()?;
-    let memory = notes.memory.as_ref();
-    let memory_version = memory.map(|_| raise_by_memory(ctx, input.workspace, &seen));
+    let memory_version = raise_by_memory(ctx, input.workspace, &notes, &seen)?;
     shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(project.texts);
     let found = skill::find_skills(SearchPaths {
@@ -139,7 +138,7 @@ pub(crate) fn prepare(
             .collect(),
         skill_list,
         ignored_files: project.ignored,
-        memory_version: memory_version.transpose()?.flatten(),
+        memory_version,
     })
 }
 
@@ -245,12 +244,16 @@ fn shorten_memory(
 }
 
 /// Begins the run as one that has read content by others if the memory may contain some. Returns the number of its
-/// version.
+/// version; `None` if there is no memory.
 fn raise_by_memory(
     ctx: &Context,
     workspace: &Workspace,
+    notes: &workspace::WorkspaceNotes,
     provenance: &ProvenanceTracker,
 ) -> Result<Option<u64>> {
+    if notes.memory.is_none() {
+        return Ok(None);
+    }
     let version = Memory::new(&workspace.root, &ctx.clock).current_version()?;
     if version.as_ref().is_some_and(|it| it.untrusted.is_some()) {
         provenance.raise(
@@ -315,7 +318,7 @@ fn build_toolbox(
     let jobs = input.scheduler.as_ref().map(|scheduler| {
         let names = tools.iter().map(|tool| tool.spec().name.as_str());
         let names = names.filter(|name| input.is_listed(name));
-        JobTools {
+        CronToolParts {
             scheduler: Arc::clone(scheduler),
             limit: Arc::new(job_upper_bound(policy, names, input.offline)),
             session_key: input.session_key.to_owned(),

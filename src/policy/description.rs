@@ -166,10 +166,10 @@ impl Policy {
             lines.push((
                 name,
                 match self.grant_for(change) {
-                    Grant::Allowed => "changed, whatever the conversation contains".into(),
-                    Grant::Denied => "not changed".into(),
+                    Grant::Allowed => "may be changed, whatever the conversation contains".into(),
+                    Grant::Denied => "may not be changed".into(),
                     Grant::Unset => format!(
-                        "changed; with `--allow {}` also after content from outside",
+                        "may be changed; after content from outside, only with `--allow {}`",
                         change.word()
                     ),
                 },

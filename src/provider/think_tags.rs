@@ -143,9 +143,8 @@ impl ThinkTagSplitter {
     ) -> Result<bool, E> {
         let end = format!("</{name}>");
         if let Some(at) = self.buffer.find(&end) {
-            let rest = self.buffer[at + end.len()..].to_owned();
-            self.buffer.truncate(at);
-            let thought = std::mem::replace(&mut self.buffer, rest);
+            let thought = self.take_front(at);
+            self.buffer.drain(..end.len());
             self.dropped = DroppedSpace::All;
             self.state = SplitterState::Start;
             emit(TextSegment::Reasoning(&thought))?;
@@ -157,8 +156,7 @@ impl ThinkTagSplitter {
             .find(|length| self.buffer.ends_with(&end[..*length]))
             .filter(|_| !self.is_ended)
             .unwrap_or(0);
-        let rest = self.buffer.split_off(self.buffer.len() - known);
-        let thought = std::mem::replace(&mut self.buffer, rest);
+        let thought = self.take_front(self.buffer.len() - known);
         if !thought.is_empty() {
             emit(TextSegment::Reasoning(&thought))?;
         }
@@ -182,8 +180,7 @@ impl ThinkTagSplitter {
             }
             self.code.step(byte);
         }
-        let rest = self.buffer.split_off(end);
-        let text = std::mem::replace(&mut self.buffer, rest);
+        let text = self.take_front(end);
         if !text.is_empty() {
             self.last = text.chars().next_back();
             emit(TextSegment::Text(&text))?;
@@ -240,8 +237,7 @@ impl ThinkTagSplitter {
                 return Ok(true);
             }
         };
-        let after = self.buffer.split_off(found + end.len());
-        let block = std::mem::replace(&mut self.buffer, after);
+        let block = self.take_front(found + end.len());
         self.state = SplitterState::Text;
         let content = &block[start..found];
         let follows_space = self.last.is_some_and(char::is_whitespace);
@@ -257,6 +253,12 @@ impl ThinkTagSplitter {
         };
         self.tag.get_or_insert(name);
         emit(TextSegment::Reasoning(content)).map(|()| true)
+    }
+
+    /// Removes the first `length` bytes of the held text.
+    fn take_front(&mut self, length: usize) -> String {
+        let rest = self.buffer.split_off(length);
+        std::mem::replace(&mut self.buffer, rest)
     }
 
     /// Looks for an opening tag at the beginning of `text`.

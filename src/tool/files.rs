@@ -432,8 +432,10 @@ impl Files {
 
     /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
     fn check_provenance(&self, path: &Path) -> Result<(), FileError> {
-        let is_own = path.starts_with(&self.file_scope.workspace);
-        let change = [GuardedChange::Startup, GuardedChange::Notes][usize::from(is_own)];
+        let change = match path.starts_with(&self.file_scope.workspace) {
+            true => GuardedChange::Notes,
+            false => GuardedChange::Startup,
+        };
         let external = self.provenance.as_ref().and_then(|it| it.external());
         let path = path.display();
         let what = format!("`{path}` instructs later runs and cannot be changed");

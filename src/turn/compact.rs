@@ -201,7 +201,7 @@ impl Turn<'_, '_, '_> {
                 let cause = "the summary is not shorter than the messages it replaces";
                 return Err(ProviderError::Refused(cause.into()));
             }
-            // What is summarized can no longer tell its origin.
+            // The summary does not show the origin of what it replaces.
             self.agent.record_origin(self.session);
             self.session
                 .compact(keep, summary)

@@ -93,7 +93,7 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
         json!({ "allowFrom": "me" }),
         "`channels.telegram.allowFrom` is a string",
     );
-    // What other releases write is no mistake: `null`, numbers as strings, unknown channels, unset variables.
+    // Values that other releases write are accepted: `null`, numbers as strings, unknown channels, unset variables.
     let story = Story::new()
         .set(
             "channels",
