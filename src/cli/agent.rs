@@ -143,7 +143,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Permissions")]
     pub timeout: Option<Duration>,
 
-    /// Read standard input even if it is a socket or a device
+    /// Read standard input even if it is a silent socket or a device
     #[arg(
         long,
         overrides_with = "no_stdin",
@@ -159,6 +159,14 @@ pub struct AgentArgs {
         hide_short_help = true
     )]
     pub no_stdin: bool,
+    /// Fail with status 66 if standard input is empty or not read
+    #[arg(
+        long,
+        conflicts_with = "no_stdin",
+        help_heading = "Input",
+        hide_short_help = true
+    )]
+    pub require_input: bool,
 
     /// Print the first request instead of sending it
     ///

@@ -45,6 +45,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         timeout,
         stdin,
         no_stdin,
+        require_input,
         dry_run,
         record,
         replay,
@@ -70,6 +71,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         timeout,
         stdin,
         no_stdin,
+        require_input,
         dry_run: dry_run.map(|form| match form {
             cli::agent::DryRunFormat::Json => DryRunForm::Json,
             cli::agent::DryRunFormat::Curl => DryRunForm::Curl,

@@ -96,7 +96,8 @@ impl JobStore {
         &self.data_dir
     }
 
-    /// Returns all jobs in file order, followed by the heartbeat.
+    /// Returns all jobs in file order, followed by the heartbeat. A job whose options cannot be read has no schedule:
+    /// without its limits it must not run, and the other jobs do not depend on it.
     ///
     /// # Errors
     /// Status 78 if a file is not a valid job file; it is copied aside.
@@ -110,11 +111,19 @@ impl JobStore {
                     continue;
                 }
                 if id.is_none_or(|id| ids.insert(id)) {
-                    jobs.push(self.read_job(value)?);
+                    let job = job_entry::to_job(value);
+                    jobs.push(self.with_options(job.clone()).unwrap_or_else(unusable(job)));
                 }
             }
         }
-        jobs.extend(self.heartbeat()?);
+        let heartbeat = self.heartbeat().or_else(|error| {
+            let job = Job::heartbeat(Timestamp::default());
+            anyhow::Ok(Some(unusable(Job {
+                options: None,
+                ..job
+            })(error)))
+        });
+        jobs.extend(heartbeat?);
         Ok(jobs)
     }
 
@@ -144,13 +153,16 @@ impl JobStore {
     }
 
     /// Returns the job `id`; `None` if there is none.
+    ///
+    /// # Errors
+    /// Status 78 if the job file or the job's options are damaged.
     pub fn job(&self, id: &str) -> Result<Option<Job>> {
         if id == HEARTBEAT_ID {
             return self.heartbeat();
         }
         for path in &self.job_files {
             if let Some(value) = find_entry(path, id)? {
-                return self.read_job(&value).map(Some);
+                return self.with_options(job_entry::to_job(&value)).map(Some);
             }
         }
         Ok(None)
@@ -224,7 +236,7 @@ impl JobStore {
                 let Some(value) = entries_mut(file).find(|value| has_id(value, id)) else {
                     return Ok(false);
                 };
-                let mut job = self.read_job(value)?;
+                let mut job = self.with_options(job_entry::to_job(value))?;
                 if alter(&mut job) {
                     self.write_options(&job)?;
                 }
@@ -339,13 +351,21 @@ impl JobStore {
         durable_file::replace(&path, &text)
     }
 
-    fn read_job(&self, value: &Value) -> Result<Job> {
-        let mut job = job_entry::to_job(value);
+    /// Adds the options that only this program stores.
+    fn with_options(&self, mut job: Job) -> Result<Job> {
         job.options = self.read_options(&job.id)?;
         if !is_valid_id(&job.id) {
             job.schedule = Err(format!("its id `{}` is invalid", job.id));
         }
         Ok(job)
+    }
+}
+
+/// Turns an error into the reason why `job` never runs.
+fn unusable(job: Job) -> impl FnOnce(anyhow::Error) -> Job {
+    move |error| Job {
+        schedule: Err(format!("its options are unreadable: {error:#}")),
+        ..job
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod connection_test;
 pub(crate) mod consolidation;
 pub mod context;
 pub(crate) mod context_window;
+pub(crate) mod default_session;
 pub(crate) mod doctor;
 pub(crate) mod dry_run;
 pub(crate) mod interactive_approval;

@@ -56,10 +56,12 @@ pub struct TurnOptions {
     pub strict: bool,
     /// Time limit of the turn and everything that it started.
     pub timeout: Option<Duration>,
-    /// Read standard input even if it is a socket or a device.
+    /// Read standard input even if it is a silent socket or a device.
     pub stdin: bool,
     /// Leave standard input unread.
     pub no_stdin: bool,
+    /// Fail if standard input is empty or not read.
+    pub require_input: bool,
     /// Show the first request instead of sending it.
     pub dry_run: Option<DryRunForm>,
     /// Record every exchange with the model in this file.
@@ -111,6 +113,7 @@ impl Default for TurnOptions {
             timeout: None,
             stdin: false,
             no_stdin: false,
+            require_input: false,
             dry_run: None,
             record: None,
             replay: None,

@@ -6,6 +6,7 @@ use super::{completion, hints, mention};
 use crate::error::Exit;
 use crate::ops::agent_turn::{self, origin::ReplContext};
 use crate::ops::context::Context;
+use crate::ops::default_session::default_session_key;
 use crate::ops::turn_options::TurnOptions;
 use crate::report::columns::hanging_indent;
 use crate::session;
@@ -17,7 +18,7 @@ use anyhow::Result;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The session of a REPL without `--session`.
+/// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
 
 /// A conversation: its session, the flags of its turns, and the last exchange, which the user may repeat or save.
@@ -45,17 +46,21 @@ impl<'w> ReplSession<'w> {
         mut options: TurnOptions,
         program: &'w dyn ProgramCommands,
     ) -> Result<Self> {
+        // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
+        // known. A turn reports the error of an invalid config.
+        let loaded = settings(ctx, &options);
         let source = options.fork.take();
         // A replay stores nothing unless a session is named.
         if options.session.is_none() && (options.replay.is_none() || source.is_some()) {
             options.session = Some(match source {
                 Some(_) => format!("fork:{}", random_hex(4)),
-                None => DEFAULT_SESSION.into(),
+                None => {
+                    let directory = options.grants.directory.as_deref();
+                    let of = |settings| default_session_key(ctx, &settings, directory);
+                    loaded.map_or(DEFAULT_SESSION.into(), of)
+                }
             });
         }
-        // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
-        // known. A turn reports the error of an invalid config.
-        drop(settings(ctx, &options));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
         let conversation = Self {
             ctx,

@@ -83,7 +83,7 @@ impl SessionLog {
                 })
                 .unwrap_or_default();
             notice(&format!(
-                "waiting for session `{key}`, in use by another run{who}"
+                "waiting for session `{key}`, in use by another run{who}; `-s KEY` or `NANOBOT_SESSION=none` uses another one"
             ));
         };
         let lock = FileLock::acquire(

@@ -80,6 +80,7 @@ const GROUP_POLICY: KeyType = OneOf(&["mention", "open", "allowlist"]);
 pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.workspace", Text, r#""~/.nanobot/workspace""#, UsedAndWritten, "the agent's own directory: notes, memory, skills, sessions"),
     key("agents.defaults.directory", OneOf(&["cwd", "workspace"]), r#""cwd""#, Used, "working directory: the current directory, or the workspace"),
+    key("agents.defaults.session", Text, r#""cli:direct""#, Used, "session of a run without `-s` and without piped input: a key; `none` for a fresh one each time; `directory` for one per directory"),
     key("agents.defaults.model", Text, "null", UsedAndWritten, "the model, as its provider names it; unset: the provider's default"),
     key("agents.defaults.provider", Text, r#""auto""#, UsedAndWritten, "the provider's name; `auto` derives it from the model and the API keys"),
     key("agents.defaults.maxTokens", TOKEN_COUNT, "8192", UsedAndWritten, "maximum tokens of one answer"),

@@ -46,6 +46,7 @@ pub struct Settings {
     /// The absolute path of the agent's own directory.
     pub workspace: PathBuf,
     pub directory: DefaultDirectory,
+    pub session: DefaultSession,
     /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
     pub max_tool_iterations: u32,
     /// The time zone of the time that the model receives; `None` for the system's.
@@ -129,6 +130,28 @@ pub enum DefaultDirectory {
     /// The current directory.
     Cwd,
     Workspace,
+}
+
+/// The session of a run that names none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DefaultSession {
+    /// This session.
+    Key(String),
+    /// A session that only this run uses.
+    Fresh,
+    /// A session for each directory.
+    Directory,
+}
+
+impl DefaultSession {
+    /// Converts the value of `agents.defaults.session` or of its variable.
+    pub fn parse(text: String) -> Self {
+        match text.as_str() {
+            "none" => Self::Fresh,
+            "directory" => Self::Directory,
+            _ => Self::Key(text),
+        }
+    }
 }
 
 /// Paths, as written, of files that replace built-in prompts.

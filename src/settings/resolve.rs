@@ -5,9 +5,10 @@ use super::layers::LayeredConfig;
 use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};
 use super::{
-    BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory, ExecSettings,
-    FlagOverrides, MemorySettings, PromptFileSettings, ProviderSettings, ProviderTimeouts,
-    SessionSync, Settings, SkillSettings, ToolSettings, WebSettings, config_hosts, secrets,
+    BudgetSettings, CompactionSettings, Config, ConsolidationMode, DefaultDirectory,
+    DefaultSession, ExecSettings, FlagOverrides, MemorySettings, PromptFileSettings,
+    ProviderSettings, ProviderTimeouts, SessionSync, Settings, SkillSettings, ToolSettings,
+    WebSettings, config_hosts, secrets,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::env::{BRAVE_API_KEY, Env};
@@ -60,6 +61,9 @@ impl Settings {
                 "workspace" => DefaultDirectory::Workspace,
                 _ => DefaultDirectory::Cwd,
             },
+            session: DefaultSession::parse(
+                values.text(const { config_key("agents.defaults.session") })?,
+            ),
             timezone: values
                 .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
             prompt_files: values.prompt_files()?,

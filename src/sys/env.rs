@@ -19,6 +19,8 @@ pub const HOME_DIR: &str = "NANOBOT_HOME";
 pub const STDIN: &str = "NANOBOT_STDIN";
 /// Maximum silence of standard input, in seconds.
 pub const STDIN_TIMEOUT: &str = "NANOBOT_STDIN_TIMEOUT_S";
+/// The session of a run without `-s`, as `agents.defaults.session`.
+pub const SESSION: &str = "NANOBOT_SESSION";
 /// If it contains a `/`: a file to which every event is appended; otherwise a log filter.
 pub const LOG: &str = "NANOBOT_LOG";
 /// Set for every command in the sandbox. A `nanobot` that finds it refuses to run and names the alternative.
@@ -40,6 +42,10 @@ pub const VARIABLES: &[Variable] = &[
     Variable {
         name: STDIN,
         meaning: "`never`: do not read standard input, for loops and supervisors",
+    },
+    Variable {
+        name: SESSION,
+        meaning: "session of a run without `-s`, as `agents.defaults.session`: a key, `none` or `directory`",
     },
     Variable {
         name: STDIN_TIMEOUT,

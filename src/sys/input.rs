@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// Silence after which the user is notified that standard input is being waited for.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
+/// Wait for a socket's data or end. Shells and runtimes that build pipes from sockets provide both at once or soon after;
+/// a supervisor's socket stays silent.
+const SOCKET_GRACE: Duration = Duration::from_secs(1);
 /// Default limit of silence. After it the run fails, rather than continuing without its input.
 pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum size of standard input, in bytes. No model takes a tenth of it, so larger input is a mistake and is reported
@@ -21,11 +24,32 @@ pub struct StdinKind {
     /// The name in the documentation.
     pub name: &'static str,
     file_type: FileType,
-    /// True if it is read by default, because it was connected deliberately. The other types are often inherited, for
-    /// example from a supervisor.
-    pub is_read_by_default: bool,
+    /// Its handling without a flag.
+    pub default: DefaultHandling,
     /// The effect of reading it with `--stdin`.
     pub with_stdin_flag: &'static str,
+}
+
+/// The handling of a type of standard input without `--stdin` and `--no-stdin`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultHandling {
+    /// Read to its end, because it was connected deliberately.
+    Read,
+    /// Read to its end if it has data or has ended within [`SOCKET_GRACE`].
+    ReadUnlessSilent,
+    /// Left alone, because it is often inherited.
+    Ignore,
+}
+
+impl DefaultHandling {
+    /// The words of the documentation.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Read => "read to its end",
+            Self::ReadUnlessSilent => "read to its end; left alone if it stays silent for 1 s",
+            Self::Ignore => "left alone",
+        }
+    }
 }
 
 /// All types. A descriptor that was closed at start is replaced by `/dev/null`.
@@ -33,31 +57,31 @@ pub const STDIN_KINDS: &[StdinKind] = &[
     StdinKind {
         name: "pipe, named pipe",
         file_type: FileType::Fifo,
-        is_read_by_default: true,
+        default: DefaultHandling::Read,
         with_stdin_flag: "read to its end",
     },
     StdinKind {
         name: "file",
         file_type: FileType::RegularFile,
-        is_read_by_default: true,
+        default: DefaultHandling::Read,
         with_stdin_flag: "read to its end",
     },
     StdinKind {
         name: "socket",
         file_type: FileType::Socket,
-        is_read_by_default: false,
+        default: DefaultHandling::ReadUnlessSilent,
         with_stdin_flag: "read to its end",
     },
     StdinKind {
         name: "terminal, `/dev/null`, another device; closed",
         file_type: FileType::CharacterDevice,
-        is_read_by_default: false,
+        default: DefaultHandling::Ignore,
         with_stdin_flag: "read to its end",
     },
     StdinKind {
         name: "directory",
         file_type: FileType::Directory,
-        is_read_by_default: false,
+        default: DefaultHandling::Ignore,
         with_stdin_flag: "fails with status 74",
     },
 ];
@@ -85,15 +109,25 @@ pub fn read_stdin(
 ) -> Result<Option<Vec<u8>>> {
     let stdin = std::io::stdin();
     let kind = rustix::fs::fstat(&stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let is_read = match (mode, kind) {
-        (StdinMode::Never, _) => false,
-        (StdinMode::Always, _) => true,
-        (StdinMode::Auto, Ok(found)) => STDIN_KINDS
-            .iter()
-            .any(|kind| kind.file_type == found && kind.is_read_by_default),
-        (StdinMode::Auto, Err(_)) => false,
+    let handling = match (mode, kind) {
+        (StdinMode::Never, _) | (StdinMode::Auto, Err(_)) => DefaultHandling::Ignore,
+        (StdinMode::Always, _) => DefaultHandling::Read,
+        (StdinMode::Auto, Ok(found)) => {
+            let kind = STDIN_KINDS.iter().find(|kind| kind.file_type == found);
+            kind.map_or(DefaultHandling::Ignore, |kind| kind.default)
+        }
+    };
+    let is_read = match handling {
+        DefaultHandling::Read => true,
+        DefaultHandling::Ignore => false,
+        DefaultHandling::ReadUnlessSilent => {
+            signal::wait_readable(&stdin, &mut Deadline::after(SOCKET_GRACE))?
+        }
     };
     if !is_read {
+        if handling == DefaultHandling::ReadUnlessSilent {
+            on_notice("standard input is a silent socket and is not read; `--stdin` waits for it");
+        }
         return Ok(None);
     }
     let mut bytes = Vec::new();

@@ -404,3 +404,59 @@ fn copies_of_damaged_files_do_not_accumulate() {
     assert_eq!(std::fs::read(&copies[4]).unwrap(), b"{");
     assert!(copies[0].ends_with("jobs.json.corrupt-20200104T000000Z"));
 }
+
+#[test]
+fn a_job_with_damaged_options_is_named_and_the_others_run() {
+    for damaged in ["", "{", r#"{"v": 99}"#] {
+        let story = Story::new().script([says("a")]);
+        write_jobs(&story, &[python_job(&every_minute())]);
+        run_to_end(&story, ["cron", "sync"]);
+        let when = "* * * * *";
+        let add = ["cron", "add", "--name", "one", "--cron", when, "-m", "x"];
+        assert!(run_to_end(&story, add).status.success());
+        let jobs = crate::cron::jobs(&story);
+        let id = jobs[1]["id"].as_str().unwrap();
+        let table = story.crontab().table().unwrap();
+        let options = story.home().join(".nanobot/cron").join(id).join("job.json");
+        write(&options, damaged.as_bytes());
+        let reason = format!("$HOME/.nanobot/cron/{id}/job.json");
+
+        story
+            .run(["cron", "list"])
+            .stdout_has("never: its options are unr");
+        story
+            .run(["cron", "run", "--due"])
+            .status(78)
+            .stdout("a\n")
+            .stderr_has(&reason);
+        let commands: [&[&str]; 5] = [
+            &["cron", "run", "one"],
+            &["cron", "run", id, "--scheduled"],
+            &["cron", "edit", "one", "-m", "y"],
+            &["cron", "disable", "one"],
+            &["cron", "export", "one", "--format", "crontab"],
+        ];
+        for command in commands {
+            story
+                .run(command.iter().copied())
+                .status(78)
+                .stderr_has(&reason);
+        }
+        story
+            .run(["cron", "sync"])
+            .stdout("The crontab is up to date.\n")
+            .stderr_has(&reason);
+        assert_eq!(story.crontab().table().unwrap(), table);
+        let add = ["cron", "add", "--name", "three", "--every", "1h", "-m", "x"];
+        assert!(run_to_end(&story, add).status.success());
+        assert!(
+            run_to_end(&story, ["cron", "remove", "one"])
+                .status
+                .success()
+        );
+        assert!(!story.crontab().table().unwrap().contains(id));
+        story
+            .run(["cron", "sync"])
+            .stdout("The crontab is up to date.\n");
+    }
+}

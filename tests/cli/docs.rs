@@ -61,11 +61,7 @@ fn readme_tables_match_the_code() {
     let inputs: String = STDIN_KINDS
         .iter()
         .map(|kind| {
-            let by_itself = if kind.is_read_by_default {
-                "read to its end"
-            } else {
-                "left alone"
-            };
+            let by_itself = kind.default.description();
             format!(
                 "| {} | {by_itself} | {} |\n",
                 kind.name, kind.with_stdin_flag

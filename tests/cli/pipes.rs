@@ -77,11 +77,50 @@ fn pipes_and_files_are_read_and_other_inputs_on_request() {
     check("named pipe", true, true);
     check("file", true, true);
     check("pipe that does not wait", true, true);
-    check("socket", false, true);
+    check("socket", true, true);
     check("device", false, false);
-    check("empty pipe", false, false);
     assert!(!is_read("endless device", &[]));
     assert!(!is_read("directory", &[]));
+}
+
+#[test]
+fn an_empty_pipe_beside_a_message_is_reported() {
+    let story = Story::new().script([says("1"), says("2"), says("3")]);
+    let run = |name: &str, arguments: &[&str]| {
+        let mut command = story.command(["agent", "-m", "x"]);
+        command.args(arguments).stdin(stdin_of_kind(&story, name));
+        story.wait(command.spawn().unwrap())
+    };
+    run("empty pipe", &[])
+        .stdout("1\n")
+        .stderr("nanobot: standard input is empty; `--require-input` makes this an error\n");
+    run("empty pipe", &["-q"]).stdout("2\n");
+    for name in ["empty pipe", "device"] {
+        run(name, &["--require-input"])
+            .status(66)
+            .stderr_has("standard input");
+    }
+    run("pipe", &["--require-input"]).stdout("3\n");
+}
+
+#[test]
+fn a_silent_socket_is_left_alone_and_an_ended_one_is_read() {
+    let story = Story::new().script([says("1"), says("2")]);
+    let run = |stdin: UnixStream| {
+        let mut command = story.command(["agent", "-m", "x"]);
+        command.stdin(OwnedFd::from(stdin));
+        story.wait(command.spawn().unwrap())
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    run(ours).stdout("1\n").stderr(
+        "nanobot: standard input is a silent socket and is not read; `--stdin` waits for it\n",
+    );
+    drop(theirs);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(theirs);
+    run(ours)
+        .stdout("2\n")
+        .stderr_has("standard input is empty");
 }
 
 #[test]

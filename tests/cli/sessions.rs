@@ -600,3 +600,37 @@ fn a_turn_after_a_kill_reads_only_the_end_of_the_file() {
     assert!(read < 2 << 20, "{read} bytes were read");
     assert!(story.requests()[0].raw.contains("killed"));
 }
+
+#[test]
+fn the_default_session_is_configurable() {
+    let check = |config: &str, variable: Option<&str>, expect: [&str; 3]| {
+        let mut story = Story::new()
+            .set("agents.defaults.session", json!(config))
+            .script([says("1"), says("2"), says("3")]);
+        if let Some(value) = variable {
+            story = story.env("NANOBOT_SESSION", value);
+        }
+        std::fs::create_dir_all(story.dir().join("sub")).unwrap();
+        for arguments in [&[] as &[&str], &[], &["-C", "sub"]] {
+            let run = ["agent", "--json", "-m", "x"].iter().chain(arguments);
+            let output = story.command(run).output().unwrap();
+            let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let key = result["session"].as_str().unwrap().to_owned();
+            let number = result["text"].as_str().unwrap().parse::<usize>().unwrap();
+            assert!(key.starts_with(expect[number - 1]), "{config}: {key}");
+        }
+        let counts: Vec<usize> = story
+            .requests()
+            .iter()
+            .map(|sent| sent.messages().len())
+            .collect();
+        counts
+    };
+    let same = ["work:notes"; 3];
+    assert_eq!(check("work:notes", None, same), [2, 4, 6]);
+    assert_eq!(check("cli:direct", Some("work:notes"), same), [2, 4, 6]);
+    assert_eq!(check("cli:direct", Some("none"), ["pipe:"; 3]), [2, 2, 2]);
+    assert_eq!(check("none", None, ["pipe:"; 3]), [2, 2, 2]);
+    let by_directory = ["cli:", "cli:", "cli:sub-"];
+    assert_eq!(check("directory", None, by_directory), [2, 4, 2]);
+}

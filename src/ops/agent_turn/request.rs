@@ -6,6 +6,7 @@ use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, Image
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::MessagePart;
 use crate::ops::context::Context;
+use crate::ops::default_session::{default_session_key, fresh_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
@@ -85,7 +86,7 @@ pub(crate) fn read(
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
     let is_untrusted =
         piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
-    let key = session_key(options, piped.is_some());
+    let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
     let parts = build_message(ctx, options, &settings, piped, report)?;
     let command = match parts.as_slice() {
@@ -108,12 +109,17 @@ pub(crate) fn read(
 }
 
 /// The key of the turn's session. Piped input gets a fresh one, so filters neither share nor grow a history.
-fn session_key(options: &TurnOptions, is_piped: bool) -> String {
+fn session_key(
+    ctx: &Context,
+    settings: &Settings,
+    options: &TurnOptions,
+    is_piped: bool,
+) -> String {
     match (&options.session, &options.fork) {
         (Some(key), _) => key.clone(),
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
-        (None, None) if is_piped && !options.resume => format!("pipe:{}", random_hex(6)),
-        (None, None) => "cli:direct".into(),
+        (None, None) if is_piped && !options.resume => fresh_session_key(),
+        (None, None) => default_session_key(ctx, settings, options.grants.directory.as_deref()),
     }
 }
 
@@ -182,7 +188,19 @@ fn read_piped(
         input::DEFAULT_IDLE_TIMEOUT.as_secs(),
         86_400,
     )?;
-    input::read_stdin(reading, silence, &mut |text| report.notice(text))
+    let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
+    let missing = match &piped {
+        Some(bytes) if bytes.is_empty() => "standard input is empty",
+        None => "there is no standard input",
+        Some(_) => return Ok(piped),
+    };
+    if options.require_input {
+        return Err(empty_input_error(missing));
+    }
+    if piped.is_some() && options.message.as_deref().is_some_and(|text| text != "-") {
+        report.notice(&format!("{missing}; `--require-input` makes this an error"));
+    }
+    Ok(piped)
 }
 
 /// True if standard input is an attachment, and so not part of the message.
@@ -255,16 +273,16 @@ fn build_message(
     Ok(with_text_last(parts))
 }
 
+fn empty_input_error(cause: &str) -> anyhow::Error {
+    let hint = "a message with `-m`, or a command that prints text into the pipe";
+    fail_with_hint(Exit::NoInput, cause, hint)
+}
+
 /// The message and the piped text as one text.
 fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
-        let hint = "a message with `-m`, or a command that prints text into the pipe";
-        return Err(fail_with_hint(
-            Exit::NoInput,
-            "standard input is empty",
-            hint,
-        ));
+        return Err(empty_input_error("standard input is empty"));
     }
     Ok(prompt::with_piped(words, piped))
 }

@@ -93,6 +93,8 @@ impl CrontabStatus {
                 let (system, _) = clock::system_zone(&ctx.env);
                 time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system)
             }
+            // The lines of an unusable job are left alone.
+            Err(_) if job.enabled && !present.is_empty() => return LineState::Present,
             _ => Vec::new(),
         };
         match (present.is_empty(), wanted.is_empty()) {

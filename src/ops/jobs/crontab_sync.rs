@@ -317,9 +317,13 @@ fn build_block(
                     }
                 }
             }
-            Err(why) => block
-                .skipped
-                .push((time_format::to_one_line(&job.name), why)),
+            Err(why) => {
+                // A job that has become unusable keeps its lines: each start then reports the reason.
+                let lines = before.iter().filter(|line| job_id(line) == Some(&job.id));
+                block.lines.extend(lines.cloned());
+                let name = time_format::to_one_line(&job.name);
+                block.skipped.push((name, why));
+            }
         }
     }
     Ok(block)

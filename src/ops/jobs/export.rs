@@ -121,7 +121,7 @@ fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<V
         jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
     }
     for word in names {
-        let job = workspace_jobs::find(&store, word)?;
+        let job = workspace_jobs::find_usable(&store, word)?;
         if !job.enabled {
             ctx.notice(&format!(
                 "job {} is disabled: it does not run until `nanobot cron enable {}`",

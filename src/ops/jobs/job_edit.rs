@@ -139,7 +139,7 @@ pub(crate) fn edit(
     let grants = &with_expanded_home(ctx, grants);
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
-    let mut job = workspace_jobs::find(&store, name_or_id)?;
+    let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
     // Check first that the job can have a folder, since our own data is stored there.
     store.job_dir(&job.id)?;
     check_channel(flags, job.delivery.channel.as_deref())?;

@@ -40,12 +40,12 @@ pub(crate) fn run(ctx: &Context, name_or_id: &str, mode: StartMode) -> Result<Ex
     let store = workspace_jobs::open(ctx, &settings);
     match mode {
         StartMode::Now => {
-            let job = workspace_jobs::find(&store, name_or_id)?;
+            let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (ctx, settings) = job_context(ctx, settings, &job)?;
             run_manually(&ctx, &settings, &store, &job, true)
         }
         StartMode::AsCron => {
-            let job = workspace_jobs::find(&store, name_or_id)?;
+            let job = workspace_jobs::find_usable(&store, name_or_id)?;
             let (command, env) = crontab_sync::cron_command(ctx, &settings, &job)?;
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
@@ -137,8 +137,8 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let store = &workspace_jobs::open(ctx, &ctx.settings()?);
     let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
     for (place, job) in store.jobs()?.into_iter().enumerate() {
-        let is_ours = job.options.is_some() || store.is_taken_over(&job.id);
-        if !job.enabled || !is_ours || !is_valid_id(&job.id) || job.schedule.is_err() {
+        let is_ours = store.has_options(&job.id)? || store.is_taken_over(&job.id);
+        if !job.enabled || !is_ours || !is_valid_id(&job.id) {
             continue;
         }
         match needs_start(ctx, store, &job) {

@@ -51,6 +51,16 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
     }
 }
 
+/// The job that `name_or_id` names, with its options.
+///
+/// # Errors
+/// As [`find`]; status 78 if the job's options are damaged.
+pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
+    let job = find(store, name_or_id)?;
+    let job = store.job(&job.id)?;
+    job.ok_or_else(|| unknown_job_error(&[], name_or_id))
+}
+
 /// The error for a job that does not exist.
 pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error {
     let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);

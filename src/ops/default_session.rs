@@ -1,0 +1,39 @@
+//! The session of a run that names none: the configured one, as a key or as a rule that makes one.
+
+use super::context::Context;
+use super::permissions::absolute;
+use crate::settings::{DefaultSession, Settings};
+use crate::sys::digest::digest;
+use crate::sys::env;
+use crate::sys::secret::random_hex;
+use std::path::Path;
+
+/// Characters of the digest in the key of a directory's session: enough for the directories of one account.
+const DIGEST_CHARS: usize = 8;
+
+/// Returns the key of the session for `directory`, the directory that a flag names, or else the current one. The
+/// variable takes precedence over the config.
+pub(crate) fn default_session_key(
+    ctx: &Context,
+    settings: &Settings,
+    directory: Option<&Path>,
+) -> String {
+    let variable = ctx.env.get(env::SESSION).filter(|key| !key.is_empty());
+    let rule = variable.map(|text| DefaultSession::parse(text.to_owned()));
+    match rule.as_ref().unwrap_or(&settings.session) {
+        DefaultSession::Key(key) => key.clone(),
+        DefaultSession::Fresh => fresh_session_key(),
+        DefaultSession::Directory => {
+            let path = absolute(directory.unwrap_or(Path::new(".")));
+            let path = std::fs::canonicalize(&path).unwrap_or(path);
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let digest = digest(path.as_os_str().as_encoded_bytes());
+            format!("cli:{name}-{}", &digest[..DIGEST_CHARS])
+        }
+    }
+}
+
+/// Returns the key of a session that only this run uses. Old ones are removed.
+pub(crate) fn fresh_session_key() -> String {
+    format!("pipe:{}", random_hex(6))
+}
