@@ -168,17 +168,17 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
 
 /// Sets the key; `null` or no value removes it.
 fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
-    let mut config = Config::load(&ctx.paths.config)?;
     let path = canonical_path(key)?;
     match value {
         None | Some("null") => {
-            if !config.unset(&path)? {
-                return Err(fail_with_hint(
+            Config::change(&ctx.paths.config, |config| match config.unset(&path)? {
+                true => Ok(()),
+                false => Err(fail_with_hint(
                     Exit::Config,
                     format!("`{key}` is not set in {}", config.path().display()),
                     format!("nanobot config get {key} --origin"),
-                ));
-            }
+                )),
+            })
         }
         Some(text) => {
             let kind = KeyNode::kind_at(&path).ok_or_else(|| {
@@ -204,10 +204,9 @@ fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
             if let Some(words) = validation::warn(&path.join("."), &value) {
                 ctx.terminal.eprint(&format!("nanobot: {words}"));
             }
-            config.set(&path, &value)?;
+            Config::change(&ctx.paths.config, |config| config.set(&path, &value))
         }
     }
-    config.save()
 }
 
 /// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when

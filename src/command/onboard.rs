@@ -42,7 +42,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
         edits.extend(allow_servers_edit(&settings));
     }
-    let settings = apply(ctx, &before, edits, &say, &|after| {
+    let settings = apply(ctx, edits, &say, &|after| {
         retained_model(&before, after, arguments)
     })?;
     if allow_servers_edit(&settings).is_some() {
@@ -67,7 +67,7 @@ fn run_interactive(ctx: &Context, before: &Config, print: &dyn Fn(&str)) -> Resu
         edits,
         test_error: trouble,
     } = wizard::run(ctx, before)?;
-    let settings = apply(ctx, before, edits, print, &|_| None)?;
+    let settings = apply(ctx, edits, print, &|_| None)?;
     if let Some(error) = trouble {
         print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
         return Ok(exit_for(&error));
@@ -81,31 +81,31 @@ fn run_interactive(ctx: &Context, before: &Config, print: &dyn Fn(&str)) -> Resu
 /// Writes the config with `edits`, and the missing parts of the workspace.
 fn apply(
     ctx: &Context,
-    before: &Config,
     edits: Vec<ConfigEdit>,
     print: &dyn Fn(&str),
     find_retained_model: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
-    let after = apply_edits(before, edits.into_iter().chain(default_edits()))?;
-    // Check before anything is written: an unusable config must not be extended.
     let overrides = FlagOverrides {
         workspace: ctx.workspace.clone(),
         ..FlagOverrides::default()
     };
-    let settings = Settings::resolve(&after, &ctx.env, &overrides, &ctx.paths)?;
-
-    let shown = ctx.paths.display(after.path());
-    if after.text() == before.text() {
-        print(&format!("kept {shown} unchanged"));
-    } else {
-        after.save()?;
-        let done = if before.exists() {
-            "updated"
-        } else {
-            "created"
-        };
-        print(&format!("{done} {shown}"));
-    }
+    let (before, after, settings) = Config::change(&ctx.paths.config, |config| {
+        let before = config.clone();
+        *config = apply_edits(&before, edits.into_iter().chain(default_edits()))?;
+        // Check before anything is written: an unusable config must not be extended.
+        let settings = Settings::resolve(config, &ctx.env, &overrides, &ctx.paths)?;
+        Ok((before, config.clone(), settings))
+    })?;
+    let done = match (after.text() == before.text(), before.exists()) {
+        (true, _) => "kept",
+        (false, true) => "updated",
+        (false, false) => "created",
+    };
+    let unchanged = if done == "kept" { " unchanged" } else { "" };
+    print(&format!(
+        "{done} {}{unchanged}",
+        ctx.paths.display(after.path())
+    ));
     if let Some(model) = find_retained_model(&after) {
         print(&format!(
             "kept the model {model}, which the new provider may not have; `--model NAME` changes it"

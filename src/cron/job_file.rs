@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Maximum size of the job file in bytes.
 pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
@@ -18,8 +17,6 @@ pub(super) const READ_LIMIT_BYTES: u64 = 64 << 20;
 const COPY_PREFIX: &str = "jobs.json.corrupt-";
 /// Maximum number of copies of damaged files.
 const MAX_COPIES: usize = 5;
-/// Maximum wait for the lock, which other programs usually hold for milliseconds.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Reads the file at `path`; empty if it does not exist.
 pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
@@ -122,11 +119,8 @@ pub(super) fn update(
     path: &Path,
     change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
 ) -> Result<bool> {
-    let directory = path.parent().unwrap_or(path);
     let is_new = !path.exists();
-    durable_file::create_dir(directory)?;
-    let lock_path = directory.join("jobs.json.lock");
-    let lock = FileLock::acquire(&lock_path, "the job file", "", LOCK_TIMEOUT, &mut |_| {})?;
+    let lock = FileLock::for_change(path, "the job file")?;
     let mut file = load(path)?;
     if is_new {
         file.entry("version").or_insert(json!(1));

@@ -26,7 +26,6 @@ pub(super) struct CatalogInner {
     pub(super) clients: ClientPool,
     pub(super) pins: PinFile,
     pub(super) cache: McpCache,
-    pub(super) clock: Clock,
     /// The checked offers, by server.
     checked: Mutex<BTreeMap<String, CheckedFeatures>>,
 }
@@ -80,7 +79,6 @@ impl ToolCatalog {
             pins: PinFile::new(&folder),
             cache: McpCache::new(&folder, clock, &config.env)
                 .with_elicitation(config.elicitation.is_some()),
-            clock: clock.clone(),
             clients: ClientPool::new(servers, config),
             checked: Mutex::default(),
         }))
@@ -191,7 +189,6 @@ impl ToolCatalog {
             clients: fleet,
             pins,
             cache,
-            clock,
             ..
         } = &*self.0;
         let given = match fleet.fetch_features(&[&server.name]).pop() {
@@ -207,7 +204,7 @@ impl ToolCatalog {
         let (offer, notes) = limits::apply_limits((*given).clone());
         let pairs = [(server, &offer)];
         let held = match pin {
-            true => pins.check_and_pin(&pairs, &clock.local_timestamp()),
+            true => pins.check_and_pin(&pairs),
             false => pins.check(&pairs),
         };
         let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
@@ -241,8 +238,8 @@ impl ToolCatalog {
     pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<ToolChange>> {
         let server = self.server(server)?;
         let offer = self.features(&server.name);
-        let CatalogInner { pins, clock, .. } = &*self.0;
-        let accepted = pins.accept(server, &offer, tools, &clock.local_timestamp())?;
+        let CatalogInner { pins, .. } = &*self.0;
+        let accepted = pins.accept(server, &offer, tools)?;
         if let Some(held) = self.checked().get_mut(&server.name) {
             for change in &accepted {
                 held.changed.remove(&change.name);
@@ -256,11 +253,9 @@ impl ToolCatalog {
     /// # Errors
     /// The pins cannot be written.
     pub fn remove(&self, name: &str) -> Result<bool> {
-        let CatalogInner {
-            pins, cache, clock, ..
-        } = &*self.0;
+        let CatalogInner { pins, cache, .. } = &*self.0;
         cache.remove(name);
-        pins.remove(name, &clock.local_timestamp())
+        pins.remove(name)
     }
 
     /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The version of the file format.
 const FORMAT_VERSION: u64 = 1;
@@ -20,8 +19,6 @@ const FORMAT_VERSION: u64 = 1;
 const MAX_TOOLS: usize = 2_000;
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Timeout for the lock. It is only held while a file is written.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The file of pins.
 #[derive(Clone, Debug)]
@@ -104,7 +101,6 @@ impl PinFile {
     pub fn check_and_pin(
         &self,
         features: &[(&McpServer, &ServerFeatures)],
-        now: &str,
     ) -> Result<Vec<PinCheck>> {
         let look = |written: &mut PinData| {
             let mut is_new = false;
@@ -121,7 +117,7 @@ impl PinFile {
         if let (all, false) = look(&mut self.read()?) {
             return Ok(all);
         }
-        self.update(now, |written| look(written).0)
+        self.update(|written| look(written).0)
     }
 
     /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
@@ -133,9 +129,8 @@ impl PinFile {
         server: &McpServer,
         features: &ServerFeatures,
         tools: Option<&[String]>,
-        now: &str,
     ) -> Result<Vec<ToolChange>> {
-        self.update(now, |written| {
+        self.update(|written| {
             let pinned = written.servers.entry(server.name.clone()).or_default();
             let (held, _) = pinned.check_and_pin(server, features);
             let mut changed = held.changed;
@@ -166,9 +161,9 @@ impl PinFile {
     ///
     /// # Errors
     /// As for [`Self::check_and_pin`].
-    pub fn remove(&self, name: &str, now: &str) -> Result<bool> {
+    pub fn remove(&self, name: &str) -> Result<bool> {
         match self.read()?.servers.contains_key(name) {
-            true => self.update(now, |written| written.servers.remove(name).is_some()),
+            true => self.update(|written| written.servers.remove(name).is_some()),
             false => Ok(false),
         }
     }
@@ -186,12 +181,8 @@ impl PinFile {
             .unwrap_or_default())
     }
 
-    fn update<T>(&self, now: &str, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        durable_file::create_dir(folder)?;
-        let lock = folder.join("pins.json.lock");
-        let what = "the pinned MCP tools";
-        let _lock = FileLock::acquire(&lock, what, now, LOCK_TIMEOUT, &mut |_| {})?;
+    fn update<T>(&self, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
+        let _lock = FileLock::for_change(&self.path, "the pinned MCP tools")?;
         let mut written = self.read()?;
         let done = change(&mut written);
         written.v = FORMAT_VERSION;
@@ -364,7 +355,7 @@ mod tests {
         let pins = PinFile::new(&temp.path().join("mcp"));
         let server = server("http://a/");
         let hold = |offer: &ServerFeatures| {
-            let held = pins.check_and_pin(&[(&server, offer)], "now").unwrap();
+            let held = pins.check_and_pin(&[(&server, offer)]).unwrap();
             let seen = pins.check(&[(&server, offer)]).unwrap();
             assert_eq!(held[0].changed, seen[0].changed);
             let names = held[0].changed.iter().map(|change| change.name.clone());
@@ -391,24 +382,22 @@ mod tests {
         let mut schema = offer(&[("c", "new")]);
         schema.tools[0].schema = json!({ "type": "object", "properties": {} });
         assert_eq!(hold(&schema), ["c"]);
-        let accepted = pins.accept(&server, &changed, None, "now").unwrap();
+        let accepted = pins.accept(&server, &changed, None).unwrap();
         assert_eq!(accepted[0].old.as_ref().unwrap().description, "one");
         assert_eq!(hold(&changed), none);
         let two = offer(&[("a", "one"), ("b", "one")]);
         assert_eq!(hold(&two), ["a", "b"]);
-        let one = pins
-            .accept(&server, &two, Some(&["b".into()]), "now")
-            .unwrap();
+        let one = pins.accept(&server, &two, Some(&["b".into()])).unwrap();
         assert_eq!((one.len(), &*one[0].name), (1, "b"));
         assert_eq!(hold(&two), ["a"]);
         assert_eq!(pins.pinned_tools(&server).unwrap()["a"].description, "one.");
         let file = temp.path().join("mcp/pins.json");
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(pins.remove("s", "now").unwrap() && !pins.remove("s", "now").unwrap());
+        assert!(pins.remove("s").unwrap() && !pins.remove("s").unwrap());
         assert_eq!(hold(&offer(&[("a", "two")])), none);
         std::fs::write(&file, "{}").unwrap();
-        assert!(pins.check_and_pin(&[(&server, &changed)], "now").is_err());
+        assert!(pins.check_and_pin(&[(&server, &changed)]).is_err());
     }
 
     #[test]
@@ -417,13 +406,11 @@ mod tests {
         let pins = PinFile::new(temp.path());
         let hold = |url: &str, description: &str| {
             let (server, offer) = (server(url), offer(&[("a", description)]));
-            pins.check_and_pin(&[(&server, &offer)], "now")
-                .unwrap()
-                .remove(0)
+            pins.check_and_pin(&[(&server, &offer)]).unwrap().remove(0)
         };
         assert!(!hold("http://a/", "one").replaced_server);
         let whole = (server("http://a/"), offer(&[("a", "one")]));
-        pins.accept(&whole.0, &whole.1, None, "now").unwrap();
+        pins.accept(&whole.0, &whole.1, None).unwrap();
         assert!(hold("http://a/", "one").unaccepted.is_empty());
         let held = hold("http://b/", "two");
         assert!(held.replaced_server && held.changed.is_empty());
@@ -443,16 +430,13 @@ mod tests {
             let tools: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
             offer(&tools)
         };
-        let held = |offer: &ServerFeatures| {
-            pins.check_and_pin(&[(&server, offer)], "now")
-                .unwrap()
-                .remove(0)
-        };
+        let held =
+            |offer: &ServerFeatures| pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
         assert!(held(&many(0, MAX_TOOLS)).changed.is_empty());
         let later = held(&many(MAX_TOOLS, MAX_TOOLS + 3));
         assert_eq!(later.changed.len(), 3);
         assert!(later.changed.iter().all(|change| change.old.is_none()));
-        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None, "now")
+        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None)
             .unwrap();
         assert!(held(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
     }
@@ -463,10 +447,7 @@ mod tests {
         let pins = PinFile::new(temp.path());
         let server = server("http://a/");
         let hold = |offer: &ServerFeatures| {
-            let held = pins
-                .check_and_pin(&[(&server, offer)], "now")
-                .unwrap()
-                .remove(0);
+            let held = pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
             let words =
                 |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
             let (mut unaccepted, mut late) =
@@ -478,7 +459,7 @@ mod tests {
             ]
         };
         let accept = |offer: &ServerFeatures, tools: Option<&[String]>| {
-            pins.accept(&server, offer, tools, "now").unwrap();
+            pins.accept(&server, offer, tools).unwrap();
         };
         let one = offer(&[("a", "x"), ("b", "x")]);
         assert_eq!(hold(&one), ["a b", "", ""]);

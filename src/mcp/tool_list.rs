@@ -205,12 +205,12 @@ impl ToolCatalog {
         mut received: BTreeMap<String, Arc<ServerFeatures>>,
         builder: &mut ListBuilder<'_>,
     ) -> Result<()> {
-        let CatalogInner { pins, clock, .. } = &*self.0;
+        let CatalogInner { pins, .. } = &*self.0;
         let pairs: Vec<(&McpServer, &ServerFeatures)> =
             available.iter().map(|(a, b)| (*a, b)).collect();
         let pinned = match builder.query.cached_only {
             true => pins.check(&pairs),
-            false => pins.check_and_pin(&pairs, &clock.local_timestamp()),
+            false => pins.check_and_pin(&pairs),
         };
         let pinned = match pinned {
             Ok(pinned) => pinned,

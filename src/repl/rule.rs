@@ -9,7 +9,7 @@ use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Config;
 use crate::shell_quote::unquote;
 use crate::skill;
-use crate::sys::durable_file;
+use crate::sys::durable_file::{self, FileLock};
 use crate::sys::input;
 use crate::sys::paths::PathResolver;
 use crate::tool::ApprovalRequest;
@@ -76,12 +76,12 @@ impl PermanentRule {
     /// Writes the rule. Returns the location, for people.
     pub(crate) fn write(&self, ctx: &Context) -> Result<String> {
         let Some(path) = &self.profile else {
-            let mut config = Config::load(&ctx.paths.config)?;
-            let path = ["tools", self.list];
-            let written = config.get_path(&path.join("."));
-            let all = with_item(written, &self.text);
-            config.set(&path, &all)?;
-            config.save()?;
+            Config::change(&ctx.paths.config, |config| {
+                let path = ["tools", self.list];
+                let written = config.get_path(&path.join("."));
+                let all = with_item(written, &self.text);
+                config.set(&path, &all)
+            })?;
             return Ok(format!(
                 "`tools.{}` of {}",
                 self.list,
@@ -89,12 +89,14 @@ impl PermanentRule {
             ));
         };
         let shown = ctx.paths.display(path);
+        let lock = FileLock::for_change(path, &shown)?;
         let bytes = input::read_file(path, &shown, MAX_PROFILE_BYTES)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| fail(Exit::Config, format!("`{shown}` is not UTF-8")))?;
         let new = add_to_front_matter(&text, self.list, &self.text)
             .map_err(|words| fail(Exit::Config, format!("`{shown}`: {words}")))?;
         durable_file::replace(path, new.as_bytes())?;
+        lock.remove()?;
         // Load the profile again, to check that what was written can be read.
         let name = path.file_stem().and_then(|name| name.to_str());
         profiles::find(ctx, name.unwrap_or_default())?;

@@ -6,7 +6,7 @@
 
 use super::keys::{KeyNode, RENAMED_KEYS};
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::durable_file;
+use crate::sys::durable_file::{self, FileLock};
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -189,30 +189,34 @@ impl Config {
 
     /// Removes the value at `path` in every spelling. Returns false if there was none.
     pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
-        let before = self.text.clone();
+        let Some(before) = self.text.clone() else {
+            return Ok(false);
+        };
         self.edit(path, None)?;
-        Ok(self.text != before)
+        Ok(self.text() != before)
     }
 
-    /// Writes the text to the file, readable by its owner only. A device or a pipe, such as `/dev/null`, is never
+    /// Changes the file at `path` under a lock, so that no change of another process is lost. It is written only if
+    /// `change` succeeds and changes the text, and is readable by its owner only.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; status 74 if the file cannot be written. A device or a pipe, such as `/dev/null`, is never
     /// replaced by a regular file.
-    pub fn save(&self) -> Result<()> {
-        let special = self
-            .path
-            .metadata()
-            .is_ok_and(|target| !target.is_file() && !target.is_dir());
-        if special {
-            let cause = format!("write `{}`: not a regular file", self.path.display());
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let is_special = |target: std::fs::Metadata| !target.is_file() && !target.is_dir();
+        if path.metadata().is_ok_and(is_special) {
+            let cause = format!("write `{}`: not a regular file", path.display());
             return Err(fail(Exit::Io, cause));
         }
-        if let Some(parent) = self
-            .path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty())
-        {
-            durable_file::create_dir(parent)?;
+        let lock = FileLock::for_change(path, "the config")?;
+        let mut config = Self::load(path)?;
+        let before = config.text.clone();
+        let done = change(&mut config)?;
+        if config.text != before {
+            durable_file::replace(path, config.text().as_bytes())?;
         }
-        durable_file::replace(&self.path, self.text().as_bytes())
+        lock.remove()?;
+        Ok(done)
     }
 
     fn edit(&mut self, path: &[impl AsRef<str>], value: Option<&Value>) -> Result<()> {
@@ -655,10 +659,10 @@ mod tests {
     fn a_saved_config_is_private() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/c.json");
-        parse_at(&path, "{}").save().unwrap();
+        Config::change(&path, |config| config.set(&["a"], &json!(1))).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert!(parse_at(folder.path(), "{}").save().is_err());
+        assert!(Config::change(folder.path(), |config| config.set(&["a"], &json!(1))).is_err());
     }
 
     #[test]
@@ -666,7 +670,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let error = parse_at(&path, "{}").save().unwrap_err();
+        let error = Config::change(&path, |_| Ok(())).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Io);
         assert!(!path.metadata().unwrap().is_file());
     }

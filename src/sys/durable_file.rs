@@ -302,6 +302,9 @@ pub struct FileLock {
 /// wait could not be cancelled.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Timeout for the lock of a file that is being changed, which takes milliseconds.
+const CHANGE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
 impl FileLock {
     /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
     /// recorded as the time of locking, for others that find it busy; `subject` names the locked object in errors.
@@ -363,6 +366,28 @@ impl FileLock {
             signal::sleep(LOCK_POLL_INTERVAL)?;
             deadline.subtract(LOCK_POLL_INTERVAL);
         }
+    }
+
+    /// Takes the lock for reading the file `path`, changing it and replacing it, so that no change of another process is
+    /// lost. The lock file is `path` with `.lock` appended; missing directories are created. `subject` names the file
+    /// in errors.
+    ///
+    /// # Errors
+    /// As [`Self::acquire`].
+    pub fn for_change(path: &Path, subject: &str) -> Result<Self> {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if let Some(parent) = target.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            create_dir(parent)?;
+        }
+        let mut lock = target.into_os_string();
+        lock.push(".lock");
+        Self::acquire(
+            Path::new(&lock),
+            subject,
+            "",
+            CHANGE_LOCK_TIMEOUT,
+            &mut |_| {},
+        )
     }
 
     /// True if a process holds the lock at `path`. Creates no file, and blocks others only for the duration of the

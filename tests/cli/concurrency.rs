@@ -140,3 +140,44 @@ fn the_lock_holder_is_named_and_its_death_unlocks_the_session() {
     holder.wait().unwrap();
     story.wait(waiting).stdout("second\n");
 }
+
+#[test]
+fn concurrent_changes_of_the_config_are_all_kept() {
+    let story = Story::new();
+    let mut runs = Vec::new();
+    for number in 0..20 {
+        let key = format!("models.m{number}.contextWindow");
+        runs.push([
+            "config".into(),
+            "set".into(),
+            key,
+            format!("{}", 10_000 + number),
+        ]);
+        let name = format!("s{number}");
+        runs.push(["mcp", "add", "--untested", &name].map(str::to_owned));
+    }
+    let children: Vec<_> = runs
+        .iter()
+        .map(|arguments| {
+            let mut command = story.command(arguments);
+            if arguments[0] == "mcp" {
+                command.args(["--", "server"]);
+            }
+            command.spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
+    let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    for number in 0..20 {
+        let window = &config["models"][format!("m{number}")]["contextWindow"];
+        assert_eq!(*window, 10_000 + number);
+        assert_eq!(
+            config["tools"]["mcpServers"][format!("s{number}")]["command"],
+            "server"
+        );
+    }
+    assert!(!story.home().join(".nanobot/config.json.lock").exists());
+}

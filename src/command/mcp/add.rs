@@ -27,7 +27,14 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
         let hint = format!("at most {MAX_NAME_CHARS} letters, digits, `-` and `_`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));
     }
-    let mut config = Config::load(&ctx.paths.config)?;
+    Config::change(&ctx.paths.config, |config| {
+        add_entry(ctx, arguments, config)
+    })
+}
+
+/// Adds the server's entry, and the rule if one is requested, to `config`.
+fn add_entry(ctx: &Context, arguments: &McpAddArgs, config: &mut Config) -> Result<Option<String>> {
+    let name = arguments.name.as_str();
     let path = ["tools", "mcpServers", name];
     if config.get_path(&path.join(".")).is_some() {
         if !arguments.force {
@@ -56,7 +63,6 @@ pub(super) fn add_server(ctx: &Context, arguments: &McpAddArgs) -> Result<Option
         }
         config.set(&["tools", "allow"], &Value::Array(rules))?;
     }
-    config.save()?;
     Ok(rule)
 }
 
@@ -232,12 +238,21 @@ pub(super) fn remove_server(
     name: &str,
     servers: &[McpServer],
 ) -> Result<Option<Vec<String>>> {
-    let mut config = Config::load(&ctx.paths.config)?;
+    Config::change(&ctx.paths.config, |config| {
+        remove_entry(name, servers, config)
+    })
+}
+
+/// Removes the server's entry and the rules that allow its tools from `config`. Returns the rules.
+fn remove_entry(
+    name: &str,
+    servers: &[McpServer],
+    config: &mut Config,
+) -> Result<Option<Vec<String>>> {
     let path = ["tools", "mcpServers", name];
-    if config.get_path(&path.join(".")).is_none() {
+    if !config.unset(&path)? {
         return Ok(None);
     }
-    config.unset(&path)?;
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
     let is_its = |rule: &Value| {
         let rule = rule.as_str().unwrap_or_default();
@@ -252,7 +267,6 @@ pub(super) fn remove_server(
     if !its.is_empty() {
         config.set(&["tools", "allow"], &Value::Array(others))?;
     }
-    config.save()?;
     let text = |rule: &Value| rule.as_str().map(str::to_owned);
     Ok(Some(its.iter().filter_map(text).collect()))
 }

@@ -140,8 +140,6 @@ pub(crate) fn edit(
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
-    // Check first that the job can have a folder, since our own data is stored there.
-    store.job_dir(&job.id)?;
     check_channel(flags, job.delivery.channel.as_deref())?;
     let before = comparable_text(&job)?;
     let now = ctx.clock.timestamp();

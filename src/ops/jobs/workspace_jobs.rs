@@ -54,9 +54,10 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
 /// The job that `name_or_id` names, with its options.
 ///
 /// # Errors
-/// As [`find`]; status 78 if the job's options are damaged.
+/// As [`find`]; status 78 if the job's id is invalid or its options are damaged.
 pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     let job = find(store, name_or_id)?;
+    store.job_dir(&job.id)?;
     let job = store.job(&job.id)?;
     job.ok_or_else(|| unknown_job_error(&[], name_or_id))
 }
