@@ -12,6 +12,7 @@ use crate::sys::durable_file::{self, with_lock};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use anyhow::{Context, Result};
+use jiff::civil::Date;
 use serde_json::json;
 use std::fs::{File, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -130,8 +131,11 @@ impl Ledger {
     ) -> Result<Reservation> {
         let mut waited = Duration::ZERO;
         loop {
+            let mut later_day = None;
             let found = self.with_ledger_lock(|log| {
-                let totals = self.read_end(log)?.totals;
+                let end = self.read_end(log)?;
+                later_day = end.later_day;
+                let totals = end.totals;
                 let spent = [
                     ("daily", limits.daily, totals.daily),
                     ("monthly", limits.monthly, totals.monthly),
@@ -152,6 +156,11 @@ impl Ledger {
                 }
             })?;
             if let Some(reservation) = found {
+                if let Some(day) = later_day {
+                    on_notice(&format!(
+                        "the clock was ahead: the last cost was recorded for {day}, and counts for that day only"
+                    ))?;
+                }
                 return Ok(reservation);
             }
             if waited >= RESERVE_TIMEOUT {
@@ -178,6 +187,7 @@ impl Ledger {
                 totals,
                 size,
                 is_torn,
+                later_day: _,
             } = self.read_end(&log)?;
             let usd = call.usd.unwrap_or(0.0);
             let mut line = self.format_line(call, &totals, usd);
@@ -249,6 +259,10 @@ impl Ledger {
             if entry.day == today {
                 costs.today.add(entry.usd);
             }
+            if entry.day > latest_day(today) {
+                costs.later_day = costs.later_day.max(Some(entry.day));
+                return;
+            }
             if entry.day.first_of_month() == today.first_of_month() {
                 costs.month.add(entry.usd);
             }
@@ -273,25 +287,21 @@ impl Ledger {
         }
     }
 
-    /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns the totals of this day and month,
-    /// or `None` if nothing was ever recorded.
-    pub fn for_each_entry(
-        &self,
-        each: &mut dyn FnMut(Option<LedgerEntry<'_>>),
-    ) -> Result<Option<CostTotals>> {
+    /// Passes every line to `each`, oldest first; `None` for an invalid line. Returns true if a call was ever recorded.
+    pub fn for_each_entry(&self, each: &mut dyn FnMut(Option<LedgerEntry<'_>>)) -> Result<bool> {
         let reading = || format!("read `{}`", self.path.display());
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                return Ok(None);
+                return Ok(false);
             }
             Err(error) => return Err(error).with_context(reading),
         };
         let mut log = BufReader::with_capacity(MAX_LINE_BYTES, file);
         let mut line = Vec::new();
-        let mut totals = None;
+        let mut has_entries = false;
         loop {
             signal::check()?;
             line.clear();
@@ -307,21 +317,22 @@ impl Ledger {
                 continue;
             }
             match entry::parse_line(&line) {
-                Some((entry, spent)) => {
-                    totals = Some(spent);
+                Some((entry, _)) => {
+                    has_entries = true;
                     each(Some(entry));
                 }
                 None if line.trim_ascii().is_empty() => {}
                 None => each(None),
             }
         }
-        let today = self.clock.now().date().to_string();
-        Ok(totals.map(|totals| totals.roll_over(&today)))
+        Ok(has_entries)
     }
 
-    /// Reads the end of the ledger, with the costs of this day and month from the last valid line.
+    /// Reads the end of the ledger, with the costs of this day and month from the last valid line. Lines that were
+    /// written while the clock was ahead count for their own day only, and are skipped.
     fn read_end(&self, log: &File) -> Result<LedgerEnd> {
-        let today = self.clock.now().date().to_string();
+        let date = self.clock.now().date();
+        let (today, last_day) = (date.to_string(), latest_day(date).to_string());
         let size = durable_file::size(log, &self.path)?;
         let mut length = TAIL_BYTES.min(size);
         loop {
@@ -330,19 +341,30 @@ impl Ledger {
                 .with_context(|| format!("read `{}`", self.path.display()))?;
             // The first piece may be part of a line, and then does not parse.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
-            let last = lines.find_map(entry::parse_line);
+            let mut later_day = None;
+            let last = lines.find_map(|line| {
+                let (_, totals) = entry::parse_line(line)?;
+                match totals.day <= last_day {
+                    true => Some(totals),
+                    false => {
+                        later_day.get_or_insert(totals.day);
+                        None
+                    }
+                }
+            });
             if last.is_none() && length < size {
                 length = size.min(length * 8);
                 continue;
             }
             return Ok(LedgerEnd {
                 totals: match last {
-                    Some((_, totals)) => totals.roll_over(&today),
+                    Some(totals) => totals.roll_over(&today),
                     None => CostTotals {
                         day: today,
                         ..CostTotals::default()
                     },
                 },
+                later_day,
                 size,
                 is_torn: tail.last().is_some_and(|byte| *byte != b'\n'),
             });
@@ -391,10 +413,17 @@ impl Ledger {
 /// The end of the ledger.
 struct LedgerEnd {
     totals: CostTotals,
+    /// The day of the last line, if that is later than a time zone can explain.
+    later_day: Option<String>,
     /// Size of the file in bytes.
     size: u64,
     /// True if the last line has no newline.
     is_torn: bool,
+}
+
+/// The latest day that can be today somewhere: the local date and those of other time zones differ by one day at most.
+fn latest_day(today: Date) -> Date {
+    today.tomorrow().unwrap_or(today)
 }
 
 fn budget_exceeded_error(name: &str, limit: f64, spent: f64) -> anyhow::Error {
@@ -497,8 +526,39 @@ mod tests {
         };
         assert_eq!(try_reserve(&ledger, limits), Err(Exit::Budget));
         record_cost(&ledger, "s", 1.0);
-        let totals = ledger.for_each_entry(&mut |_| ()).unwrap();
-        assert_eq!(totals.unwrap().daily, 2.0);
+        assert_eq!(ledger.period_costs().unwrap().today.usd, 2.0);
+    }
+
+    #[test]
+    fn costs_recorded_while_the_clock_was_ahead_count_for_their_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |day: &str| ledger_at(folder.path(), &format!("{day}T12:00:00Z"));
+        let limits = BudgetLimits {
+            daily: Some(1.0),
+            monthly: Some(2.0),
+            per_session: None,
+        };
+        record_cost(&at("2026-01-30"), "s", 0.4);
+        for _ in 0..30 {
+            record_cost(&at("2027-05-01"), "s", 0.5);
+        }
+        assert_eq!(try_reserve(&at("2027-05-01"), limits), Err(Exit::Budget));
+        let mut notices = Vec::new();
+        let mut notice = |text: &str| {
+            notices.push(text.to_owned());
+            Ok(())
+        };
+        let now = at("2026-01-30");
+        drop(now.reserve(&limits, 0.0, 0.5, &mut notice).unwrap());
+        assert!(notices[0].contains("2027-05-01"), "{notices:?}");
+        assert_eq!(now.period_costs().unwrap().today.usd, 0.4);
+        record_cost(&now, "s", 0.6);
+        assert_eq!(try_reserve(&now, limits), Err(Exit::Budget));
+        // A time zone further east may already have the next day.
+        record_cost(&at("2026-01-31"), "s", 0.6);
+        assert_eq!(try_reserve(&now, limits), Ok(()));
+        record_cost(&now, "s", 0.6);
+        assert_eq!(try_reserve(&now, limits), Err(Exit::Budget));
     }
 
     #[test]
@@ -520,7 +580,7 @@ mod tests {
         let ledger = at("2026-01-30T12:00:00Z");
         assert_eq!(
             ledger.for_each_entry(&mut |_| panic!("a line")).unwrap(),
-            None
+            false
         );
         let account = CallPurpose {
             session: "a \"quoted\" one".into(),
@@ -559,11 +619,10 @@ mod tests {
                 assert!(entry.failed);
             }
         };
-        let totals = at("2026-01-31T12:00:00Z")
-            .for_each_entry(each)
-            .unwrap()
-            .unwrap();
+        let later = at("2026-01-31T12:00:00Z");
+        assert!(later.for_each_entry(each).unwrap());
         assert_eq!((found, odd), (2, 3));
-        assert_eq!((totals.daily, totals.monthly), (0.0, 1.0));
+        let costs = later.period_costs().unwrap();
+        assert_eq!((costs.today.usd, costs.month.usd), (0.0, 1.0));
     }
 }

@@ -37,7 +37,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let mut total = UsageTotals::default();
     let mut odd = 0_u64;
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
-    let spent = ledger.for_each_entry(&mut |entry| match entry {
+    let has_entries = ledger.for_each_entry(&mut |entry| match entry {
         Some(entry) if start.includes(entry.time, entry.day) => {
             groups
                 .entry(UsageKey::from_entry(by, &entry))
@@ -56,10 +56,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if odd > 0 {
         notice(&format!("skipped invalid lines of the ledger: {odd}"));
     }
-    match spent {
-        None => notice("the ledger is empty: no request was sent yet"),
-        Some(_) if groups.is_empty() => notice(&format!("no request was sent since {start}")),
-        Some(_) => {}
+    match has_entries {
+        false => notice("the ledger is empty: no request was sent yet"),
+        true if groups.is_empty() => notice(&format!("no request was sent since {start}")),
+        true => {}
     }
     let groups = sort_groups(by, groups);
     let mut page = StdoutWriter::new(ctx.terminal);
@@ -70,7 +70,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     } else {
         print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
         let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
-        if has_budget && spent.is_some() {
+        if has_budget && has_entries {
             page.write(&describe_budget(settings.budget, &ledger.period_costs()?))?;
         }
     }

@@ -1,6 +1,7 @@
 //! The cost of several calls, some of which may have no known price. An unknown cost is never shown as none.
 
 use crate::format::format_dollars;
+use jiff::civil::Date;
 use std::fmt;
 
 /// The cost of a group of calls.
@@ -18,6 +19,8 @@ pub struct CostSum {
 pub struct PeriodCosts {
     pub today: CostSum,
     pub month: CostSum,
+    /// The latest day of costs that were recorded while the clock was ahead.
+    pub later_day: Option<Date>,
 }
 
 impl CostSum {

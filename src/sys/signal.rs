@@ -228,8 +228,12 @@ pub fn record_interrupt() {
     set_interrupted(true);
 }
 
-/// Kills the process with the signal that `exit` stands for. Returns if it stands for none.
+/// Kills the process with the signal that `exit` stands for. Returns if it stands for none, and in the first process of a
+/// container, which no default handling kills: the exit status then reports the signal.
 pub fn kill_self_for(exit: Exit) {
+    if rustix::process::getpid().is_init() {
+        return;
+    }
     if let Some((signal, _)) = ENDING_SIGNALS
         .into_iter()
         .find(|(_, status)| *status == exit)

@@ -71,7 +71,7 @@ fn an_unknown_cost_is_null() {
         .run(["status"])
         .stdout_has(&format!("{unknown} today, {unknown} this month"));
     let spent = story.run(["status", "--json"]).json()["spent"].clone();
-    let expect = json!({ "day_usd": null, "day_unpriced_calls": 2, "month_usd": null, "month_unpriced_calls": 2 });
+    let expect = json!({ "day_usd": null, "day_unpriced_calls": 2, "month_usd": null, "month_unpriced_calls": 2, "later_day": null });
     assert_eq!(spent, expect);
     story
         .run(["usage"])
@@ -443,4 +443,25 @@ fn a_run_waiting_for_a_reservation_can_be_interrupted() {
     assert_eq!(story.requests().len(), 1);
     first.kill().unwrap();
     first.wait().unwrap();
+}
+
+#[test]
+fn costs_of_a_clock_that_was_ahead_do_not_lock_the_budget() {
+    let story = with_price(Story::new())
+        .set("budget.daily", json!(1.0))
+        .script([says("1"), says("2")]);
+    let mut command = story.command(["agent", "-m", "x"]);
+    command.env("NANOBOT_TEST_TIME", "2027-05-01T12:00:00Z");
+    story.wait(command.spawn().unwrap()).stdout("1\n");
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("2\n")
+        .stderr_has("the clock was ahead: the last cost was recorded for 2027-05-01");
+    story
+        .run(["agent", "-m", "x"])
+        .status(4)
+        .stderr_has("budget.daily");
+    story
+        .run(["status"])
+        .stdout_has("some costs are dated up to 2027-05-01, since the clock was ahead");
 }

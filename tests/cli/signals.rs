@@ -316,3 +316,20 @@ fn signals_at_any_point_leave_no_process() {
 fn five_hundred_signals_leave_no_process() {
     check_leaves_no_process(500, 2);
 }
+
+#[test]
+fn the_first_process_of_a_container_exits_with_the_status_of_the_signal() {
+    for (signal, status) in [(15, 143), (1, 129), (2, 130)] {
+        let story = Story::new();
+        let asked = stall_model(&story, "");
+        let mut command = story.program("unshare");
+        command.args(["-Ur", "--pid", "--fork", "--mount-proc", NANOBOT]);
+        let child = command.args(["agent", "-m", "x"]).spawn().unwrap();
+        until_exists(&asked);
+        let id = child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        let first = Pid::from_raw(children.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(first, Signal::from_named_raw(signal).unwrap()).unwrap();
+        story.wait(child).status(status);
+    }
+}

@@ -23,7 +23,11 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         jobs,
         scope,
         tools,
-        costs: PeriodCosts { today, month },
+        costs: PeriodCosts {
+            today,
+            month,
+            later_day,
+        },
         next_step,
     } = overview;
     let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
@@ -37,6 +41,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "spent": {
             "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
             "month_usd": month.known_usd(), "month_unpriced_calls": month.unpriced,
+            "later_day": later_day.map(|day| day.to_string()),
         },
         "next": next_step,
     })

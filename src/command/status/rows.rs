@@ -228,10 +228,14 @@ fn format_spent(settings: &Settings, costs: &PeriodCosts) -> String {
         None => cost.to_string(),
     };
     let budget = &settings.budget;
+    let later = costs
+        .later_day
+        .map(|day| format!("; some costs are dated up to {day}, since the clock was ahead"));
     format!(
-        "{} today, {} this month",
+        "{} today, {} this month{}",
         part(&costs.today, budget.daily),
-        part(&costs.month, budget.monthly)
+        part(&costs.month, budget.monthly),
+        later.unwrap_or_default()
     )
 }
 
