@@ -28,7 +28,11 @@ pub enum ConfigCommand {
         unset: bool,
     },
     /// Report errors and warnings in the config, with line and column
-    Check,
+    Check {
+        /// Exit with status 78 for warnings as well
+        #[arg(long)]
+        strict: bool,
+    },
     /// Print the JSON schema of the config file
     Schema {
         /// Print the schema of the events and the result of `agent` instead

@@ -29,7 +29,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             value,
             unset: _,
         } => set(ctx, key, value.as_deref())?,
-        Arguments::Check => return check(ctx),
+        Arguments::Check { strict } => return check(ctx, *strict),
         Arguments::Schema { events: true } => ctx.terminal.print(json::SCHEMA)?,
         Arguments::Schema { events: false } => {
             ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
@@ -240,7 +240,7 @@ pub(super) fn read_stdin_value() -> Result<String> {
     }
 }
 
-fn check(ctx: &Context) -> Result<Exit> {
+fn check(ctx: &Context, is_strict: bool) -> Result<Exit> {
     let config = Config::load(&ctx.paths.config)?;
     let found = check_config(&config, &ctx.env, &ctx.paths);
     let mut text = String::new();
@@ -256,8 +256,10 @@ fn check(ctx: &Context) -> Result<Exit> {
         text.push_str(&format!("{}: no problems found\n", config.path().display()));
     }
     ctx.terminal.print(&text)?;
-    let wrong = found
-        .iter()
-        .any(|finding| finding.severity == ConfigSeverity::Error);
+    let wrong = found.iter().any(|finding| match finding.severity {
+        ConfigSeverity::Error => true,
+        ConfigSeverity::Warning => is_strict,
+        ConfigSeverity::Note => false,
+    });
     Ok(if wrong { Exit::Config } else { Exit::Answered })
 }

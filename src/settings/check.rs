@@ -4,8 +4,8 @@
 use super::expand::has_reference;
 use super::file::{Config, KeyPath};
 use super::key_type::{KeyType, type_name};
-use super::keys::{ConfigKey, KeyNode, KeySupport, TOP_LEVEL_KEYS_0_1_4, nearest};
-use super::layers::{LayeredConfig, SettingOrigin};
+use super::keys::{ConfigKey, KeyNode, KeySupport, TOP_LEVEL_KEYS_0_1_4};
+use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
 use super::{FlagOverrides, Settings, validation};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
@@ -141,19 +141,12 @@ impl ConfigChecker<'_> {
     }
 
     fn report_unknown_key(&mut self, path: &[String]) {
-        let Some((name, above)) = path.split_last() else {
-            return;
+        let key = UnknownKey::new(path);
+        let severity = match key.may_be_limit {
+            true => ConfigSeverity::Error,
+            false => ConfigSeverity::Warning,
         };
-        let known = KeyNode::at(above).map(KeyNode::names).unwrap_or_default();
-        let meant = nearest(name, known)
-            .map(|meant| format!("; did you mean `{meant}`?"))
-            .unwrap_or_default();
-        let refused = match above {
-            [] => ", for which nanobot 0.1.4 rejects the whole file",
-            _ => "",
-        };
-        let words = format!("unknown key `{}`{refused}{meant}", path.join("."));
-        self.push(ConfigSeverity::Warning, path, &words);
+        self.push(severity, path, &key.description);
     }
 
     /// Reports a top-level key that nanobot 0.1.4 does not know.
@@ -181,14 +174,9 @@ impl ConfigChecker<'_> {
 
     fn report_unknown_variables(&mut self) {
         for stray in self.layers.unknown_variables() {
-            let meant = stray
-                .nearest
-                .as_ref()
-                .map(|meant| format!("; did you mean `{meant}`?"))
-                .unwrap_or_default();
             self.findings.push(ConfigFinding {
-                severity: ConfigSeverity::Warning,
-                text: format!("{}: does not match any config key{meant}", stray.variable),
+                severity: ConfigSeverity::Error,
+                text: stray.to_string(),
                 offset: usize::MAX,
             });
         }
@@ -367,7 +355,7 @@ mod tests {
         );
         check(
             ("NANOBOT_AGENTS__DEFAULT__MODEL", "x"),
-            "warning: NANOBOT_AGENTS__DEFAULT__MODEL: does not match any config key; did you mean `agents.defaults`?",
+            "error: NANOBOT_AGENTS__DEFAULT__MODEL: does not match any config key; did you mean `agents.defaults`?",
         );
         check(
             ("NANOBOT_LLM_TIMEOUT_S", "x"),

@@ -90,6 +90,12 @@ impl Config {
             let cause = format!("{}:{line}:{column}: not UTF-8", path.display());
             fail(Exit::Config, cause)
         })?;
+        // An empty file may have lost its limits; an empty device or pipe is meant as it is.
+        if about.is_file() && text.trim().is_empty() {
+            let cause = format!("config `{}` is empty", path.display());
+            let hint = "restore the file, or write `{}` for an empty config";
+            return Err(fail_with_hint(Exit::Config, cause, hint));
+        }
         Self::parse(path, &text)
     }
 

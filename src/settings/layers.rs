@@ -43,6 +43,22 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
+/// The sections that select the provider, grant permissions or set limits.
+const CHECKED_SECTIONS: [&str; 5] = ["agents", "budget", "channels", "providers", "tools"];
+
+/// Keys under `tools` whose values restrict what a run may do.
+const LIMIT_NAMES: [&str; 9] = [
+    "allowPatterns",
+    "deny",
+    "denyPatterns",
+    "disabled",
+    "enable",
+    "enabledTools",
+    "permissions",
+    "restrictToWorkspace",
+    "sandbox",
+];
+
 /// The file merged with the environment variables.
 #[derive(Debug)]
 pub struct LayeredConfig<'a> {
@@ -60,6 +76,53 @@ pub struct UnknownVariable {
     pub variable: String,
     /// The key that was probably intended.
     pub nearest: Option<String>,
+}
+
+impl fmt::Display for UnknownVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meant = self.nearest.as_ref();
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+        let meant = meant.unwrap_or_default();
+        write!(f, "{}: does not match any config key{meant}", self.variable)
+    }
+}
+
+/// A key of the file that the table does not have.
+#[derive(Debug)]
+pub struct UnknownKey {
+    /// The message for people, without a position.
+    pub description: String,
+    /// True if a limit is lost in case that the name is misspelt.
+    pub may_be_limit: bool,
+}
+
+impl UnknownKey {
+    /// Describes the unknown key at `path`.
+    pub fn new(path: &[String]) -> Self {
+        let (name, above) = path
+            .split_last()
+            .map_or(("", path), |(name, above)| (name, above));
+        let known = KeyNode::at(above).map(KeyNode::names).unwrap_or_default();
+        let meant = nearest(name, known);
+        let may_be_limit = match above {
+            [] => meant.is_some_and(|meant| ["budget", "tools"].contains(&meant)),
+            [section, ..] if section == "budget" => true,
+            [section, ..] if section == "tools" => {
+                meant.is_some_and(|meant| LIMIT_NAMES.contains(&meant))
+            }
+            _ => false,
+        };
+        let refused = match above {
+            [] => ", for which nanobot 0.1.4 rejects the whole file",
+            _ => "",
+        };
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+        let meant = meant.unwrap_or_default();
+        Self {
+            description: format!("unknown key `{}`{refused}{meant}", path.join(".")),
+            may_be_limit,
+        }
+    }
 }
 
 impl<'a> LayeredConfig<'a> {
@@ -166,28 +229,49 @@ impl<'a> LayeredConfig<'a> {
             .ok_or_else(|| self.type_error(path, &kind.describe_value(&value), &kind.describe()))
     }
 
-    /// Checks the types of all values in the sections that select the provider and grant permissions. A section that
-    /// cannot be read must not count as absent. A reference to an unset variable matters only where its value is used.
+    /// Checks the names of all keys, and the types of the values in the sections that select the provider, grant
+    /// permissions or set limits: a section that cannot be read must not count as absent. A reference to an unset
+    /// variable matters only where its value is used. Returns the unknown keys.
     ///
     /// # Errors
-    /// Status 78 for the first value of a wrong type.
-    pub fn check_types(&self) -> Result<()> {
-        for section in ["agents", "channels", "providers", "tools"] {
-            if let Some(value) = self.value.get(section) {
-                let branch = KeyNode::root().child(section);
-                self.check_branch(&mut vec![section], branch, value)?;
+    /// Status 78 for the first value of a wrong type, for an unknown key that may be a misspelt limit, and for an unknown
+    /// variable.
+    pub fn check(&self) -> Result<Vec<String>> {
+        if let Some(unknown) = self.unknown_variables.first() {
+            return Err(fail(Exit::Config, unknown.to_string()));
+        }
+        let mut unknown = Vec::new();
+        for (section, value) in self.value.as_object().into_iter().flatten() {
+            let node = KeyNode::root().child(section);
+            let is_checked = CHECKED_SECTIONS.contains(&section.as_str());
+            if node.is_none() || is_checked {
+                self.check_node(&mut vec![section], node, value, &mut unknown)?;
             }
         }
-        Ok(())
+        Ok(unknown)
     }
 
-    fn check_branch<'v>(
+    fn check_node<'v>(
         &self,
         path: &mut Vec<&'v str>,
         branch: Option<KeyNode>,
         value: &'v Value,
+        unknown: &mut Vec<String>,
     ) -> Result<()> {
         let Some(branch) = branch else {
+            let path: KeyPath = path.iter().map(|&name| name.into()).collect();
+            let key = UnknownKey::new(&path);
+            if key.may_be_limit {
+                let cause = format!("{}{}", self.position_prefix(&path), key.description);
+                return Err(fail(Exit::Config, cause));
+            }
+            // Some users keep comments in keys of their own.
+            if !path
+                .last()
+                .is_some_and(|name| name.starts_with(['_', '$', '/']))
+            {
+                unknown.push(path.join("."));
+            }
             return Ok(());
         };
         let owned = |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
@@ -204,7 +288,7 @@ impl<'a> LayeredConfig<'a> {
             }
             (None, Value::Object(members)) => members.iter().try_for_each(|(name, member)| {
                 path.push(name);
-                self.check_branch(path, branch.child(name), member)?;
+                self.check_node(path, branch.child(name), member, unknown)?;
                 path.pop();
                 Ok(())
             }),

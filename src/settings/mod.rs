@@ -41,6 +41,8 @@ pub struct Settings {
     /// The primary model, followed by its fallbacks. Never empty.
     pub models: Vec<ModelSettings>,
     pub budget: BudgetSettings,
+    /// Keys of the config that no release knows.
+    pub unknown_keys: Vec<String>,
     /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, ProviderSettings>,
     /// The absolute path of the agent's own directory.

@@ -41,9 +41,10 @@ impl Settings {
             .iter()
             .for_each(secret::register);
         let layers = LayeredConfig::new(config, env);
-        layers.check_types()?;
+        let unknown_keys = layers.check()?;
         let values = TypedReader(&layers);
         Ok(Self {
+            unknown_keys,
             models: values.models(flags)?,
             budget: values.budget()?,
             providers: values.providers(),

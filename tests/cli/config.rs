@@ -105,7 +105,10 @@ fn a_section_of_the_wrong_type_is_refused_and_nothing_is_sent() {
         )
         .set("providers.groq", Value::Null)
         .script([says("ok")]);
-    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    story
+        .run(["agent", "-m", "x"])
+        .stdout("ok\n")
+        .stderr_has("unknown keys: `channels.unheardOf`;");
 }
 
 #[test]
@@ -458,4 +461,74 @@ fn a_value_that_would_break_every_run_is_not_written() {
         .run(["config", "check"])
         .stdout_has("warning: ")
         .stdout_has("could direct the agent to almost any reachable host");
+}
+
+#[test]
+fn a_misspelt_limit_stops_every_run() {
+    let check = |key: &str, value: Value| {
+        let story = Story::new().set(key, value);
+        for command in [
+            &["agent", "-m", "x"] as &[&str],
+            &["status"],
+            &["cron", "list"],
+        ] {
+            story
+                .run(command.iter().copied())
+                .status(78)
+                .stderr_has(&format!("unknown key `{key}`"));
+        }
+        let line = format!("unknown key `{key}`");
+        story.run(["config", "check"]).status(78).stdout_has(&line);
+    };
+    check("budget.dayly", json!(1.0));
+    check("budget.anything", json!(1.0));
+    check("bugdet", json!({ "daily": 1.0 }));
+    check("tools.denny", json!(["exec"]));
+    check("tools.permission", json!({ "exec": "never" }));
+    check("tools.restrictToWorkspce", json!(true));
+    check("tools.exec.denyPattern", json!(["rm"]));
+    check("tools.mcpServers.one.disabledTools", json!(["x"]));
+    let story = Story::new().env("NANOBOT_BUDGET__DAILLY", "1");
+    let meant =
+        "NANOBOT_BUDGET__DAILLY: does not match any config key; did you mean `budget.daily`?";
+    story.run(["agent", "-m", "x"]).status(78).stderr_has(meant);
+    story.run(["config", "check"]).status(78).stdout_has(meant);
+}
+
+#[test]
+fn other_unknown_keys_are_one_notice() {
+    let story = Story::new()
+        .set("agents.defaults.modle", json!("x"))
+        .set("mine", json!(1))
+        .set("_comment", json!("why"))
+        .set("tools.mcpServers.one.autoApprove", json!([]))
+        .set("tools.mcpServers.one.disabled", json!(true))
+        .script([says("1"), says("2")]);
+    story.run(["agent", "-m", "x"]).stdout("1\n").stderr(
+        "nanobot: the config has unknown keys: `agents.defaults.modle`, `mine`, `tools.mcpServers.one.autoApprove`; `nanobot config check` shows their positions\n",
+    );
+    story.run(["agent", "-q", "-m", "x"]).stdout("2\n");
+    assert!(story.run(["config", "check"]).text().contains("warning: "));
+    story
+        .run(["config", "check", "--strict"])
+        .status(78)
+        .stdout_has("warning: ");
+    Story::bare()
+        .config_text("{}")
+        .run(["config", "check", "--strict"])
+        .stdout_has("no problems found");
+}
+
+#[test]
+fn an_empty_config_file_is_refused_and_an_empty_device_is_not() {
+    for text in ["", "\n \n"] {
+        let story = Story::bare().config_text(text);
+        story
+            .run(["agent", "-m", "x"])
+            .status(78)
+            .stderr("nanobot: config `$HOME/.nanobot/config.json` is empty\n  try: restore the file, or write `{}` for an empty config\n");
+    }
+    Story::bare()
+        .run(["config", "check", "-c", "/dev/null"])
+        .stdout("/dev/null: no problems found\n");
 }

@@ -82,6 +82,12 @@ pub(crate) fn read(
     let job = origin.job();
     let (settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, overrides(options))?;
+    if let (TurnOrigin::CommandLine, [_, ..]) = (&origin, settings.unknown_keys.as_slice()) {
+        let keys = settings.unknown_keys.join("`, `");
+        report.notice(&format!(
+            "the config has unknown keys: `{keys}`; `nanobot config check` shows their positions"
+        ));
+    }
     // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
     let is_untrusted =
