@@ -1,7 +1,7 @@
 //! `nanobot cron`: making, changing and running jobs.
 
 use super::grants::GrantArgs;
-use super::value::{dollars, time};
+use super::value::{Since, dollars, since, time};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +16,15 @@ pub enum CronCommand {
         /// Job id or name, from `cron list`
         job: String,
         /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Report the jobs that fail, are overdue or cannot run
+    ///
+    /// One line for each, with the number of failures, the last success and the error. Prints nothing and exits with
+    /// status 0 if there is none.
+    Check {
+        /// One JSON object per line
         #[arg(long)]
         json: bool,
     },
@@ -65,6 +74,14 @@ pub enum CronCommand {
         /// Print the output of the last run
         #[arg(long, requires = "job", conflicts_with_all = ["follow", "json"])]
         output: bool,
+        /// Only runs that failed
+        #[arg(long)]
+        failed: bool,
+        /// Only runs that ended since WHEN
+        ///
+        /// A date, or `7d`, `12h`, `today`, `month`.
+        #[arg(long, value_name = "WHEN", value_parser = since)]
+        since: Option<Since>,
         /// One JSON object per run
         #[arg(long)]
         json: bool,

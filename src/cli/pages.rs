@@ -340,6 +340,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron list --all", "Disabled jobs too"),
         ("nanobot cron list --json", "As JSON"),
     ] },
+    HelpPage { command: "cron check", statuses: &[(0, "no job has a problem"), (1, "some jobs fail, are overdue or cannot run"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
+        ("nanobot cron check || mail -s 'nanobot jobs' root < /dev/null", "Tell somebody else"),
+        ("nanobot cron check --json", "For a monitoring system"),
+    ] },
     HelpPage { command: "cron show", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron show digest", "Message, schedule and permissions"),
     ] },

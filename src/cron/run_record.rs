@@ -112,6 +112,11 @@ impl RunOutcome {
         }
     }
 
+    /// True if the run failed, or may have.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Unknown)
+    }
+
     /// True if the job ran, or should have run.
     pub fn is_run(self) -> bool {
         matches!(
@@ -167,6 +172,45 @@ pub struct RunUsage {
     /// Names of the denied tools, one entry per denial.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
+}
+
+/// The last run of a job, and whether its runs succeed.
+#[derive(Clone, Debug, Default)]
+pub struct RunHistory {
+    /// The record of the last run.
+    pub last: Option<RunRecord>,
+    /// Number of runs that failed since the last success.
+    pub failures: usize,
+    /// Start of the first of these runs.
+    pub failing_since: Option<Timestamp>,
+    /// The error of the last failure.
+    pub error: Option<String>,
+    /// Start of the last run that did not fail.
+    pub last_success: Option<Timestamp>,
+}
+
+impl RunHistory {
+    fn new(records: &[RunRecord]) -> Self {
+        let mut history = Self {
+            last: records.last().cloned(),
+            ..Self::default()
+        };
+        for record in records
+            .iter()
+            .rev()
+            .filter(|record| record.outcome.is_run())
+        {
+            let start = record.start.parse().ok();
+            if !record.outcome.is_failure() {
+                history.last_success = start;
+                break;
+            }
+            history.failures += 1;
+            history.failing_since = start;
+            history.error = history.error.or_else(|| record.error.clone());
+        }
+        history
+    }
 }
 
 impl RunRecord {
@@ -306,6 +350,11 @@ impl JobDir {
         }
         let skip = records.len().saturating_sub(count);
         Ok(records.split_off(skip))
+    }
+
+    /// Returns the last run, and whether the runs succeed.
+    pub fn history(&self) -> Result<RunHistory> {
+        Ok(RunHistory::new(&self.last_records(usize::MAX)?))
     }
 
     /// Stores an answer and removes the oldest ones.

@@ -215,14 +215,18 @@ impl Config {
             return Err(fail(Exit::Io, cause));
         }
         let lock = FileLock::for_change(path, "the config")?;
-        let mut config = Self::load(path)?;
-        let before = config.text.clone();
-        let done = change(&mut config)?;
-        if config.text != before {
-            durable_file::replace(path, config.text().as_bytes())?;
-        }
+        let work = || {
+            let mut config = Self::load(path)?;
+            let before = config.text.clone();
+            let done = change(&mut config)?;
+            if config.text != before {
+                durable_file::replace(path, config.text().as_bytes())?;
+            }
+            Ok(done)
+        };
+        let done = work();
         lock.remove()?;
-        Ok(done)
+        done
     }
 
     fn edit(&mut self, path: &[impl AsRef<str>], value: Option<&Value>) -> Result<()> {

@@ -62,9 +62,7 @@ impl Settings {
                 "workspace" => DefaultDirectory::Workspace,
                 _ => DefaultDirectory::Cwd,
             },
-            session: DefaultSession::parse(
-                values.text(const { config_key("agents.defaults.session") })?,
-            ),
+            session: values.session()?,
             timezone: values
                 .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
             prompt_files: values.prompt_files()?,
@@ -156,6 +154,11 @@ impl TypedReader<'_> {
             reasoning_effort: reasoning_effort.as_deref(),
         };
         models::model_chain(&parts, &flags, &defaults)
+    }
+
+    fn session(&self) -> Result<DefaultSession> {
+        let text = self.text(const { config_key("agents.defaults.session") })?;
+        Ok(DefaultSession::parse(text))
     }
 
     fn prompt_files(&self) -> Result<PromptFileSettings> {

@@ -763,3 +763,100 @@ fn a_timed_out_run_still_reports_its_failure() {
         .stderr_has("nanobot: job `digest` (0a1b2c3d): stopped: `--timeout` expired");
     assert!(told.exists());
 }
+
+#[test]
+fn jobs_that_fail_or_are_overdue_are_reported() {
+    let story = Story::new();
+    story.crontab().set_table("");
+    let at = |time: &str, arguments: &[&str]| {
+        let mut command = story.command(arguments);
+        command.env("NANOBOT_TEST_TIME", time);
+        command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+        story.wait(command.spawn().unwrap())
+    };
+    let day = "2026-01-02T08:00:00Z";
+    at(day, &["cron", "check"]).stdout("");
+    let add = [
+        "cron",
+        "add",
+        "--name",
+        "digest",
+        "--cron",
+        "0 * * * *",
+        "-m",
+        "x",
+    ];
+    drop(at(day, &add).status(0).text());
+    let id = crate::cron::jobs(&story)[0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let run = |time: &str| at(time, &["cron", "run", &id, "--scheduled"]);
+
+    story.server().script([says("ok")]);
+    run("2026-01-02T09:00:00Z").stdout("ok\n");
+    at("2026-01-02T09:30:00Z", &["cron", "check"]).stdout("");
+    at("2026-01-02T10:04:00Z", &["cron", "check"]).stdout("");
+    let late = at("2026-01-02T10:06:00Z", &["cron", "check"]).status(1);
+    assert!(
+        late.text()
+            .starts_with(&format!("digest ({id}): overdue since "))
+    );
+    drop(late);
+    for time in ["2026-01-02T11:00:00Z", "2026-01-02T12:00:00Z"] {
+        story.server().script([fails(401, "the key was revoked")]);
+        run(time).status(77).stderr_has("digest");
+    }
+    let failed = at("2026-01-02T12:30:00Z", &["cron", "check"]).status(1);
+    let line = failed.text();
+    drop(failed);
+    assert!(
+        line.starts_with(&format!("digest ({id}): failed 2 times since ")),
+        "{line}"
+    );
+    assert!(
+        line.contains("key was revoked") && line.contains("; last success "),
+        "{line}"
+    );
+    let json = at("2026-01-02T12:30:00Z", &["cron", "check", "--json"])
+        .status(1)
+        .json_lines();
+    assert_eq!(json[0]["problem"], "failing");
+    assert_eq!(json[0]["failures"], 2);
+    assert_eq!(json[0]["last_success"], "2026-01-02T09:00:00Z");
+    let listed = at("2026-01-02T12:30:00Z", &["cron", "list"]);
+    assert!(
+        listed.text().contains("failed (77) 2 times"),
+        "{}",
+        listed.text()
+    );
+    drop(listed);
+    let logs = |arguments: &[&str]| {
+        let all = [&["cron", "logs", "--json"], arguments].concat();
+        at("2026-01-03T12:30:00Z", &all).json_lines().len()
+    };
+    assert_eq!(logs(&[]), 3);
+    assert_eq!(logs(&["--failed"]), 2);
+    assert_eq!(logs(&["--since", "2026-01-03"]), 0);
+    assert_eq!(logs(&["--since", "2026-01-02", "--failed"]), 2);
+
+    // A success ends it; a disabled job has no problem.
+    story.server().script([says("ok"), fails(401, "no")]);
+    run("2026-01-02T13:00:00Z").stdout("ok\n");
+    at("2026-01-02T13:30:00Z", &["cron", "check"]).stdout("");
+    drop(run("2026-01-02T14:00:00Z").status(77).error_text());
+    drop(
+        at("2026-01-02T14:30:00Z", &["cron", "check"])
+            .status(1)
+            .text(),
+    );
+    drop(at("2026-01-02T14:30:00Z", &["cron", "disable", &id]).text());
+    at("2026-01-02T14:30:00Z", &["cron", "check"]).stdout("");
+    // The crontab is part of it.
+    drop(at("2026-01-02T14:30:00Z", &["cron", "enable", &id]).text());
+    story.crontab().set_table("");
+    let line = at("2026-01-02T14:30:00Z", &["cron", "check"])
+        .status(1)
+        .stdout_has("nanobot cron sync");
+    drop(line);
+}

@@ -241,7 +241,9 @@ fn a_config_change_survives_a_failure_of_any_call() {
                         .replace("scripted", "other")
                         .as_bytes();
             assert!(whole, "{about}");
-            assert_eq!(ran.code(), 74, "{about}");
+            // The note in the lock file, about who holds it, may fail without harm.
+            let is_done = ran.code() == 0 && after != before;
+            assert!(is_done || ran.code() == 74, "{about}");
             drop(ran);
             let left: Vec<_> = std::fs::read_dir(path.parent().unwrap())
                 .unwrap()

@@ -85,7 +85,8 @@ fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
     ];
     let row = |known: &JobStatus| {
         let cost = known
-            .last_record
+            .history
+            .last
             .as_ref()
             .and_then(|last| match last.usage.cost_usd {
                 Some(cost) => Some(format!("${}", format_dollars(cost))),
@@ -153,8 +154,14 @@ pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
         );
     }
     let state = &known.job.state;
-    match &known.last_record {
-        Some(record) => format!("{}, {}", describe_outcome(record), at(&record.start)),
+    match &known.history.last {
+        Some(record) => {
+            let times = match (record.outcome.is_failure(), known.history.failures) {
+                (true, count @ 2..) => format!(" {count} times"),
+                _ => String::new(),
+            };
+            format!("{}{times}, {}", describe_outcome(record), at(&record.start))
+        }
         None => match (&state.last_status, state.last_run) {
             (Some(status), Some(time)) => {
                 format!(
@@ -228,7 +235,7 @@ fn truncate_to_seconds(text: &str) -> String {
     time.map_or_else(|_| text.to_owned(), format_utc)
 }
 
-fn format_utc(time: Timestamp) -> String {
+pub(super) fn format_utc(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
@@ -237,12 +244,13 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
     let JobStatus {
         job,
         line_state,
-        last_record: last,
+        history,
         stamps,
         is_running,
         due_slot: due,
         next_runs: next,
     } = known;
+    let last = &history.last;
     let (session, is_own) = job.session_key();
     let schedule = match &job.schedule {
         Ok(Schedule::Cron { expression, zone }) => {
@@ -265,6 +273,8 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
         },
         "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
         "last": last.as_ref().map(run_json),
+        "failures": history.failures, "failing_since": history.failing_since.map(format_utc),
+        "last_success": history.last_success.map(format_utc),
         "cost_usd": last.as_ref().and_then(|last| last.usage.cost_usd),
         "elsewhere": {
             "last_run": state.last_run.map(format_utc), "last_status": state.last_status,

@@ -9,6 +9,7 @@ use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::workspace_jobs;
+use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_columns};
 use crate::settings::Settings;
 use crate::sys::signal;
@@ -26,7 +27,27 @@ pub(super) struct RunLogFilter<'a> {
     pub(super) follow: bool,
     pub(super) lines: usize,
     pub(super) output: bool,
+    /// Only runs that failed.
+    pub(super) failed: bool,
+    pub(super) since: Option<SinceFilter>,
     pub(super) json: bool,
+}
+
+impl RunLogFilter<'_> {
+    /// The records of the jobs `ids` that pass the filter.
+    fn records(&self, ctx: &Context, store: &JobStore, ids: &[String]) -> Result<Vec<RunRecord>> {
+        let mut records = run_log::records(store, ids, usize::MAX)?;
+        records.retain(|record| {
+            let is_recent = |since: SinceFilter| {
+                run_log::end_time(record).is_some_and(|end| {
+                    let day = end.to_zoned(time_zone::local_zone(ctx)).date();
+                    since.includes(end, day)
+                })
+            };
+            (!self.failed || record.outcome.is_failure()) && self.since.is_none_or(is_recent)
+        });
+        Ok(records)
+    }
 }
 
 /// Runs `cron logs`.
@@ -39,7 +60,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
     if wanted.output {
         return print_last_output(ctx, &store, &ids[0]);
     }
-    let mut records = run_log::records(&store, &ids, usize::MAX)?;
+    let mut records = wanted.records(ctx, &store, &ids)?;
     let mut last = records.last().map(|record| record.end.clone());
     let had_any = !records.is_empty();
     let shown = records.split_off(records.len().saturating_sub(wanted.lines));
@@ -69,7 +90,7 @@ pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>)
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
         };
-        let new = run_log::records(&store, &ids, usize::MAX)?;
+        let new = wanted.records(ctx, &store, &ids)?;
         for record in new
             .iter()
             .filter(|record| is_after(record, last.as_deref()))

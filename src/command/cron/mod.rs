@@ -1,7 +1,7 @@
 //! `nanobot cron`: manages jobs that the system's cron starts.
 
 use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
-use crate::command::arguments::job_settings;
+use crate::command::arguments::{job_settings, since_filter};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
@@ -13,6 +13,7 @@ use crate::ops::jobs::timing;
 use anyhow::Result;
 use std::path::PathBuf;
 
+mod check;
 mod export;
 mod list;
 mod logs;
@@ -28,6 +29,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
     match command {
         CronCommand::Add(arguments) => add(ctx, arguments),
         CronCommand::List(arguments) => list::run(ctx, arguments),
+        CronCommand::Check { json } => check::run(ctx, *json),
         CronCommand::Show { job, json } => show::run(ctx, job, *json),
         CronCommand::Edit(arguments) => edit(ctx, arguments),
         CronCommand::Run(arguments) => run::run(ctx, arguments),
@@ -40,6 +42,8 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
             follow,
             lines,
             output,
+            failed,
+            since,
             json,
         } => logs::run(
             ctx,
@@ -49,6 +53,8 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
                 follow: *follow,
                 lines: *lines,
                 output: *output,
+                failed: *failed,
+                since: since.map(|since| since_filter(since, &ctx.clock.now())),
                 json: *json,
             },
         ),

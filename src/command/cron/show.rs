@@ -252,6 +252,13 @@ fn run_rows(
             rows.push(("denied", spent.denied.join(", ")));
         }
     }
+    if known.history.failures > 0 {
+        let success = match known.history.last_success {
+            Some(time) => time_format::format_time(time, &now),
+            None => "never".into(),
+        };
+        rows.push(("success", success));
+    }
     if let Some(path) = &record.output {
         rows.push(("output", ctx.paths.display(path)));
     }

@@ -6,21 +6,22 @@ use super::timing::{effective_schedule, upcoming_runs};
 use super::workspace_jobs;
 use crate::cron::job::Job;
 use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, RunOutcome, RunRecord, RunState};
+use crate::cron::run_record::{JobDir, RunHistory, RunRecord, RunState};
 use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
 use anyhow::Result;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Maximum number of listed next runs.
 const UPCOMING_RUNS: usize = 5;
+/// The delay after which a job that has not started is overdue: cron starts jobs within a minute.
+const OVERDUE_GRACE: SignedDuration = SignedDuration::from_mins(5);
 
 /// A job with its status.
 pub(crate) struct JobStatus {
     pub(crate) job: Job,
     pub(crate) line_state: LineState,
-    /// The record of the last run.
-    pub(crate) last_record: Option<RunRecord>,
+    pub(crate) history: RunHistory,
     pub(crate) stamps: RunState,
     /// True if a run is in progress.
     pub(crate) is_running: bool,
@@ -38,9 +39,10 @@ impl JobStatus {
         crontab: &CrontabStatus,
         job: Job,
     ) -> Result<Self> {
-        let (mut last, mut stamps, mut is_running) = (None, RunState::default(), false);
+        let mut history = RunHistory::default();
+        let (mut stamps, mut is_running) = (RunState::default(), false);
         if let Ok(folder) = store.job_dir(&job.id).map(JobDir::new) {
-            last = folder.last_records(1)?.pop();
+            history = folder.history()?;
             // If this job's state cannot be read, the other jobs are still listed.
             match read_run_state(&folder) {
                 Ok(found) => (stamps, is_running) = found,
@@ -59,7 +61,7 @@ impl JobStatus {
         }
         Ok(Self {
             line_state: crontab.line_state(ctx, &job),
-            last_record: last,
+            history,
             stamps,
             is_running,
             due_slot: due,
@@ -70,10 +72,52 @@ impl JobStatus {
 
     /// True if this is a one-time job that failed: it will never run again.
     pub(crate) fn has_failed_for_good(&self) -> bool {
-        let failed =
-            |last: &RunRecord| matches!(last.outcome, RunOutcome::Failed | RunOutcome::Unknown);
+        let failed = |last: &RunRecord| last.outcome.is_failure();
         let is_once = matches!(self.job.schedule, Ok(Schedule::At(_)));
-        is_once && !self.job.enabled && self.last_record.as_ref().is_some_and(failed)
+        is_once && !self.job.enabled && self.history.last.as_ref().is_some_and(failed)
+    }
+
+    /// The reason why the job does not do what it should; `None` if it does, or is disabled.
+    pub(crate) fn problem(&self, now: Timestamp) -> Option<JobProblem> {
+        if !self.job.enabled && !self.has_failed_for_good() {
+            return None;
+        }
+        if let Err(reason) = &self.job.schedule {
+            return Some(JobProblem::Unusable(reason.clone()));
+        }
+        if self.job.is_altered() {
+            return Some(JobProblem::Unusable(super::job_run::JOB_TAMPERED.into()));
+        }
+        if self.history.failures > 0 {
+            return Some(JobProblem::Failing);
+        }
+        let is_late = |slot: &Timestamp| now.duration_since(*slot) > OVERDUE_GRACE;
+        let slot = self
+            .due_slot
+            .filter(|slot| !self.is_running && is_late(slot));
+        slot.map(JobProblem::Overdue)
+    }
+}
+
+/// The reason why a job does not do what it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JobProblem {
+    /// It never runs.
+    Unusable(String),
+    /// Its last run failed.
+    Failing,
+    /// It should have run for this slot.
+    Overdue(Timestamp),
+}
+
+impl JobProblem {
+    /// The name in JSON.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Unusable(_) => "unusable",
+            Self::Failing => "failing",
+            Self::Overdue(_) => "overdue",
+        }
     }
 }
 

@@ -1,0 +1,86 @@
+//! `cron check`: reports the jobs that fail, are overdue or cannot run, for monitoring.
+
+use super::list::{cell, format_utc};
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::jobs::job_status::{self, JobList, JobProblem, JobStatus};
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Runs `cron check`. Returns status 1 if there is anything to report.
+pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
+    let JobList { jobs, problems } = job_status::list(ctx)?;
+    let now = ctx.clock.timestamp();
+    let mut exit = Exit::Answered;
+    for job in &jobs {
+        let Some(problem) = job.problem(now) else {
+            continue;
+        };
+        exit = Exit::Failed;
+        match as_json {
+            true => ctx.terminal.print_json(&problem_json(job, &problem))?,
+            false => ctx.terminal.print(&problem_line(ctx, job, &problem))?,
+        }
+    }
+    for text in &problems {
+        exit = Exit::Failed;
+        match as_json {
+            true => ctx
+                .terminal
+                .print_json(&json!({ "problem": "crontab", "error": text }))?,
+            false => ctx.terminal.print(&format!("{text}\n"))?,
+        }
+    }
+    Ok(exit)
+}
+
+/// The line about a job: what is wrong, since when, how often, why.
+fn problem_line(ctx: &Context, status: &JobStatus, problem: &JobProblem) -> String {
+    let now = time_zone::now(ctx);
+    let at = |time| time_format::format_time(time, &now);
+    let history = &status.history;
+    let words = match problem {
+        JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),
+        JobProblem::Overdue(slot) => format!("overdue since {}", at(*slot)),
+        JobProblem::Failing => {
+            let times = match history.failures {
+                1 => String::new(),
+                count => format!(" {count} times"),
+            };
+            let since = history
+                .failing_since
+                .map(|time| format!(" since {}", at(time)));
+            let error = history
+                .error
+                .as_ref()
+                .map(|error| format!(": {}", cell(error)));
+            let success = match history.last_success {
+                Some(time) => format!("last success {}", at(time)),
+                None => "never succeeded".to_owned(),
+            };
+            let (since, error) = (since.unwrap_or_default(), error.unwrap_or_default());
+            format!("failed{times}{since}{error}; {success}")
+        }
+    };
+    format!(
+        "{} ({}): {words}\n",
+        cell(&status.job.name),
+        cell(&status.job.id)
+    )
+}
+
+fn problem_json(status: &JobStatus, problem: &JobProblem) -> Value {
+    let history = &status.history;
+    let (since, error) = match problem {
+        JobProblem::Unusable(reason) => (None, Some(reason)),
+        JobProblem::Overdue(slot) => (Some(*slot), None),
+        JobProblem::Failing => (history.failing_since, history.error.as_ref()),
+    };
+    json!({
+        "job": status.job.id, "name": status.job.name, "problem": problem.name(),
+        "since": since.map(format_utc), "failures": history.failures,
+        "last_success": history.last_success.map(format_utc), "error": error,
+    })
+}
