@@ -10,6 +10,7 @@ use std::time::Duration;
 pub enum CronCommand {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
     Add(Box<CronAddArgs>),
+    Apply(CronApplyArgs),
     List(CronListArgs),
     /// Print the details of a job
     Show {
@@ -108,8 +109,39 @@ pub struct CronAddArgs {
     /// Message to the agent
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub message: String,
+    /// Change the job of this name, if there is one
+    ///
+    /// It becomes what a new job would be; its id and its records stay. If it is the same already, nothing is changed.
+    #[arg(long, requires = "name", hide_short_help = true)]
+    pub replace: bool,
+    /// One JSON object
+    #[arg(long, hide_short_help = true)]
+    pub json: bool,
     #[command(flatten)]
     pub flags: JobArgs,
+}
+
+/// Create and change the jobs that a file lists
+///
+/// The file is a YAML or JSON list; each item has the long flags of `cron add` as keys, without the dashes:
+///
+///     - name: digest
+///       cron: "0 8 * * 1-5"
+///       read: [~/inbox]
+///       message: summarise what is new in ~/inbox
+///
+/// As with `cron add --replace`, a job that is the same already is not changed, so the command can be repeated.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CronApplyArgs {
+    /// The file; `-` is standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub file: PathBuf,
+    /// Remove jobs that an earlier `apply` created and the file no longer lists
+    #[arg(long)]
+    pub prune: bool,
+    /// One JSON object per job
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `add` and `edit`

@@ -336,6 +336,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron add --in 2h -m 'remind me of the cake'", "Once, in two hours"),
         ("nanobot cron add --every 30m --when 'test -s /var/mail/me' -m 'is any of this mail urgent?' --channel file --to ~/urgent.txt", "Only if a command succeeds, with answers appended to a file"),
     ] },
+    HelpPage { command: "cron apply", statuses: &[DONE, (1, "a job was saved, but the crontab could not be changed"), USAGE, (65, "the file is not a list of jobs"), (66, "there is no such file"), IO, CONFIG], variables: &[], files: &["cron/jobs.json", "cron/ID/", "crontab.lock"], examples: &[
+        ("nanobot cron apply -f jobs.yaml", "Create and change what the file lists"),
+        ("nanobot cron apply -f jobs.yaml --prune --json", "For a configuration management system"),
+    ] },
     HelpPage { command: "cron list", statuses: COMMON_STATUSES, variables: &[], files: JOB_FILES, examples: &[
         ("nanobot cron list --all", "Disabled jobs too"),
         ("nanobot cron list --json", "As JSON"),

@@ -199,6 +199,7 @@ pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
         channel,
         to,
         on_failure,
+        applied: false,
     }
 }
 

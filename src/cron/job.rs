@@ -68,6 +68,9 @@ pub struct JobOptions {
     pub policy: Option<Value>,
     /// True if a run created the job, and not a person.
     pub by_model: bool,
+    /// True if `cron apply` created the job from a file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub applied: bool,
     pub model: Option<String>,
     /// The config file, if it is not the default one.
     pub config: Option<PathBuf>,

@@ -15,6 +15,7 @@ mod context;
 mod conversation_recovery;
 pub(crate) mod crash;
 mod cron;
+mod cron_apply;
 mod cron_kills;
 mod cron_real;
 mod cron_run;

@@ -5,14 +5,16 @@ use crate::command::arguments::{job_settings, since_filter};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::job_edit::{self, SavedJob};
+use crate::ops::jobs::job_edit::{self, JobChange, SavedJob};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use anyhow::Result;
+use serde_json::json;
 use std::path::PathBuf;
 
+mod apply;
 mod check;
 mod export;
 mod list;
@@ -28,6 +30,7 @@ const UPCOMING_RUNS: usize = 3;
 pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
     match command {
         CronCommand::Add(arguments) => add(ctx, arguments),
+        CronCommand::Apply(arguments) => apply::run(ctx, arguments),
         CronCommand::List(arguments) => list::run(ctx, arguments),
         CronCommand::Check { json } => check::run(ctx, *json),
         CronCommand::Show { job, json } => show::run(ctx, job, *json),
@@ -66,12 +69,46 @@ fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
     let CronAddArgs {
         name,
         message,
+        replace,
+        json,
         flags,
     } = add;
     let ctx = &with_config(ctx, &flags.config);
-    let saved = job_edit::add(ctx, name.as_deref(), message, &job_settings(flags))?;
-    let done = format!("✓ Added job '{}' ({})", saved.job.name, saved.job.id);
-    print_saved(ctx, saved, &done)
+    let settings = job_settings(flags);
+    let saved = job_edit::add(ctx, name.as_deref(), message, &settings, *replace)?;
+    match json {
+        true => print_saved_json(ctx, saved),
+        false => {
+            let done = describe_change(&saved);
+            print_saved(ctx, saved, &done)
+        }
+    }
+}
+
+/// What was done with a job, for people.
+fn describe_change(saved: &SavedJob) -> String {
+    let SavedJob { job, change, .. } = saved;
+    match change {
+        JobChange::Added => format!("✓ Added job '{}' ({})", job.name, job.id),
+        JobChange::Changed => format!("✓ Changed job '{}' ({})", job.name, job.id),
+        JobChange::Unchanged => format!("✓ Job '{}' ({}) is unchanged", job.name, job.id),
+    }
+}
+
+/// Prints what was done with a job as one JSON object, and its notices.
+fn print_saved_json(ctx: &Context, saved: SavedJob) -> Result<Exit> {
+    let SavedJob { job, change, .. } = &saved;
+    let next = timing::upcoming_runs(ctx, job, ctx.clock.timestamp(), 1);
+    let change = match change {
+        JobChange::Added => "added",
+        JobChange::Changed => "changed",
+        JobChange::Unchanged => "unchanged",
+    };
+    ctx.terminal.print_json(&json!({
+        "id": job.id, "name": job.name, "change": change,
+        "schedule": timing::describe_schedule(ctx, job), "next": next.first().copied().map(list::format_utc),
+    }))?;
+    finish_saved(ctx, saved)
 }
 
 fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
@@ -84,34 +121,35 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
-    let done = format!("✓ Changed job '{}' ({})", saved.job.name, saved.job.id);
+    let done = describe_change(&saved);
     print_saved(ctx, saved, &done)
 }
 
 /// Prints what was done with a job, its upcoming runs, and any notes about it.
 pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<Exit> {
-    let SavedJob {
-        job,
-        notices,
-        crontab,
-    } = saved;
+    let job = &saved.job;
     let now = time_zone::now(ctx);
     let mut text = format!(
         "{}\n{}\n",
         to_one_line(done),
-        timing::describe_schedule(ctx, &job)
+        timing::describe_schedule(ctx, job)
     );
-    let times = timing::upcoming_runs(ctx, &job, now.timestamp(), UPCOMING_RUNS);
+    let times = timing::upcoming_runs(ctx, job, now.timestamp(), UPCOMING_RUNS);
     if job.enabled && !times.is_empty() {
         text.push_str(&format!("next: {}\n", format_times(&times, &now)));
     }
     ctx.terminal.print(&text)?;
-    for notice in notices {
+    finish_saved(ctx, saved)
+}
+
+/// Prints the notices about a saved job, and the change of the crontab.
+fn finish_saved(ctx: &Context, saved: SavedJob) -> Result<Exit> {
+    for notice in saved.notices {
         ctx.notice(&notice);
     }
     Ok(crontab_sync::report_change(
         ctx,
-        crontab,
+        saved.crontab,
         "the job is saved, but cron does not start it",
     ))
 }

@@ -6,7 +6,7 @@ use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
 use crate::ops::jobs::heartbeat::FILE_NAME;
-use crate::ops::jobs::job_edit::SavedJob;
+use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_notices::{consequence_notices, replaced_grants_notice};
 use crate::ops::jobs::job_options::{JobFlags, apply_flags};
@@ -48,7 +48,17 @@ pub(crate) fn enable(
             "the tasks belong in `{path}`, which does not exist yet"
         ));
     }
-    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+    let change = match is_new {
+        true => JobChange::Added,
+        false => JobChange::Changed,
+    };
+    Ok(SavedJob::new(
+        ctx,
+        &settings,
+        &store,
+        (job, change),
+        notices,
+    ))
 }
 
 /// Removes the heartbeat's job. Returns the crontab change; `None` if the heartbeat was not enabled.

@@ -37,10 +37,20 @@ pub(crate) struct JobSettings {
 /// A job that was created or changed.
 pub(crate) struct SavedJob {
     pub(crate) job: Job,
+    pub(crate) change: JobChange,
     /// Notices for the user.
     pub(crate) notices: Vec<String>,
     /// The crontab change. The job is saved even if this failed.
     pub(crate) crontab: Result<CrontabChange>,
+}
+
+/// What was done with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobChange {
+    Added,
+    Changed,
+    /// It already was as requested.
+    Unchanged,
 }
 
 impl SavedJob {
@@ -49,26 +59,29 @@ impl SavedJob {
         ctx: &Context,
         settings: &Settings,
         store: &JobStore,
-        job: Job,
+        (job, change): (Job, JobChange),
         mut notices: Vec<String>,
     ) -> Self {
         let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
-        let change = crontab.as_ref().ok();
-        notices.extend(change.and_then(|change| change.other_jobs_notice(&job.id)));
+        let lines = crontab.as_ref().ok();
+        notices.extend(lines.and_then(|lines| lines.other_jobs_notice(&job.id)));
         Self {
             job,
+            change,
             notices,
             crontab,
         }
     }
 }
 
-/// Creates a job. The message `-` is read from standard input.
+/// Creates a job. The message `-` is read from standard input. With `replace`, a job of that name is changed instead, to
+/// what a new one would be; its id, its records and its being enabled stay.
 pub(crate) fn add(
     ctx: &Context,
     name: Option<&str>,
     message: &str,
     job_settings: &JobSettings,
+    replace: bool,
 ) -> Result<SavedJob> {
     let JobSettings {
         schedule,
@@ -118,9 +131,49 @@ pub(crate) fn add(
     ) {
         crontab_sync::require_job_file(&store, &lines)?;
     }
-    store.add(&job, now, None)?;
-    notices.extend(consequence_notices(ctx, &job, grants, &resolved));
-    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+    let replaced = match replace {
+        true => workspace_jobs::find_named(&store, &job.name)?,
+        false => None,
+    };
+    let change = match replaced {
+        Some(old) => replace_job(&store, old, &mut job, now)?,
+        None => {
+            store.add(&job, now, None)?;
+            JobChange::Added
+        }
+    };
+    if change != JobChange::Unchanged {
+        notices.extend(consequence_notices(ctx, &job, grants, &resolved));
+    }
+    Ok(SavedJob::new(
+        ctx,
+        &settings,
+        &store,
+        (job, change),
+        notices,
+    ))
+}
+
+/// Stores `job` in place of `old`, unless it is the same.
+fn replace_job(store: &JobStore, old: Job, job: &mut Job, now: Timestamp) -> Result<JobChange> {
+    (job.id, job.created, job.enabled) = (old.id.clone(), old.created, old.enabled);
+    let has_same_schedule = old.schedule == job.schedule;
+    if let Some(options) = &mut job.options {
+        // Slots before the change are not caught up.
+        options.since_ms = match &old.options {
+            Some(before) if has_same_schedule => before.since_ms,
+            _ => now.as_millisecond(),
+        };
+    }
+    job.bind_options();
+    if comparable_text(&old)? == comparable_text(job)? {
+        return Ok(JobChange::Unchanged);
+    }
+    store.update(&old.id, now, |stored| {
+        apply_changes(stored, job);
+        true
+    })?;
+    Ok(JobChange::Changed)
 }
 
 /// Changes the job that `name_or_id` names. Options that are not given stay unchanged.
@@ -193,7 +246,13 @@ pub(crate) fn edit(
         notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
     }
     notices.extend(consequence_notices(ctx, &job, grants, &resolved));
-    Ok(SavedJob::new(ctx, &settings, &store, job, notices))
+    Ok(SavedJob::new(
+        ctx,
+        &settings,
+        &store,
+        (job, JobChange::Changed),
+        notices,
+    ))
 }
 
 fn is_heartbeat(job: &Job) -> bool {

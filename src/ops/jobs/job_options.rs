@@ -42,6 +42,8 @@ pub(crate) struct JobFlags {
     pub(crate) to: Option<String>,
     /// The shell command to run after a failed run.
     pub(crate) on_failure: Option<String>,
+    /// The job comes from a file of jobs.
+    pub(crate) applied: bool,
 }
 
 /// Applies `flags` to `job`, and creates its terms if needed. `None` leaves a value unchanged; an empty text removes
@@ -68,6 +70,7 @@ pub(crate) fn apply_flags(
         channel,
         to,
         on_failure,
+        applied,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
     let mut terms = job.options.take().unwrap_or_else(|| JobOptions {
@@ -100,6 +103,7 @@ pub(crate) fn apply_flags(
     if let Some(what) = catch_up {
         terms.catch_up = what;
     }
+    terms.applied |= *applied;
     terms.quiet |= ctx.quiet;
     if let Some(path) = &ctx.config {
         terms.config = Some(permissions::absolute(path));

@@ -62,6 +62,18 @@ pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     job.ok_or_else(|| unknown_job_error(&[], name_or_id))
 }
 
+/// The job named `name`, with its options; `None` if there is none.
+///
+/// # Errors
+/// Status 2 if several jobs have that name; as [`find_usable`].
+pub(crate) fn find_named(store: &JobStore, name: &str) -> Result<Option<Job>> {
+    let jobs = store.jobs()?;
+    match jobs.iter().any(|job| job.name == name) {
+        true => find_usable(store, name).map(Some),
+        false => Ok(None),
+    }
+}
+
 /// The error for a job that does not exist.
 pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error {
     let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);

@@ -1,0 +1,185 @@
+//! Jobs as configuration: `cron add --replace` and `cron apply`.
+
+use crate::cron::jobs;
+use crate::story::{RunResult, Story};
+use serde_json::Value;
+
+fn story() -> Story {
+    let story = Story::new();
+    story.crontab().set_table("1 2 3 4 5 other\n");
+    story
+}
+
+/// Runs a command that prints JSON lines. A change prints notices.
+fn lines(story: &Story, arguments: &[&str]) -> Vec<Value> {
+    let output = story.command(arguments).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn changes(lines: &[Value]) -> Vec<&str> {
+    lines
+        .iter()
+        .map(|line| line["change"].as_str().unwrap())
+        .collect()
+}
+
+fn quiet<'s>(story: &'s Story, arguments: &[&str]) -> RunResult<'s> {
+    let mut command = story.command(arguments);
+    command.env_remove("NANOBOT_MEMORY__CONSOLIDATE");
+    story.wait(command.spawn().unwrap())
+}
+
+#[test]
+fn a_job_is_replaced_only_if_it_differs() {
+    let story = story();
+    let add = |schedule: &str, message: &str| {
+        let add = [
+            "cron",
+            "add",
+            "--replace",
+            "--json",
+            "-n",
+            "digest",
+            "--cron",
+        ];
+        lines(
+            &story,
+            &[&add as &[&str], &[schedule, "-m", message]].concat(),
+        )
+        .remove(0)
+    };
+    let first = add("0 8 * * *", "a");
+    assert_eq!(first["change"], "added");
+    assert_eq!(first["name"], "digest");
+    let files = |story: &Story| {
+        let id = first["id"].as_str().unwrap();
+        let options = story.home().join(".nanobot/cron").join(id).join("job.json");
+        (
+            std::fs::read(story.workspace().join("cron/jobs.json")).unwrap(),
+            std::fs::read(options).unwrap(),
+            story.crontab().table().unwrap(),
+        )
+    };
+    let before = files(&story);
+    let same = add("0 8 * * *", "a");
+    assert_eq!(
+        (&same["change"], &same["id"]),
+        (&Value::from("unchanged"), &first["id"])
+    );
+    assert_eq!(files(&story), before);
+    quiet(
+        &story,
+        &[
+            "cron",
+            "add",
+            "--replace",
+            "-n",
+            "digest",
+            "--cron",
+            "0 8 * * *",
+            "-m",
+            "a",
+        ],
+    )
+    .stdout_has(&format!(
+        "✓ Job 'digest' ({}) is unchanged",
+        first["id"].as_str().unwrap()
+    ));
+    for (schedule, message) in [("0 8 * * *", "b"), ("0 9 * * *", "b")] {
+        let changed = add(schedule, message);
+        assert_eq!(
+            (&changed["change"], &changed["id"]),
+            (&Value::from("changed"), &first["id"])
+        );
+    }
+    assert!(story.crontab().table().unwrap().contains("0 9 * * * "));
+    assert_eq!(jobs(&story).len(), 1);
+    // It stays disabled, and the flags that are no longer given are gone.
+    drop(quiet(&story, &["cron", "disable", "digest"]).text());
+    let limited = ["cron", "edit", "digest", "--max-cost", "1"];
+    drop(story.command(limited).output().unwrap());
+    assert_eq!(add("0 9 * * *", "b")["change"], "changed");
+    let shown = lines(&story, &["cron", "show", "digest", "--json"]).remove(0);
+    assert_eq!(shown["enabled"], false);
+    assert_eq!(shown["terms"]["max_cost_usd"], Value::Null);
+    quiet(
+        &story,
+        &["cron", "add", "--replace", "--every", "1h", "-m", "x"],
+    )
+    .status(2)
+    .stderr_has("--name");
+}
+
+#[test]
+fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
+    let story = story().file(
+        "jobs.yaml",
+        "# two jobs\n\
+         - name: digest\n  cron: \"0 8 * * 1-5\"\n  read: [.]\n  message: |\n    two\n    lines % and 'quotes'\n\
+         - {name: check, every: 2h, max-cost: 0.5, message: \"-n is no flag\"}\n",
+    );
+    let apply = ["cron", "apply", "-f", "jobs.yaml", "--json"];
+    assert_eq!(changes(&lines(&story, &apply)), ["added", "added"]);
+    let found = jobs(&story);
+    assert_eq!(
+        found[0]["payload"]["message"],
+        "two\nlines % and 'quotes'\n"
+    );
+    assert_eq!(found[1]["payload"]["message"], "-n is no flag");
+    let table = story.crontab().table().unwrap();
+    assert!(table.contains("0 8 * * 1-5 ") && table.contains("1 2 3 4 5 other\n"));
+    assert_eq!(changes(&lines(&story, &apply)), ["unchanged", "unchanged"]);
+    assert_eq!(story.crontab().table().unwrap(), table);
+
+    // A job that somebody else made stays; one that an earlier file listed goes only if that is asked for.
+    let own = [
+        "cron", "add", "-n", "own", "--every", "1h", "-m", "x", "--json",
+    ];
+    assert_eq!(changes(&lines(&story, &own)), ["added"]);
+    std::fs::write(
+        story.dir().join("jobs.yaml"),
+        r#"[{"name": "check", "every": "3h", "message": "x"}]"#,
+    )
+    .unwrap();
+    assert_eq!(changes(&lines(&story, &apply)), ["changed"]);
+    assert_eq!(jobs(&story).len(), 3);
+    let prune = [&apply as &[&str], &["--prune"]].concat();
+    assert_eq!(changes(&lines(&story, &prune)), ["unchanged", "removed"]);
+    let names: Vec<Value> = jobs(&story).iter().map(|job| job["name"].clone()).collect();
+    assert_eq!(names, ["check", "own"]);
+}
+
+#[test]
+fn nothing_is_changed_if_an_item_is_wrong() {
+    let check = |text: &str, words: &str| {
+        let story = story().file("jobs.yaml", text);
+        quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])
+            .status(65)
+            .stderr_has(words);
+        assert!(!story.workspace().join("cron/jobs.json").exists(), "{text}");
+        assert_eq!(story.crontab().table().unwrap(), "1 2 3 4 5 other\n");
+    };
+    let good = "- {name: a, every: 1h, message: x}\n";
+    check(
+        &format!("{good}- {{name: b, every: 1h}}\n"),
+        "item 2 of `jobs.yaml`: ",
+    );
+    check(
+        &format!("{good}- {{every: 1h, message: x}}\n"),
+        "item 2 of `jobs.yaml`: it has no `name`",
+    );
+    check(
+        &format!("{good}- {{name: b, evry: 1h, message: x}}\n"),
+        "unexpected argument '--evry",
+    );
+    check(&format!("{good}- text\n"), "it is not a map of flags");
+    check("name: a\n", "`jobs.yaml` is not a list of jobs");
+    check("- [\n", "is not YAML or JSON");
+    quiet(&story(), &["cron", "apply", "-f", "missing"])
+        .status(66)
+        .stderr_has("missing");
+}
