@@ -8,7 +8,8 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::format::format_dollars;
 use crate::message::Usage;
 use crate::sys::clock::Clock;
-use crate::sys::durable_file::{self, with_lock};
+use crate::sys::durable_file;
+use crate::sys::file_lock::{self, with_lock};
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use anyhow::{Context, Result};
@@ -182,7 +183,7 @@ impl Ledger {
     /// Records a call. `reservation` is the one made for it, and counts until the line is written.
     pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
         let log = self.open_or_create(durable_file::open_append)?;
-        durable_file::with_lock_ignoring_signals(&log, &self.path, LOCK_TIMEOUT, || {
+        file_lock::with_lock_ignoring_signals(&log, &self.path, LOCK_TIMEOUT, || {
             let LedgerEnd {
                 totals,
                 size,

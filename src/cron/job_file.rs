@@ -3,7 +3,7 @@
 
 use super::job_entry::has_id;
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -120,7 +120,7 @@ pub(super) fn update(
     change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,
 ) -> Result<bool> {
     let is_new = !path.exists();
-    let lock = FileLock::for_change(path, "the job file")?;
+    let lock = durable_file::lock_for_change(path, "the job file")?;
     let mut file = load(path)?;
     if is_new {
         file.entry("version").or_insert(json!(1));

@@ -5,7 +5,8 @@
 //! while the job's lock is free, means a run with an unknown outcome.
 
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
+use crate::sys::file_lock::{self, FileLock};
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -252,7 +253,7 @@ impl JobDir {
         durable_file::create_dir(&self.path)?;
         let path = self.path.join("lock");
         let what = format!("the job `{name}`");
-        let busy = &mut |_: Option<&durable_file::LockHolder>| {};
+        let busy = &mut |_: Option<&file_lock::LockHolder>| {};
         FileLock::acquire(&path, &what, now, Duration::ZERO, busy).map_err(|error| {
             match crate::error::exit_for(&error) {
                 Exit::TryAgain => {
@@ -324,7 +325,7 @@ impl JobDir {
         let mut line = serde_json::to_vec(record).context("encode the run record")?;
         line.push(b'\n');
         let file = durable_file::open_line_log(&path)?;
-        durable_file::with_lock(&file, &path, || {
+        file_lock::with_lock(&file, &path, || {
             let before = durable_file::size(&file, &path)?;
             durable_file::append_to(&file, &path, before, &line)?;
             durable_file::sync(&file, &path)?;

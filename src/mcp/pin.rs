@@ -6,7 +6,7 @@ use super::fingerprint;
 use super::protocol::{ServerFeatures, ToolHints, ToolInfo};
 use crate::error::{Exit, fail_with_hint};
 use crate::settings::servers::McpServer;
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -182,7 +182,7 @@ impl PinFile {
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
-        let _lock = FileLock::for_change(&self.path, "the pinned MCP tools")?;
+        let _lock = durable_file::lock_for_change(&self.path, "the pinned MCP tools")?;
         let mut written = self.read()?;
         let done = change(&mut written);
         written.v = FORMAT_VERSION;

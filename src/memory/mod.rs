@@ -6,7 +6,8 @@
 
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
+use crate::sys::file_lock::FileLock;
 use anyhow::{Context, Result};
 use history::MemoryHistory;
 use last_run::{ConsolidationOutcome, LastRun};

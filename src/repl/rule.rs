@@ -9,7 +9,7 @@ use crate::policy::tool_names::WRITE_TOOLS;
 use crate::settings::Config;
 use crate::shell_quote::unquote;
 use crate::skill;
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
 use crate::sys::input;
 use crate::sys::paths::PathResolver;
 use crate::tool::ApprovalRequest;
@@ -89,7 +89,7 @@ impl PermanentRule {
             ));
         };
         let shown = ctx.paths.display(path);
-        let lock = FileLock::for_change(path, &shown)?;
+        let lock = durable_file::lock_for_change(path, &shown)?;
         let bytes = input::read_file(path, &shown, MAX_PROFILE_BYTES)?;
         let text = String::from_utf8(bytes)
             .map_err(|_| fail(Exit::Config, format!("`{shown}` is not UTF-8")))?;

@@ -1,7 +1,7 @@
 //! The event log of `NANOBOT_LOG`: one JSON line per event, for later analysis. It contains no secrets.
 
 use crate::event::Event;
-use crate::sys::{durable_file, secret};
+use crate::sys::{durable_file, file_lock, secret};
 use anyhow::Result;
 use serde_json::Value;
 use std::fs::File;
@@ -34,7 +34,7 @@ impl EventLog {
             Some(file) => file,
             none => none.insert(durable_file::open_line_log(&self.path)?),
         };
-        durable_file::with_lock(file, &self.path, || {
+        file_lock::with_lock(file, &self.path, || {
             let size = durable_file::size(file, &self.path)?;
             durable_file::append_to(
                 file,

@@ -16,6 +16,7 @@ use crate::error::{Exit, exit_for};
 use crate::message::Message;
 use crate::message::token_estimate;
 use crate::sys::durable_file;
+use crate::sys::file_lock;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -386,7 +387,7 @@ fn update_metadata(
             summary: None,
         };
         let line = line::format_metadata(&metadata, Some(&closing));
-        let written = durable_file::with_lock(guard, &path, || {
+        let written = file_lock::with_lock(guard, &path, || {
             let is_known =
                 std::fs::metadata(&path).is_ok_and(|now| LogFileState::from(&now) == known);
             if is_known {

@@ -11,6 +11,7 @@ use super::{files, tail_reader};
 use crate::error::{Exit, fail};
 use crate::history::compaction::CompactedHistory;
 use crate::sys::durable_file;
+use crate::sys::file_lock;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, Write};
@@ -120,7 +121,7 @@ pub fn rename(store: &SessionStore, key: &str, new: &str) -> Result<Vec<PathBuf>
     // Check again under the locks: another process may have created the file meanwhile.
     store.path_after_rename(&from, new)?;
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
-    durable_file::with_lock(log.append_lock.as_ref().unwrap_or(&file), &from, || {
+    file_lock::with_lock(log.append_lock.as_ref().unwrap_or(&file), &from, || {
         copy_log(&log, tail.summary.as_ref(), &file, &to, new)?;
         for aside in side_files(&from)? {
             let name = aside.file_name().unwrap_or_default().to_string_lossy();

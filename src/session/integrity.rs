@@ -6,6 +6,7 @@ use super::tail_reader;
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
+use crate::sys::file_lock;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -88,7 +89,7 @@ fn repair_end_once(
     clock: &Clock,
     notice: &mut dyn FnMut(&str),
 ) -> Result<()> {
-    durable_file::with_lock(guard, path, || {
+    file_lock::with_lock(guard, path, || {
         let (end, size) = (
             end_of_last_line(file, path)?,
             durable_file::size(file, path)?,

@@ -7,7 +7,8 @@ use super::line::{self, ClosingLine, MetadataLine};
 use super::lock::lock_path;
 use super::tail_reader::{self, LogTail, MessageWindow};
 use crate::sys::clock::Clock;
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
+use crate::sys::file_lock::{self, FileLock};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -71,7 +72,7 @@ impl SessionLog {
             path.parent()
                 .context("the session path has no parent directory")?,
         )?;
-        let mut busy = |holder: Option<&durable_file::LockHolder>| {
+        let mut busy = |holder: Option<&file_lock::LockHolder>| {
             let who = holder
                 .map(|holder| {
                     let since = holder.since.split_once('T');
@@ -158,7 +159,7 @@ impl SessionLog {
                 unreachable!("the file was opened above, and only this function closes it");
             };
             let guard = self.append_lock.as_ref().unwrap_or(file);
-            let appended = durable_file::with_lock(guard, &self.path, || {
+            let appended = file_lock::with_lock(guard, &self.path, || {
                 let before = match tries < MAX_ATTEMPTS {
                     true if !self.is_unchanged()? => return Ok(false),
                     true => self.file_state.size,
@@ -201,7 +202,7 @@ impl SessionLog {
         lines.push_str(&line(self));
         let file = durable_file::open_append(&self.path)?;
         let guard = self.append_lock.as_ref().unwrap_or(&file);
-        let created = durable_file::with_lock(guard, &self.path, || {
+        let created = file_lock::with_lock(guard, &self.path, || {
             let state = LogFileState::from(&stat(&file, &self.path)?);
             if state.size > 0 {
                 return Ok(None);

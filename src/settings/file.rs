@@ -6,7 +6,7 @@
 
 use super::keys::{KeyNode, RENAMED_KEYS};
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::durable_file::{self, FileLock};
+use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -214,7 +214,7 @@ impl Config {
             let cause = format!("write `{}`: not a regular file", path.display());
             return Err(fail(Exit::Io, cause));
         }
-        let lock = FileLock::for_change(path, "the config")?;
+        let lock = durable_file::lock_for_change(path, "the config")?;
         let work = || {
             let mut config = Self::load(path)?;
             let before = config.text.clone();

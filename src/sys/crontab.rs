@@ -6,6 +6,7 @@
 use crate::error::{Exit, Stop, fail_with_hint};
 use crate::sys::durable_file;
 use crate::sys::env::Env;
+use crate::sys::file_lock;
 use crate::sys::paths::{self, Paths};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::signal::{self, Deadline};
@@ -150,7 +151,7 @@ impl Crontab {
         durable_file::create_dir(&self.folder)?;
         let path = self.folder.join("crontab.lock");
         let lock = durable_file::open_append(&path)?;
-        durable_file::with_lock_timeout(&lock, &path, LOCK_TIMEOUT, || {
+        file_lock::with_lock_timeout(&lock, &path, LOCK_TIMEOUT, || {
             let home = self.lock_home()?;
             let changed = self.apply_change(update);
             drop(home);

@@ -4,15 +4,15 @@
 //! `fsync` is reported and never retried, since the kernel may have dropped the unwritten data (as PostgreSQL found in
 //! 2018).
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::signal::{self, Deadline};
+use super::file_lock::{FileLock, with_lock};
+use crate::error::{Exit, fail};
 use anyhow::{Context, Result};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Creates the directory `path` and its missing parents, for the owner only.
@@ -212,6 +212,30 @@ pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>
     sync_dir(dir)
 }
 
+/// Timeout for the lock of a file that is being changed, which takes milliseconds.
+const CHANGE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Takes the lock for reading the file `path`, changing it and replacing it, so that no change of another process is lost.
+/// The lock file is `path` with `.lock` appended; missing directories are created. `subject` names the file in errors.
+///
+/// # Errors
+/// As [`FileLock::acquire`].
+pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(parent) = target.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        create_dir(parent)?;
+    }
+    let mut lock = target.into_os_string();
+    lock.push(".lock");
+    FileLock::acquire(
+        Path::new(&lock),
+        subject,
+        "",
+        CHANGE_LOCK_TIMEOUT,
+        &mut |_| {},
+    )
+}
+
 /// Atomically creates the file `path`, with the content written by `fill`. It must not exist.
 ///
 /// # Errors
@@ -278,247 +302,6 @@ pub fn format_size(bytes: u64) -> String {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{:.1} KB", bytes as f64 / 1024.0),
         _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
-    }
-}
-
-/// The process that holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockHolder {
-    /// Its process id.
-    pub pid: u32,
-    /// The time at which it took the lock, as text.
-    pub since: String,
-}
-
-/// A kernel lock on a separate lock file. It is released when the process ends, for any cause. The file remains and has
-/// no meaning.
-#[derive(Debug)]
-pub struct FileLock {
-    file: File,
-    path: PathBuf,
-}
-
-/// Interval between attempts to take a busy lock: short enough for short turns, long enough to cost nothing. A blocking
-/// wait could not be cancelled.
-const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Timeout for the lock of a file that is being changed, which takes milliseconds.
-const CHANGE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-
-impl FileLock {
-    /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
-    /// recorded as the time of locking, for others that find it busy; `subject` names the locked object in errors.
-    ///
-    /// # Errors
-    /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.
-    pub fn acquire(
-        path: &Path,
-        subject: &str,
-        now: &str,
-        timeout: Duration,
-        on_busy: &mut dyn FnMut(Option<&LockHolder>),
-    ) -> Result<Self> {
-        let mut deadline = Deadline::after(timeout);
-        let mut has_notified = false;
-        loop {
-            let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(nofollow)
-                .open(path)
-                .with_context(|| format!("open `{}`", path.display()))?;
-            match file.try_lock() {
-                Ok(()) if is_same_file(&file, path) => {
-                    let note = format!("{} {now}\n", std::process::id());
-                    // The note is only informative: a full disk must not prevent work.
-                    drop(
-                        file.set_len(0)
-                            .and_then(|()| file.write_all(note.as_bytes())),
-                    );
-                    return Ok(Self {
-                        file,
-                        path: path.to_owned(),
-                    });
-                }
-                // The last holder removed the file, so this lock protects nothing.
-                Ok(()) => continue,
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
-            }
-            let holder = read_holder(&mut file);
-            if deadline.is_expired() {
-                let who = holder
-                    .map(|LockHolder { pid, since }| format!(" by process {pid} since {since}"))
-                    .unwrap_or_default();
-                return Err(fail_with_hint(
-                    Exit::TryAgain,
-                    format!("{subject} is in use{who}"),
-                    "again later, or `--wait`",
-                ));
-            }
-            if !std::mem::replace(&mut has_notified, true) {
-                on_busy(holder.as_ref());
-            }
-            signal::sleep(LOCK_POLL_INTERVAL)?;
-            deadline.subtract(LOCK_POLL_INTERVAL);
-        }
-    }
-
-    /// Takes the lock for reading the file `path`, changing it and replacing it, so that no change of another process is
-    /// lost. The lock file is `path` with `.lock` appended; missing directories are created. `subject` names the file
-    /// in errors.
-    ///
-    /// # Errors
-    /// As [`Self::acquire`].
-    pub fn for_change(path: &Path, subject: &str) -> Result<Self> {
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        if let Some(parent) = target.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-            create_dir(parent)?;
-        }
-        let mut lock = target.into_os_string();
-        lock.push(".lock");
-        Self::acquire(
-            Path::new(&lock),
-            subject,
-            "",
-            CHANGE_LOCK_TIMEOUT,
-            &mut |_| {},
-        )
-    }
-
-    /// True if a process holds the lock at `path`. Creates no file, and blocks others only for the duration of the
-    /// check.
-    pub fn is_locked(path: &Path) -> Result<bool> {
-        let Some(file) = open_existing(path)? else {
-            return Ok(false);
-        };
-        match file.try_lock_shared() {
-            // Closing the file would release the lock too late if a child that was forked, but has not yet called exec,
-            // shares it.
-            Ok(()) => {
-                drop(file.unlock());
-                Ok(false)
-            }
-            Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(lock_error(path, &error)),
-        }
-    }
-
-    /// Removes the lock's file and releases the lock. Waiting processes notice this and create a new file.
-    pub fn remove(self) -> Result<()> {
-        std::fs::remove_file(&self.path)
-            .with_context(|| format!("remove `{}`", self.path.display()))
-    }
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        // Closing is not enough: a child that another thread has forked, but that has not yet called exec, shares the
-        // open file.
-        drop(self.file.unlock());
-    }
-}
-
-fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
-    let cause = format!("this file system cannot lock `{}`: {error}", path.display());
-    fail_with_hint(Exit::Io, cause, "a workspace on a local disk")
-}
-
-fn is_same_file(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(named)) => (ours.dev(), ours.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-fn read_holder(file: &mut File) -> Option<LockHolder> {
-    let mut note = String::new();
-    file.seek(SeekFrom::Start(0)).ok()?;
-    file.take(200).read_to_string(&mut note).ok()?;
-    let (pid, since) = note.trim().split_once(' ')?;
-    Some(LockHolder {
-        pid: pid.parse().ok()?,
-        since: since.into(),
-    })
-}
-
-/// Timeout for the lock of a file that is locked for the microseconds of an append. A process that was stopped in the
-/// middle of an append can hold it for longer.
-const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Polling intervals for a lock: the first one, and the maximum after doubling.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(1);
-const MAX_POLL_INTERVAL: Duration = Duration::from_millis(64);
-
-/// Runs `work` while holding the kernel's lock on `file`, for the microseconds of an append.
-///
-/// # Errors
-/// Status 75 if another process keeps the lock; 74 if the file system does not support locks.
-pub fn with_lock<T>(file: &File, path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    with_lock_timeout(file, path, APPEND_LOCK_TIMEOUT, work)
-}
-
-/// Like [`with_lock`], for work that takes longer than an append.
-///
-/// # Errors
-/// As [`with_lock`].
-pub fn with_lock_timeout<T>(
-    file: &File,
-    path: &Path,
-    timeout: Duration,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    acquire_lock(file, path, timeout, |interval| Ok(signal::sleep(interval)?))?;
-    let done = work();
-    drop(file.unlock());
-    done
-}
-
-/// Like [`with_lock`], but waits for the lock even while the run is being cancelled, since the data must not be lost.
-///
-/// # Errors
-/// As [`with_lock`].
-pub fn with_lock_ignoring_signals<T>(
-    file: &File,
-    path: &Path,
-    timeout: Duration,
-    work: impl FnOnce() -> Result<T>,
-) -> Result<T> {
-    acquire_lock(file, path, timeout, |interval| {
-        std::thread::sleep(interval);
-        Ok(())
-    })?;
-    let done = work();
-    drop(file.unlock());
-    done
-}
-
-/// Polls for the lock, at growing intervals so that a crowd of waiting processes leaves the CPU to the one that holds
-/// it.
-fn acquire_lock(
-    file: &File,
-    path: &Path,
-    timeout: Duration,
-    pause: impl Fn(Duration) -> Result<()>,
-) -> Result<()> {
-    let end = signal::now().saturating_add(timeout);
-    let mut interval = MIN_POLL_INTERVAL;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if signal::now() < end => {
-                pause(interval)?;
-                interval = (interval * 2).min(MAX_POLL_INTERVAL);
-            }
-            Err(TryLockError::WouldBlock) => {
-                let cause = format!("`{}` is locked by another process", path.display());
-                return Err(fail_with_hint(Exit::TryAgain, cause, "again later"));
-            }
-            Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
-        }
     }
 }
 
@@ -597,10 +380,9 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileLock, append, create_dir, replace};
+    use super::{append, create_dir, replace};
     use crate::error::{Exit, exit_for};
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     #[test]
     fn files_are_private_to_their_owner() {
@@ -650,24 +432,6 @@ mod tests {
         assert_eq!(exit_for(&replace(&pipe, b"x").unwrap_err()), Exit::Io);
         assert!(replace(dir.path(), b"x").is_err());
         assert!(!std::fs::metadata(&pipe).unwrap().is_file());
-    }
-
-    #[test]
-    fn a_lock_is_exclusive_and_names_its_holder() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.lock");
-        let take = || FileLock::acquire(&path, "`x`", "noon", Duration::ZERO, &mut |_| {});
-        let lock = take().unwrap();
-        let error = take().unwrap_err();
-        assert_eq!(exit_for(&error), Exit::TryAgain);
-        assert_eq!(
-            error.to_string(),
-            format!("`x` is in use by process {} since noon", std::process::id())
-        );
-        drop(lock);
-        take().unwrap().remove().unwrap();
-        assert!(!path.exists());
-        take().unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod digest;
 pub mod durable_file;
 pub mod editor;
 pub mod env;
+pub mod file_lock;
 pub mod hidden_chars;
 pub mod http;
 pub mod input;

@@ -114,7 +114,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     // A sleep that no signal interrupts.
     (
         "std::thread::sleep",
-        &["sys/process", "sys/durable_file.rs"],
+        &["sys/process", "sys/file_lock.rs"],
     ),
     ("ureq", &["sys/http"]),
     ("tokio", &["mcp/client"]),
