@@ -1,6 +1,6 @@
 //! `nanobot heartbeat`: runs one check of HEARTBEAT.md.
 
-use super::cron::print_saved;
+use super::cron::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
 use crate::command::arguments::{grants as from_flags, job_flags};
 use crate::error::Exit;

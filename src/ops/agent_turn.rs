@@ -28,6 +28,7 @@ pub(crate) mod execute;
 pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
+mod stop;
 
 /// The result of a turn.
 pub(crate) struct TurnOutcome {
@@ -240,29 +241,29 @@ fn run_turn(
     if matches!(origin, TurnOrigin::CommandLine) {
         signal::install(options.timeout).context("wait for signals")?;
     }
-    assert!(
-        sys::test_hooks::PANIC.get(&ctx.env).is_none(),
-        "requested by {}",
-        sys::test_hooks::PANIC
-    );
+    panic_if_requested(ctx);
     let request = request::read(ctx, options, &mut origin, report)?;
     summary.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
-    if request.command == Some(ChatCommand::Help) {
-        return print_canned_reply(HELP_TEXT, report);
-    }
-
     let place = ctx.session_store(&request.settings)?;
+    match request.command {
+        Some(ChatCommand::Help) => return print_canned_reply(HELP_TEXT, report),
+        Some(ChatCommand::Stop) => {
+            return print_canned_reply(&stop::stop_run(&place, &request.key)?, report);
+        }
+        _ => {}
+    }
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
     if options.resume {
         session.restore_rejected_turn();
     }
-    if options.new || request.command == Some(ChatCommand::New) {
+    let is_new = request.command == Some(ChatCommand::New);
+    if options.new || is_new {
         session.start_new_conversation()?;
     }
-    if request.command == Some(ChatCommand::New) {
+    if is_new {
         *post_turn = after_turn::plan(ctx, options, &request.settings, &session, None);
         return print_canned_reply("New session started.", report);
     }
@@ -308,6 +309,15 @@ fn run_turn(
         std::mem::forget(prepared.setup);
     }
     Ok(ending)
+}
+
+/// Panics if a test requests it.
+fn panic_if_requested(ctx: &Context) {
+    assert!(
+        sys::test_hooks::PANIC.get(&ctx.env).is_none(),
+        "requested by {}",
+        sys::test_hooks::PANIC
+    );
 }
 
 fn log_session(session: &crate::session::Session) {
@@ -368,7 +378,7 @@ fn incomplete_answer_error(
 }
 
 /// The output of `/help`: the messages that are commands.
-const HELP_TEXT: &str = "/new      start a new conversation\n/compact  summarize the conversation; text after it instructs the summary\n\
+const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the summary\n\
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.

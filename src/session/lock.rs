@@ -2,7 +2,7 @@
 
 use super::layout::SessionStore;
 use crate::error::{Exit, HintedError, exit_for, fail_with_hint};
-use crate::sys::durable_file::FileLock;
+use crate::sys::file_lock::FileLock;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +29,14 @@ pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<F
         &mut |_| {},
     )
     .map_err(with_retry_hint)
+}
+
+/// The process whose turn holds the lock of the session `key`; `None` if there is none.
+///
+/// # Errors
+/// As [`FileLock::holder`]; status 2 for an invalid key.
+pub fn lock_holder(store: &SessionStore, key: &str) -> Result<Option<u32>> {
+    FileLock::holder(&lock_path(&store.find_path(key)?))
 }
 
 /// Replaces the hint of a lock error for callers that offer no option to wait.

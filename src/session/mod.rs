@@ -43,6 +43,7 @@ pub use files::{
 };
 pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
+pub use lock::lock_holder;
 pub use metadata::{RecordedOrigin, SessionStats};
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};

@@ -333,3 +333,49 @@ fn the_first_process_of_a_container_exits_with_the_status_of_the_signal() {
         story.wait(child).status(status);
     }
 }
+
+#[test]
+fn a_stop_message_ends_the_run_of_its_session_and_is_not_sent() {
+    let story = Story::new();
+    story
+        .run(["agent", "-s", "work", "-m", "/stop"])
+        .stdout("No active task to stop.\n");
+    let asked = stall_model(&story, "");
+    let child = story
+        .command(["agent", "-s", "work", "-m", "x"])
+        .spawn()
+        .unwrap();
+    until_exists(&asked);
+    // Another session is not concerned.
+    story
+        .run(["agent", "-m", "/stop"])
+        .stdout("No active task to stop.\n");
+    story
+        .run(["agent", "-s", "work", "-m", "/stop"])
+        .stdout("Stopped 1 task.\n");
+    assert_eq!(story.wait(child).signal(), Some(2));
+    story
+        .run(["agent", "-s", "work", "-m", "/stop", "--json"])
+        .json();
+    assert_eq!(story.requests().len(), 1, "no `/stop` was sent");
+    let messages = story.session("work.jsonl");
+    assert!(!messages.iter().any(|line| line["content"] == "/stop"));
+}
+
+#[test]
+fn a_stop_message_trusts_the_kernel_and_not_the_note_in_the_lock() {
+    let story = Story::new().script([says("ok")]);
+    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let lock = story.workspace().join("sessions/cli_direct.jsonl.lock");
+    // A process that does not hold the lock is not ended, whatever the note says.
+    let mut other = story.program("sleep").arg("1000").spawn().unwrap();
+    std::fs::write(&lock, format!("{} now\n", other.id())).unwrap();
+    let stop = ["agent", "-m", "/stop"];
+    story.run(stop).stdout("No active task to stop.\n");
+    let held = std::fs::File::open(&lock).unwrap();
+    held.lock().unwrap();
+    story.run(stop).status(75).stderr_has("is not known");
+    assert!(other.try_wait().unwrap().is_none());
+    other.kill().unwrap();
+    other.wait().unwrap();
+}

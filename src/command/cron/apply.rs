@@ -1,7 +1,7 @@
 //! `cron apply`: creates and changes the jobs that a file lists. Each item of the file becomes the flags of `cron add`,
 //! so both accept the same options.
 
-use super::{describe_change, finish_saved, print_saved_json};
+use super::saved_job::{describe_change, finish_saved, print_saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
 use crate::command::arguments::job_settings;
 use crate::error::{Exit, fail, fail_with_hint};

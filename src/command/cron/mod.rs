@@ -4,14 +4,11 @@ use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
 use crate::command::arguments::{job_settings, since_filter};
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::job_edit::{self, JobChange, SavedJob};
+use crate::ops::jobs::job_edit;
 use crate::ops::jobs::lifecycle;
-use crate::ops::jobs::time_format::{format_times, to_one_line};
-use crate::ops::jobs::time_zone;
-use crate::ops::jobs::timing;
+use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
-use serde_json::json;
+use saved_job::{describe_change, print_saved, print_saved_json};
 use std::path::PathBuf;
 
 mod apply;
@@ -20,11 +17,9 @@ mod export;
 mod list;
 mod logs;
 mod run;
+pub(super) mod saved_job;
 mod show;
 mod sync;
-
-/// Number of upcoming runs printed for a job that was made or changed.
-const UPCOMING_RUNS: usize = 3;
 
 /// Runs `nanobot cron`.
 pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
@@ -85,32 +80,6 @@ fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
     }
 }
 
-/// What was done with a job, for people.
-fn describe_change(saved: &SavedJob) -> String {
-    let SavedJob { job, change, .. } = saved;
-    match change {
-        JobChange::Added => format!("✓ Added job '{}' ({})", job.name, job.id),
-        JobChange::Changed => format!("✓ Changed job '{}' ({})", job.name, job.id),
-        JobChange::Unchanged => format!("✓ Job '{}' ({}) is unchanged", job.name, job.id),
-    }
-}
-
-/// Prints what was done with a job as one JSON object, and its notices.
-fn print_saved_json(ctx: &Context, saved: SavedJob) -> Result<Exit> {
-    let SavedJob { job, change, .. } = &saved;
-    let next = timing::upcoming_runs(ctx, job, ctx.clock.timestamp(), 1);
-    let change = match change {
-        JobChange::Added => "added",
-        JobChange::Changed => "changed",
-        JobChange::Unchanged => "unchanged",
-    };
-    ctx.terminal.print_json(&json!({
-        "id": job.id, "name": job.name, "change": change,
-        "schedule": timing::describe_schedule(ctx, job), "next": next.first().copied().map(list::format_utc),
-    }))?;
-    finish_saved(ctx, saved)
-}
-
 fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     let CronEditArgs {
         job,
@@ -123,35 +92,6 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
     let done = describe_change(&saved);
     print_saved(ctx, saved, &done)
-}
-
-/// Prints what was done with a job, its upcoming runs, and any notes about it.
-pub(super) fn print_saved(ctx: &Context, saved: SavedJob, done: &str) -> Result<Exit> {
-    let job = &saved.job;
-    let now = time_zone::now(ctx);
-    let mut text = format!(
-        "{}\n{}\n",
-        to_one_line(done),
-        timing::describe_schedule(ctx, job)
-    );
-    let times = timing::upcoming_runs(ctx, job, now.timestamp(), UPCOMING_RUNS);
-    if job.enabled && !times.is_empty() {
-        text.push_str(&format!("next: {}\n", format_times(&times, &now)));
-    }
-    ctx.terminal.print(&text)?;
-    finish_saved(ctx, saved)
-}
-
-/// Prints the notices about a saved job, and the change of the crontab.
-fn finish_saved(ctx: &Context, saved: SavedJob) -> Result<Exit> {
-    for notice in saved.notices {
-        ctx.notice(&notice);
-    }
-    Ok(crontab_sync::report_change(
-        ctx,
-        saved.crontab,
-        "the job is saved, but cron does not start it",
-    ))
 }
 
 fn set_enabled(ctx: &Context, jobs: &[String], enabled: bool) -> Result<Exit> {

@@ -2,7 +2,7 @@
 //! cron, and one thing to try. A failure here never ends the command.
 
 use super::question::{Cancelled, confirm};
-use crate::command::cron::print_saved;
+use crate::command::cron::saved_job::print_saved;
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;

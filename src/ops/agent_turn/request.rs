@@ -44,6 +44,8 @@ pub(crate) enum ChatCommand {
     Help,
     /// `/new`
     New,
+    /// `/stop`
+    Stop,
     /// `/compact`, with instructions for the summary.
     Compact(Option<String>),
 }
@@ -53,6 +55,7 @@ impl ChatCommand {
         match text {
             "/help" => return Some(Self::Help),
             "/new" => return Some(Self::New),
+            "/stop" => return Some(Self::Stop),
             _ => {}
         }
         let instructions = text.strip_prefix("/compact")?;
@@ -318,6 +321,8 @@ mod tests {
         check("/help", Some(ChatCommand::Help));
         check("/new", Some(ChatCommand::New));
         check("/new one", None);
+        check("/stop", Some(ChatCommand::Stop));
+        check("/stop it", None);
         check("/compact", Some(ChatCommand::Compact(None)));
         check(
             "/compact  keep names",

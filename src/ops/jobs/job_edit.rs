@@ -44,7 +44,7 @@ pub(crate) struct SavedJob {
     pub(crate) crontab: Result<CrontabChange>,
 }
 
-/// What was done with a job.
+/// The change made to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobChange {
     Added,

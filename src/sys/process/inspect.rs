@@ -1,7 +1,7 @@
 //! Queries about the terminal and about other processes of this system.
 
 use rustix::io::Errno;
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,28 @@ pub fn is_alive(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     // A permission error shows that the process exists but belongs to another user.
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
+}
+
+/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is asked again once the process can no longer be confused
+/// with a later one of the same id. Returns false if it is not that process any more.
+///
+/// # Errors
+/// The process belongs to another user.
+pub fn interrupt(pid: u32, is_it: impl FnOnce() -> bool) -> std::io::Result<bool> {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Ok(false);
+    };
+    let process = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => return Ok(false),
+        process => process?,
+    };
+    if !is_it() {
+        return Ok(false);
+    }
+    match rustix::process::pidfd_send_signal(process, Signal::INT) {
+        Err(Errno::SRCH) => Ok(false),
+        sent => sent.map(|()| true).map_err(Into::into),
+    }
 }
 
 /// Finds a process of this user with this `HOME` whose command line contains the words of `command` in sequence. The

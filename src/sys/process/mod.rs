@@ -12,7 +12,7 @@ mod shell;
 mod supervisor;
 mod write_lock;
 
-pub use inspect::{find_process, has_terminal, is_alive};
+pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
 pub use sandboxed::{become_command, can_mount};
