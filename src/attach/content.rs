@@ -2,8 +2,8 @@
 
 use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
-use super::{image_scaling, pdf};
-use crate::error::{Exit, fail, fail_with_hint};
+use super::{image_scaling, office, pdf};
+use crate::error::{Exit, fail, fail_with_hint, hint_for};
 use crate::message::{Document, MessagePart};
 use crate::sys::input;
 use anyhow::Result;
@@ -47,10 +47,11 @@ pub fn media_part(
         return Ok(Some(MessagePart::Image(image)));
     }
     if !pdf::is_pdf(bytes) {
-        return Ok(None);
+        let text = office_text(bytes, origin)?;
+        return text.map(|text| text_part(&text, origin)).transpose();
     }
     if !options.accepts.pdf {
-        let text = pdf::extract_text(bytes, origin, options.env)?;
+        let text = pdf::extract_text(bytes, origin, options.env.get("PATH"))?;
         return text_part(&text, origin).map(Some);
     }
     Ok(Some(MessagePart::Document(Document {
@@ -58,6 +59,31 @@ pub fn media_part(
         bytes: bytes.to_vec(),
         name: origin.name().into(),
     })))
+}
+
+/// Extracts the text of a PDF or of an office document. `None` if `bytes` are neither. `path` is the `PATH` of the
+/// program that reads PDFs.
+///
+/// # Errors
+/// The document has no text that can be read, or the program is missing; with the hint, since the caller is a tool.
+pub fn document_text(
+    bytes: &[u8],
+    origin: AttachmentOrigin<'_>,
+    path: Option<&str>,
+) -> Result<Option<String>, String> {
+    let text = match pdf::is_pdf(bytes) {
+        true => pdf::extract_text(bytes, origin, path).map(Some),
+        false => office_text(bytes, origin),
+    };
+    text.map_err(|error| match hint_for(&error) {
+        Some(hint) => format!("{error:#}; {hint}"),
+        None => format!("{error:#}"),
+    })
+}
+
+fn office_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
+    let text = office::extract_text(bytes).transpose();
+    text.map_err(|words| fail(Exit::BadInput, format!("{origin} cannot be read: {words}")))
 }
 
 pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {

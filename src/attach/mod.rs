@@ -15,12 +15,13 @@ mod content;
 mod directory;
 pub mod html;
 mod image_scaling;
+mod office;
 mod options;
 mod origin;
 mod page;
 pub mod pdf;
 
-pub use content::{media_part, part_from_bytes};
+pub use content::{document_text, media_part, part_from_bytes};
 pub use image_scaling::ImageLimits;
 pub use options::{AcceptedInputs, AttachOptions};
 pub use origin::AttachmentOrigin;

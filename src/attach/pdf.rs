@@ -4,7 +4,6 @@
 use super::origin::AttachmentOrigin;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::policy::secrets;
-use crate::sys::env::Env;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{self, SandboxSpec, system_paths};
 use crate::sys::{durable_file, input};
@@ -20,18 +19,22 @@ pub fn is_pdf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"%PDF-")
 }
 
-/// Extracts the text, with lines and columns laid out roughly as on the page.
+/// Extracts the text, with lines and columns laid out roughly as on the page. `path` is the `PATH` of the program.
 ///
 /// # Errors
 /// Status 65 if the program is missing or the PDF has no text.
-pub fn extract_text(bytes: &[u8], origin: AttachmentOrigin<'_>, env: &Env) -> Result<String> {
+pub fn extract_text(
+    bytes: &[u8],
+    origin: AttachmentOrigin<'_>,
+    path: Option<&str>,
+) -> Result<String> {
     let bad = |message: String| fail(Exit::BadInput, message);
     // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
     let file =
         durable_file::create_temp(bytes).context("write a temporary file for `pdftotext`")?;
     let name = file.path().to_string_lossy().into_owned();
     let flags = ["-q", "-layout", "-enc", "UTF-8"].map(str::to_owned);
-    let path = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let path = path.unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let spec = CommandSpec {
         program: "pdftotext".into(),
         arguments: flags.into_iter().chain([name, "-".into()]).collect(),
@@ -55,9 +58,9 @@ pub fn extract_text(bytes: &[u8], origin: AttachmentOrigin<'_>, env: &Env) -> Re
             return Err(fail_with_hint(
                 Exit::BadInput,
                 format!(
-                    "{origin} is a PDF, which the model does not accept, and `pdftotext` is not installed"
+                    "{origin} is a PDF, and `pdftotext`, which reads its text, is not installed"
                 ),
-                "install poppler-utils, or attach the text",
+                "install poppler-utils, or use the text itself",
             ));
         }
         other => other.context("run `pdftotext`")?,

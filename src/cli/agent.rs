@@ -29,7 +29,7 @@ pub struct AgentArgs {
     pub prompt_file: Option<PathBuf>,
     /// Attach a text, image, PDF, directory or web page
     ///
-    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, a directory, a web page (`https://…`), or standard input
+    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, an office document, a directory, a web page (`https://…`), or standard input
     /// (`-`); may be repeated.
     #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append)]
     pub attach: Vec<OsString>,

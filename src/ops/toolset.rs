@@ -34,7 +34,10 @@ pub(crate) fn all_tools(
     let files = &shared.files;
     let mut tools: Vec<Box<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        tools.push(Box::new(ReadFile::new(Arc::clone(files))));
+        tools.push(Box::new(ReadFile::new(
+            Arc::clone(files),
+            ctx.env.get("PATH"),
+        )));
         tools.push(Box::new(write_file::tool(Arc::clone(files))));
         tools.push(Box::new(edit_file::tool(Arc::clone(files))));
         tools.push(Box::new(delete_file::tool(Arc::clone(files))));

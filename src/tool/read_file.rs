@@ -1,7 +1,8 @@
-//! The `read_file` tool: returns a text with line numbers, or an image.
+//! The `read_file` tool: returns a text, or the text of a document, with line numbers, or an image.
 
 use super::files::Files;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
+use crate::attach::{self, AttachmentOrigin};
 use crate::message::ToolSpec;
 use crate::message::{Image, MessagePart};
 use crate::skill;
@@ -24,14 +25,18 @@ const MAX_IMAGE_BYTES: usize = 5 << 20;
 pub struct ReadFile {
     spec: ToolSpec,
     files: Arc<Files>,
+    /// The `PATH` of the program that reads PDFs.
+    path: Option<String>,
 }
 
 impl ReadFile {
-    /// Creates the tool.
-    pub fn new(files: Arc<Files>) -> Self {
+    /// Creates the tool. `path` is the `PATH` of the program that reads PDFs.
+    pub fn new(files: Arc<Files>, path: Option<&str>) -> Self {
         let spec = ToolSpec {
             name: "read_file".into(),
-            description: "Read a text file with line numbers, or view an image".into(),
+            description:
+                "Read a text file, PDF or office document with line numbers, or view an image"
+                    .into(),
             parameters: json!({ "type": "object", "required": ["path"], "properties": {
                 "path": { "type": "string", "minLength": 1 },
                 "offset": { "type": "integer", "minimum": 1, "description": "first line" },
@@ -39,7 +44,11 @@ impl ReadFile {
             } })
             .into(),
         };
-        Self { spec, files }
+        Self {
+            spec,
+            files,
+            path: path.map(str::to_owned),
+        }
     }
 }
 
@@ -95,6 +104,14 @@ impl Tool for ReadFile {
         }
         if bytes.is_empty() {
             return Ok(format!("({path} is empty)").into());
+        }
+        let origin = AttachmentOrigin::File(path);
+        let document = attach::document_text(&bytes, origin, self.path.as_deref());
+        if let Some(text) = document? {
+            let page = format_page(&text, offset, limit, None)?;
+            return Ok(
+                format!("{page}\n(text of a document; it cannot be edited with edit_file)").into(),
+            );
         }
         let (text, encoding) = decode(&bytes)
             .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;

@@ -5,9 +5,7 @@ use super::web::article::{self, Article};
 
 use super::web::{FetchedContent, WebAccess};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
-use crate::attach::{
-    self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset, pdf,
-};
+use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
 use crate::message::MessagePart;
 use crate::message::ToolSpec;
 use crate::message::tagged_block;
@@ -72,10 +70,10 @@ impl WebFetch {
         if *cut {
             notes.push("only the beginning was read".into());
         }
-        if pdf::is_pdf(bytes) {
-            let text =
-                pdf::extract_text(bytes, AttachmentOrigin::Page(url.as_str()), &self.web.env);
-            return Ok((text.map_err(|error| format!("{error:#}"))?, notes));
+        let origin = AttachmentOrigin::Page(url.as_str());
+        let document = attach::document_text(bytes, origin, self.web.env.get("PATH"));
+        if let Some(text) = document? {
+            return Ok((text, notes));
         }
         let (text, encoding) = charset::decode(bytes, kind);
         if text.contains('\0') {

@@ -1,5 +1,6 @@
 //! The file tools against hostile paths, special files, and concurrent swaps of files, links and directories.
 
+use crate::requirements::require;
 use crate::server::{Request, Responder, calls, calls_all, says};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
@@ -732,7 +733,7 @@ impl RaceFixture {
             TurnInfo::default(),
         ));
         let tools: Vec<Box<dyn Tool>> = vec![
-            Box::new(ReadFile::new(Arc::clone(&files))),
+            Box::new(ReadFile::new(Arc::clone(&files), None)),
             Box::new(write_file::tool(Arc::clone(&files))),
             Box::new(edit_file::tool(Arc::clone(&files))),
             Box::new(delete_file::tool(Arc::clone(&files))),
@@ -850,4 +851,92 @@ fn swapped_links_never_escape() {
 #[ignore = "takes minutes"]
 fn swapped_links_never_escape_for_two_minutes() {
     check_races(Duration::from_secs(120));
+}
+
+/// Writes the archive `name` with Python's own `zipfile`. `files` are names and contents.
+fn write_zip(story: &Story, name: &str, files: &[(&str, &str)]) {
+    let script = "import json, sys, zipfile\n\
+        with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as archive:\n\
+        \x20   for name, text in json.loads(sys.argv[2]):\n\
+        \x20       archive.writestr(name, text)\n";
+    let mut command = story.program("python3");
+    command.args(["-c", script, name, &json!(files).to_string()]);
+    assert!(command.status().unwrap().success());
+}
+
+#[test]
+fn documents_are_read_as_text() {
+    if !require("python3") {
+        return;
+    }
+    let story = Story::new();
+    let row = |text: &str| format!("<w:p><w:r><w:t>{text}</w:t></w:r></w:p>");
+    let word = format!(
+        "<w:document>{}{}</w:document>",
+        row("Dear all,"),
+        row("1 &lt; 2")
+    );
+    write_zip(&story, "letter.docx", &[("word/document.xml", &word)]);
+    let sheet =
+        "<worksheet><row><c r=\"A1\"><v>milk</v></c><c r=\"C1\"><v>3</v></c></row></worksheet>";
+    let names = "<workbook><sheet name=\"Shop\" r:id=\"r1\"/></workbook>";
+    let files = [
+        ("xl/workbook.xml", names),
+        ("xl/worksheets/sheet1.xml", sheet),
+    ];
+    write_zip(&story, "list.xlsx", &files);
+    write_zip(&story, "other.zip", &[("a", "b")]);
+    write_zip(
+        &story,
+        "broken.docx",
+        &[("word/document.xml", "<w:p><w:t>x</w:q>")],
+    );
+    let read = |name: &str| {
+        let arguments = json!({ "path": name }).to_string();
+        story.run(["tool", "run", "read_file", &arguments])
+    };
+    let note = "(text of a document; it cannot be edited with edit_file)\n";
+    read("letter.docx").stdout(&format!("1| Dear all,\n2| 1 < 2\n{note}"));
+    read("list.xlsx").stdout(&format!("1| ## Shop\n2| milk\t\t3\n3| \n{note}"));
+    read("other.zip").status(1).stderr_has("is a binary file");
+    read("broken.docx")
+        .status(1)
+        .stderr_has("cannot be read: its XML is damaged");
+    let page = json!({ "path": "letter.docx", "offset": 2 }).to_string();
+    story
+        .run(["tool", "run", "read_file", &page])
+        .stdout(&format!("2| 1 < 2\n(lines 2 to 2 of 2)\n{note}"));
+    // Attached, they are text as well.
+    story.server().script([says("ok")]);
+    story
+        .run(["agent", "-m", "x", "-a", "letter.docx"])
+        .stdout("ok\n");
+    let sent = story.requests()[0].last_content();
+    assert!(
+        sent.contains("<file name=\"letter.docx\">\nDear all,\n1 < 2\n</file>"),
+        "{sent}"
+    );
+}
+
+#[test]
+fn a_pdf_is_read_as_text() {
+    let story = Story::new().file("a.pdf", "%PDF-1.4\nwhatever");
+    let program = story.home().join("bin/pdftotext");
+    crate::story::write_program(&program, "#!/bin/sh\necho one; echo two\n");
+    let path = format!("{}:/usr/bin:/bin", story.home().join("bin").display());
+    let story = story.env("PATH", &path);
+    let read = [
+        "tool",
+        "run",
+        "read_file",
+        r#"{"path": "a.pdf", "offset": 2}"#,
+    ];
+    story.run(read).stdout(
+        "2| two\n(lines 2 to 2 of 2)\n(text of a document; it cannot be edited with edit_file)\n",
+    );
+    let story = story.env("PATH", "/nowhere");
+    story
+        .run(read)
+        .status(1)
+        .stderr_has("install poppler-utils");
 }
