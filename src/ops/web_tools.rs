@@ -10,6 +10,7 @@ use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
 use crate::tool::web::WebAccess;
+use crate::tool::web::page_cache::PageCache;
 use crate::tool::web_fetch::WebFetch;
 use crate::tool::web_search::{SearchSettings, WebSearch};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub(crate) fn tools(
         user_agent: settings.user_agent.clone(),
         test_dns: TestHosts::from_env(&ctx.env),
         max_result_chars: all.max_tool_result_chars,
+        cache: PageCache::default(),
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.

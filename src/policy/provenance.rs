@@ -21,7 +21,7 @@ use crate::message::{Message, Origin};
 use crate::shell_quote::quote;
 use crate::sys::sync::IgnorePoison;
 use addresses::{comparison_key, contains_host};
-use state::{MAX_ADDRESSES_PER_DOMAIN, MAX_ADDRESSES_PER_RUN, ProvenanceState};
+use state::{MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, ProvenanceState};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use url::Url;
@@ -51,10 +51,12 @@ pub struct AllowedHosts {
 pub enum AddressTrust {
     /// The conversation holds no untrusted content yet.
     Clean,
-    /// The address appears verbatim in content that was read.
+    /// The address appears verbatim in content that was read. Such requests are limited in number.
     Verbatim,
     /// The host is allowed; the model may have composed the rest of the address.
     Host,
+    /// The host is allowed, and the address appears verbatim in content that was read.
+    HostVerbatim,
 }
 
 impl AddressTrust {
@@ -152,45 +154,96 @@ impl ProvenanceTracker {
         url: &Url,
         allowed: &AllowedHosts,
     ) -> Result<AddressTrust, Refusal> {
+        self.lock_state().check_address(url, allowed)
+    }
+
+    /// Decides as [`Self::check_address`], and counts the request that is made now.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn admit_request(
+        &self,
+        url: &Url,
+        allowed: &AllowedHosts,
+    ) -> Result<AddressTrust, Refusal> {
         let mut state = self.lock_state();
-        if state.origin == Origin::User {
+        let trust = state.check_address(url, allowed)?;
+        if trust == AddressTrust::Verbatim {
+            state.count_request(url);
+        }
+        Ok(trust)
+    }
+
+    /// Admits the request for `url`, to which an address redirects that was requested on the grounds of `trust`, and
+    /// counts it. If the model wrote no part of the address, the server's word suffices.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn admit_redirect(
+        &self,
+        url: &Url,
+        allowed: &AllowedHosts,
+        trust: AddressTrust,
+    ) -> Result<AddressTrust, Refusal> {
+        if !trust.is_safe() {
+            return self.admit_request(url, allowed);
+        }
+        let mut state = self.lock_state();
+        if state.origin > Origin::User && !state.is_allowed(url, allowed) {
+            state.check_limits(url)?;
+            state.count_request(url);
+        }
+        Ok(trust)
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
+        self.state.lock().ignore_poison()
+    }
+}
+
+impl ProvenanceState {
+    fn check_address(&self, url: &Url, allowed: &AllowedHosts) -> Result<AddressTrust, Refusal> {
+        let is_verbatim = || self.addresses.contains(&comparison_key(url));
+        if self.origin == Origin::User {
             return Ok(AddressTrust::Clean);
         }
-        let what = state.content.clone();
-        let host = url.host_str().unwrap_or_default();
-        if contains_host(&state.hosts, host) || allowed.contains(url) {
-            return Ok(match state.addresses.contains(&comparison_key(url)) {
-                true => AddressTrust::Verbatim,
+        if self.is_allowed(url, allowed) {
+            return Ok(match is_verbatim() {
+                true => AddressTrust::HostVerbatim,
                 false => AddressTrust::Host,
             });
         }
-        if state.addresses.contains(&comparison_key(url)) {
-            return match state.record_request(url) {
-                true => Ok(AddressTrust::Verbatim),
-                false => {
-                    let flag = format!("--net={host}");
-                    Err(Refusal {
-                        message: format!(
-                            "too many addresses from untrusted content were requested (at most {MAX_ADDRESSES_PER_DOMAIN} per domain and \
-                             {MAX_ADDRESSES_PER_RUN} per run); the user can grant `{host}` with `{flag}`"
-                        ),
-                        suggested_flag: Some(flag),
-                    })
-                }
-            };
+        if is_verbatim() {
+            return self.check_limits(url).map(|()| AddressTrust::Verbatim);
         }
-        let flag = format!("--net={}", quote(host));
+        let (what, host) = (&self.content, url.host_str().unwrap_or_default());
         Err(Refusal {
             message: format!(
                 "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
                  appear verbatim in search results or in content that was read"
             ),
-            suggested_flag: Some(flag),
+            suggested_flag: Some(format!("--net={}", quote(host))),
         })
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
-        self.state.lock().ignore_poison()
+    /// True if the user or the config named the host of `url`.
+    fn is_allowed(&self, url: &Url, allowed: &AllowedHosts) -> bool {
+        contains_host(&self.hosts, url.host_str().unwrap_or_default()) || allowed.contains(url)
+    }
+
+    fn check_limits(&self, url: &Url) -> Result<(), Refusal> {
+        if self.is_within_limits(url) {
+            return Ok(());
+        }
+        let host = url.host_str().unwrap_or_default();
+        let flag = format!("--net={}", quote(host));
+        Err(Refusal {
+            message: format!(
+                "too many requests to addresses from untrusted content (at most {MAX_REQUESTS_PER_DOMAIN} per domain and \
+                 {MAX_REQUESTS_PER_RUN} per run); the user can grant `{host}` with `{flag}`"
+            ),
+            suggested_flag: Some(flag),
+        })
     }
 }
 
@@ -310,10 +363,11 @@ mod tests {
     }
 
     #[test]
-    fn listed_addresses_are_limited() {
+    fn requests_to_listed_addresses_are_limited() {
+        let none = AllowedHosts::default();
         let seen = ProvenanceTracker::new(trust_context(false));
         let list: Vec<String> = (0..60)
-            .map(|number| format!("https://h{}.evil.example/{number}", number % 3))
+            .map(|number| format!("https://h{number}.evil{}.example/{number}", number % 6))
             .collect();
         let page = tool_call(
             "web_fetch",
@@ -322,16 +376,18 @@ mod tests {
             false,
         );
         seen.observe_all(&mut MessageCursor::default(), &page);
-        let may = |url: &String| {
-            seen.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default())
-                .is_ok()
-        };
-        assert_eq!(
-            list.iter().filter(|url| may(url)).count(),
-            super::MAX_ADDRESSES_PER_DOMAIN
-        );
-        // An address that was requested before may be requested again.
-        assert!(may(&list[0]));
+        let urls: Vec<Url> = list.iter().map(|url| Url::parse(url).unwrap()).collect();
+        let may = |url: &Url| seen.admit_request(url, &none).is_ok();
+        // A check without a request does not count.
+        assert!((0..9).all(|_| seen.check_address(&urls[0], &none).is_ok()));
+        // Repetition counts, and so does a redirect, also from an address whose host is allowed.
+        assert!((0..6).all(|_| may(&urls[0])));
+        let redirects = |trust| seen.admit_redirect(&urls[6], &none, trust).is_ok();
+        assert!(redirects(AddressTrust::Verbatim) && redirects(AddressTrust::HostVerbatim));
+        assert!(!redirects(AddressTrust::Verbatim) && !may(&urls[12]));
+        assert!(seen.check_address(&urls[12], &none).is_err());
+        let more = urls.iter().filter(|url| may(url)).count();
+        assert_eq!(8 + more, super::MAX_REQUESTS_PER_RUN);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 
 use super::web::article::{self, Article};
 
-use super::web::{FetchedContent, WebAccess};
+use super::web::WebAccess;
+use super::web::page_cache::FetchedContent;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{
     self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset, pdf,

@@ -29,9 +29,9 @@ const OWN_TEXT_TOOLS: &[&str] = &[
 const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
 /// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
 const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
-/// Limits on the addresses from untrusted content that may be requested, per domain and per run.
-pub(super) const MAX_ADDRESSES_PER_DOMAIN: usize = 8;
-pub(super) const MAX_ADDRESSES_PER_RUN: usize = 40;
+/// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
+pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
+pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
 
 /// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
 pub const REDIRECT_PHRASE: &str = " redirects to ";
@@ -54,8 +54,8 @@ pub(super) struct ProvenanceState {
     pub(super) hosts: BTreeSet<String>,
     /// Addresses found in content that the model cannot have written.
     pub(super) addresses: HashSet<String>,
-    /// Those of them that were requested after untrusted content arrived, by domain.
-    requested: HashMap<String, HashSet<String>>,
+    /// Number of requests after untrusted content arrived to hosts that nobody allowed, by domain.
+    requests: HashMap<String, usize>,
     /// Files that the model has changed, in this turn or an earlier one.
     written_files: HashSet<PathBuf>,
     /// Tool calls without a result so far.
@@ -77,17 +77,16 @@ impl ProvenanceState {
         }
     }
 
-    /// True if `url`, which appears in content that was read, is within the limits on such requests. Without limits, a
-    /// page that lists one address per letter would let the model spell out data.
-    pub(super) fn record_request(&mut self, url: &Url) -> bool {
-        let all: usize = self.requested.values().map(HashSet::len).sum();
-        let asked = self.requested.entry(registrable_domain(url)).or_default();
-        let key = comparison_key(url);
-        if asked.contains(&key) {
-            return true;
-        }
-        let may = asked.len() < MAX_ADDRESSES_PER_DOMAIN && all < MAX_ADDRESSES_PER_RUN;
-        may && asked.insert(key)
+    /// True if one more request may be sent to an address like `url`, which appears in content that was read. Without
+    /// limits, a page that lists one address per letter would let the model spell out data, and so would repetition.
+    pub(super) fn is_within_limits(&self, url: &Url) -> bool {
+        let to_domain = self.requests.get(&registrable_domain(url));
+        to_domain.is_none_or(|count| *count < MAX_REQUESTS_PER_DOMAIN)
+            && self.requests.values().sum::<usize>() < MAX_REQUESTS_PER_RUN
+    }
+
+    pub(super) fn count_request(&mut self, url: &Url) {
+        *self.requests.entry(registrable_domain(url)).or_default() += 1;
     }
 
     /// Processes one message.
