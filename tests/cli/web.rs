@@ -699,6 +699,48 @@ fn repetition_and_redirects_count_as_requests_and_repeated_pages_come_from_the_c
 }
 
 #[test]
+fn an_address_at_a_cut_cannot_be_requested() {
+    // Whoever reads the right part of it says a word with its length.
+    let alphabet = "abcdefghijklmnopqrstuvwxyz".repeat(100);
+    let served = Arc::new(Mutex::new(String::new()));
+    let body = Arc::clone(&served);
+    let pages = PageServer::start(move |path| match path {
+        "/start" => page_response("text/plain", body.lock().unwrap().clone()),
+        _ => page_response("text/plain", "told"),
+    });
+    let (whole, long) = (
+        pages.url("/whole"),
+        format!("{}{alphabet}", pages.url("/leak/")),
+    );
+    *served.lock().unwrap() = format!("{whole} {long}");
+    let spaces = " ".repeat(120 - whole.len());
+    let cut = |length: usize| long[..length].to_owned();
+    let line = |text: &str| format!("{whole}\n{text}\n");
+    let check = |story: Story, first: (&str, Value), cut_url: String| {
+        let told = fetch_results(story, first, &[whole.clone(), cut_url]);
+        assert!(told[1].contains("told"), "{told:?}");
+        assert!(told[2].starts_with("Tool call denied"), "{told:?}");
+    };
+    let start = json!({ "url": pages.url("/start"), "maxChars": whole.len() + 101 });
+    check(story(), ("web_fetch", start), cut(100));
+    let grep = |pattern: &str| ("grep", json!({ "pattern": pattern, "path": "a" }));
+    check(story().file("a", line(&long)), grep("http"), cut(400));
+    let context = format!("{spaces}{long}");
+    check(story().file("a", line(&context)), grep("http"), cut(300));
+    let read = || ("read_file", json!({ "path": "a" }));
+    check(story().file("a", line(&long)), read(), cut(2_000));
+    // The session cuts the middle out of a result.
+    let short = story()
+        .set("agents.defaults.maxToolResultChars", json!(400))
+        .file("a", line(&long));
+    check(short, read(), cut(300 - "1| \n2| ".len() - whole.len()));
+    // Cut between words, an address is whole.
+    let page = json!({ "url": pages.url("/start"), "maxChars": 100 });
+    let told = fetch_results(story(), ("web_fetch", page), std::slice::from_ref(&whole));
+    assert!(told[1].contains("told"), "{told:?}");
+}
+
+#[test]
 fn a_page_that_the_user_named_is_fetched_anew_each_time() {
     let count = Mutex::new(0);
     let pages = PageServer::start(move |_| {

@@ -2,13 +2,14 @@
 //! that the model cannot have written. Pure.
 
 use super::addresses::{
-    comparison_key, find_addresses, find_hosts, is_bare_address, normalize, parse_address,
+    comparison_key, find_hosts, find_whole_addresses, is_bare_address, normalize, parse_address,
 };
 use super::trust_context::TrustContext;
 use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blocks};
 use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
 use crate::policy::refusal::DENIED;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use url::Url;
@@ -133,7 +134,7 @@ impl ProvenanceState {
             if is_piped {
                 self.raise(Origin::Project, || "piped input".into());
                 self.addresses
-                    .extend(find_addresses(text).map(|url| comparison_key(&url)));
+                    .extend(find_whole_addresses(text).map(|url| comparison_key(&url)));
                 continue;
             }
             let (own, others) = split_blocks(text);
@@ -145,7 +146,7 @@ impl ProvenanceState {
                     kind => self.raise(Origin::Project, || format!("an attached {kind}")),
                 }
                 self.addresses
-                    .extend(find_addresses(block).map(|url| comparison_key(&url)));
+                    .extend(find_whole_addresses(block).map(|url| comparison_key(&url)));
             }
         }
     }
@@ -235,15 +236,14 @@ impl ProvenanceState {
             let MessagePart::Text(text) = part else {
                 continue;
             };
-            // Of search results, only lines that are an address and nothing else: a page or the query can influence the
-            // other text.
-            let is_address = |line: &&str| name != "web_search" || is_bare_address(line.trim());
-            for line in text.lines().filter(is_address) {
-                let others =
-                    find_addresses(line).filter(|url| !asked.contains(&normalize(url.as_str())));
-                self.addresses
-                    .extend(others.map(|url| comparison_key(&url)));
-            }
+            let text = match name.as_str() {
+                "web_search" => Cow::Owned(keep_address_lines(text)),
+                _ => Cow::Borrowed(text),
+            };
+            let others =
+                find_whole_addresses(&text).filter(|url| !asked.contains(&normalize(url.as_str())));
+            self.addresses
+                .extend(others.map(|url| comparison_key(&url)));
         }
     }
 
@@ -258,6 +258,17 @@ impl ProvenanceState {
                 .any(|path| path.starts_with(place))
             || context.may_write(place)
     }
+}
+
+/// Of search results, only the lines that are an address and nothing else, and the marks of cuts: a page or the query can
+/// influence the other text.
+fn keep_address_lines(text: &str) -> String {
+    let keep = |line| match line {
+        line if is_bare_address(str::trim(line)) => line,
+        line if line.starts_with("[…") => "[…]",
+        _ => "",
+    };
+    text.lines().map(keep).collect::<Vec<&str>>().join("\n")
 }
 
 /// True if a result is a refusal that quotes only what the model had requested.
