@@ -37,7 +37,7 @@ pub struct FileScope {
     pub read_only: Vec<PathBuf>,
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     pub instruction_files: Vec<PathBuf>,
-    /// Directories whose instruction files (`AGENTS.md`, `SKILL.md`) are trusted, at any depth.
+    /// Instruction files of the directory that are trusted as they are.
     pub trusted: Vec<PathBuf>,
     /// Paths denied by rules, anywhere.
     pub denied: Vec<PathRule>,
@@ -258,21 +258,30 @@ impl FileScope {
 
     /// True if `path` is an instruction file for later runs.
     pub fn is_instruction_file(&self, path: &Path) -> bool {
-        let speaks = ["AGENTS.md", "SKILL.md"].map(|name| path.file_name() == Some(name.as_ref()));
         self.instruction_files
             .iter()
             .any(|note| path.starts_with(note))
-            || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
+            || startup_files::is_instruction_file(self.beneath_root(path))
     }
 
-    /// True if the file at `path` holds the user's own instructions. In an intersection all operands must agree: a note
-    /// of only one operand cannot be changed, but is not trusted either.
+    /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
+    /// all operands must agree: a note of only one operand cannot be changed, but is not trusted either.
     pub fn is_user_instruction(&self, path: &Path) -> bool {
-        self.is_instruction_file(path)
+        let mut notes = self.instruction_files.iter();
+        let is_note = path.starts_with(&self.workspace)
+            && notes.any(|note| note.starts_with(&self.workspace) && path.starts_with(note));
+        (is_note || self.trusted.iter().any(|file| path == file))
             && self
                 .operands
                 .iter()
                 .all(|one| one.is_user_instruction(path))
+    }
+
+    /// `path` relative to the root that contains it, or unchanged if there is none.
+    fn beneath_root<'p>(&self, path: &'p Path) -> &'p Path {
+        let root = self.root_for(path);
+        root.and_then(|(_, root)| path.strip_prefix(&root.path).ok())
+            .unwrap_or(path)
     }
 
     /// The roots that commands may change. The workspace is left to the file tools unless it is the working directory.

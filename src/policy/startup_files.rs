@@ -1,6 +1,7 @@
 //! Files that run, or decide what runs, the next time a shell, editor or repository is opened. Commands and file tools
 //! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Pure.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 /// Names beneath any writable directory.
@@ -81,6 +82,21 @@ pub const STARTUP_FILES: &[&str] = &[
     ".nanobot",
 ];
 
+/// Names of files, and of directories, that instruct agents which work in the directory around them.
+const INSTRUCTION_FILES: &[&str] = &["AGENTS.md", "CLAUDE.md", "SKILL.md"];
+const INSTRUCTION_DIRS: &[&str] = &["skills"];
+
+/// True if `relative`, a path within a directory, instructs agents that work there or beneath.
+pub fn is_instruction_file(relative: &Path) -> bool {
+    let is_one_of =
+        |name: &OsStr, names: &[&str]| names.iter().any(|it| name.eq_ignore_ascii_case(it));
+    let mut dirs = relative.parent().into_iter().flat_map(Path::iter);
+    relative
+        .file_name()
+        .is_some_and(|name| is_one_of(name, INSTRUCTION_FILES))
+        || dirs.any(|name| is_one_of(name, INSTRUCTION_DIRS))
+}
+
 /// True if `relative`, a path within a writable directory, is one of these or belongs to git.
 pub fn is_protected(relative: &Path) -> bool {
     let of_git = |part: std::path::Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
@@ -89,7 +105,7 @@ pub fn is_protected(relative: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_protected;
+    use super::{is_instruction_file, is_protected};
     use std::path::Path;
 
     #[test]
@@ -106,6 +122,22 @@ mod tests {
         check(".gitignore", false);
         check(".github/workflows/ci.yml", false);
         check("src/main.rs", false);
+        check("", false);
+    }
+
+    #[test]
+    fn instruction_files() {
+        let check = |path: &str, expect: bool| {
+            assert_eq!(is_instruction_file(Path::new(path)), expect, "{path}");
+        };
+        check("AGENTS.md", true);
+        check("src/deep/Agents.MD", true);
+        check("src/CLAUDE.md", true);
+        check("src/skills/x/run.sh", true);
+        check("src/Skills/x", true);
+        check("src/skills", false);
+        check("skills.md", false);
+        check("src/agents.rs", false);
         check("", false);
     }
 }

@@ -78,6 +78,7 @@ mod subagents;
 mod terminal;
 mod test_hooks;
 mod tidy;
+mod trust;
 mod turn;
 mod undo;
 mod usage;

@@ -700,7 +700,7 @@ fn repetition_and_redirects_count_as_requests_and_repeated_pages_come_from_the_c
 
 #[test]
 fn an_address_at_a_cut_cannot_be_requested() {
-    // Whoever reads the right part of it says a word with its length.
+    // The length of the part that is requested can say a word.
     let alphabet = "abcdefghijklmnopqrstuvwxyz".repeat(100);
     let served = Arc::new(Mutex::new(String::new()));
     let body = Arc::clone(&served);

@@ -1,4 +1,4 @@
-//! What a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
+//! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
 //! that the model cannot have written. Pure.
 
 use super::addresses::{
@@ -55,7 +55,7 @@ pub(super) struct ProvenanceState {
     pub(super) hosts: BTreeSet<String>,
     /// Addresses found in content that the model cannot have written.
     pub(super) addresses: HashSet<String>,
-    /// Number of requests after untrusted content arrived to hosts that nobody allowed, by domain.
+    /// Number of requests after untrusted content arrived to hosts that are not allowed, by domain.
     requests: HashMap<String, usize>,
     /// Files that the model has changed, in this turn or an earlier one.
     written_files: HashSet<PathBuf>,
@@ -208,10 +208,7 @@ impl ProvenanceState {
             (name, Some(called)) if FILE_TOOLS.contains(&name) => {
                 let path = called.arguments["path"].as_str().unwrap_or(".");
                 let place = context.resolve(path);
-                match context.origin_of_file(&place) {
-                    Origin::User => return,
-                    origin => self.raise(origin, || format!("`{path}`")),
-                }
+                self.raise(context.origin_of_file(&place), || format!("`{path}`"));
                 VERBATIM_TOOLS.contains(&name)
                     && !failed
                     && !self.may_contain_model_text(&place, context)
