@@ -12,17 +12,20 @@ use crate::sys::secret::random_hex;
 use anyhow::{Context, Result};
 use instruction_files::{SKILL_DIRS, digest_all, read_agents_file, read_skill, skill_files};
 use jiff::Timestamp;
+use nested::{InstructionTrust, JudgeFile, NestedInstructions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use instruction_files::instruction_paths;
 
 mod instruction_files;
+mod nested;
 
 /// The list of trusted directories.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TrustList {
     path: PathBuf,
     /// The trusted directories.
@@ -66,7 +69,7 @@ pub enum TrustChange {
 }
 
 /// The instructions found in the trusted directories.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct DirectoryInstructions {
     /// Path and text of each AGENTS.md, outermost first.
     pub texts: Vec<(PathBuf, String)>,
@@ -81,6 +84,8 @@ pub struct DirectoryInstructions {
     pub ignored: Vec<PathBuf>,
     /// Instruction files of trusted directories that changed or came later.
     pub stale: Vec<PathBuf>,
+    /// The instructions of the directories beneath; `None` if no directory is trusted.
+    pub nested: Option<Arc<NestedInstructions>>,
     /// True if the digests are missing, because an earlier release wrote the list.
     lacks_digests: bool,
 }
@@ -94,20 +99,40 @@ impl DirectoryInstructions {
 
     /// The notice about files in trusted directories that were not read.
     pub fn stale_notice(&self) -> Option<String> {
-        let (first, root) = (self.stale.first()?.display(), self.trusted.first()?);
-        let more = match self.stale.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
+        let first = self.stale.first()?;
         let reason = match self.lacks_digests {
             true => "an earlier version trusted it without a record of its content",
             false => "it changed or was added since its directory was trusted",
         };
-        Some(format!(
-            "`{first}`{more} not read: {reason}; read it, then run `nanobot trust {}` to use it",
-            root.display()
-        ))
+        let root = self
+            .trusted
+            .first()
+            .map_or(first.as_path(), PathBuf::as_path);
+        Some(stale_notice(&self.stale, reason, root))
     }
+
+    /// The files beneath that were not read in the run, and the notice about them.
+    pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
+        let stale = self.nested.as_ref()?.stale();
+        let root = stale.first()?.parent()?;
+        let reason = "it changed or was added since its directory was trusted";
+        let notice = stale_notice(&stale, reason, root);
+        Some((stale, notice))
+    }
+}
+
+/// The notice that the files at `paths` were not read, and that trusting `directory` lets them be read.
+fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
+    let first = paths.first().map(|path| path.display().to_string());
+    let more = match paths.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    format!(
+        "`{}`{more} not read: {reason}; read it, then run `nanobot trust {}` to use it",
+        first.unwrap_or_default(),
+        directory.display()
+    )
 }
 
 impl TrustList {
@@ -215,7 +240,24 @@ impl TrustList {
         let around = self.directories.iter();
         let mut around = around.filter(|known| directory.starts_with(&known.path));
         notes.lacks_digests = around.all(|known| known.files.is_none());
+        notes.nested = (!self.directories.is_empty()).then(|| {
+            Arc::new(NestedInstructions::new(
+                self.clone().into_judge(),
+                directory,
+            ))
+        });
         Ok(notes)
+    }
+
+    fn into_judge(self) -> JudgeFile {
+        Box::new(move |path, bytes| {
+            let mut around = path.ancestors().skip(1);
+            match self.has_digest(path, bytes) {
+                true => InstructionTrust::Trusted,
+                false if around.any(|place| self.is_trusted(place)) => InstructionTrust::Stale,
+                false => InstructionTrust::Untrusted,
+            }
+        })
     }
 
     /// True if a trusted directory had the file at `path` with this content when it was trusted.

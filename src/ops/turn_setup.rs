@@ -87,7 +87,7 @@ pub(crate) fn prepare(
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
         seen.raise(Origin::External, &reason);
     }
-    let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
+    let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
     let mut notes = input.workspace.read_notes()?;
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &seen)?;
     shorten_memory(settings, &mut notes, notice);
@@ -202,11 +202,15 @@ fn open_files(
     input: &SetupInput<'_>,
     policy: &Policy,
     provenance: &Arc<ProvenanceTracker>,
+    project: &DirectoryInstructions,
 ) -> Result<Files> {
     let directory = &policy.file_scope.directory;
     let mut files = Files::new(policy.file_scope.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
         .with_provenance(Arc::clone(provenance), policy);
+    if let Some(nested) = project.nested.clone() {
+        files = files.with_instructions(Arc::new(move |path| nested.read(path)));
+    }
     if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
         files = files.without_openat2();
     }

@@ -159,3 +159,55 @@ fn hosts_in_the_skill_of_a_project_are_not_free() {
     drop(ran);
     assert!(story.requests()[4].last_content().contains("this is /doc"));
 }
+
+#[test]
+fn instructions_of_a_subdirectory_come_with_the_first_result_about_a_file_in_it() {
+    let story = Story::new()
+        .file("AGENTS.md", "Say moo.")
+        .file("src/AGENTS.md", "No panics here.")
+        .file("src/net/AGENTS.md", "No blocking here.")
+        .file("src/net/http.rs", "fn get() {}")
+        .file("src/main.rs", "fn main() {}")
+        .file("docs/AGENTS.md", "Short sentences.");
+    story.run(["trust", "-q"]);
+    write(&story.dir().join("docs/AGENTS.md"), b"EVIL");
+    write(&story.dir().join("docs/new.md"), b"text");
+    let read = |path: &str| calls("read_file", json!({ "path": path }));
+    story.server().script([
+        read("src/net/http.rs"),
+        read("src/main.rs"),
+        read("docs/new.md"),
+        calls(
+            "edit_file",
+            json!({ "path": "docs/new.md", "old_text": "text", "new_text": "words" }),
+        ),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write", "--json"]);
+    let result: Value = serde_json::from_str(ran.text().lines().last().unwrap()).unwrap();
+    assert_eq!(result["ignored"], json!(["$DIR/docs/AGENTS.md"]));
+    let told = ran.error_text();
+    assert!(
+        told.contains("`$DIR/docs/AGENTS.md` not read")
+            && told.contains("nanobot trust $DIR/docs`"),
+        "{told}"
+    );
+    let requests = story.requests();
+    let first = requests[1].last_content();
+    let dir = story.dir();
+    let block = |name: &str, text: &str| {
+        format!(
+            "The user's instructions for this directory:\n<instructions name=\"{}\">\n{text}\n</instructions>",
+            dir.join(name).display()
+        )
+    };
+    let outer = block("src/AGENTS.md", "No panics here.");
+    let inner = block("src/net/AGENTS.md", "No blocking here.");
+    assert!(
+        first.ends_with(&format!("\n\n{outer}\n\n{inner}")),
+        "{first}"
+    );
+    assert_eq!(requests[2].last_content(), "1| fn main() {}");
+    let all = requests.last().unwrap().raw.clone();
+    assert!(!all.contains("EVIL") && all.matches("Say moo.").count() == 1);
+}

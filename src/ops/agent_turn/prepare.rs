@@ -156,6 +156,18 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
     }
 }
 
+/// Reports the instruction files that were found in the turn and not read, because they are not trusted as they are.
+pub(crate) fn report_nested_files(
+    setup: &TurnSetup,
+    report: &mut Reporter,
+    summary: &mut json::RunMetadata,
+) {
+    if let Some((stale, notice)) = setup.project.nested_stale() {
+        report.notice(&notice);
+        summary.ignored_files.extend(stale);
+    }
+}
+
 /// Reports the instruction files that were not read because their directory is not trusted.
 fn report_ignored_files(
     ctx: &Context,
