@@ -62,6 +62,23 @@ impl Policy {
                 ),
             });
         }
+        for (change, what) in [
+            (GuardedChange::Jobs, "jobs"),
+            (
+                GuardedChange::Notes,
+                "the workspace's instruction files and skills",
+            ),
+            (
+                GuardedChange::Startup,
+                "instruction files and files of the directory that tools read on their own",
+            ),
+        ] {
+            if self.grant_for(change) == Grant::Denied {
+                line(&format!(
+                    "By a rule of the user, {what} may not be changed."
+                ));
+            }
+        }
         for (effect, word) in [(RuleEffect::Allow, "Allowed"), (RuleEffect::Deny, "Denied")] {
             let rules: Vec<String> = self
                 .rules

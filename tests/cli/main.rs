@@ -53,6 +53,7 @@ mod pipes;
 mod policy;
 mod progress;
 mod prompt_injection;
+mod provenance;
 mod provider_http;
 mod provider_quirks;
 mod real_servers;
