@@ -19,6 +19,7 @@ use std::sync::Arc;
 pub(crate) fn new_provenance_tracker(
     settings: &Settings,
     policy: &Policy,
+    trusted_tools: Vec<String>,
 ) -> Arc<ProvenanceTracker> {
     let has_commands = settings.exec.enabled && policy.is_offered("exec");
     Arc::new(ProvenanceTracker::new(TrustContext {
@@ -26,6 +27,7 @@ pub(crate) fn new_provenance_tracker(
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
+        trusted_tools,
         is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())

@@ -291,6 +291,7 @@ mod tests {
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
             commands_have_network: false,
+            trusted_tools: Vec::new(),
             is_private: |path| path.starts_with("/tmp/nanobot-run-0"),
             resolve_real_path: Box::new(real),
         }

@@ -30,6 +30,8 @@ pub struct McpServer {
     pub write_paths: Vec<String>,
     /// True if the server runs without a sandbox.
     pub is_unsandboxed: bool,
+    /// True if the user answers for what the server returns.
+    pub is_trusted: bool,
     /// The reason why the server cannot be used, such as an unset variable.
     pub unusable_reason: Option<String>,
 }
@@ -172,6 +174,7 @@ impl TypedReader<'_> {
             read_paths: texts("read")?,
             write_paths: texts("write")?,
             is_unsandboxed: get("sandbox")? == Value::String("off".into()),
+            is_trusted: is("trusted")?,
             unusable_reason: unusable,
         })
     }

@@ -1,6 +1,7 @@
 //! The origin of a conversation: what raises it, what it outlasts, and what it costs.
 
 use crate::cron::add_job;
+use crate::mcp::{plain_tool, story_with_servers};
 use crate::memory::calls_save_memory;
 use crate::server::{calls, says};
 use crate::story::Story;
@@ -34,6 +35,27 @@ fn the_first_command_of_a_run_in_the_workspace_cannot_write_the_memory_without_a
     story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
     let line = origin_line(&story, "cli:direct");
     assert!(line.contains("project (the memory"), "{line}");
+}
+
+#[test]
+fn the_results_of_a_trusted_server_are_not_content_from_outside() {
+    let plan = || json!({ "tools": [plain_tool("set")] });
+    let check = |entry, expect: &str| {
+        let story = story_with_servers(&[("one", plan(), entry)]);
+        let ran = story.run(["mcp", "accept", "one", "--yes"]);
+        ran.stdout_has("set").stderr_has("accepted");
+        story
+            .server()
+            .script([calls("mcp_one_set", json!({})), says("done")]);
+        let flags = ["--allow", "mcp_one_set"];
+        let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
+        ran.stdout("done\n").error_text();
+        let line = origin_line(&story, "cli:direct");
+        assert!(line.contains(expect), "{line}");
+        story.run(["mcp", "list"]).text()
+    };
+    assert!(!check(json!({}), "external").contains("trusted"));
+    assert!(check(json!({ "trusted": true }), "project").contains("; trusted"));
 }
 
 #[test]

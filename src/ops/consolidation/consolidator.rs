@@ -401,6 +401,7 @@ impl<'a> Consolidator<'a> {
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
             commands_have_network: false,
+            trusted_tools: Vec::new(),
             is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });

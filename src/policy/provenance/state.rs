@@ -214,8 +214,9 @@ impl ProvenanceState {
                     && !self.may_contain_model_text(&place, context)
             }
             (name, _) => {
-                let is_local =
-                    name == "exec" && !context.commands_have_network || FILE_TOOLS.contains(&name);
+                let is_local = name == "exec" && !context.commands_have_network
+                    || FILE_TOOLS.contains(&name)
+                    || context.trusted_tools.iter().any(|tool| tool == name);
                 let origin = if is_local {
                     Origin::Project
                 } else {

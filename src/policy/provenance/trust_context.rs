@@ -16,6 +16,8 @@ pub struct TrustContext {
     pub commands_write_anywhere: bool,
     /// True if commands may use the network, so that their output may be from anywhere.
     pub commands_have_network: bool,
+    /// Tools of MCP servers whose results the user answers for.
+    pub trusted_tools: Vec<String>,
     /// True for paths in the private directories of runs.
     pub is_private: fn(&Path) -> bool,
     pub resolve_real_path: ResolveRealPath,
