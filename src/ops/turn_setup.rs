@@ -83,8 +83,7 @@ pub(crate) fn prepare(
     let policy = Arc::new(policy);
     let about_home = permissions::home_directory_notice(ctx, input.grants, settings, &policy);
     about_home.iter().for_each(|text| notice(text));
-    let trusted_tools = mcp_tools.trusted_tools(settings);
-    let seen = web_tools::new_provenance_tracker(settings, &policy, trusted_tools);
+    let seen = web_tools::new_provenance_tracker(settings, &policy, &mcp_tools);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
         seen.raise(Origin::External, &reason);
     }

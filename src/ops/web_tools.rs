@@ -1,6 +1,7 @@
 //! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
 
 use crate::ops::context::Context;
+use crate::ops::mcp_tools::McpTools;
 use crate::ops::shared_state::SharedState;
 use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub(crate) fn new_provenance_tracker(
     settings: &Settings,
     policy: &Policy,
-    trusted_tools: Vec<String>,
+    mcp_tools: &McpTools,
 ) -> Arc<ProvenanceTracker> {
     let has_commands = settings.exec.enabled && policy.is_offered("exec");
     Arc::new(ProvenanceTracker::new(TrustContext {
@@ -27,7 +28,7 @@ pub(crate) fn new_provenance_tracker(
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
-        trusted_tools,
+        trusted_tools: mcp_tools.trusted_tools(settings),
         is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())

@@ -128,12 +128,7 @@ impl TypedReader<'_> {
             })
         };
         let is_sse = (url.as_ref()).is_some_and(|url| url.trim_end_matches('/').ends_with("/sse"));
-        let mut unusable = match text("auth")? {
-            Some(way) if way != "none" => Some(format!(
-                "its `auth` is `{way}`: login is not supported; put a token in `headers`"
-            )),
-            _ => None,
-        };
+        let mut unusable = text("auth")?.and_then(|way| unsupported_login(&way));
         let transport = match (kind.as_deref(), command) {
             (None | Some("stdio" | "local"), Some(command)) => ServerTransport::Program {
                 command,
@@ -178,6 +173,13 @@ impl TypedReader<'_> {
             unusable_reason: unusable,
         })
     }
+}
+
+/// The reason why a server with this value of `auth` cannot be used.
+fn unsupported_login(way: &str) -> Option<String> {
+    let reason =
+        || format!("its `auth` is `{way}`: login is not supported; put a token in `headers`");
+    (way != "none").then(reason)
 }
 
 #[cfg(test)]
