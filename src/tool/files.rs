@@ -594,7 +594,7 @@ pub(super) mod tests {
         };
         Files::new(FileScope {
             directory: dir.to_owned(),
-            home: dir.to_owned(),
+            home: "/home/u".into(),
             roots: vec![root],
             ..FileScope::default()
         })
