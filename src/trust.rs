@@ -1,30 +1,38 @@
-//! The list of trusted directories: those whose AGENTS.md and skills may instruct the agent.
+//! The list of trusted directories: those whose AGENTS.md and skills may instruct the agent, as they were when the user
+//! trusted them.
 //!
-//! The list is stored outside of these directories and identifies each by real path and inode. A directory that was
-//! moved or replaced is therefore not trusted, and no file inside a directory can declare it trusted. Until a directory
-//! is trusted, its files are not opened; only their names are checked, to report what was ignored.
+//! The list is stored outside of these directories and identifies each by real path and inode, and each instruction file
+//! in it by a digest. A directory that was moved or replaced is therefore not trusted, a file that changed or came later
+//! is not read, and no file inside a directory can declare it trusted. Until a directory is trusted, its files are not
+//! opened; only their names are checked, to report what was ignored.
 
+use crate::sys::digest::keyed_digest;
 use crate::sys::durable_file;
-use crate::sys::rooted_fs;
+use crate::sys::secret::random_hex;
 use anyhow::{Context, Result};
+use instruction_files::{SKILL_DIRS, digest_all, read_agents_file, read_skill, skill_files};
 use jiff::Timestamp;
+use nested::{InstructionTrust, JudgeFile, NestedInstructions};
 use serde::{Deserialize, Serialize};
-use std::io::Read;
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// The largest AGENTS.md that is read, in bytes: about 16,000 tokens, which are paid for with every request.
-const MAX_INSTRUCTIONS_BYTES: u64 = 64 << 10;
+pub use instruction_files::instruction_paths;
 
-/// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
-const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
+mod instruction_files;
+mod nested;
 
 /// The list of trusted directories.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TrustList {
     path: PathBuf,
     /// The trusted directories.
     pub directories: Vec<TrustedDirectory>,
+    /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
+    /// with the same digest.
+    key: String,
 }
 
 /// A trusted directory.
@@ -36,6 +44,9 @@ pub struct TrustedDirectory {
     inode: u64,
     /// The time at which it was trusted, in RFC 3339.
     pub since: String,
+    /// The digests of its instruction files by relative path; `None` in lists of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<BTreeMap<String, String>>,
 }
 
 /// The file format of the list.
@@ -43,19 +54,85 @@ pub struct TrustedDirectory {
 struct TrustFile {
     #[serde(default)]
     trusted: Vec<TrustedDirectory>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    key: String,
+}
+
+/// The effect of trusting a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustChange {
+    /// It was not trusted before.
+    Added,
+    /// Its instruction files have changed since.
+    Updated,
+    Unchanged,
 }
 
 /// The instructions found in the trusted directories.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct DirectoryInstructions {
-    /// Name and text of each AGENTS.md, outermost first.
-    pub texts: Vec<(String, String)>,
+    /// Path and text of each AGENTS.md, outermost first.
+    pub texts: Vec<(PathBuf, String)>,
     /// Folders of skills, innermost first.
     pub skills: Vec<PathBuf>,
+    /// The SKILL.md files in them that are trusted.
+    pub skill_files: Vec<PathBuf>,
     /// The trusted directories themselves, the outermost first.
     pub trusted: Vec<PathBuf>,
-    /// Instruction files that exist but were not read, because their directory is not trusted.
+    /// Instruction files that exist but were not read: those that are in `stale`, and those of directories that are not
+    /// trusted.
     pub ignored: Vec<PathBuf>,
+    /// Instruction files of trusted directories that changed or came later.
+    pub stale: Vec<PathBuf>,
+    /// The instructions of the directories beneath; `None` if no directory is trusted.
+    pub nested: Option<Arc<NestedInstructions>>,
+    /// True if the digests are missing, because an earlier release wrote the list.
+    lacks_digests: bool,
+}
+
+impl DirectoryInstructions {
+    /// Name and text of each AGENTS.md, outermost first.
+    pub fn texts(&self) -> impl Iterator<Item = (String, String)> {
+        let texts = self.texts.iter();
+        texts.map(|(path, text)| (path.display().to_string(), text.clone()))
+    }
+
+    /// The notice about files in trusted directories that were not read.
+    pub fn stale_notice(&self) -> Option<String> {
+        let first = self.stale.first()?;
+        let reason = match self.lacks_digests {
+            true => "an earlier version trusted it without a record of its content",
+            false => "it changed or was added since its directory was trusted",
+        };
+        let root = self
+            .trusted
+            .first()
+            .map_or(first.as_path(), PathBuf::as_path);
+        Some(stale_notice(&self.stale, reason, root))
+    }
+
+    /// The files beneath that were not read in the run, and the notice about them.
+    pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
+        let stale = self.nested.as_ref()?.stale();
+        let root = stale.first()?.parent()?;
+        let reason = "it changed or was added since its directory was trusted";
+        let notice = stale_notice(&stale, reason, root);
+        Some((stale, notice))
+    }
+}
+
+/// The notice that the files at `paths` were not read, and that trusting `directory` lets them be read.
+fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
+    let first = paths.first().map(|path| path.display().to_string());
+    let more = match paths.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    format!(
+        "`{}`{more} not read: {reason}; read it, then run `nanobot trust {}` to use it",
+        first.unwrap_or_default(),
+        directory.display()
+    )
 }
 
 impl TrustList {
@@ -72,14 +149,23 @@ impl TrustList {
         Ok(Self {
             path: path.to_owned(),
             directories: written.trusted,
+            key: written.key,
         })
     }
 
-    /// Trusts `directory`, a real path, from now on. Returns true if it was not trusted before.
-    pub fn add(&mut self, directory: &Path, now: Timestamp) -> Result<bool> {
-        if self.is_trusted(directory) {
-            return Ok(false);
+    /// Trusts `directory`, a real path, and its instruction files as they are now.
+    pub fn add(&mut self, directory: &Path, now: Timestamp) -> Result<TrustChange> {
+        if self.key().is_none() {
+            self.key = random_hex(16);
         }
+        let key = self.key().context("the key of the trust list is invalid")?;
+        let files = Some(digest_all(directory, &key)?);
+        let before = self.find(directory);
+        let change = match before {
+            Some(before) if before.files == files => return Ok(TrustChange::Unchanged),
+            Some(_) => TrustChange::Updated,
+            None => TrustChange::Added,
+        };
         let metadata = std::fs::metadata(directory)
             .with_context(|| format!("stat `{}`", directory.display()))?;
         self.directories.retain(|known| known.path != directory);
@@ -88,9 +174,10 @@ impl TrustList {
             device: metadata.dev(),
             inode: metadata.ino(),
             since: now.to_string(),
+            files,
         });
         self.save()?;
-        Ok(true)
+        Ok(change)
     }
 
     /// Stops trusting `directory`. Returns true if it was in the list.
@@ -106,11 +193,12 @@ impl TrustList {
 
     /// True if this very directory is in the list and has not been replaced since.
     pub fn is_trusted(&self, directory: &Path) -> bool {
-        let known = self
-            .directories
-            .iter()
-            .find(|known| known.path == directory);
-        known.is_some_and(TrustedDirectory::is_unchanged)
+        self.find(directory).is_some()
+    }
+
+    fn find(&self, directory: &Path) -> Option<&TrustedDirectory> {
+        let known = self.directories.iter();
+        { known }.find(|known| known.path == directory && known.is_unchanged())
     }
 
     /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
@@ -126,15 +214,69 @@ impl TrustList {
         }
         notes.trusted = trusted.to_vec();
         for place in trusted {
-            if let Some(text) = read_agents_file(place)? {
-                let name = place.join("AGENTS.md").display().to_string();
-                notes.texts.push((name, text));
+            if let Some(bytes) = read_agents_file(place)? {
+                let path = place.join("AGENTS.md");
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                match self.has_digest(&path, &bytes) {
+                    _ if text.trim().is_empty() => {}
+                    true => notes.texts.push((path, text)),
+                    false => notes.stale.push(path),
+                }
+            }
+            for path in skill_files(place) {
+                let Some(bytes) = read_skill(&path) else {
+                    continue;
+                };
+                match self.has_digest(&path, &bytes) {
+                    true => notes.skill_files.push(path),
+                    false => notes.stale.push(path),
+                }
             }
             let skills = SKILL_DIRS.map(|name| place.join(name));
             notes.skills.splice(0..0, skills);
         }
         notes.skills.retain(|skills| skills.is_dir());
+        notes.ignored.extend(notes.stale.iter().cloned());
+        let around = self.directories.iter();
+        let mut around = around.filter(|known| directory.starts_with(&known.path));
+        notes.lacks_digests = around.all(|known| known.files.is_none());
+        notes.nested = (!self.directories.is_empty()).then(|| {
+            Arc::new(NestedInstructions::new(
+                self.clone().into_judge(),
+                directory,
+            ))
+        });
         Ok(notes)
+    }
+
+    fn into_judge(self) -> JudgeFile {
+        Box::new(move |path, bytes| {
+            let mut around = path.ancestors().skip(1);
+            match self.has_digest(path, bytes) {
+                true => InstructionTrust::Trusted,
+                false if around.any(|place| self.is_trusted(place)) => InstructionTrust::Stale,
+                false => InstructionTrust::Untrusted,
+            }
+        })
+    }
+
+    /// True if a trusted directory had the file at `path` with this content when it was trusted.
+    fn has_digest(&self, path: &Path, bytes: &[u8]) -> bool {
+        let Some(key) = self.key() else {
+            return false;
+        };
+        let digest = keyed_digest(&key, bytes);
+        self.directories.iter().any(|known| {
+            let relative = path.strip_prefix(&known.path).ok().and_then(Path::to_str);
+            let files = known.files.as_ref().zip(relative);
+            files.is_some_and(|(files, relative)| files.get(relative) == Some(&digest))
+                && known.is_unchanged()
+        })
+    }
+
+    fn key(&self) -> Option<[u8; 16]> {
+        let number = u128::from_str_radix(&self.key, 16).ok()?;
+        Some(number.to_be_bytes())
     }
 
     fn save(&self) -> Result<()> {
@@ -143,6 +285,7 @@ impl TrustList {
         }
         let written = TrustFile {
             trusted: self.directories.clone(),
+            key: self.key.clone(),
         };
         let mut text =
             serde_json::to_string_pretty(&written).context("serialize the trust list")?;
@@ -159,12 +302,6 @@ impl TrustedDirectory {
             metadata.is_dir() && (metadata.dev(), metadata.ino()) == (self.device, self.inode)
         })
     }
-}
-
-/// The paths at which `directory` may hold instructions for the agent.
-pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
-    let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
-    names.map(|name| directory.join(name))
 }
 
 /// The root of the repository that contains `directory`, if there is one.
@@ -184,34 +321,9 @@ fn directory_chain(directory: &Path) -> Vec<PathBuf> {
     chain
 }
 
-/// Reads the AGENTS.md of a trusted directory, only if it is a regular file and no link.
-fn read_agents_file(directory: &Path) -> Result<Option<String>> {
-    let what = || format!("read `{}`", directory.join("AGENTS.md").display());
-    let root = rooted_fs::RootDir::open(directory).with_context(what)?;
-    let file = match root.open_for_reading(Path::new("AGENTS.md")) {
-        Ok(file) => file,
-        // A link may lead outside of what was trusted.
-        Err(error)
-            if error.kind() == std::io::ErrorKind::NotFound || rooted_fs::is_link(&error) =>
-        {
-            return Ok(None);
-        }
-        Err(error) => return Err(error).with_context(what),
-    };
-    if !file.metadata().with_context(what)?.is_file() {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_INSTRUCTIONS_BYTES)
-        .read_to_end(&mut bytes)
-        .with_context(what)?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok((!text.trim().is_empty()).then_some(text))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::TrustList;
+    use super::{TrustChange, TrustList};
     use jiff::Timestamp;
     use std::path::Path;
 
@@ -233,13 +345,24 @@ mod tests {
             (texts.join(" "), notes.skills.len(), notes.ignored.len())
         };
         let deep = sub.join("deep");
+        let add =
+            |trust: &mut TrustList, place: &Path| trust.add(place, Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(found(&trust, &deep), (String::new(), 0, 3));
-        assert!(trust.add(&sub, Timestamp::UNIX_EPOCH).unwrap());
+        assert_eq!(add(&mut trust, &sub), TrustChange::Added);
         assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
-        assert!(trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
-        assert!(!trust.add(&repo, Timestamp::UNIX_EPOCH).unwrap());
+        assert_eq!(add(&mut trust, &repo), TrustChange::Added);
+        assert_eq!(add(&mut trust, &repo), TrustChange::Unchanged);
         let mut trust = TrustList::load(&list).unwrap();
         assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
+        // What changes or comes later is not read, until it is trusted too.
+        std::fs::write(sub.join("AGENTS.md"), "evil").unwrap();
+        std::fs::write(deep.join("AGENTS.md"), "evil").unwrap();
+        std::fs::write(repo.join("skills/x/SKILL.md"), "evil").unwrap();
+        assert_eq!(found(&trust, &deep), ("top".into(), 1, 3));
+        assert_eq!(add(&mut trust, &sub), TrustChange::Updated);
+        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 1));
+        assert_eq!(add(&mut trust, &repo), TrustChange::Updated);
+        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 0));
         // A different directory at the same path is not trusted.
         std::fs::rename(&repo, temp.join("old")).unwrap();
         std::fs::create_dir_all(repo.join("sub")).unwrap();

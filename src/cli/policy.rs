@@ -76,8 +76,9 @@ pub enum ToolCommand {
 /// Trust a directory's instructions and skills
 ///
 /// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted
-/// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path; a
-/// directory that was replaced since is no longer trusted.
+/// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path and with
+/// digests of these files, at every depth: one that changes or is added is not read until the directory is trusted
+/// again, and a directory that was replaced is no longer trusted.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
     /// Directory [default: the current one]

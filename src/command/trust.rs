@@ -3,7 +3,7 @@
 use crate::cli::policy::TrustArgs as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::trust::{self, TrustList};
+use crate::trust::{self, TrustChange, TrustList};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};
 
@@ -45,17 +45,16 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             ),
         ));
     }
-    let is_new = trust.add(&path, ctx.clock.now().timestamp())?;
-    let word = if is_new { "is now" } else { "was already" };
-    print_line(ctx, &format!("`{}` {word} trusted", show(&path)))?;
+    let words = match trust.add(&path, ctx.clock.now().timestamp())? {
+        TrustChange::Added => "is now trusted",
+        TrustChange::Updated => "is now trusted with its changes",
+        TrustChange::Unchanged => "was already trusted",
+    };
+    print_line(ctx, &format!("`{}` {words}", show(&path)))?;
     let notes = trust.read_instructions(&path)?;
-    let mut speaks: Vec<String> = notes.texts.into_iter().map(|(name, _)| name).collect();
-    speaks.extend(notes.skills.iter().map(|path| path.display().to_string()));
-    for name in &speaks {
-        print_line(
-            ctx,
-            &format!("  read from now on: {}", show(Path::new(name))),
-        )?;
+    let agents = notes.texts.iter().map(|(path, _)| path);
+    for path in agents.chain(&notes.skills) {
+        print_line(ctx, &format!("  read from now on: {}", show(path)))?;
     }
     if let Some(repository) = trust::repository_root(&path)
         && !notes.ignored.is_empty()

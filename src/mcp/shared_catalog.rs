@@ -79,12 +79,13 @@ fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
             read_paths: read,
             write_paths: write,
             is_unsandboxed: unfenced,
+            is_trusted: trusted,
             unusable_reason: unusable,
         } = server;
         let reached = fingerprint::of_server(server, env);
         mark.push_str(&format!(
             "\n{name:?} {reached} {call_timeout:?} {start_timeout:?} {enabled:?} {required} {disabled} {read:?} {write:?} \
-             {unfenced} {unusable:?}"
+             {unfenced} {trusted} {unusable:?}"
         ));
     }
     mark

@@ -303,6 +303,7 @@ fn run_turn(
         &memory,
         (&mut ending, report),
     );
+    prepare::report_nested_files(&prepared.setup, report, summary);
     if matches!(origin, TurnOrigin::CommandLine) && prepared.settings.servers.is_empty() {
         // The process is about to end, and freeing the many small values one by one takes time. Without MCP servers
         // none of them cleans up when it is dropped. The session is still dropped, which unlocks it.

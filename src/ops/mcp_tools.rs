@@ -12,6 +12,7 @@ use crate::ops::setup_input::SetupInput;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::policy::rule::Pattern;
+use crate::settings::Settings;
 use crate::tool::Tool;
 use crate::tool::mcp::result::ResultLimits;
 use crate::tool::mcp::{McpToolContext, build_tools};
@@ -75,6 +76,17 @@ impl McpTools {
         Some(format!(
             "the tools of {whose}, which you have not accepted yet: {accept}"
         ))
+    }
+
+    /// The tools of the servers that the config trusts.
+    pub(crate) fn trusted_tools(&self, settings: &Settings) -> Vec<String> {
+        let is_trusted = |name: &str| {
+            let mut servers = settings.servers.iter();
+            servers.any(|server| server.is_trusted && server.name == name)
+        };
+        let tools = self.tool_list.tools.iter();
+        let trusted = tools.filter(|tool| is_trusted(&tool.server));
+        trusted.map(|tool| tool.name.clone()).collect()
     }
 
     /// True if `tool` may belong to a server that is missing.

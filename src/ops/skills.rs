@@ -28,6 +28,7 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
     Ok(skill::find_skills(SearchPaths {
         workspace: &settings.workspace,
         trusted_dirs: &instructions.skills,
+        ignored_files: &instructions.ignored,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     }))

@@ -55,8 +55,8 @@ pub(crate) struct TurnSetup {
     pub(crate) skills: Vec<(String, PathBuf)>,
     /// The list of skills in the system prompt.
     pub(crate) skill_list: String,
-    /// Instruction files that were not read because their directory is not trusted.
-    pub(crate) ignored_files: Vec<PathBuf>,
+    /// The instructions of the directory.
+    pub(crate) project: DirectoryInstructions,
     /// The version of the memory that was in force.
     pub(crate) memory_version: Option<u64>,
 }
@@ -83,18 +83,19 @@ pub(crate) fn prepare(
     let policy = Arc::new(policy);
     let about_home = permissions::home_directory_notice(ctx, input.grants, settings, &policy);
     about_home.iter().for_each(|text| notice(text));
-    let seen = web_tools::new_provenance_tracker(settings, &policy);
+    let seen = web_tools::new_provenance_tracker(settings, &policy, &mcp_tools);
     if let Some(reason) = mcp_tools.untrusted_descriptions() {
         seen.raise(Origin::External, &reason);
     }
-    let files = Arc::new(open_files(ctx, input, &policy, &seen)?);
+    let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
     let mut notes = input.workspace.read_notes()?;
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &seen)?;
     shorten_memory(settings, &mut notes, notice);
-    notes.bootstrap.extend(project.texts);
+    notes.bootstrap.extend(project.texts());
     let found = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
         trusted_dirs: &project.skills,
+        ignored_files: &project.ignored,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     });
@@ -137,7 +138,7 @@ pub(crate) fn prepare(
             .map(|skill| (skill.name, skill.location))
             .collect(),
         skill_list,
-        ignored_files: project.ignored,
+        project,
         memory_version,
     })
 }
@@ -188,7 +189,10 @@ fn project_instructions(
             .instruction_files
             .extend(trust::instruction_paths(place));
     }
-    reach.trusted.extend(notes.trusted.iter().take(1).cloned());
+    let agents = notes.texts.iter().map(|(path, _)| path);
+    reach
+        .trusted
+        .extend(agents.chain(&notes.skill_files).cloned());
     Ok(notes)
 }
 
@@ -198,11 +202,15 @@ fn open_files(
     input: &SetupInput<'_>,
     policy: &Policy,
     provenance: &Arc<ProvenanceTracker>,
+    project: &DirectoryInstructions,
 ) -> Result<Files> {
     let directory = &policy.file_scope.directory;
     let mut files = Files::new(policy.file_scope.clone())
         .with_context(|| format!("open `{}`", directory.display()))?
         .with_provenance(Arc::clone(provenance), policy);
+    if let Some(nested) = project.nested.clone() {
+        files = files.with_instructions(Arc::new(move |path| nested.read(path)));
+    }
     if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
         files = files.without_openat2();
     }
@@ -264,11 +272,11 @@ fn raise_by_memory(
     Ok(version.map(|version| version.id))
 }
 
-/// The hosts that the user's own skills link to. Built-in skills are not the user's choice, and a skill that is not
-/// offered allows nothing.
+/// The hosts that the user's own skills link to. Built-in skills and those of a project are not the user's choice, and a
+/// skill that is not offered allows nothing.
 fn hosts_of_skills(skills: &[Skill]) -> impl Iterator<Item = String> {
     let chosen = skills.iter().filter(|skill| {
-        skill.source != SkillSource::BuiltIn && skill.is_offered && skill.is_available()
+        skill.source == SkillSource::Workspace && skill.is_offered && skill.is_available()
     });
     chosen.flat_map(|skill| find_linked_hosts(&skill.body))
 }

@@ -1,6 +1,7 @@
 //! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
 
 use crate::ops::context::Context;
+use crate::ops::mcp_tools::McpTools;
 use crate::ops::shared_state::SharedState;
 use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
@@ -10,6 +11,7 @@ use crate::sys::sandbox::private_tmp;
 use crate::sys::test_dns::TestHosts;
 use crate::tool::Tool;
 use crate::tool::web::WebAccess;
+use crate::tool::web::page_cache::PageCache;
 use crate::tool::web_fetch::WebFetch;
 use crate::tool::web_search::{SearchSettings, WebSearch};
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::sync::Arc;
 pub(crate) fn new_provenance_tracker(
     settings: &Settings,
     policy: &Policy,
+    mcp_tools: &McpTools,
 ) -> Arc<ProvenanceTracker> {
     let has_commands = settings.exec.enabled && policy.is_offered("exec");
     Arc::new(ProvenanceTracker::new(TrustContext {
@@ -25,6 +28,7 @@ pub(crate) fn new_provenance_tracker(
         workspace: policy.file_scope.workspace.clone(),
         commands_write_anywhere: has_commands && policy.sandbox == Sandbox::Off,
         commands_have_network: policy.sandbox == Sandbox::Off || matches!(policy.net, Net::Any),
+        trusted_tools: mcp_tools.trusted_tools(settings),
         is_private: private_tmp::is_private,
         resolve_real_path: Box::new(|path| {
             std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
@@ -53,6 +57,7 @@ pub(crate) fn tools(
         user_agent: settings.user_agent.clone(),
         test_dns: TestHosts::from_env(&ctx.env),
         max_result_chars: all.max_tool_result_chars,
+        cache: PageCache::default(),
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.

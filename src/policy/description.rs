@@ -62,6 +62,9 @@ impl Policy {
                 ),
             });
         }
+        self.describe_denied_changes()
+            .iter()
+            .for_each(|text| line(text));
         for (effect, word) in [(RuleEffect::Allow, "Allowed"), (RuleEffect::Deny, "Denied")] {
             let rules: Vec<String> = self
                 .rules
@@ -84,6 +87,27 @@ impl Policy {
             }
         });
         text
+    }
+
+    /// Sentences about the changes that a rule denies in every conversation.
+    fn describe_denied_changes(&self) -> Vec<String> {
+        let changes = [
+            (GuardedChange::Jobs, "jobs"),
+            (
+                GuardedChange::Notes,
+                "the workspace's instruction files and skills",
+            ),
+            (
+                GuardedChange::Startup,
+                "instruction files and files of the directory that tools read on their own",
+            ),
+        ];
+        let denied = changes
+            .iter()
+            .filter(|(change, _)| self.grant_for(*change) == Grant::Denied);
+        denied
+            .map(|(_, what)| format!("By a rule of the user, {what} may not be changed."))
+            .collect()
     }
 
     fn describe_commands(&self) -> String {

@@ -37,7 +37,7 @@ pub struct FileScope {
     pub read_only: Vec<PathBuf>,
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     pub instruction_files: Vec<PathBuf>,
-    /// Directories whose instruction files (`AGENTS.md`, `SKILL.md`) are trusted, at any depth.
+    /// Instruction files of the directory that are trusted as they are.
     pub trusted: Vec<PathBuf>,
     /// Paths denied by rules, anywhere.
     pub denied: Vec<PathRule>,
@@ -104,18 +104,7 @@ impl FileScope {
                 suggested_flag: Some(grant_flag(access, &path)),
             });
         };
-        if let Some(secret) = secrets::secret_containing(&path, &self.home)
-            && !root.path.starts_with(&secret)
-            && !self.is_unrestricted
-        {
-            return Err(Refusal {
-                message: format!(
-                    "`{}` holds secrets and is not accessible to tools",
-                    secret.display()
-                ),
-                suggested_flag: Some(grant_flag(access, &secret)),
-            });
-        }
+        self.check_closed_in_homes(&path, &root.path, access)?;
         if access == FileAccess::Write && self.read_only.iter().any(|place| path.starts_with(place))
         {
             return Err(Refusal::new(format!("`{shown}` is read-only")));
@@ -157,6 +146,39 @@ impl FileScope {
         })
     }
 
+    /// Refuses secrets, and hidden entries of homes, unless the `root` that contains `path` names them.
+    fn check_closed_in_homes(
+        &self,
+        path: &Path,
+        root: &Path,
+        access: FileAccess,
+    ) -> Result<(), Refusal> {
+        let is_closed = |place: &PathBuf| !self.is_unrestricted && !root.starts_with(place);
+        let secret = secrets::secret_containing(path, &self.home).filter(is_closed);
+        let hidden = secrets::hidden_home_entry(path, &self.home).filter(is_closed);
+        let (message, grant) = match (secret, hidden) {
+            (Some(secret), _) => (
+                format!(
+                    "`{}` holds secrets and is not accessible to tools",
+                    secret.display()
+                ),
+                secret,
+            ),
+            (None, Some(entry)) => (
+                format!(
+                    "`{}` is hidden in a home directory, and accessible to tools only if it is named",
+                    entry.display()
+                ),
+                path.to_owned(),
+            ),
+            (None, None) => return Ok(()),
+        };
+        Err(Refusal {
+            message,
+            suggested_flag: Some(grant_flag(access, &grant)),
+        })
+    }
+
     /// True if a directory listing may show `path`.
     pub fn is_visible(&self, path: &Path) -> bool {
         let is_granted = |secret: PathBuf| {
@@ -168,7 +190,8 @@ impl FileScope {
                 denied.access == FileAccess::Read && self.matches(&denied.pattern, path)
             })
             && (self.is_unrestricted
-                || secrets::secret_containing(path, &self.home).is_none_or(is_granted))
+                || secrets::secret_containing(path, &self.home).is_none_or(is_granted)
+                    && secrets::hidden_home_entry(path, &self.home).is_none_or(is_granted))
             && self.operands.iter().all(|one| one.is_visible(path))
     }
 
@@ -250,29 +273,38 @@ impl FileScope {
         let Some(home) = secrets::home_containing(path, &self.home) else {
             return false;
         };
-        let mut names = startup_files::STARTUP_FILES
-            .iter()
-            .map(|name| home.join(name));
-        names.any(|place| path.starts_with(&place) && !root.starts_with(&place))
+        let is_beneath = |path: &Path, place: &Path| startup_files::begins_with(path, place);
+        let names = startup_files::protected_from_commands().into_iter();
+        let mut places = names.map(|name| home.join(name));
+        places.any(|place| is_beneath(path, &place) && !is_beneath(root, &place))
     }
 
     /// True if `path` is an instruction file for later runs.
     pub fn is_instruction_file(&self, path: &Path) -> bool {
-        let speaks = ["AGENTS.md", "SKILL.md"].map(|name| path.file_name() == Some(name.as_ref()));
         self.instruction_files
             .iter()
             .any(|note| path.starts_with(note))
-            || speaks.contains(&true) && self.trusted.iter().any(|root| path.starts_with(root))
+            || startup_files::is_project_file(self.beneath_root(path))
     }
 
-    /// True if the file at `path` holds the user's own instructions. In an intersection all operands must agree: a note
-    /// of only one operand cannot be changed, but is not trusted either.
+    /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
+    /// all operands must agree: a note of only one operand cannot be changed, but is not trusted either.
     pub fn is_user_instruction(&self, path: &Path) -> bool {
-        self.is_instruction_file(path)
+        let mut notes = self.instruction_files.iter();
+        let is_note = path.starts_with(&self.workspace)
+            && notes.any(|note| note.starts_with(&self.workspace) && path.starts_with(note));
+        (is_note || self.trusted.iter().any(|file| path == file))
             && self
                 .operands
                 .iter()
                 .all(|one| one.is_user_instruction(path))
+    }
+
+    /// `path` relative to the root that contains it, or unchanged if there is none.
+    fn beneath_root<'p>(&self, path: &'p Path) -> &'p Path {
+        let root = self.root_for(path);
+        root.and_then(|(_, root)| path.strip_prefix(&root.path).ok())
+            .unwrap_or(path)
     }
 
     /// The roots that commands may change. The workspace is left to the file tools unless it is the working directory.
@@ -317,7 +349,8 @@ impl FileScope {
             return (false, false);
         };
         let is_named = |secret: PathBuf| root.path.starts_with(secret);
-        let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named);
+        let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named)
+            && secrets::hidden_home_entry(place, &self.home).is_none_or(is_named);
         let relative = place.strip_prefix(&root.path).unwrap_or(Path::new(""));
         let is_kept =
             startup_files::is_protected(relative) || self.is_home_startup_file(place, &root.path);

@@ -16,78 +16,27 @@
 //! text do not count, because an injected model would write the address there and read it back.
 
 use super::Refusal;
-use super::file_scope::{FileAccess, FileScope};
 use super::net::Net;
-use super::refusal::DENIED;
-use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
+use crate::message::{Message, Origin};
 use crate::shell_quote::quote;
 use crate::sys::sync::IgnorePoison;
-use addresses::{
-    comparison_key, contains_host, find_addresses, find_hosts, is_bare_address, normalize,
-    parse_address,
-};
-use serde_json::Value;
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use addresses::{comparison_key, contains_host};
+use state::{MAX_REQUESTS_PER_DOMAIN, MAX_REQUESTS_PER_RUN, ProvenanceState};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard};
 use url::Url;
 
 pub use guarded_change::{ChangeGrants, Grant, GuardedChange};
+pub use state::REDIRECT_PHRASE;
+pub use trust_context::{ResolveRealPath, TrustContext};
+pub use user_text::{PIPED_SUFFIX, user_text};
 
 pub mod addresses;
 mod egress;
 mod guarded_change;
-
-/// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
-const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "plan", "task", "warning"];
-/// Tools whose results hold only our own text.
-const OWN_TEXT_TOOLS: &[&str] = &[
-    "ask_user",
-    "write_file",
-    "delete_file",
-    "todo",
-    "message",
-    "cron",
-    "spawn",
-];
-/// The id suffix of a message that was piped in without text from the user.
-pub const PIPED_SUFFIX: &str = "stdin";
-/// Tools that reveal file content or names.
-const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
-/// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
-const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
-/// The blocks within a user message that hold third-party content.
-const BLOCK_TAGS: &[&str] = &["stdin", "file", "page", "directory"];
-/// Placeholders for attachments in a session that was loaded from disk.
-const ATTACHMENT_PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
-/// Limits on the addresses from untrusted content that may be requested, per domain and per run.
-const MAX_ADDRESSES_PER_DOMAIN: usize = 8;
-const MAX_ADDRESSES_PER_RUN: usize = 40;
-
-/// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
-pub const REDIRECT_PHRASE: &str = " redirects to ";
-/// The same phrase in sessions of earlier releases.
-const OLD_LEADS_ON: &str = " leads on to ";
-
-/// The start of the result of a refused call, now and in sessions of earlier releases.
-const DENIALS: [&str; 2] = [DENIED, "refused: "];
-
-/// Resolves a path to its real path, following links.
-pub type ResolveRealPath = Box<dyn Fn(&Path) -> PathBuf + Send + Sync>;
-
-/// The facts that determine the provenance of file content.
-pub struct TrustContext {
-    pub file_scope: FileScope,
-    /// The real path of the agent's own directory, which holds the user's instructions.
-    pub workspace: PathBuf,
-    /// True if commands run without a sandbox and may write anywhere.
-    pub commands_write_anywhere: bool,
-    /// True if commands may use the network, so that their output may be from anywhere.
-    pub commands_have_network: bool,
-    /// True for paths in the private directories of runs.
-    pub is_private: fn(&Path) -> bool,
-    pub resolve_real_path: ResolveRealPath,
-}
+mod state;
+mod trust_context;
+mod user_text;
 
 /// Hosts that may always be requested.
 #[derive(Clone, Debug, Default)]
@@ -102,10 +51,12 @@ pub struct AllowedHosts {
 pub enum AddressTrust {
     /// The conversation holds no untrusted content yet.
     Clean,
-    /// The address appears verbatim in content that was read.
+    /// The address appears verbatim in content that was read. Such requests are limited in number.
     Verbatim,
     /// The host is allowed; the model may have composed the rest of the address.
     Host,
+    /// The host is allowed, and the address appears verbatim in content that was read.
+    HostVerbatim,
 }
 
 impl AddressTrust {
@@ -133,34 +84,6 @@ pub struct ProvenanceTracker {
     state: Mutex<ProvenanceState>,
 }
 
-#[derive(Default)]
-struct ProvenanceState {
-    origin: Origin,
-    /// The first content of that origin, as a phrase.
-    content: String,
-    /// True if the origin is known from the start of the conversation on, so that summaries and reports add nothing to
-    /// it.
-    is_complete: bool,
-    /// Hosts that the user named.
-    hosts: BTreeSet<String>,
-    /// Addresses found in content that the model cannot have written.
-    addresses: HashSet<String>,
-    /// Those of them that were requested after untrusted content arrived, by domain.
-    requested: HashMap<String, HashSet<String>>,
-    /// Files that the model has changed, in this turn or an earlier one.
-    written_files: HashSet<PathBuf>,
-    /// Tool calls without a result so far.
-    pending_calls: HashMap<String, PendingCall>,
-}
-
-struct PendingCall {
-    name: String,
-    arguments: Value,
-    /// True if the model had read no untrusted content when it made the call, or the requested address was a vouched
-    /// one.
-    is_trusted: bool,
-}
-
 impl ProvenanceTracker {
     /// Creates the state of a conversation without messages.
     pub fn new(context: TrustContext) -> Self {
@@ -184,12 +107,7 @@ impl ProvenanceTracker {
 
     /// Processes one message.
     pub fn observe(&self, message: &Message) {
-        let mut state = self.lock_state();
-        match message {
-            Message::User(user) => state.observe_user(user),
-            Message::Assistant(reply) => state.observe_reply(reply, &self.context),
-            Message::Tool(result) => state.observe_result(result, &self.context),
-        }
+        self.lock_state().observe(message, &self.context);
     }
 
     /// Records that the conversation now holds content of `origin`, named by the phrase `content`.
@@ -236,45 +154,96 @@ impl ProvenanceTracker {
         url: &Url,
         allowed: &AllowedHosts,
     ) -> Result<AddressTrust, Refusal> {
+        self.lock_state().check_address(url, allowed)
+    }
+
+    /// Decides as [`Self::check_address`], and counts the request that is made now.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn admit_request(
+        &self,
+        url: &Url,
+        allowed: &AllowedHosts,
+    ) -> Result<AddressTrust, Refusal> {
         let mut state = self.lock_state();
-        if state.origin == Origin::User {
+        let trust = state.check_address(url, allowed)?;
+        if trust == AddressTrust::Verbatim {
+            state.count_request(url);
+        }
+        Ok(trust)
+    }
+
+    /// Admits the request for `url`, to which an address redirects that was requested on the grounds of `trust`, and
+    /// counts it. If the model wrote no part of the address, the server's word suffices.
+    ///
+    /// # Errors
+    /// A refusal with the flag that would grant it.
+    pub fn admit_redirect(
+        &self,
+        url: &Url,
+        allowed: &AllowedHosts,
+        trust: AddressTrust,
+    ) -> Result<AddressTrust, Refusal> {
+        if !trust.is_safe() {
+            return self.admit_request(url, allowed);
+        }
+        let mut state = self.lock_state();
+        if state.origin > Origin::User && !state.is_allowed(url, allowed) {
+            state.check_limits(url)?;
+            state.count_request(url);
+        }
+        Ok(trust)
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
+        self.state.lock().ignore_poison()
+    }
+}
+
+impl ProvenanceState {
+    fn check_address(&self, url: &Url, allowed: &AllowedHosts) -> Result<AddressTrust, Refusal> {
+        let is_verbatim = || self.addresses.contains(&comparison_key(url));
+        if self.origin == Origin::User {
             return Ok(AddressTrust::Clean);
         }
-        let what = state.content.clone();
-        let host = url.host_str().unwrap_or_default();
-        if contains_host(&state.hosts, host) || allowed.contains(url) {
-            return Ok(match state.addresses.contains(&comparison_key(url)) {
-                true => AddressTrust::Verbatim,
+        if self.is_allowed(url, allowed) {
+            return Ok(match is_verbatim() {
+                true => AddressTrust::HostVerbatim,
                 false => AddressTrust::Host,
             });
         }
-        if state.addresses.contains(&comparison_key(url)) {
-            return match state.record_request(url) {
-                true => Ok(AddressTrust::Verbatim),
-                false => {
-                    let flag = format!("--net={host}");
-                    Err(Refusal {
-                        message: format!(
-                            "too many addresses from untrusted content were requested (at most {MAX_ADDRESSES_PER_DOMAIN} per domain and \
-                             {MAX_ADDRESSES_PER_RUN} per run); the user can grant `{host}` with `{flag}`"
-                        ),
-                        suggested_flag: Some(flag),
-                    })
-                }
-            };
+        if is_verbatim() {
+            return self.check_limits(url).map(|()| AddressTrust::Verbatim);
         }
-        let flag = format!("--net={}", quote(host));
+        let (what, host) = (&self.content, url.host_str().unwrap_or_default());
         Err(Refusal {
             message: format!(
                 "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
                  appear verbatim in search results or in content that was read"
             ),
-            suggested_flag: Some(flag),
+            suggested_flag: Some(format!("--net={}", quote(host))),
         })
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
-        self.state.lock().ignore_poison()
+    /// True if the user or the config named the host of `url`.
+    fn is_allowed(&self, url: &Url, allowed: &AllowedHosts) -> bool {
+        contains_host(&self.hosts, url.host_str().unwrap_or_default()) || allowed.contains(url)
+    }
+
+    fn check_limits(&self, url: &Url) -> Result<(), Refusal> {
+        if self.is_within_limits(url) {
+            return Ok(());
+        }
+        let host = url.host_str().unwrap_or_default();
+        let flag = format!("--net={}", quote(host));
+        Err(Refusal {
+            message: format!(
+                "too many requests to addresses from untrusted content (at most {MAX_REQUESTS_PER_DOMAIN} per domain and \
+                 {MAX_REQUESTS_PER_RUN} per run); the user can grant `{host}` with `{flag}`"
+            ),
+            suggested_flag: Some(flag),
+        })
     }
 }
 
@@ -285,300 +254,9 @@ impl AllowedHosts {
     }
 }
 
-impl ProvenanceState {
-    fn raise(&mut self, origin: Origin, content: impl FnOnce() -> String) {
-        if origin > self.origin {
-            (self.origin, self.content) = (origin, content());
-        }
-    }
-
-    /// True if `url`, which appears in content that was read, is within the limits on such requests. Without limits, a
-    /// page that lists one address per letter would let the model spell out data.
-    fn record_request(&mut self, url: &Url) -> bool {
-        let all: usize = self.requested.values().map(HashSet::len).sum();
-        let asked = self.requested.entry(registrable_domain(url)).or_default();
-        let key = comparison_key(url);
-        if asked.contains(&key) {
-            return true;
-        }
-        let may = asked.len() < MAX_ADDRESSES_PER_DOMAIN && all < MAX_ADDRESSES_PER_RUN;
-        may && asked.insert(key)
-    }
-
-    fn observe_user(&mut self, user: &UserMessage) {
-        if user.injected {
-            let mark = user.id.rsplit('-').next().unwrap_or_default();
-            let repair = mark.strip_prefix('r').is_some_and(is_number);
-            let is_own = repair || OWN_MESSAGE_SUFFIXES.contains(&mark);
-            if !is_own && !self.is_complete {
-                self.raise(Origin::Project, || match user.id.as_str() {
-                    "summary" => "a summary of the earlier conversation".into(),
-                    _ => "a report".into(),
-                });
-            }
-            return;
-        }
-        let is_piped = is_piped(user);
-        for part in &user.parts {
-            let text = match part {
-                MessagePart::Text(text) => text,
-                MessagePart::Image(image) => {
-                    self.raise(Origin::Project, || format!("the image `{}`", image.name));
-                    continue;
-                }
-                MessagePart::Document(document) => {
-                    self.raise(Origin::Project, || {
-                        format!("the document `{}`", document.name)
-                    });
-                    continue;
-                }
-            };
-            if is_attachment_placeholder(text) {
-                self.raise(Origin::Project, || "an attachment".into());
-                continue;
-            }
-            if is_piped {
-                self.raise(Origin::Project, || "piped input".into());
-                self.addresses
-                    .extend(find_addresses(text).map(|url| comparison_key(&url)));
-                continue;
-            }
-            let (own, others) = split_blocks(text);
-            self.hosts.extend(find_hosts(&own));
-            for (kind, block) in others {
-                match kind {
-                    "stdin" => self.raise(Origin::Project, || "piped input".into()),
-                    "page" => self.raise(Origin::External, || "an attached page".into()),
-                    kind => self.raise(Origin::Project, || format!("an attached {kind}")),
-                }
-                self.addresses
-                    .extend(find_addresses(block).map(|url| comparison_key(&url)));
-            }
-        }
-    }
-
-    fn observe_reply(&mut self, reply: &Reply, context: &TrustContext) {
-        for call in &reply.tool_calls {
-            let text = |name: &str| call.arguments[name].as_str();
-            if ["write_file", "edit_file"].contains(&call.name.as_str())
-                && let Some(path) = text("path")
-            {
-                self.written_files.insert(context.resolve(path));
-            }
-            let vouches = self.origin == Origin::User
-                || text("url")
-                    .and_then(parse_address)
-                    .is_some_and(|url| self.addresses.contains(&comparison_key(&url)));
-            let called = PendingCall {
-                name: call.name.clone(),
-                arguments: call.arguments.clone(),
-                is_trusted: vouches,
-            };
-            self.pending_calls.insert(call.id.clone(), called);
-        }
-    }
-
-    fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
-        let ToolResult {
-            call_id: call,
-            name,
-            parts,
-            failed,
-        } = result;
-        let called = self.pending_calls.remove(call);
-        // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
-        let asked = called
-            .as_ref()
-            .map(|called| normalize(&called.arguments.to_string()));
-        let vouches = match (name.as_str(), &called) {
-            (_, Some(called)) if called.name != *name => {
-                self.raise(Origin::External, || format!("the result of `{name}`"));
-                false
-            }
-            (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
-            // The request was refused before it was sent.
-            ("web_search" | "web_fetch", _) if *failed && is_own_refusal(parts) => return,
-            // Failures count too: the message may quote the server, or name the address that it redirected to.
-            ("web_search" | "web_fetch", _) if *failed => {
-                self.raise(Origin::External, || format!("the result of `{name}`"));
-                false
-            }
-            ("web_search", _) => {
-                self.raise(Origin::External, || "search results".into());
-                true
-            }
-            ("web_fetch", called) => {
-                self.raise(Origin::External, || "a web page".into());
-                called.as_ref().is_some_and(|called| called.is_trusted)
-            }
-            (name, Some(called)) if FILE_TOOLS.contains(&name) => {
-                let path = called.arguments["path"].as_str().unwrap_or(".");
-                let place = context.resolve(path);
-                match context.origin_of_file(&place) {
-                    Origin::User => return,
-                    origin => self.raise(origin, || format!("`{path}`")),
-                }
-                VERBATIM_TOOLS.contains(&name)
-                    && !failed
-                    && !self.may_contain_model_text(&place, context)
-            }
-            (name, _) => {
-                let is_local =
-                    name == "exec" && !context.commands_have_network || FILE_TOOLS.contains(&name);
-                let origin = if is_local {
-                    Origin::Project
-                } else {
-                    Origin::External
-                };
-                self.raise(origin, || format!("the result of `{name}`"));
-                false
-            }
-        };
-        if !vouches {
-            return;
-        }
-        let asked = asked.unwrap_or_default();
-        for part in parts {
-            let MessagePart::Text(text) = part else {
-                continue;
-            };
-            // Of search results, only lines that are an address and nothing else: a page or the query can influence the
-            // other text.
-            let is_address = |line: &&str| name != "web_search" || is_bare_address(line.trim());
-            for line in text.lines().filter(is_address) {
-                let others =
-                    find_addresses(line).filter(|url| !asked.contains(&normalize(url.as_str())));
-                self.addresses
-                    .extend(others.map(|url| comparison_key(&url)));
-            }
-        }
-    }
-
-    /// True if the file at `place` may hold content that the model wrote.
-    fn may_contain_model_text(&self, place: &Path, context: &TrustContext) -> bool {
-        context.commands_write_anywhere
-            // Kept output of commands, which the model composed.
-            || (context.is_private)(place)
-            || self
-                .written_files
-                .iter()
-                .any(|path| path.starts_with(place))
-            || context.may_write(place)
-    }
-}
-
-impl TrustContext {
-    fn resolve(&self, path: &str) -> PathBuf {
-        (self.resolve_real_path)(&self.file_scope.absolute(path))
-    }
-
-    /// The origin of what the file at `place` holds: the user's for instruction files, which no run changes after content
-    /// from outside without permission, and for the memory, whose label was heeded when the run began. An earlier run
-    /// may have written any other file in the workspace on behalf of such content.
-    fn origin_of_file(&self, place: &Path) -> Origin {
-        let is_own = self.file_scope.is_user_instruction(place)
-            || place == self.workspace.join("memory/MEMORY.md");
-        match is_own {
-            true => Origin::User,
-            false => Origin::Project,
-        }
-    }
-
-    /// True if this run can change `place`, or something beneath it.
-    fn may_write(&self, place: &Path) -> bool {
-        let in_root = self.file_scope.roots.iter().filter(|root| root.may_write);
-        let mut roots = in_root.map(|root| &root.path);
-        roots.any(|root| place.starts_with(root) || root.starts_with(place))
-            || !self.file_scope.allowed.is_empty()
-            || place
-                .to_str()
-                .is_none_or(|place| self.file_scope.decide(place, FileAccess::Write).is_ok())
-    }
-}
-
-/// True if a result is a refusal that quotes only what the model had requested.
-fn is_own_refusal(parts: &[MessagePart]) -> bool {
-    let text = crate::message::plain_text(parts);
-    DENIALS.iter().any(|start| text.starts_with(start))
-        && ![REDIRECT_PHRASE, OLD_LEADS_ON]
-            .iter()
-            .any(|it| text.contains(it))
-}
-
-/// The registrable part of a host, estimated from its form.
-fn registrable_domain(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    let labels: Vec<&str> = host.split('.').collect();
-    let is_shared = |end: &[&str]| end[1].len() == 2 && end[0].len() <= 3;
-    let count = match labels.len() {
-        count if count > 2 && is_shared(&labels[count - 2..]) => 3,
-        _ => 2,
-    };
-    labels[labels.len().saturating_sub(count)..].join(".")
-}
-
-/// The user's own text in `message`, without third-party blocks; `None` if its author is unknown.
-pub fn user_text(message: &UserMessage) -> Option<String> {
-    if message.injected || is_piped(message) {
-        return None;
-    }
-    let texts = message.parts.iter().filter_map(|part| match part {
-        MessagePart::Text(text) if !is_attachment_placeholder(text) => Some(split_blocks(text).0),
-        _ => None,
-    });
-    Some(texts.collect())
-}
-
-/// True if the whole message was piped in.
-fn is_piped(message: &UserMessage) -> bool {
-    message.id.rsplit('-').next() == Some(PIPED_SUFFIX)
-}
-
-/// True if `text` is a placeholder for an attachment.
-fn is_attachment_placeholder(text: &str) -> bool {
-    ATTACHMENT_PLACEHOLDERS
-        .iter()
-        .any(|start| text.starts_with(start))
-}
-
-/// Splits `text` into the user's own text and the third-party blocks in it, with their kinds. A block ends at its own
-/// closing tag, which cannot occur within it; an unclosed block extends to the end of the text.
-fn split_blocks(text: &str) -> (String, Vec<(&'static str, &str)>) {
-    let (mut own, mut others) = (String::new(), Vec::new());
-    let mut rest = text;
-    while !rest.is_empty() {
-        let end = rest.find('\n').map_or(rest.len(), |at| at + 1);
-        let Some((kind, mark)) = parse_opening_tag(&rest[..end]) else {
-            own.push_str(&rest[..end]);
-            rest = &rest[end..];
-            continue;
-        };
-        let close = format!("</{mark}>");
-        let stop = rest.find(&close).unwrap_or(rest.len());
-        others.push((kind, &rest[..stop]));
-        rest = &rest[(stop + close.len()).min(rest.len())..];
-    }
-    (own, others)
-}
-
-/// The kind of block that `line` opens, and its tag.
-fn parse_opening_tag(line: &str) -> Option<(&'static str, &str)> {
-    let rest = line.strip_prefix('<')?;
-    let mark = &rest[..rest.find([' ', '>'])?];
-    let (kind, number) = mark.split_once('-').unwrap_or((mark, "2"));
-    let kind = BLOCK_TAGS.iter().find(|known| **known == kind)?;
-    is_number(number).then_some((*kind, mark))
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{
-        AddressTrust, AllowedHosts, MessageCursor, ProvenanceTracker, TrustContext, split_blocks,
-    };
+    use super::{AddressTrust, AllowedHosts, MessageCursor, ProvenanceTracker, TrustContext};
     use crate::message::{
         Image, Message, MessagePart, Origin, Reply, ToolCall, ToolResult, UserMessage,
     };
@@ -613,6 +291,7 @@ mod tests {
             workspace: "/home/u/w".into(),
             commands_write_anywhere,
             commands_have_network: false,
+            trusted_tools: Vec::new(),
             is_private: |path| path.starts_with("/tmp/nanobot-run-0"),
             resolve_real_path: Box::new(real),
         }
@@ -685,10 +364,11 @@ mod tests {
     }
 
     #[test]
-    fn listed_addresses_are_limited() {
+    fn requests_to_listed_addresses_are_limited() {
+        let none = AllowedHosts::default();
         let seen = ProvenanceTracker::new(trust_context(false));
         let list: Vec<String> = (0..60)
-            .map(|number| format!("https://h{}.evil.example/{number}", number % 3))
+            .map(|number| format!("https://h{number}.evil{}.example/{number}", number % 6))
             .collect();
         let page = tool_call(
             "web_fetch",
@@ -697,16 +377,18 @@ mod tests {
             false,
         );
         seen.observe_all(&mut MessageCursor::default(), &page);
-        let may = |url: &String| {
-            seen.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default())
-                .is_ok()
-        };
-        assert_eq!(
-            list.iter().filter(|url| may(url)).count(),
-            super::MAX_ADDRESSES_PER_DOMAIN
-        );
-        // An address that was requested before may be requested again.
-        assert!(may(&list[0]));
+        let urls: Vec<Url> = list.iter().map(|url| Url::parse(url).unwrap()).collect();
+        let may = |url: &Url| seen.admit_request(url, &none).is_ok();
+        // A check without a request does not count.
+        assert!((0..9).all(|_| seen.check_address(&urls[0], &none).is_ok()));
+        // Repetition counts, and so does a redirect, also from an address whose host is allowed.
+        assert!((0..6).all(|_| may(&urls[0])));
+        let redirects = |trust| seen.admit_redirect(&urls[6], &none, trust).is_ok();
+        assert!(redirects(AddressTrust::Verbatim) && redirects(AddressTrust::HostVerbatim));
+        assert!(!redirects(AddressTrust::Verbatim) && !may(&urls[12]));
+        assert!(seen.check_address(&urls[12], &none).is_err());
+        let more = urls.iter().filter(|url| may(url)).count();
+        assert_eq!(8 + more, super::MAX_REQUESTS_PER_RUN);
     }
 
     #[test]
@@ -1149,29 +831,5 @@ mod tests {
         assert_eq!(allows("https://a.example/b"), Some(AddressTrust::Verbatim));
         assert_eq!(allows("https://named.example/c"), Some(AddressTrust::Host));
         assert_eq!(allows(EVIL), None);
-    }
-
-    #[test]
-    fn user_text_and_blocks() {
-        let check = |text: &str, own: &str, kinds: &[&str]| {
-            let (found, blocks) = split_blocks(text);
-            let found_kinds: Vec<&str> = blocks.iter().map(|(kind, _)| *kind).collect();
-            assert_eq!(
-                (found.as_str(), found_kinds.as_slice()),
-                (own, kinds),
-                "{text}"
-            );
-        };
-        check("a", "a", &[]);
-        check("a\n\n<stdin>\nb\n</stdin>", "a\n\n", &["stdin"]);
-        check("<stdin-2>\nb</stdin>\nc\n</stdin-2>\nd", "\nd", &["stdin"]);
-        check(
-            "<file name=\"x\">\nb\n</file>\n\n<page name=\"y\">\nc\n</page>",
-            "\n\n",
-            &["file", "page"],
-        );
-        check("<stdin>\nnever ends", "", &["stdin"]);
-        check("<b>bold</b> <stdin>", "<b>bold</b> <stdin>", &[]);
-        check("<stdin-x>\na", "<stdin-x>\na", &[]);
     }
 }

@@ -160,6 +160,23 @@ const HOME_SECRETS: &[&str] = &[
     ".config/solana",
     ".local/share/fish",
     ".config/pulse/cookie",
+    ".zhistory",
+    ".local/share/atuin",
+    ".config/configstore",
+    ".cloudflared",
+    ".pulumi",
+    ".local/share/password-store",
+    ".config/Code/User/globalStorage",
+    ".config/VSCodium/User/globalStorage",
+    ".config/Cursor/User/globalStorage",
+    ".config/evolution",
+    ".cache/evolution",
+    ".local/share/akonadi",
+    ".local/share/mail",
+    ".mail",
+    ".maildir",
+    "Mail",
+    "Maildir",
 ];
 
 /// System-wide locations.
@@ -232,6 +249,15 @@ pub fn secret_containing(path: &Path, home: &Path) -> Option<PathBuf> {
     };
     let in_proc = || Some(path).filter(of_process).map(Path::to_owned);
     in_homes().or_else(in_system).or_else(in_proc)
+}
+
+/// The hidden entry of a home directory that `path` is, or is in. A grant of the home does not open it: such entries hold
+/// settings and logins of programs that no list covers.
+pub fn hidden_home_entry(path: &Path, home: &Path) -> Option<PathBuf> {
+    let home = home_containing(path, home)?;
+    let first = path.strip_prefix(&home).ok()?.components().next()?;
+    let is_hidden = first.as_os_str().as_encoded_bytes().starts_with(b".");
+    is_hidden.then(|| home.join(first))
 }
 
 /// The secret locations of `home`, existing or not.

@@ -1,10 +1,12 @@
 //! Files that run, or decide what runs, the next time a shell, editor or repository is opened. Commands and file tools
-//! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Pure.
+//! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Those that are
+//! part of a project have rules of their own. Pure.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-/// Names beneath any writable directory.
-pub const STARTUP_FILES: &[&str] = &[
+/// Names at the top of a home and of any writable directory.
+const STARTUP_FILES: &[&str] = &[
     // Shells and login programs.
     ".bashrc",
     ".bash_profile",
@@ -66,30 +68,84 @@ pub const STARTUP_FILES: &[&str] = &[
     ".config/pip",
     ".cargo/config",
     ".cargo/config.toml",
-    // Run by tools when they enter or open the directory.
+    // Programs that are found by name, and logins.
+    ".local/bin",
+    ".k5login",
+    ".rhosts",
+    ".config/direnv",
+    ".config/mise",
+    ".config/helix",
+    ".config/zed",
+    ".nanobot",
+];
+
+/// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
+/// them. They are work as much as they are start-up files, so the file tools change them unless content from outside is
+/// in the conversation. Commands change those of [`COMMAND_PROJECT_FILES`] at the top of a directory never.
+const PROJECT_FILES: &[&str] = &[
+    "AGENTS.md",
+    "CLAUDE.md",
+    "SKILL.md",
+    "skills",
+    "rust-toolchain",
+    "rust-toolchain.toml",
+    ".yarnrc.yml",
+    ".ripgreprc",
+    ".gitmodules",
+];
+const COMMAND_PROJECT_FILES: &[&str] = &[
     ".envrc",
     ".mise.toml",
+    "mise.toml",
     ".vscode",
     ".idea",
+    ".helix",
+    ".zed",
+    ".nvim.lua",
     ".devcontainer",
+    ".devcontainer.json",
     ".mcp.json",
-    // Other agents, and nanobot itself.
     ".claude",
     ".codex",
     ".cursor",
     ".gemini",
-    ".nanobot",
 ];
 
-/// True if `relative`, a path within a writable directory, is one of these or belongs to git.
+/// The names that commands do not change at the top of a home and of any writable directory.
+pub fn protected_from_commands() -> Vec<&'static str> {
+    [STARTUP_FILES, COMMAND_PROJECT_FILES].concat()
+}
+
+/// True if `relative`, a path within a directory, is read by tools or agents that work there or beneath.
+pub fn is_project_file(relative: &Path) -> bool {
+    let names = PROJECT_FILES.iter().chain(COMMAND_PROJECT_FILES);
+    let is_one = |part: &OsStr| names.clone().any(|name| part.eq_ignore_ascii_case(name));
+    relative.iter().any(is_one)
+}
+
+/// True if `relative`, a path within a writable directory, is a start-up file or belongs to git.
 pub fn is_protected(relative: &Path) -> bool {
-    let of_git = |part: std::path::Component<'_>| part.as_os_str().eq_ignore_ascii_case(".git");
-    relative.components().any(of_git) || STARTUP_FILES.iter().any(|name| relative.starts_with(name))
+    let of_git = |part: &OsStr| part.eq_ignore_ascii_case(".git");
+    relative.iter().any(of_git)
+        || STARTUP_FILES
+            .iter()
+            .any(|name| begins_with(relative, Path::new(name)))
+}
+
+/// True if `path` is `start` or beneath it, compared without case, because some file systems are.
+pub fn begins_with(path: &Path, start: &Path) -> bool {
+    let mut parts = path.iter();
+    let mut starts = start.iter();
+    starts.all(|wanted| {
+        parts
+            .next()
+            .is_some_and(|part| part.eq_ignore_ascii_case(wanted))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_protected;
+    use super::{is_project_file, is_protected};
     use std::path::Path;
 
     #[test]
@@ -99,13 +155,35 @@ mod tests {
         check(".bashrc", true);
         check(".bashrc.d", false);
         check("dotfiles/.bashrc", false);
-        check(".vscode/tasks.json", true);
+        check(".BashRC", true);
+        check(".config/FISH/config.fish", true);
+        check(".local/bin/ls", true);
+        check(".vscode/tasks.json", false);
         check(".git/hooks/pre-commit", true);
         check("sub/.git/config", true);
         check(".GIT/config", true);
         check(".gitignore", false);
         check(".github/workflows/ci.yml", false);
         check("src/main.rs", false);
+        check("", false);
+    }
+
+    #[test]
+    fn project_files() {
+        let check = |path: &str, expect: bool| {
+            assert_eq!(is_project_file(Path::new(path)), expect, "{path}");
+        };
+        check("AGENTS.md", true);
+        check("src/deep/Agents.MD", true);
+        check("src/CLAUDE.md", true);
+        check("src/skills/x/run.sh", true);
+        check("src/Skills/x", true);
+        check("src/skills", true);
+        check("deep/.VSCode/tasks.json", true);
+        check("web/.devcontainer.json", true);
+        check("rust-toolchain.toml", true);
+        check("skills.md", false);
+        check("src/agents.rs", false);
         check("", false);
     }
 }

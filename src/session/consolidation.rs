@@ -11,6 +11,7 @@ use super::integrity::{MAX_ATTEMPTS, end_of_last_line, is_newer, refuse_newer, r
 use super::layout::{SessionStore, SyncMode};
 use super::line::{self, ClosingLine, MetadataLine, SessionLine};
 use super::log::LogFileState;
+use super::metadata::{RecordedOrigin, SessionMetadata};
 use super::tail_reader::{self, MessageWindow, ReverseLines};
 use crate::error::{Exit, exit_for};
 use crate::message::Message;
@@ -51,6 +52,8 @@ pub struct SessionSnapshot {
     /// Index of the first message after it.
     pub to: usize,
     pub messages: Vec<LoggedMessage>,
+    /// The recorded origin of the conversation, if it is known.
+    pub origin: Option<RecordedOrigin>,
 }
 
 impl Session {
@@ -187,7 +190,17 @@ pub fn read_range(
     let what = || format!("read `{}`", path.display());
     let size = end_of_last_line(&file, &path)?;
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
-    let rejected = tail.metadata.session_metadata().rejected_turns;
+    let SessionMetadata {
+        rejected_turns: rejected,
+        ranges_left_by_new: left,
+        origin,
+        origin_left_by_new,
+        ..
+    } = tail.metadata.session_metadata();
+    let origin = match left.iter().any(|(_, end)| next.from < *end) {
+        true => origin_left_by_new,
+        false => origin,
+    };
     let Some(start) = find_message_offset(&file, &path, (size, tail.count), next.from)? else {
         return Ok(None);
     };
@@ -233,6 +246,7 @@ pub fn read_range(
             from: next.from,
             to,
             messages,
+            origin,
         }
     }))
 }

@@ -36,6 +36,9 @@ pub(super) struct SessionMetadata {
     /// The origin of the conversation since `/new`; `None` in logs of other programs and earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<RecordedOrigin>,
+    /// The highest origin of the conversations in `ranges_left_by_new`.
+    #[serde(rename = "left_origin", skip_serializing_if = "Option::is_none")]
+    pub(super) origin_left_by_new: Option<RecordedOrigin>,
     /// Ids of turns that the provider rejected, oldest first.
     #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub(super) rejected_turns: Vec<String>,
@@ -130,6 +133,17 @@ impl SessionStats {
 }
 
 impl SessionMetadata {
+    /// Ends the conversation, of which the messages in `range` are still to be consolidated.
+    pub(super) fn begin_conversation(&mut self, range: (usize, usize)) {
+        let ended = self.origin.replace(RecordedOrigin::default());
+        let left = self.origin_left_by_new.take();
+        let left = left.filter(|_| !self.ranges_left_by_new.is_empty());
+        self.origin_left_by_new = ended.into_iter().chain(left).max_by_key(|it| it.level);
+        if range.0 < range.1 {
+            self.ranges_left_by_new.push(range);
+        }
+    }
+
     /// Limits the data to the first `count` messages of the log. Ranges beyond them are removed.
     pub(super) fn truncate(&mut self, count: usize) {
         self.ranges_left_by_new

@@ -489,12 +489,7 @@ impl Session {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &closing, &|metadata, count| {
                     let left = (metadata.last_consolidated, count);
-                    metadata.update_session_metadata(|kept| {
-                        kept.origin = Some(RecordedOrigin::default());
-                        if left.0 < left.1 {
-                            kept.ranges_left_by_new.push(left);
-                        }
-                    });
+                    metadata.update_session_metadata(|kept| kept.begin_conversation(left));
                     metadata.set_consolidated(count);
                     metadata.summary_offset = None;
                 })
@@ -512,7 +507,6 @@ impl Session {
             return Ok(());
         }
         self.messages.drain(..at);
-        self.origin = None;
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
         let from = self.log_index(0);
@@ -525,7 +519,6 @@ impl Session {
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &closing, &|metadata, _| {
-                    metadata.update_session_metadata(|kept| kept.origin = None);
                     metadata.set_consolidated(from);
                     metadata.summary_offset = None;
                 })

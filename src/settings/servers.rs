@@ -30,6 +30,8 @@ pub struct McpServer {
     pub write_paths: Vec<String>,
     /// True if the server runs without a sandbox.
     pub is_unsandboxed: bool,
+    /// True if the user answers for what the server returns.
+    pub is_trusted: bool,
     /// The reason why the server cannot be used, such as an unset variable.
     pub unusable_reason: Option<String>,
 }
@@ -126,12 +128,7 @@ impl TypedReader<'_> {
             })
         };
         let is_sse = (url.as_ref()).is_some_and(|url| url.trim_end_matches('/').ends_with("/sse"));
-        let mut unusable = match text("auth")? {
-            Some(way) if way != "none" => Some(format!(
-                "its `auth` is `{way}`: login is not supported; put a token in `headers`"
-            )),
-            _ => None,
-        };
+        let mut unusable = text("auth")?.and_then(|way| unsupported_login(&way));
         let transport = match (kind.as_deref(), command) {
             (None | Some("stdio" | "local"), Some(command)) => ServerTransport::Program {
                 command,
@@ -172,9 +169,17 @@ impl TypedReader<'_> {
             read_paths: texts("read")?,
             write_paths: texts("write")?,
             is_unsandboxed: get("sandbox")? == Value::String("off".into()),
+            is_trusted: is("trusted")?,
             unusable_reason: unusable,
         })
     }
+}
+
+/// The reason why a server with this value of `auth` cannot be used.
+fn unsupported_login(way: &str) -> Option<String> {
+    let reason =
+        || format!("its `auth` is `{way}`: login is not supported; put a token in `headers`");
+    (way != "none").then(reason)
 }
 
 #[cfg(test)]

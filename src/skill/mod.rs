@@ -36,6 +36,8 @@ pub struct SearchPaths<'a> {
     pub workspace: &'a Path,
     /// Folders of skills in trusted directories.
     pub trusted_dirs: &'a [PathBuf],
+    /// SKILL.md files in them that are not read.
+    pub ignored_files: &'a [PathBuf],
     /// Names of skills that the config disables.
     pub disabled: &'a [String],
     /// The environment, for checking requirements.
@@ -86,6 +88,7 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     let SearchPaths {
         workspace,
         trusted_dirs: further,
+        ignored_files,
         disabled,
         env,
     } = search_paths;
@@ -98,8 +101,12 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
         .map(|dir| (dir, SkillSource::Directory(dir.clone())));
     for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
         for text in skill_files::read_all(dir, &source, &mut found.unreadable) {
+            let location = dir.join(&text.name).join("SKILL.md");
+            if ignored_files.contains(&location) {
+                continue;
+            }
             let mut skill = parse(&text.name, &text.text, &requirements);
-            skill.location = dir.join(&text.name).join("SKILL.md");
+            skill.location = location;
             skill.source = source.clone();
             skill.warnings.extend(text.warning);
             all.push(skill);
@@ -189,6 +196,7 @@ mod tests {
             let found = find_skills(SearchPaths {
                 workspace: root,
                 trusted_dirs: &[root.join("repo/skills")],
+                ignored_files: &[],
                 disabled: &disabled,
                 env: &env(root),
             });
@@ -242,6 +250,7 @@ mod tests {
         let found = find_skills(SearchPaths {
             workspace: root,
             trusted_dirs: &[],
+            ignored_files: &[],
             disabled: &[],
             env: &env(root),
         });

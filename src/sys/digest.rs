@@ -1,12 +1,20 @@
 //! The digest by which a file's content is recognized later.
 
-use siphasher::sip128::{Hasher128, SipHasher13};
+use siphasher::sip128::{Hasher128, SipHasher13, SipHasher24};
 use std::hash::Hasher;
 
 /// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: anyone who can
 /// write the journal can change the files anyway.
 pub fn digest(bytes: &[u8]) -> String {
     let mut hasher = SipHasher13::new();
+    hasher.write(bytes);
+    let hash = hasher.finish128();
+    format!("{:016x}{:016x}", hash.h1, hash.h2)
+}
+
+/// Computes a fingerprint that cannot be forged without `key`.
+pub fn keyed_digest(key: &[u8; 16], bytes: &[u8]) -> String {
+    let mut hasher = SipHasher24::new_with_key(key);
     hasher.write(bytes);
     let hash = hasher.finish128();
     format!("{:016x}{:016x}", hash.h1, hash.h2)

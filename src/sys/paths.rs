@@ -79,7 +79,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/trust.json",
-        meaning: "trusted directories, whose AGENTS.md and skills are read",
+        meaning: "trusted directories, whose AGENTS.md and skills are read, with digests of these files",
     },
     DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",

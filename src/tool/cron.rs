@@ -427,6 +427,7 @@ mod tests {
             workspace: "/w".into(),
             commands_write_anywhere: false,
             commands_have_network: false,
+            trusted_tools: Vec::new(),
             is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         }))

@@ -43,9 +43,10 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
             after => Ok(after),
         })?;
     let diff = Diff::new(&before, &after).unified(2);
+    let text = format!("edited {}\n{}", place.display(), diff.trim_end());
     Ok(ToolOutput {
-        diff: Some(diff.clone()),
-        ..format!("edited {}\n{}", place.display(), diff.trim_end()).into()
+        diff: Some(diff),
+        ..files.add_instructions(text, &place).into()
     })
 }
 

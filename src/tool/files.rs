@@ -8,6 +8,7 @@
 
 use super::ToolError;
 use super::hidden_files::HiddenFiles;
+use crate::message::tagged_block;
 use crate::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
@@ -39,7 +40,11 @@ pub struct Files {
     provenance: Option<Arc<ProvenanceTracker>>,
     grants: ChangeGrants,
     changes: Arc<Mutex<ChangeState>>,
+    instructions: Option<FindInstructions>,
 }
+
+/// Finds path and text of the instructions, not given so far, that apply to a file.
+pub type FindInstructions = Arc<dyn Fn(&Path) -> Vec<(PathBuf, String)> + Send + Sync>;
 
 /// State about files that may change.
 #[derive(Default)]
@@ -74,6 +79,7 @@ impl Files {
             provenance: None,
             grants: ChangeGrants::default(),
             changes: Arc::default(),
+            instructions: None,
         })
     }
 
@@ -98,6 +104,7 @@ impl Files {
             provenance: self.provenance.clone(),
             grants: policy.change_grants(),
             changes: Arc::clone(&self.changes),
+            instructions: self.instructions.clone(),
             ..files
         })
     }
@@ -110,6 +117,27 @@ impl Files {
             grants: policy.change_grants(),
             ..self
         }
+    }
+
+    /// Adds the instructions of directories, given with the first result about a file beneath.
+    #[must_use]
+    pub fn with_instructions(self, instructions: FindInstructions) -> Self {
+        Self {
+            instructions: Some(instructions),
+            ..self
+        }
+    }
+
+    /// `text`, the result of a tool about the file at `path`, with the instructions that apply to the file.
+    pub(super) fn add_instructions(&self, mut text: String, path: &Path) -> String {
+        for (agents, instructions) in self.instructions.iter().flat_map(|find| find(path)) {
+            let name = agents.display().to_string();
+            let block = tagged_block("instructions", Some(&name), &instructions);
+            text.push_str(&format!(
+                "\n\nThe user's instructions for this directory:\n{block}"
+            ));
+        }
+        text
     }
 
     /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
@@ -566,7 +594,7 @@ pub(super) mod tests {
         };
         Files::new(FileScope {
             directory: dir.to_owned(),
-            home: dir.to_owned(),
+            home: "/home/u".into(),
             roots: vec![root],
             ..FileScope::default()
         })

@@ -9,7 +9,7 @@ use crate::skill;
 use crate::sys::input::image_type;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Maximum lines shown at a time.
@@ -72,9 +72,9 @@ impl Tool for ReadFile {
             number("offset").unwrap_or(1),
             number("limit").unwrap_or(MAX_LINES).min(MAX_LINES),
         );
-        let bytes = match (self.files.read(path), skill::built_in_at(path)) {
-            (Ok((bytes, _)), _) => bytes,
-            (Err(_), Some(text)) => text.as_bytes().to_vec(),
+        let (bytes, place) = match (self.files.read(path), skill::built_in_at(path)) {
+            (Ok(found), _) => found,
+            (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
             (Err(error), None) => return Err(error),
         };
         if let Some(media_type) = image_type(&bytes) {
@@ -115,7 +115,8 @@ impl Tool for ReadFile {
         }
         let (text, encoding) = decode(&bytes)
             .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
-        Ok(format_page(&text, offset, limit, encoding)?.into())
+        let page = format_page(&text, offset, limit, encoding)?;
+        Ok(self.files.add_instructions(page, &place).into())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::secrets;
-use crate::policy::startup_files::STARTUP_FILES;
+use crate::policy::startup_files::protected_from_commands;
 use crate::sys::env::Env;
 use crate::sys::sandbox::{SandboxSpec, git_paths, system_paths};
 use std::collections::BTreeSet;
@@ -78,6 +78,7 @@ pub fn for_scope(
             .chain(tools.credential_paths.iter().cloned())
             .filter(|secret| !file_scope.grants_secret(secret)),
     );
+    closed.extend(hidden_entries(file_scope, &homes, &reads));
     let nested = collect_protected(&writes, &git_paths::nested_protected_paths);
     // If the reach combines those of several agents, each keeps its own read-only paths.
     let bound = file_scope.self_and_operands().into_iter();
@@ -88,9 +89,9 @@ pub fn for_scope(
         // writable.
         let of_homes = homes
             .iter()
-            .flat_map(|home| git_paths::protected_paths(home, STARTUP_FILES));
+            .flat_map(|home| git_paths::protected_paths(home, &protected_from_commands()));
         let mut kept = collect_protected(&writes, &|root| {
-            git_paths::protected_paths(root, STARTUP_FILES)
+            git_paths::protected_paths(root, &protected_from_commands())
         });
         kept.extend(of_homes);
         kept.retain(|place| !writes.contains(place));
@@ -225,6 +226,25 @@ fn has_separate_workspace(scope: &ServerScope) -> bool {
     !workspace.as_os_str().is_empty()
         && !scope.nanobot_home.starts_with(workspace)
         && !scope.home.starts_with(workspace)
+}
+
+/// The paths in the hidden entries of those `homes` that are granted whole, except what is granted by name.
+fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
+    let mut named: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
+    named.push(&file_scope.directory);
+    let is_granted = |home: &&PathBuf| {
+        file_scope
+            .roots
+            .iter()
+            .any(|root| home.starts_with(&root.path))
+    };
+    let homes = homes.iter().filter(is_granted);
+    let entries = homes.flat_map(|home| std::fs::read_dir(home).into_iter().flatten().flatten());
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .filter(|_| !file_scope.is_unrestricted)
+        .flat_map(|entry| ungranted_paths(&entry.path(), &named))
+        .collect()
 }
 
 /// The paths in `place` that are neither granted nor around a granted one.

@@ -3,7 +3,8 @@
 
 use super::web::article::{self, Article};
 
-use super::web::{FetchedContent, WebAccess};
+use super::web::WebAccess;
+use super::web::page_cache::FetchedContent;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
 use crate::message::MessagePart;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// Maximum size of an image in bytes, accepted by every provider.
 const MAX_IMAGE_BYTES: usize = 3_750_000;
+/// The mark of a cut within a word.
+const CUT_MARK: &str = "…";
 /// Maximum characters that a cut moves back to the end of a word.
 const MAX_WORD_BYTES: usize = 2_000;
 
@@ -140,8 +143,10 @@ impl Tool for WebFetch {
             )
             .into());
         }
-        let shown = excerpt(&text, offset, most);
-        let end = offset + shown.chars().count();
+        let (mut shown, end) = excerpt(&text, offset, most);
+        if fetched.is_truncated && end == total {
+            shown.push_str(CUT_MARK);
+        }
         if offset > 0 || end < total {
             let more = match end < total {
                 true => format!("; continue at offset {end}"),
@@ -151,7 +156,7 @@ impl Tool for WebFetch {
         }
         let mut text = format!(
             "{UNTRUSTED_NOTICE}\n{}",
-            tagged_block("page", Some(url), shown)
+            tagged_block("page", Some(url), &shown)
         );
         if !notes.is_empty() {
             text.push_str(&format!("\n({})", notes.join("; ")));
@@ -197,24 +202,34 @@ fn is_html(kind: &str, text: &str) -> bool {
     charset::is_html(kind) || begins
 }
 
-/// At most `most` characters of `text` from `offset` on. A cut is moved back to the end of a word if one is near, since
-/// half an address is a different address.
-fn excerpt(text: &str, offset: usize, max_chars: usize) -> &str {
+/// At most `max_chars` characters of `text` from `offset` on, and the offset of what follows them. A cut is moved back to
+/// the end of a word if one is near, and marked within a word, since half an address is a different address.
+fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
     let at = |number: usize| {
         let place = text.char_indices().nth(number);
         place.map_or(text.len(), |(at, _)| at)
     };
-    let (start, end) = (at(offset), at(offset + max_chars));
-    let shown = &text[start..end];
-    if end == text.len() {
-        return shown;
+    let (start, mut end) = (at(offset), at(offset + max_chars));
+    if end < text.len()
+        && let Some(word) = text[start..end].rfind(char::is_whitespace)
+        && word > 0
+        && end - start - word < MAX_WORD_BYTES.min(max_chars)
+    {
+        end = start + word;
     }
-    match shown.rfind(char::is_whitespace) {
-        Some(word) if word > 0 && shown.len() - word < MAX_WORD_BYTES.min(max_chars) => {
-            &shown[..word]
+    let mark = |at: usize| {
+        let (before, after) = text.split_at(at);
+        let is_cut = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_whitespace());
+        match is_cut(before.chars().next_back()) && is_cut(after.chars().next()) {
+            true => CUT_MARK,
+            false => "",
         }
-        _ => shown,
-    }
+    };
+    let shown = &text[start..end];
+    (
+        format!("{}{shown}{}", mark(start), mark(end)),
+        offset + shown.chars().count(),
+    )
 }
 
 #[cfg(test)]
@@ -223,20 +238,21 @@ mod tests {
 
     #[test]
     fn excerpts() {
-        let check = |text: &str, offset, most, expect: &str| {
+        let check = |text: &str, offset, most, expect: &str, end: usize| {
             assert_eq!(
                 excerpt(text, offset, most),
-                expect,
+                (expect.to_owned(), end),
                 "{text} {offset} {most}"
             );
         };
-        check("", 0, 5, "");
-        check("abc", 0, 5, "abc");
-        check("ab cd ef", 0, 5, "ab");
-        check("ab cd ef", 2, 3, " cd");
-        check("ab cd ef", 3, 99, "cd ef");
-        check("äöü äöü", 4, 2, "äö");
-        check("abcdef", 0, 3, "abc");
+        check("", 0, 5, "", 0);
+        check("abc", 0, 5, "abc", 3);
+        check("ab cd ef", 0, 5, "ab", 2);
+        check("ab cd ef", 2, 3, " cd", 5);
+        check("ab cd ef", 3, 99, "cd ef", 8);
+        check("äöü äöü", 4, 2, "äö…", 6);
+        check("abcdef", 0, 3, "abc…", 3);
+        check("abcdef", 3, 9, "…def", 6);
     }
 
     #[test]

@@ -57,11 +57,14 @@ fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     };
     // If the old content could not be read, the change is unknown.
     let known = old.is_some() || before.is_none();
-    let path = path.display();
+    let text = format!(
+        "{done} {} ({bytes} bytes, {lines} lines{unread})",
+        path.display()
+    );
     Ok(ToolOutput {
         diff: known
             .then(|| make_diff(old.as_deref().unwrap_or_default(), content))
             .flatten(),
-        ..format!("{done} {path} ({bytes} bytes, {lines} lines{unread})").into()
+        ..files.add_instructions(text, &path).into()
     })
 }

@@ -332,7 +332,9 @@ fn a_pdf_is_attached_as_its_text() {
     story
         .run(["agent", "-m", "x", "-a", "a"])
         .status(65)
-        .stderr_has("`pdftotext`, which reads its text, is not installed\n  try: install poppler-utils");
+        .stderr_has(
+            "`pdftotext`, which reads its text, is not installed\n  try: install poppler-utils",
+        );
     let story = story_with_pdftotext("sleep 60").file("a", pdf);
     story
         .run(["agent", "-m", "x", "-a", "a", "--timeout", "0.5"])

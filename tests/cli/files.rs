@@ -4,6 +4,7 @@ use crate::requirements::require;
 use crate::server::{Request, Responder, calls, calls_all, says};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
+use crate::web::{PageServer, page_response};
 use nanobot::message::ToolSpec;
 use nanobot::message::plain_text;
 use nanobot::policy::file_scope::{FileScope, ScopeRoot};
@@ -939,4 +940,89 @@ fn a_pdf_is_read_as_text() {
         .run(read)
         .status(1)
         .stderr_has("install poppler-utils");
+}
+
+#[test]
+fn hidden_entries_of_a_home_stay_closed_unless_they_are_named() {
+    let story = Story::new();
+    let home = story.home();
+    write(&home.join(".config/tool/token"), b"pelican");
+    write(&home.join(".newtool"), b"pelican");
+    write(&home.join("letters/plan.md"), b"the plan");
+    let script = || {
+        [
+            calls("read_file", json!({ "path": "~/.config/tool/token" })),
+            calls("grep", json!({ "pattern": "pelican", "path": "~" })),
+            calls(
+                "exec",
+                json!({ "command": "cat ~/.newtool ~/.config/tool/token ~/letters/plan.md; ls -A ~" }),
+            ),
+            calls("read_file", json!({ "path": "~/letters/plan.md" })),
+            says("done"),
+        ]
+    };
+    story.server().script(script());
+    let ran = story.run(["agent", "-m", "x", "--read", home.to_str().unwrap()]);
+    ran.stdout("done\n").stderr_has("--read");
+    let last = story.requests().last().unwrap().clone();
+    assert!(
+        !last.raw.contains("pelican\\n") && last.raw.contains("the plan"),
+        "{}",
+        last.raw
+    );
+    assert_eq!(
+        last.raw.matches("no matches found").count(),
+        1,
+        "{}",
+        last.raw
+    );
+    // Named, they are open.
+    story.server().script([
+        calls("read_file", json!({ "path": "~/.config/tool/token" })),
+        calls("exec", json!({ "command": "cat ~/.config/tool/token" })),
+        says("done"),
+    ]);
+    let (all, tool) = (home.display().to_string(), home.join(".config/tool"));
+    let flags = [
+        "--new",
+        "--strict",
+        "--read",
+        &all,
+        "--read",
+        tool.to_str().unwrap(),
+    ];
+    story
+        .run([&["agent", "-m", "x"], &flags[..]].concat())
+        .stdout("done\n");
+    let requests = story.requests();
+    let last = requests.last().unwrap();
+    assert_eq!(last.raw.matches("pelican").count(), 2, "{}", last.raw);
+}
+
+#[test]
+fn project_files_that_tools_read_are_written_on_request_but_not_after_content_from_outside() {
+    let names = [".vscode/tasks.json", "web/.Envrc", "rust-toolchain.toml"];
+    let edits = || names.map(|name| calls("write_file", json!({ "path": name, "content": "new" })));
+    let story = Story::new().file("plan.md", "the plan");
+    story
+        .server()
+        .script([calls("read_file", json!({ "path": "plan.md" }))]);
+    story.server().script(edits());
+    story.server().script([says("done")]);
+    story
+        .run(["agent", "-m", "x", "--write", "--strict"])
+        .stdout("done\n");
+    for name in names {
+        assert_eq!(std::fs::read(story.dir().join(name)).unwrap(), b"new");
+    }
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let fetches = || [calls("web_fetch", json!({ "url": pages.url("/") }))];
+    story.server().script(fetches());
+    story.server().script(edits());
+    story.server().script([says("done")]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert_eq!(ran.error_text().matches("--allow startup").count(), 3);
+    drop(ran);
+    assert!(names.iter().all(|name| !story.dir().join(name).exists()));
 }

@@ -661,6 +661,104 @@ fn an_allowed_host_does_not_allow_another_by_redirect() {
 }
 
 #[test]
+fn repetition_and_redirects_count_as_requests_and_repeated_pages_come_from_the_cache() {
+    let list = Arc::new(Mutex::new(String::new()));
+    let served = Arc::clone(&list);
+    let pages = PageServer::start(move |path| match path {
+        "/list" => page_response("text/plain", served.lock().unwrap().clone()),
+        "/hop" => redirect("/landed"),
+        path if path.starts_with("/gone") => (404, Vec::new(), Vec::new()),
+        path => page_response("text/plain", format!("this is {path}")),
+    });
+    let gone = ["/gone1", "/gone2", "/page"];
+    let paths = [&["/page"; 6][..], &["/hop"; 2], &gone, &gone, &gone].concat();
+    let urls: Vec<String> = paths.iter().map(|path| pages.url(path)).collect();
+    *list.lock().unwrap() = urls.join("\n");
+    let told = fetch_results(
+        story(),
+        ("web_fetch", json!({ "url": pages.url("/list") })),
+        &urls,
+    );
+    for (number, path) in paths.iter().enumerate() {
+        let expect = match (*path, number) {
+            ("/page", _) => "this is /page",
+            ("/hop", _) => "this is /landed",
+            // It would be the ninth request.
+            (_, 15) => "too many requests",
+            _ => "404",
+        };
+        assert!(told[number + 1].contains(expect), "{path}: {told:?}");
+    }
+    let asked = |path: &str| {
+        let start = format!("GET {path}");
+        let requests = pages.requests();
+        requests.iter().filter(|it| it.starts_with(&start)).count()
+    };
+    let counts = ["/list", "/page", "/hop", "/landed", "/gone"].map(asked);
+    assert_eq!(counts, [1, 1, 1, 1, 5]);
+}
+
+#[test]
+fn an_address_at_a_cut_cannot_be_requested() {
+    // The length of the part that is requested can say a word.
+    let alphabet = "abcdefghijklmnopqrstuvwxyz".repeat(100);
+    let served = Arc::new(Mutex::new(String::new()));
+    let body = Arc::clone(&served);
+    let pages = PageServer::start(move |path| match path {
+        "/start" => page_response("text/plain", body.lock().unwrap().clone()),
+        _ => page_response("text/plain", "told"),
+    });
+    let (whole, long) = (
+        pages.url("/whole"),
+        format!("{}{alphabet}", pages.url("/leak/")),
+    );
+    *served.lock().unwrap() = format!("{whole} {long}");
+    let spaces = " ".repeat(120 - whole.len());
+    let cut = |length: usize| long[..length].to_owned();
+    let line = |text: &str| format!("{whole}\n{text}\n");
+    let check = |story: Story, first: (&str, Value), cut_url: String| {
+        let told = fetch_results(story, first, &[whole.clone(), cut_url]);
+        assert!(told[1].contains("told"), "{told:?}");
+        assert!(told[2].starts_with("Tool call denied"), "{told:?}");
+    };
+    let start = json!({ "url": pages.url("/start"), "maxChars": whole.len() + 101 });
+    check(story(), ("web_fetch", start), cut(100));
+    let grep = |pattern: &str| ("grep", json!({ "pattern": pattern, "path": "a" }));
+    check(story().file("a", line(&long)), grep("http"), cut(400));
+    let context = format!("{spaces}{long}");
+    check(story().file("a", line(&context)), grep("http"), cut(300));
+    let read = || ("read_file", json!({ "path": "a" }));
+    check(story().file("a", line(&long)), read(), cut(2_000));
+    // The session cuts the middle out of a result.
+    let short = story()
+        .set("agents.defaults.maxToolResultChars", json!(400))
+        .file("a", line(&long));
+    check(short, read(), cut(300 - "1| \n2| ".len() - whole.len()));
+    // Cut between words, an address is whole.
+    let page = json!({ "url": pages.url("/start"), "maxChars": 100 });
+    let told = fetch_results(story(), ("web_fetch", page), std::slice::from_ref(&whole));
+    assert!(told[1].contains("told"), "{told:?}");
+}
+
+#[test]
+fn a_page_that_the_user_named_is_fetched_anew_each_time() {
+    let count = Mutex::new(0);
+    let pages = PageServer::start(move |_| {
+        *count.lock().unwrap() += 1;
+        page_response("text/plain", format!("build {}", count.lock().unwrap()))
+    });
+    let url = pages.url("/status");
+    let story = story()
+        .file("log", "started")
+        .script([calls("read_file", json!({ "path": "log" }))])
+        .script((0..12).map(|_| calls("web_fetch", json!({ "url": url }))))
+        .script([says("done")]);
+    let ran = story.run(["agent", "-m", &format!("watch {url} until build 12")]);
+    ran.stdout("done\n");
+    assert!(tool_results(&story)[12].contains("build 12"));
+}
+
+#[test]
 fn hosts_are_allowed_by_provenance() {
     let pages = PageServer::start(|path| page_response("text/plain", format!("this is {path}")));
     let url = pages.url("/x");

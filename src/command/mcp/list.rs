@@ -145,10 +145,12 @@ fn describe_state(row: &ServerRow<'_>) -> String {
         }
         (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
     };
-    match server.is_unsandboxed {
-        true => format!("{state}; no sandbox"),
-        false => state,
-    }
+    let marks = [
+        (server.is_unsandboxed, "no sandbox"),
+        (server.is_trusted, "trusted"),
+    ];
+    let marks = marks.iter().filter(|(holds, _)| *holds);
+    marks.fold(state, |state, (_, mark)| format!("{state}; {mark}"))
 }
 
 fn cells(row: &ServerRow<'_>) -> Vec<String> {
@@ -184,7 +186,7 @@ fn server_json(row: &ServerRow<'_>) -> Value {
         .map(|offer| count_tools_and_tokens(server, offer));
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
-        "sandbox": match server.is_unsandboxed { true => "off", false => "auto" },
+        "sandbox": match server.is_unsandboxed { true => "off", false => "auto" }, "trusted": server.is_trusted,
         "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),

@@ -366,6 +366,7 @@ for line in sys.stdin:
                 call_timeout: Duration::from_secs(60),
                 start_timeout: Duration::from_secs(60),
                 is_unsandboxed: true,
+                is_trusted: false,
                 ..McpServer::default()
             };
             Self {

@@ -156,6 +156,18 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
     }
 }
 
+/// Reports the instruction files that were found in the turn and not read, because they are not trusted as they are.
+pub(crate) fn report_nested_files(
+    setup: &TurnSetup,
+    report: &mut Reporter,
+    summary: &mut json::RunMetadata,
+) {
+    if let Some((stale, notice)) = setup.project.nested_stale() {
+        report.notice(&notice);
+        summary.ignored_files.extend(stale);
+    }
+}
+
 /// Reports the instruction files that were not read because their directory is not trusted.
 fn report_ignored_files(
     ctx: &Context,
@@ -163,12 +175,16 @@ fn report_ignored_files(
     report: &mut Reporter,
     summary: &mut json::RunMetadata,
 ) {
-    let Some(path) = setup.ignored_files.first() else {
+    let ignored = &setup.project.ignored;
+    let Some(path) = ignored.first() else {
         return;
     };
-    summary.ignored_files.clone_from(&setup.ignored_files);
-    if ctx.terminal.stderr_is_tty {
-        let more = match setup.ignored_files.len() {
+    summary.ignored_files.clone_from(ignored);
+    if let Some(notice) = setup.project.stale_notice() {
+        // The user relies on these files.
+        report.notice(&notice);
+    } else if ctx.terminal.stderr_is_tty {
+        let more = match ignored.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
         };

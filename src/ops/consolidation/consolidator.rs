@@ -8,7 +8,7 @@ use crate::memory::{
     LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
     reply_parser,
 };
-use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
+use crate::message::{Message, MessagePart, Origin, Reply, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::prompt_files;
@@ -388,14 +388,20 @@ impl<'a> Consolidator<'a> {
         }))
     }
 
-    /// The untrusted content in a chunk, if any. For files, only their location inside or outside the workspace is
-    /// known.
+    /// The untrusted content in a chunk, if any: of the conversation, if the session has its origin, since messages do not
+    /// say if a command had the network. For files, only their location inside or outside the workspace is known.
     fn untrusted_content(&self, chunk: &SessionSnapshot) -> Option<String> {
+        if let Some(origin) = &chunk.origin
+            && origin.level == Origin::External
+        {
+            return Some(origin.content.clone());
+        }
         let provenance = ProvenanceTracker::new(TrustContext {
             file_scope: FileScope::default(),
             workspace: self.settings.workspace.clone(),
             commands_write_anywhere: false,
             commands_have_network: false,
+            trusted_tools: Vec::new(),
             is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });

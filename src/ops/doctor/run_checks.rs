@@ -229,10 +229,11 @@ pub(crate) fn check_trust(input: &CheckContext) -> Vec<CheckResult> {
             let names: Vec<String> = names
                 .map(|path| format!("`{}`", input.ctx.paths.display(path)))
                 .collect();
-            let message = format!(
-                "not read, because their directory is not trusted: {}",
-                first_names(&names)
-            );
+            let reason = match notes.stale.is_empty() {
+                true => "their directory is not trusted",
+                false => "they changed or were added since their directory was trusted",
+            };
+            let message = format!("not read, because {reason}: {}", first_names(&names));
             vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")]
         }
     }

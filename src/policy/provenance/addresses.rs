@@ -8,6 +8,12 @@ const FILE_EXTENSIONS: &[&str] = &[
     "cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip",
 ];
 
+/// The mark of a cut within a line.
+const CUT_MARK: &str = "…";
+/// The starts and ends of all marks of cuts. The ones with dots are in sessions of the Python program.
+const CUT_STARTS: &[&str] = &[CUT_MARK, "\n[…", "\n... ("];
+const CUT_ENDS: &[&str] = &[CUT_MARK, "…]\n", ") ...\n"];
+
 /// Parses `text` as an address, bare or in the quotes or brackets that models put around one.
 pub(super) fn parse_address(text: &str) -> Option<Url> {
     Url::parse(strip_delimiters(text)).ok()
@@ -64,7 +70,25 @@ pub(super) fn comparison_key(url: &Url) -> String {
 
 /// The addresses in `text`. Each is yielded once for every plausible end of it.
 pub(super) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
-    let found = text.match_indices("://").filter_map(move |(at, _)| {
+    find_words(text).flat_map(|(word, _)| parse_word(word))
+}
+
+/// As [`find_addresses`], without those that touch a cut: the model may have chosen the place of the cut, and with it the
+/// address. Whatever shortens a text marks the place.
+pub(super) fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
+    let is_whole = |at: usize, word: &str| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !word.contains(CUT_MARK)
+            && !CUT_ENDS.iter().any(|end| before.ends_with(end))
+            && !CUT_STARTS.iter().any(|start| after.starts_with(start))
+    };
+    let whole = find_words(text).filter(move |(word, at)| is_whole(*at, word));
+    whole.flat_map(|(word, _)| parse_word(word))
+}
+
+/// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions.
+fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
+    text.match_indices("://").filter_map(move |(at, _)| {
         let before = &text.as_bytes()[..at];
         let length = [&b"https"[..], b"http"].iter().find_map(|scheme| {
             let start = at.checked_sub(scheme.len())?;
@@ -72,21 +96,24 @@ pub(super) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
                 .eq_ignore_ascii_case(scheme)
                 .then_some(scheme.len())
         })?;
-        Some(&text[at - length..])
-    });
-    found.flat_map(|rest| {
+        let rest = &text[at - length..];
         let ends = |letter: char| {
             letter.is_whitespace() || letter.is_control() || "<>\"`\\|".contains(letter)
         };
-        let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
-        let linked = whole.split_once("](").map_or(whole, |(before, _)| before);
-        let ways = [whole, trim_punctuation(whole), trim_punctuation(linked)];
-        let written = ways.map(str::to_owned);
-        let unescaped = trim_punctuation(whole).replace("&amp;", "&");
-        let mut all: Vec<String> = written.into_iter().chain([unescaped]).collect();
-        all.dedup();
-        all.into_iter().filter_map(|way| Url::parse(&way).ok())
+        let end = rest.find(ends).unwrap_or(rest.len());
+        Some((&rest[..end], at - length))
     })
+}
+
+/// The addresses that `word` may be, one for every plausible end of it.
+fn parse_word(word: &str) -> impl Iterator<Item = Url> {
+    let linked = word.split_once("](").map_or(word, |(before, _)| before);
+    let ways = [word, trim_punctuation(word), trim_punctuation(linked)];
+    let written = ways.map(str::to_owned);
+    let unescaped = trim_punctuation(word).replace("&amp;", "&");
+    let mut all: Vec<String> = written.into_iter().chain([unescaped]).collect();
+    all.dedup();
+    all.into_iter().filter_map(|way| Url::parse(&way).ok())
 }
 
 /// `address` without the trailing punctuation of the surrounding sentence.
@@ -142,7 +169,7 @@ pub(super) fn contains_host(hosts: &BTreeSet<String>, host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{find_addresses, find_hosts, normalize};
+    use super::{find_addresses, find_hosts, find_whole_addresses, normalize};
 
     #[test]
     fn addresses_in_text() {
@@ -172,6 +199,26 @@ mod tests {
         );
         check("\"https://a.example/b\",", &["https://a.example/b"]);
         check("ähttps://a.example/ä", &["https://a.example/%C3%A4"]);
+    }
+
+    #[test]
+    fn addresses_at_a_cut() {
+        let check = |text: &str, expect: bool| {
+            assert_eq!(find_whole_addresses(text).count() > 0, expect, "{text}");
+        };
+        check("https://a.example/b", true);
+        check("https://a.example/b …", true);
+        check("https://a.example/b…", false);
+        check("https://a.example/b).… (20 more bytes)", false);
+        check("…https://a.example/b", false);
+        check("https://a.example/b\n[… 9 characters left out …]\nc", false);
+        check("b\n[… 9 characters left out …]\nhttps://a.example/b", false);
+        check("https://a.example/b\n... (truncated)", false);
+        check(
+            "c\nhttps://a.example/b\nc\n[… 9 characters left out …]",
+            true,
+        );
+        check("[c …]\n\nhttps://a.example/b", true);
     }
 
     #[test]

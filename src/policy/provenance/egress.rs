@@ -7,11 +7,12 @@ use serde_json::Value;
 use url::Url;
 
 impl ProvenanceTracker {
-    /// Decides if `arguments` may be sent: every address in them must be one that could be requested.
+    /// Decides if `arguments` may be sent now: every address in them must be one that could be requested, and counts as
+    /// requested.
     ///
     /// # Errors
     /// The refusal of the first address that may not be requested, with the flag that would grant it.
-    pub fn check_arguments(
+    pub fn admit_arguments(
         &self,
         arguments: &Value,
         allowed: &AllowedHosts,
@@ -20,23 +21,23 @@ impl ProvenanceTracker {
             return Ok(());
         }
         match arguments {
-            Value::String(text) => self.check_text(text, allowed),
+            Value::String(text) => self.admit_text(text, allowed),
             Value::Array(items) => items
                 .iter()
-                .try_for_each(|it| self.check_arguments(it, allowed)),
+                .try_for_each(|it| self.admit_arguments(it, allowed)),
             Value::Object(members) => members.iter().try_for_each(|(name, it)| {
-                self.check_text(name, allowed)?;
-                self.check_arguments(it, allowed)
+                self.admit_text(name, allowed)?;
+                self.admit_arguments(it, allowed)
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),
         }
     }
 
-    fn check_text(&self, text: &str, allowed: &AllowedHosts) -> Result<(), Refusal> {
+    fn admit_text(&self, text: &str, allowed: &AllowedHosts) -> Result<(), Refusal> {
         for ways in find_sent_addresses(text) {
             let mut no = None;
             for url in &ways {
-                no = self.check_address(url, allowed).err();
+                no = self.admit_request(url, allowed).err();
                 if no.is_none() {
                     break;
                 }

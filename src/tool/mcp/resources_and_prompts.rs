@@ -91,7 +91,7 @@ fn get_prompt(
             let filled = arguments["arguments"].as_object().unwrap_or(&none);
             context
                 .provenance
-                .check_arguments(&arguments["arguments"], &context.allowed_hosts)?;
+                .admit_arguments(&arguments["arguments"], &context.allowed_hosts)?;
             let answer = context.catalog.get_prompt(server, name, filled);
             to_output(context, server, None, answer)
         }
@@ -128,7 +128,7 @@ fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Re
     {
         return context
             .provenance
-            .check_arguments(&json!(uri), &context.allowed_hosts);
+            .admit_arguments(&json!(uri), &context.allowed_hosts);
     }
     Err(Refusal::new(format!(
         "the conversation contains untrusted content ({what}), so only resources that `{}` lists may be read",

@@ -77,7 +77,7 @@ impl Tool for ServerTool {
         // A tool that may change something has the user's consent already; a read-only one must not send untrusted
         // content out.
         if self.view.reads_only {
-            seen.check_arguments(arguments, free)?;
+            seen.admit_arguments(arguments, free)?;
         }
         let mut left = MAX_PROGRESS_LINES;
         let mut pass = |text: &str| {

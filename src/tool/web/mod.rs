@@ -4,7 +4,9 @@
 //! location of the host. The target of a redirect is chosen by the server. If the model wrote no part of the original
 //! address, the redirect is followed, since it can send out no more than the request did. If the model may have
 //! composed the address, and only its host is allowed, the target must pass the check itself: many hosts redirect to
-//! any address that a parameter names, which would be a way to send data out.
+//! any address that a parameter names, which would be a way to send data out. The number of requests to hosts that only
+//! untrusted content names is limited, redirects and repetition included, because their sequence can spell out data; so
+//! a repeated address is answered from the run's cache.
 
 use super::ToolError;
 use crate::attach::pdf;
@@ -22,6 +24,7 @@ use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::{Secret, contains_key};
 use crate::sys::test_dns::TestHosts;
 use crate::sys::{signal, web_url};
+use page_cache::{FetchedContent, PageCache};
 use serde_json::json;
 use std::io::Read;
 use std::sync::Arc;
@@ -30,6 +33,7 @@ use url::Url;
 
 pub(super) mod article;
 pub(super) mod engine;
+pub mod page_cache;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -63,26 +67,23 @@ pub struct WebAccess {
     pub test_dns: TestHosts,
     /// Maximum characters that the session keeps of a result.
     pub max_result_chars: usize,
+    pub cache: PageCache,
     pub env: Env,
 }
 
-/// The content fetched from an address.
-pub(super) struct FetchedContent {
-    /// The address after all redirects.
-    pub(super) url: Url,
-    /// The server's `content-type`, in lower case.
-    pub(super) content_type: String,
-    pub(super) bytes: Vec<u8>,
-    /// True if the content was longer and has been cut.
-    pub(super) is_truncated: bool,
-}
-
 impl WebAccess {
-    /// Fetches the address that the model wrote.
-    pub(super) fn fetch(&self, given: &str) -> Result<FetchedContent, ToolError> {
+    /// Fetches the address that the model wrote. If requests are limited and it was fetched before, there is no request.
+    pub(super) fn fetch(&self, given: &str) -> Result<Arc<FetchedContent>, ToolError> {
         let first = web_url::parse(addresses::strip_delimiters(given))?;
+        self.check_rules(&first)?;
+        if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first)
+            && let Some(page) = self.cache.find(&first)
+        {
+            return Ok(page);
+        }
         let mut url = first.clone();
         self.fetch_following_redirects(&mut url)
+            .map(|page| self.cache.insert(&first, page))
             .map_err(|failure| match failure {
                 // The refusal names the target, which the server chose. Say that it was a redirect, so that the target
                 // cannot be taken for our own text.
@@ -102,7 +103,7 @@ impl WebAccess {
     /// Fetches `url`, and follows redirects. `url` is set to the last address reached.
     fn fetch_following_redirects(&self, url: &mut Url) -> Result<FetchedContent, ToolError> {
         let end = signal::now().saturating_add(TIMEOUTS.total);
-        let mut grounds = self.check_address(url)?;
+        let mut grounds = self.provenance.admit_request(url, &self.allowed_hosts)?;
         for _ in 0..=MAX_REDIRECTS {
             let left = end.saturating_sub(signal::now());
             if left.is_zero() {
@@ -117,15 +118,13 @@ impl WebAccess {
             match redirect_target(url, &answer)? {
                 Some(next) => {
                     self.check_rules(&next)?;
-                    if !grounds.is_safe() {
-                        grounds = self.check_provenance(&next).map_err(|refusal| Refusal {
-                            message: format!(
-                                "`{url}`{REDIRECT_PHRASE}`{next}`; {}",
-                                refusal.message
-                            ),
-                            ..refusal
-                        })?;
-                    }
+                    let admitted =
+                        self.provenance
+                            .admit_redirect(&next, &self.allowed_hosts, grounds);
+                    grounds = admitted.map_err(|refusal| Refusal {
+                        message: format!("`{url}`{REDIRECT_PHRASE}`{next}`; {}", refusal.message),
+                        ..refusal
+                    })?;
                     *url = next;
                 }
                 None => return read_body(url.clone(), answer),
@@ -138,7 +137,8 @@ impl WebAccess {
     pub(super) fn precheck(&self, given: &str) -> Result<(), ToolError> {
         let url = web_url::parse(addresses::strip_delimiters(given))
             .map_err(|message| ToolError::Denied(Refusal::new(message)))?;
-        self.check_address(&url)?;
+        self.check_rules(&url)?;
+        self.check_provenance(&url)?;
         let judged = self.ssrf_filter(&url).check_url(&url);
         judged.map_err(|error| fetch_error(&url, &error))
     }
@@ -151,12 +151,6 @@ impl WebAccess {
             )),
             false => Ok(()),
         }
-    }
-
-    /// Decides if `url` may be requested, and on what grounds.
-    fn check_address(&self, url: &Url) -> Result<AddressTrust, Refusal> {
-        self.check_rules(url)?;
-        self.check_provenance(url)
     }
 
     /// Applies the policy's rules to `url`. The policy has checked the text that the model wrote; rules about hosts

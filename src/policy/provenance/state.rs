@@ -1,0 +1,291 @@
+//! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
+//! that the model cannot have written. Pure.
+
+use super::addresses::{
+    comparison_key, find_hosts, find_whole_addresses, is_bare_address, normalize, parse_address,
+};
+use super::trust_context::TrustContext;
+use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blocks};
+use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
+use crate::policy::refusal::DENIED;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
+const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "plan", "task", "warning"];
+/// Tools whose results hold only our own text.
+const OWN_TEXT_TOOLS: &[&str] = &[
+    "ask_user",
+    "write_file",
+    "delete_file",
+    "todo",
+    "message",
+    "cron",
+    "spawn",
+];
+/// Tools that reveal file content or names.
+const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
+/// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
+const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
+/// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
+pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
+pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
+
+/// The phrase in a refusal for an address that a server redirected to. The address is that server's text.
+pub const REDIRECT_PHRASE: &str = " redirects to ";
+/// The same phrase in sessions of earlier releases.
+const OLD_LEADS_ON: &str = " leads on to ";
+
+/// The start of the result of a refused call, now and in sessions of earlier releases.
+const DENIALS: [&str; 2] = [DENIED, "refused: "];
+
+/// The content of a conversation, as far as it decides what the run may do.
+#[derive(Default)]
+pub(super) struct ProvenanceState {
+    pub(super) origin: Origin,
+    /// The first content of that origin, as a phrase.
+    pub(super) content: String,
+    /// True if the origin is known from the start of the conversation on, so that summaries and reports add nothing to
+    /// it.
+    pub(super) is_complete: bool,
+    /// Hosts that the user named.
+    pub(super) hosts: BTreeSet<String>,
+    /// Addresses found in content that the model cannot have written.
+    pub(super) addresses: HashSet<String>,
+    /// Number of requests after untrusted content arrived to hosts that are not allowed, by domain.
+    requests: HashMap<String, usize>,
+    /// Files that the model has changed, in this turn or an earlier one.
+    written_files: HashSet<PathBuf>,
+    /// Tool calls without a result so far.
+    pending_calls: HashMap<String, PendingCall>,
+}
+
+struct PendingCall {
+    name: String,
+    arguments: Value,
+    /// True if the model had read no untrusted content when it made the call, or the requested address was a vouched
+    /// one.
+    is_trusted: bool,
+}
+
+impl ProvenanceState {
+    pub(super) fn raise(&mut self, origin: Origin, content: impl FnOnce() -> String) {
+        if origin > self.origin {
+            (self.origin, self.content) = (origin, content());
+        }
+    }
+
+    /// True if one more request may be sent to an address like `url`, which appears in content that was read. Without
+    /// limits, a page that lists one address per letter would let the model spell out data, and so would repetition.
+    pub(super) fn is_within_limits(&self, url: &Url) -> bool {
+        let to_domain = self.requests.get(&registrable_domain(url));
+        to_domain.is_none_or(|count| *count < MAX_REQUESTS_PER_DOMAIN)
+            && self.requests.values().sum::<usize>() < MAX_REQUESTS_PER_RUN
+    }
+
+    pub(super) fn count_request(&mut self, url: &Url) {
+        *self.requests.entry(registrable_domain(url)).or_default() += 1;
+    }
+
+    /// Processes one message.
+    pub(super) fn observe(&mut self, message: &Message, context: &TrustContext) {
+        match message {
+            Message::User(user) => self.observe_user(user),
+            Message::Assistant(reply) => self.observe_reply(reply, context),
+            Message::Tool(result) => self.observe_result(result, context),
+        }
+    }
+
+    fn observe_user(&mut self, user: &UserMessage) {
+        if user.injected {
+            let mark = user.id.rsplit('-').next().unwrap_or_default();
+            let repair = mark.strip_prefix('r').is_some_and(is_number);
+            let is_own = repair || OWN_MESSAGE_SUFFIXES.contains(&mark);
+            if !is_own && !self.is_complete {
+                self.raise(Origin::Project, || match user.id.as_str() {
+                    "summary" => "a summary of the earlier conversation".into(),
+                    _ => "a report".into(),
+                });
+            }
+            return;
+        }
+        let is_piped = is_piped(user);
+        for part in &user.parts {
+            let text = match part {
+                MessagePart::Text(text) => text,
+                MessagePart::Image(image) => {
+                    self.raise(Origin::Project, || format!("the image `{}`", image.name));
+                    continue;
+                }
+                MessagePart::Document(document) => {
+                    self.raise(Origin::Project, || {
+                        format!("the document `{}`", document.name)
+                    });
+                    continue;
+                }
+            };
+            if is_attachment_placeholder(text) {
+                self.raise(Origin::Project, || "an attachment".into());
+                continue;
+            }
+            if is_piped {
+                self.raise(Origin::Project, || "piped input".into());
+                self.addresses
+                    .extend(find_whole_addresses(text).map(|url| comparison_key(&url)));
+                continue;
+            }
+            let (own, others) = split_blocks(text);
+            self.hosts.extend(find_hosts(&own));
+            for (kind, block) in others {
+                match kind {
+                    "stdin" => self.raise(Origin::Project, || "piped input".into()),
+                    "page" => self.raise(Origin::External, || "an attached page".into()),
+                    kind => self.raise(Origin::Project, || format!("an attached {kind}")),
+                }
+                self.addresses
+                    .extend(find_whole_addresses(block).map(|url| comparison_key(&url)));
+            }
+        }
+    }
+
+    fn observe_reply(&mut self, reply: &Reply, context: &TrustContext) {
+        for call in &reply.tool_calls {
+            let text = |name: &str| call.arguments[name].as_str();
+            if ["write_file", "edit_file"].contains(&call.name.as_str())
+                && let Some(path) = text("path")
+            {
+                self.written_files.insert(context.resolve(path));
+            }
+            let vouches = self.origin == Origin::User
+                || text("url")
+                    .and_then(parse_address)
+                    .is_some_and(|url| self.addresses.contains(&comparison_key(&url)));
+            let called = PendingCall {
+                name: call.name.clone(),
+                arguments: call.arguments.clone(),
+                is_trusted: vouches,
+            };
+            self.pending_calls.insert(call.id.clone(), called);
+        }
+    }
+
+    fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
+        let ToolResult {
+            call_id: call,
+            name,
+            parts,
+            failed,
+        } = result;
+        let called = self.pending_calls.remove(call);
+        // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
+        let asked = called
+            .as_ref()
+            .map(|called| normalize(&called.arguments.to_string()));
+        let vouches = match (name.as_str(), &called) {
+            (_, Some(called)) if called.name != *name => {
+                self.raise(Origin::External, || format!("the result of `{name}`"));
+                false
+            }
+            (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
+            // The request was refused before it was sent.
+            ("web_search" | "web_fetch", _) if *failed && is_own_refusal(parts) => return,
+            // Failures count too: the message may quote the server, or name the address that it redirected to.
+            ("web_search" | "web_fetch", _) if *failed => {
+                self.raise(Origin::External, || format!("the result of `{name}`"));
+                false
+            }
+            ("web_search", _) => {
+                self.raise(Origin::External, || "search results".into());
+                true
+            }
+            ("web_fetch", called) => {
+                self.raise(Origin::External, || "a web page".into());
+                called.as_ref().is_some_and(|called| called.is_trusted)
+            }
+            (name, Some(called)) if FILE_TOOLS.contains(&name) => {
+                let path = called.arguments["path"].as_str().unwrap_or(".");
+                let place = context.resolve(path);
+                self.raise(context.origin_of_file(&place), || format!("`{path}`"));
+                VERBATIM_TOOLS.contains(&name)
+                    && !failed
+                    && !self.may_contain_model_text(&place, context)
+            }
+            (name, _) => {
+                let is_local = name == "exec" && !context.commands_have_network
+                    || FILE_TOOLS.contains(&name)
+                    || context.trusted_tools.iter().any(|tool| tool == name);
+                let origin = if is_local {
+                    Origin::Project
+                } else {
+                    Origin::External
+                };
+                self.raise(origin, || format!("the result of `{name}`"));
+                false
+            }
+        };
+        if !vouches {
+            return;
+        }
+        let asked = asked.unwrap_or_default();
+        for part in parts {
+            let MessagePart::Text(text) = part else {
+                continue;
+            };
+            let text = match name.as_str() {
+                "web_search" => Cow::Owned(keep_address_lines(text)),
+                _ => Cow::Borrowed(text),
+            };
+            let others =
+                find_whole_addresses(&text).filter(|url| !asked.contains(&normalize(url.as_str())));
+            self.addresses
+                .extend(others.map(|url| comparison_key(&url)));
+        }
+    }
+
+    /// True if the file at `place` may hold content that the model wrote.
+    fn may_contain_model_text(&self, place: &Path, context: &TrustContext) -> bool {
+        context.commands_write_anywhere
+            // Kept output of commands, which the model composed.
+            || (context.is_private)(place)
+            || self
+                .written_files
+                .iter()
+                .any(|path| path.starts_with(place))
+            || context.may_write(place)
+    }
+}
+
+/// Of search results, only the lines that are an address and nothing else, and the marks of cuts: a page or the query can
+/// influence the other text.
+fn keep_address_lines(text: &str) -> String {
+    let keep = |line| match line {
+        line if is_bare_address(str::trim(line)) => line,
+        line if line.starts_with("[…") => "[…]",
+        _ => "",
+    };
+    text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+/// True if a result is a refusal that quotes only what the model had requested.
+fn is_own_refusal(parts: &[MessagePart]) -> bool {
+    let text = crate::message::plain_text(parts);
+    DENIALS.iter().any(|start| text.starts_with(start))
+        && ![REDIRECT_PHRASE, OLD_LEADS_ON]
+            .iter()
+            .any(|it| text.contains(it))
+}
+
+/// The registrable part of a host, estimated from its form.
+fn registrable_domain(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let labels: Vec<&str> = host.split('.').collect();
+    let is_shared = |end: &[&str]| end[1].len() == 2 && end[0].len() <= 3;
+    let count = match labels.len() {
+        count if count > 2 && is_shared(&labels[count - 2..]) => 3,
+        _ => 2,
+    };
+    labels[labels.len().saturating_sub(count)..].join(".")
+}

@@ -1,0 +1,99 @@
+//! The instruction files of a directory: which there are, how they are read, and the digests by which they are
+//! recognized.
+
+use crate::sys::digest::keyed_digest;
+use crate::sys::rooted_fs;
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest AGENTS.md that is read, in bytes: about 16,000 tokens, which are paid for with every request.
+const MAX_INSTRUCTIONS_BYTES: u64 = 64 << 10;
+/// The largest SKILL.md for which a digest is computed, in bytes: larger ones are not read as skills either.
+const MAX_SKILL_BYTES: u64 = 1 << 20;
+
+/// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
+pub(super) const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
+/// Directories without instructions of the project itself: what they hold comes and goes with its dependencies.
+const SKIPPED_DIRS: &[&str] = &[".git", "node_modules", "target", ".venv", "venv", "vendor"];
+
+/// The paths at which `directory` may hold instructions for the agent.
+pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
+    names.map(|name| directory.join(name))
+}
+
+/// The digests of all instruction files in `directory` and the directories beneath it, by relative path. Links are not
+/// followed, and paths that are not UTF-8 are left out.
+pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(place) = pending.pop() {
+        let agents = read_agents_file(&place)?;
+        let agents = agents.map(|bytes| (place.join("AGENTS.md"), bytes));
+        let skills = skill_files(&place);
+        let skills = skills.filter_map(|path| read_skill(&path).map(|bytes| (path, bytes)));
+        for (path, bytes) in agents.into_iter().chain(skills) {
+            let relative = path.strip_prefix(directory).unwrap_or(&path);
+            if let Some(relative) = relative.to_str() {
+                files.insert(relative.to_owned(), keyed_digest(key, &bytes));
+            }
+        }
+        for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
+            let is_skipped = SKIPPED_DIRS.iter().any(|name| entry.file_name() == *name);
+            if !is_skipped && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push(entry.path());
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the AGENTS.md of `directory`, only if it is a regular file and no link.
+pub(super) fn read_agents_file(directory: &Path) -> Result<Option<Vec<u8>>> {
+    let what = || format!("read `{}`", directory.join("AGENTS.md").display());
+    let root = match rooted_fs::RootDir::open(directory) {
+        Ok(root) => root,
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) => return Err(error).with_context(what),
+    };
+    let file = match root.open_for_reading(Path::new("AGENTS.md")) {
+        Ok(file) => file,
+        // A link may lead outside of what was trusted.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::NotFound || rooted_fs::is_link(&error) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error).with_context(what),
+    };
+    if !file.metadata().with_context(what)?.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_INSTRUCTIONS_BYTES)
+        .read_to_end(&mut bytes)
+        .with_context(what)?;
+    Ok(Some(bytes))
+}
+
+/// The paths of the SKILL.md files of `directory`.
+pub(super) fn skill_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let dirs = SKILL_DIRS.map(|name| directory.join(name)).into_iter();
+    let entries = dirs.flat_map(|dir| std::fs::read_dir(dir).into_iter().flatten().flatten());
+    let paths = entries.map(|entry| entry.path().join("SKILL.md"));
+    paths.filter(|path| path.symlink_metadata().is_ok())
+}
+
+/// Reads the SKILL.md at `path`; `None` for what is not read as a skill either.
+pub(super) fn read_skill(path: &Path) -> Option<Vec<u8>> {
+    if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?.take(MAX_SKILL_BYTES + 1);
+    { file }.read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= MAX_SKILL_BYTES).then_some(bytes)
+}

@@ -1,0 +1,116 @@
+//! The origin of a conversation: what raises it, what it outlasts, and what it costs.
+
+use crate::cron::add_job;
+use crate::mcp::{plain_tool, story_with_servers};
+use crate::memory::calls_save_memory;
+use crate::server::{calls, says};
+use crate::story::Story;
+use crate::web::{PageServer, page_response};
+use serde_json::json;
+
+/// The `origin` line of `policy explain` for the session `key`.
+fn origin_line(story: &Story, key: &str) -> String {
+    let ran = story.run(["policy", "explain", "--session", key]);
+    let text = ran.text();
+    let line = text.lines().find(|line| line.starts_with("origin"));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_first_command_of_a_run_in_the_workspace_cannot_write_the_memory_without_a_label() {
+    let story = Story::new().workspace_file("inbox.txt", "OBEY");
+    let workspace = story.workspace();
+    let command = "mkdir -p memory; cat inbox.txt >> memory/MEMORY.md";
+    story.server().script([
+        calls("exec", json!({ "command": command })),
+        says("done"),
+        says("hello"),
+    ]);
+    let flags = ["-C", workspace.to_str().unwrap(), "--write"];
+    story
+        .run([&["agent", "-m", "x"], &flags[..]].concat())
+        .stdout("done\n");
+    let memory = std::fs::read_to_string(workspace.join("memory/MEMORY.md")).unwrap();
+    assert!(memory.ends_with("OBEY"), "{memory}");
+    story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
+    let line = origin_line(&story, "cli:direct");
+    assert!(line.contains("project (the memory"), "{line}");
+}
+
+#[test]
+fn the_results_of_a_trusted_server_are_not_content_from_outside() {
+    let plan = || json!({ "tools": [plain_tool("set")] });
+    let check = |entry, expect: &str| {
+        let story = story_with_servers(&[("one", plan(), entry)]);
+        let ran = story.run(["mcp", "accept", "one", "--yes"]);
+        ran.stdout_has("set").stderr_has("accepted");
+        story
+            .server()
+            .script([calls("mcp_one_set", json!({})), says("done")]);
+        let flags = ["--allow", "mcp_one_set"];
+        let ran = story.run([&["agent", "-m", "x"], &flags[..]].concat());
+        ran.stdout("done\n").error_text();
+        let line = origin_line(&story, "cli:direct");
+        assert!(line.contains(expect), "{line}");
+        story.run(["mcp", "list"]).text()
+    };
+    assert!(!check(json!({}), "external").contains("trusted"));
+    assert!(check(json!({ "trusted": true }), "project").contains("; trusted"));
+}
+
+#[test]
+fn a_job_keeps_the_origin_of_runs_that_are_no_longer_sent() {
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    let id = add_job(&story, &["-c", "0 7 * * *"]);
+    story.server().script([
+        calls("web_fetch", json!({ "url": pages.url("/") })),
+        says("one"),
+        says("two"),
+        says("three"),
+    ]);
+    for answer in ["one\n", "two\n", "three\n"] {
+        story.run(["cron", "run", &id]).stdout(answer);
+    }
+    let line = origin_line(&story, &format!("cron:{id}"));
+    assert!(line.contains("external (a web page"), "{line}");
+    let sent = story.requests().last().unwrap().raw.clone();
+    assert!(!sent.contains("words of another"), "{sent}");
+}
+
+#[test]
+fn a_denial_of_changes_is_stated_in_the_system_prompt() {
+    let story = Story::new();
+    let prompt = |flags: &[&str]| {
+        let ran = story.run([&["agent", "-m", "x", "--dry-run"], flags].concat());
+        ran.json()["messages"][0]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let words =
+        "By a rule of the user, the workspace's instruction files and skills may not be changed.";
+    assert!(!prompt(&[]).contains("may not be changed"));
+    let denied = prompt(&["--deny", "notes", "--deny", "cron"]);
+    assert!(denied.contains(words) && denied.contains("jobs may not be changed"));
+}
+
+#[test]
+fn the_memory_of_a_conversation_with_a_networked_command_is_labelled() {
+    let story = Story::new();
+    story.server().script([
+        calls("exec", json!({ "command": "echo words" })),
+        says("done"),
+        says("hello"),
+        calls_save_memory("[2026-01-01 10:00] Words.", "m"),
+        says("hello"),
+    ]);
+    story.run(["agent", "-m", "x", "--net"]).stdout("done\n");
+    story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
+    let line = origin_line(&story, "cli:direct");
+    assert!(line.contains("user: nothing"), "{line}");
+    story.run(["memory", "consolidate"]).text();
+    story.run(["agent", "-m", "x", "--new"]).stdout("hello\n");
+    let line = origin_line(&story, "cli:direct");
+    assert!(line.contains("project (the memory"), "{line}");
+}

@@ -1,0 +1,213 @@
+//! `nanobot trust`: instruction files of a directory count as they were when the user trusted them.
+
+use crate::server::{calls, says};
+use crate::story::{Story, write};
+use crate::web::{PageServer, page_response};
+use serde_json::{Value, json};
+
+const SKILL: &str = "---\ndescription: how to moo\n---\nMoo.\n";
+
+/// The system prompt of the last request.
+fn system_prompt(story: &Story) -> String {
+    story.requests().last().unwrap().messages()[0]["content"].to_string()
+}
+
+/// Runs a turn in the directory `name`, and returns the paths that it did not read, and its notices.
+fn run_in(story: &Story, name: &str, flags: &[&str]) -> (Vec<String>, String) {
+    story.server().script([says("ok")]);
+    let mut command = story.command([&["agent", "-m", "x", "--json"], flags].concat());
+    command.current_dir(story.dir().join(name));
+    let ran = story.wait(command.spawn().unwrap());
+    let result: Value = serde_json::from_str(ran.text().lines().last().unwrap()).unwrap();
+    let ignored = result["ignored"].as_array().cloned().unwrap_or_default();
+    let paths = ignored.iter().map(|it| it.as_str().unwrap().to_owned());
+    (paths.collect(), ran.error_text())
+}
+
+#[test]
+fn instruction_files_that_change_or_come_later_are_not_read_until_they_are_trusted_too() {
+    let story = Story::new()
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file("AGENTS.md", "SAY MOO")
+        .file("src/main.rs", "fn main() {}")
+        .file("skills/cow/SKILL.md", SKILL);
+    story
+        .run(["trust"])
+        .stdout("`$DIR` is now trusted\n  read from now on: $DIR/AGENTS.md\n  read from now on: $DIR/skills\n");
+    story.run(["trust"]).stdout_has("was already trusted");
+    assert_eq!(run_in(&story, "src", &[]), (vec![], String::new()));
+    let before = system_prompt(&story);
+    assert!(before.contains("SAY MOO") && before.contains("how to moo"));
+
+    let evil = SKILL.replace("moo", "EVIL");
+    write(&story.dir().join("src/AGENTS.md"), b"SAY EVIL");
+    write(&story.dir().join("src/skills/x/SKILL.md"), evil.as_bytes());
+    write(&story.dir().join("skills/cow/SKILL.md"), evil.as_bytes());
+    let (ignored, notice) = run_in(&story, "src", &["--new"]);
+    assert_eq!(ignored.len(), 3, "{ignored:?}");
+    assert_eq!(
+        notice,
+        "nanobot: `$DIR/skills/cow/SKILL.md` and 2 more not read: it changed or was added since its directory was \
+         trusted; read it, then run `nanobot trust $DIR` to use it\n"
+    );
+    let system = system_prompt(&story);
+    assert!(
+        system.contains("SAY MOO") && !system.contains("EVIL"),
+        "{system}"
+    );
+    let list = story.run(["skill", "list"]).text();
+    assert!(!list.contains("EVIL"), "{list}");
+    story
+        .run(["trust"])
+        .stdout_has("`$DIR` is now trusted with its changes\n");
+    assert_eq!(run_in(&story, "src", &["--new"]), (vec![], String::new()));
+    assert!(system_prompt(&story).contains("SAY EVIL"));
+}
+
+#[test]
+fn a_directory_that_an_earlier_version_trusted_is_asked_for_once_more() {
+    let story = Story::new().file("AGENTS.md", "SAY MOO");
+    story.run(["trust", "-q"]);
+    let list = story.home().join(".nanobot/trust.json");
+    let mut old: Value = serde_json::from_slice(&std::fs::read(&list).unwrap()).unwrap();
+    old.as_object_mut().unwrap().remove("key");
+    old["trusted"][0].as_object_mut().unwrap().remove("files");
+    write(&list, old.to_string().as_bytes());
+    let (ignored, notice) = run_in(&story, ".", &[]);
+    assert_eq!(ignored.len(), 1);
+    assert_eq!(
+        notice,
+        "nanobot: `$DIR/AGENTS.md` not read: an earlier version trusted it without a record of its content; read it, \
+         then run `nanobot trust $DIR` to use it\n"
+    );
+    story.run(["trust", "-q"]);
+    assert_eq!(run_in(&story, ".", &["--new"]), (vec![], String::new()));
+    assert!(system_prompt(&story).contains("SAY MOO"));
+}
+
+#[test]
+fn instructions_that_an_attack_writes_into_a_subdirectory_have_no_effect() {
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let story = Story::new()
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+        .file(".git/HEAD", "ref: refs/heads/main\n")
+        .file("AGENTS.md", "SAY MOO")
+        .file("src/main.rs", "fn main() {}");
+    story.run(["trust", "-q"]);
+    let command =
+        "echo EVIL > src/AGENTS.md; mkdir -p src/skills/x; echo EVIL > src/skills/x/SKILL.md";
+    let edit = |path: &str| calls("write_file", json!({ "path": path, "content": "EVIL" }));
+    story.server().script([
+        calls("web_fetch", json!({ "url": pages.url("/page") })),
+        calls("exec", json!({ "command": command })),
+        edit("docs/agents.md"),
+        edit("docs/Claude.md"),
+        edit("docs/skills/y/run.sh"),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    let told = ran.error_text();
+    assert_eq!(told.matches("--allow startup").count(), 3, "{told}");
+    drop(ran);
+    assert!(!story.dir().join("docs").exists());
+    let (_, notice) = run_in(&story, "src", &["--new"]);
+    assert!(notice.contains("src/AGENTS.md"), "{notice}");
+    assert!(!system_prompt(&story).contains("EVIL"));
+}
+
+#[test]
+fn instruction_files_are_written_on_request_after_files_of_the_project_were_read() {
+    let story = Story::new().file("src/main.rs", "fn main() {}").script([
+        calls("read_file", json!({ "path": "src/main.rs" })),
+        calls(
+            "write_file",
+            json!({ "path": "src/AGENTS.md", "content": "Test it." }),
+        ),
+        calls(
+            "write_file",
+            json!({ "path": "skills/x/SKILL.md", "content": SKILL }),
+        ),
+        says("done"),
+    ]);
+    story
+        .run(["agent", "-m", "x", "--write", "--strict"])
+        .stdout("done\n");
+    assert!(story.dir().join("src/AGENTS.md").exists());
+    assert!(story.dir().join("skills/x/SKILL.md").exists());
+}
+
+#[test]
+fn hosts_in_the_skill_of_a_project_are_not_free() {
+    let pages = PageServer::start(|path| page_response("text/plain", format!("this is {path}")));
+    let text = format!("---\ndescription: d\n---\nSee {}\n", pages.url("/doc"));
+    let story = Story::new()
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
+        .file("skills/x/SKILL.md", text)
+        .file("a", "words");
+    story.run(["trust", "-q"]);
+    let fetch = |path: &str| calls("web_fetch", json!({ "url": pages.url(path) }));
+    story.server().script([
+        calls("read_file", json!({ "path": "a" })),
+        fetch("/?d=SECRET"),
+        // What it links to can be read once the skill was.
+        calls("read_file", json!({ "path": "skills/x/SKILL.md" })),
+        fetch("/doc"),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x"]).stdout("done\n");
+    assert_eq!(ran.error_text().matches("--net=").count(), 1);
+    drop(ran);
+    assert!(story.requests()[4].last_content().contains("this is /doc"));
+}
+
+#[test]
+fn instructions_of_a_subdirectory_come_with_the_first_result_about_a_file_in_it() {
+    let story = Story::new()
+        .file("AGENTS.md", "Say moo.")
+        .file("src/AGENTS.md", "No panics here.")
+        .file("src/net/AGENTS.md", "No blocking here.")
+        .file("src/net/http.rs", "fn get() {}")
+        .file("src/main.rs", "fn main() {}")
+        .file("docs/AGENTS.md", "Short sentences.");
+    story.run(["trust", "-q"]);
+    write(&story.dir().join("docs/AGENTS.md"), b"EVIL");
+    write(&story.dir().join("docs/new.md"), b"text");
+    let read = |path: &str| calls("read_file", json!({ "path": path }));
+    story.server().script([
+        read("src/net/http.rs"),
+        read("src/main.rs"),
+        read("docs/new.md"),
+        calls(
+            "edit_file",
+            json!({ "path": "docs/new.md", "old_text": "text", "new_text": "words" }),
+        ),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write", "--json"]);
+    let result: Value = serde_json::from_str(ran.text().lines().last().unwrap()).unwrap();
+    assert_eq!(result["ignored"], json!(["$DIR/docs/AGENTS.md"]));
+    let told = ran.error_text();
+    assert!(
+        told.contains("`$DIR/docs/AGENTS.md` not read")
+            && told.contains("nanobot trust $DIR/docs`"),
+        "{told}"
+    );
+    let requests = story.requests();
+    let first = requests[1].last_content();
+    let dir = story.dir();
+    let block = |name: &str, text: &str| {
+        format!(
+            "The user's instructions for this directory:\n<instructions name=\"{}\">\n{text}\n</instructions>",
+            dir.join(name).display()
+        )
+    };
+    let outer = block("src/AGENTS.md", "No panics here.");
+    let inner = block("src/net/AGENTS.md", "No blocking here.");
+    assert!(
+        first.ends_with(&format!("\n\n{outer}\n\n{inner}")),
+        "{first}"
+    );
+    assert_eq!(requests[2].last_content(), "1| fn main() {}");
+    let all = requests.last().unwrap().raw.clone();
+    assert!(!all.contains("EVIL") && all.matches("Say moo.").count() == 1);
+}
