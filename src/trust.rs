@@ -33,6 +33,8 @@ pub struct TrustList {
     /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
     /// with the same digest.
     key: String,
+    /// The copy of a damaged list, if there was one.
+    set_aside: Option<PathBuf>,
 }
 
 /// A trusted directory.
@@ -86,6 +88,8 @@ pub struct DirectoryInstructions {
     pub stale: Vec<PathBuf>,
     /// The instructions of the directories beneath; `None` if no directory is trusted.
     pub nested: Option<Arc<NestedInstructions>>,
+    /// The notice that the list of trusted directories was damaged.
+    damage_notice: Option<String>,
     /// True if the digests are missing, because an earlier release wrote the list.
     lacks_digests: bool,
 }
@@ -97,8 +101,11 @@ impl DirectoryInstructions {
         texts.map(|(path, text)| (path.display().to_string(), text.clone()))
     }
 
-    /// The notice about files in trusted directories that were not read.
+    /// The notice about files in trusted directories that were not read, or about a damaged list.
     pub fn stale_notice(&self) -> Option<String> {
+        if self.damage_notice.is_some() {
+            return self.damage_notice.clone();
+        }
         let first = self.stale.first()?;
         let reason = match self.lacks_digests {
             true => "an earlier version trusted it without a record of its content",
@@ -138,19 +145,50 @@ fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
 impl TrustList {
     /// Loads the list at `path`; it is empty if the file does not exist.
     ///
+    /// A damaged list is set aside: nothing is trusted then.
+    ///
     /// # Errors
-    /// A list that cannot be read or parsed. It is never treated as empty, and never overwritten.
+    /// A list that cannot be read or moved.
     pub fn load(path: &Path) -> Result<Self> {
+        let mut set_aside = None;
         let written: TrustFile = match durable_file::read(path)? {
-            Some(bytes) => serde_json::from_slice(&bytes)
-                .with_context(|| format!("parse `{}`", path.display()))?,
+            Some(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(written) => written,
+                Err(_) => {
+                    let copy = path.with_extension("json.damaged");
+                    std::fs::rename(path, &copy)
+                        .with_context(|| format!("set `{}` aside", path.display()))?;
+                    set_aside = Some(copy);
+                    TrustFile::default()
+                }
+            },
             None => TrustFile::default(),
         };
         Ok(Self {
             path: path.to_owned(),
             directories: written.trusted,
             key: written.key,
+            set_aside,
         })
+    }
+
+    /// Changes the list at `path` under a lock, so that no change of another process is lost.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; the errors of `change`.
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let lock = durable_file::lock_for_change(path, "the trust list")?;
+        let done = Self::load(path).and_then(|mut list| change(&mut list));
+        lock.remove()?;
+        done
+    }
+
+    /// The notice that the list was damaged.
+    pub fn damage_notice(&self) -> Option<String> {
+        let copy = self.set_aside.as_ref()?.display();
+        Some(format!(
+            "the list of trusted directories was damaged and is kept as `{copy}`; none is trusted until `nanobot trust`"
+        ))
     }
 
     /// Trusts `directory`, a real path, and its instruction files as they are now.
@@ -207,7 +245,10 @@ impl TrustList {
         let chain = directory_chain(directory);
         let from = chain.iter().position(|place| self.is_trusted(place));
         let (ignored, trusted) = chain.split_at(from.unwrap_or(chain.len()));
-        let mut notes = DirectoryInstructions::default();
+        let mut notes = DirectoryInstructions {
+            damage_notice: self.damage_notice(),
+            ..DirectoryInstructions::default()
+        };
         for place in ignored {
             let exists = instruction_paths(place).filter(|path| path.symlink_metadata().is_ok());
             notes.ignored.extend(exists);
@@ -280,9 +321,6 @@ impl TrustList {
     }
 
     fn save(&self) -> Result<()> {
-        if let Some(parent) = self.path.parent() {
-            durable_file::create_dir(parent)?;
-        }
         let written = TrustFile {
             trusted: self.directories.clone(),
             key: self.key.clone(),

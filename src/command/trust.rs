@@ -15,9 +15,8 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         revoke,
         json,
     } = arguments;
-    let mut trust = TrustList::load(&ctx.paths.trust())?;
     if *list {
-        return print_trusted(ctx, &trust, *json);
+        return print_trusted(ctx, &load(ctx)?, *json);
     }
     let given = directory.as_deref().unwrap_or(Path::new("."));
     let show = |path: &Path| ctx.paths.display(path);
@@ -25,7 +24,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         // A directory that no longer exists is found by the name under which it was trusted.
         let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
         let path = path.with_context(|| format!("resolve `{}`", given.display()))?;
-        if !trust.revoke(&path)? {
+        if !TrustList::change(&ctx.paths.trust(), |trust| trust.revoke(&path))? {
             return Err(fail_with_hint(
                 Exit::NoInput,
                 format!("`{}` is not trusted", show(&path)),
@@ -45,13 +44,21 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             ),
         ));
     }
-    let words = match trust.add(&path, ctx.clock.now().timestamp())? {
+    let now = ctx.clock.now().timestamp();
+    let added = TrustList::change(&ctx.paths.trust(), |trust| {
+        trust
+            .damage_notice()
+            .iter()
+            .for_each(|notice| ctx.notice(notice));
+        trust.add(&path, now)
+    });
+    let words = match added? {
         TrustChange::Added => "is now trusted",
         TrustChange::Updated => "is now trusted with its changes",
         TrustChange::Unchanged => "was already trusted",
     };
     print_line(ctx, &format!("`{}` {words}", show(&path)))?;
-    let notes = trust.read_instructions(&path)?;
+    let notes = load(ctx)?.read_instructions(&path)?;
     let agents = notes.texts.iter().map(|(path, _)| path);
     for path in agents.chain(&notes.skills) {
         print_line(ctx, &format!("  read from now on: {}", show(path)))?;
@@ -65,6 +72,16 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         ));
     }
     Ok(Exit::Answered)
+}
+
+/// Loads the list, and reports damage.
+fn load(ctx: &Context) -> Result<TrustList> {
+    let trust = TrustList::load(&ctx.paths.trust())?;
+    trust
+        .damage_notice()
+        .iter()
+        .for_each(|notice| ctx.notice(notice));
+    Ok(trust)
 }
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {

@@ -211,3 +211,41 @@ fn instructions_of_a_subdirectory_come_with_the_first_result_about_a_file_in_it(
     let all = requests.last().unwrap().raw.clone();
     assert!(!all.contains("EVIL") && all.matches("Say moo.").count() == 1);
 }
+
+#[test]
+fn directories_trusted_at_the_same_time_are_all_kept() {
+    let story = Story::new();
+    let children: Vec<_> = (0..20)
+        .map(|number| {
+            let name = format!("project{number}");
+            write(&story.dir().join(&name).join("AGENTS.md"), b"Moo.");
+            story.command(["trust", &name]).spawn().unwrap()
+        })
+        .collect();
+    for child in children {
+        assert!(child.wait_with_output().unwrap().status.success());
+    }
+    let listed = story.run(["trust", "--list"]);
+    assert_eq!(listed.text().lines().count(), 20);
+    assert!(!story.home().join(".nanobot/trust.json.lock").exists());
+}
+
+#[test]
+fn a_damaged_list_is_set_aside_and_nothing_is_trusted() {
+    for damaged in ["", "{", r#"{"trusted": 5}"#] {
+        let story = Story::new().script([says("1"), says("2")]);
+        write(&story.dir().join("AGENTS.md"), b"Moo.");
+        drop(story.run(["trust", "."]).text());
+        let list = story.home().join(".nanobot/trust.json");
+        write(&list, damaged.as_bytes());
+        story.run(["agent", "-m", "x"]).stdout("1\n").stderr(
+            "nanobot: the list of trusted directories was damaged and is kept as `$HOME/.nanobot/trust.json.damaged`; none is trusted until `nanobot trust`\n",
+        );
+        assert!(!system_prompt(&story).contains("Moo."));
+        let copy = story.home().join(".nanobot/trust.json.damaged");
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), damaged);
+        drop(story.run(["trust", "."]).text());
+        story.run(["agent", "-m", "x"]).stdout("2\n");
+        assert!(system_prompt(&story).contains("Moo."));
+    }
+}

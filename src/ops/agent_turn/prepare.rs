@@ -176,14 +176,11 @@ fn report_ignored_files(
     summary: &mut json::RunMetadata,
 ) {
     let ignored = &setup.project.ignored;
-    let Some(path) = ignored.first() else {
-        return;
-    };
     summary.ignored_files.clone_from(ignored);
     if let Some(notice) = setup.project.stale_notice() {
         // The user relies on these files.
         report.notice(&notice);
-    } else if ctx.terminal.stderr_is_tty {
+    } else if let (true, Some(path)) = (ctx.terminal.stderr_is_tty, ignored.first()) {
         let more = match ignored.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),
