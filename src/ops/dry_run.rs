@@ -57,7 +57,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         choice,
         http_provider: wire,
     } = endpoint?;
-    let sampling = model::sampling(asked);
+    let sampling = model::sampling(asked, context_window);
     let preview = RequestPreview {
         http_provider: wire,
         form,

@@ -207,7 +207,7 @@ fn fallback_chain(
         });
         links.push(FallbackModel {
             model: choice.model.clone(),
-            sampling: sampling(asked),
+            sampling: sampling(asked, context.unwrap_or(settings.context_window)),
             context_tokens: context,
             provider: with_retries(
                 ctx,
@@ -347,10 +347,11 @@ fn budget_limits(settings: &Settings) -> BudgetLimits {
     }
 }
 
-/// The sampling options of a request.
-pub(crate) fn sampling(model_settings: &ModelSettings) -> Sampling {
+/// The sampling options of a request to a model with a context window of `context_tokens`. The answer may take half of it:
+/// servers with a small window refuse a request whose input and answer together could exceed it.
+pub(crate) fn sampling(model_settings: &ModelSettings, context_tokens: u32) -> Sampling {
     Sampling {
-        max_tokens: model_settings.max_tokens,
+        max_tokens: model_settings.max_tokens.min(context_tokens / 2).max(1),
         temperature: Some(model_settings.temperature),
         reasoning_effort: model_settings.reasoning_effort.clone(),
     }

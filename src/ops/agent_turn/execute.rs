@@ -43,7 +43,7 @@ pub(crate) fn execute(
     report: &mut Reporter,
 ) -> Ending {
     let settings = &prepared.settings;
-    let sampling = model::sampling(&settings.models[0]);
+    let sampling = model::sampling(&settings.models[0], model.context_tokens);
     let mut guards = build_guards(settings, model.context_tokens, prepared.reads_only);
     let mut agent = Agent {
         system: &prepared.system,

@@ -228,7 +228,7 @@ impl<'a> Consolidator<'a> {
         self.check_memory_fits(&base_text)?;
         let settings = self.settings_for_memory(&base_text);
         let chosen = model::choose(self.ctx, &self.options, &settings, &account, report)?;
-        let sampling = model::sampling(&settings.models[0]);
+        let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
         let tools = [request::tool_spec()];
         if !consolidation::record_attempt(&self.sessions, key, next)? {
             return Ok(None);

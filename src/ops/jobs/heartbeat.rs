@@ -207,7 +207,7 @@ fn decide(
         &describe_last_runs(&last),
     );
     let chosen = model::choose(ctx, options, &settings, &account, &mut report)?;
-    let sampling = model::sampling(&settings.models[0]);
+    let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
     let messages = [Message::User(UserMessage {
         id: turn.clone(),
         parts: vec![MessagePart::Text(text)],

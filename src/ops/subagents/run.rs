@@ -86,7 +86,7 @@ fn run_turn(
         &turn.shared,
         (&tool_names, max_parallel),
     )?;
-    let sampling = model::sampling(&settings.models[0]);
+    let sampling = model::sampling(&settings.models[0], handle.context_tokens);
     let mut guards = guards(task);
     let mut agent = Agent {
         system: &system,
