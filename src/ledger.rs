@@ -579,10 +579,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |time: &str| Ledger::new(folder.path(), &Clock::Fixed(time.parse().unwrap()));
         let ledger = at("2026-01-30T12:00:00Z");
-        assert_eq!(
-            ledger.for_each_entry(&mut |_| panic!("a line")).unwrap(),
-            false
-        );
+        assert!(!ledger.for_each_entry(&mut |_| panic!("a line")).unwrap());
         let account = CallPurpose {
             session: "a \"quoted\" one".into(),
             turn: "t".into(),

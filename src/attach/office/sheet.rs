@@ -80,10 +80,10 @@ fn texts_in(xml: &str, element: &str) -> Result<Vec<String>, String> {
                 }
             }
             Event::Empty(start) if start.local_name().as_ref() == element => {
-                found.push(String::new())
+                found.push(String::new());
             }
             Event::Text(part) if is_text => {
-                text.push_str(&part.xml_content(XmlVersion::Implicit1_0))
+                text.push_str(&part.xml_content(XmlVersion::Implicit1_0));
             }
             Event::GeneralRef(reference) if is_text => text.extend(resolve(&reference)),
             Event::Eof => return Ok(found),
@@ -112,7 +112,7 @@ fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), S
                 name => is_value = ["v", "t"].contains(&name),
             },
             Event::Text(part) if is_value => {
-                value.push_str(&part.xml_content(XmlVersion::Implicit1_0))
+                value.push_str(&part.xml_content(XmlVersion::Implicit1_0));
             }
             Event::GeneralRef(reference) if is_value => value.extend(resolve(&reference)),
             Event::End(end) => match end.local_name().as_ref() {

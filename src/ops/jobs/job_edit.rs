@@ -136,7 +136,7 @@ pub(crate) fn add(
         false => None,
     };
     let change = match replaced {
-        Some(old) => replace_job(&store, old, &mut job, now)?,
+        Some(old) => replace_job(&store, &old, &mut job, now)?,
         None => {
             store.add(&job, now, None)?;
             JobChange::Added
@@ -155,7 +155,7 @@ pub(crate) fn add(
 }
 
 /// Stores `job` in place of `old`, unless it is the same.
-fn replace_job(store: &JobStore, old: Job, job: &mut Job, now: Timestamp) -> Result<JobChange> {
+fn replace_job(store: &JobStore, old: &Job, job: &mut Job, now: Timestamp) -> Result<JobChange> {
     (job.id, job.created, job.enabled) = (old.id.clone(), old.created, old.enabled);
     let has_same_schedule = old.schedule == job.schedule;
     if let Some(options) = &mut job.options {
@@ -166,7 +166,7 @@ fn replace_job(store: &JobStore, old: Job, job: &mut Job, now: Timestamp) -> Res
         };
     }
     job.bind_options();
-    if comparable_text(&old)? == comparable_text(job)? {
+    if comparable_text(old)? == comparable_text(job)? {
         return Ok(JobChange::Unchanged);
     }
     store.update(&old.id, now, |stored| {
