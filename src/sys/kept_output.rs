@@ -40,6 +40,32 @@ pub struct KeptOutput {
     pub is_whole: bool,
 }
 
+impl KeptOutput {
+    /// Tells the model where the output is, as the end of a sentence about what is left out.
+    pub fn describe(&self) -> String {
+        let Self {
+            path,
+            bytes,
+            is_whole,
+        } = self;
+        let amount = match is_whole {
+            true => "the whole output is".to_owned(),
+            false => format!("the first {} are", durable_file::format_size(*bytes)),
+        };
+        format!(
+            "; until this run ends, {amount} in `{}` for read_file and grep",
+            path.display()
+        )
+    }
+}
+
+/// Keeps the output `text` in a directory in one of `parents`. `None` if it cannot be kept.
+pub fn keep(parents: &[PathBuf], text: &str) -> Option<KeptOutput> {
+    let mut keeper = OutputKeeper::new(parents, 0);
+    keeper.feed(text);
+    keeper.finish()
+}
+
 enum KeeperState {
     Short,
     Long(File, KeptOutput),

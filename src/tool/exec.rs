@@ -7,7 +7,6 @@ use super::sandbox_spec::{self, InstalledTools};
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::Refusal;
-use crate::sys::durable_file::format_size;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
@@ -531,7 +530,7 @@ fn format_output(
         0 => format!("{head}{tail}"),
         _ => format!(
             "{head}\n[… {left_out} bytes left out{} …]\n{}",
-            kept.map(describe_kept).unwrap_or_default(),
+            kept.map(KeptOutput::describe).unwrap_or_default(),
             &tail[start..]
         ),
     };
@@ -539,22 +538,6 @@ fn format_output(
         "" => "(no output)".into(),
         _ => text.trim_end().to_owned(),
     }
-}
-
-fn describe_kept(kept: &KeptOutput) -> String {
-    let KeptOutput {
-        path,
-        bytes,
-        is_whole,
-    } = kept;
-    let amount = match is_whole {
-        true => "the whole output is".to_owned(),
-        false => format!("the first {} are", format_size(*bytes)),
-    };
-    format!(
-        "; until this run ends, {amount} in `{}` for read_file and grep",
-        path.display()
-    )
 }
 
 /// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by

@@ -576,7 +576,7 @@ fn special_files_neither_hang_nor_fail() {
 }
 
 /// The path of the kept output that a result names.
-fn kept_path(result: &str) -> String {
+pub(crate) fn kept_path(result: &str) -> String {
     let (_, rest) = result.split_once("the whole output is in `").unwrap();
     rest.split_once('`').unwrap().0.to_owned()
 }

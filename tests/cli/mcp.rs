@@ -1,7 +1,8 @@
 //! MCP servers in a turn: tool descriptions for the model, start of servers, and the policy for calls.
 
+use crate::files::kept_path;
 use crate::screen::Key;
-use crate::server::{Request, calls, says};
+use crate::server::{Request, Responder, calls, says};
 use crate::story::{RunResult, Story};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -423,6 +424,39 @@ fn errors_and_images_are_passed_to_the_model() {
         .status(1)
         .stdout_has("")
         .stderr_has("no such file");
+}
+
+#[test]
+fn the_whole_of_a_long_result_can_be_searched_during_the_run() {
+    let key = format!("sk-ant-api03-{}", "aB3dE5gH7j".repeat(9));
+    let rows: Vec<String> = (1..=9_000).map(|number| format!("row {number}")).collect();
+    let text = format!("{key}\n{}", rows.join("\n"));
+    let mut tool = read_only_tool("rows", "");
+    tool["gives"] = json!({ "content": [{ "type": "text", "text": text }] });
+    let plan = json!({ "tools": [tool] });
+    let grep: Responder = Box::new(|request: &Request| {
+        let path = kept_path(&request.last_content());
+        calls(
+            "grep",
+            json!({ "path": path, "pattern": "^row 800[01]$|sk-" }),
+        )(request)
+    });
+    let story = story_with_servers(&[("one", plan, json!({}))]);
+    let story = story.script([calls("mcp_one_rows", json!({})), grep, says("done")]);
+    run_agent(&story).stdout("done\n");
+    let requests = story.requests();
+    let result = requests[1].last_content();
+    assert!(
+        result.contains(" more characters omitted; until this run ends, "),
+        "{result}"
+    );
+    let found = requests[2].last_content();
+    assert!(
+        found.contains("row 8000") && found.contains("row 8001"),
+        "{found}"
+    );
+    assert!(!found.contains("aB3dE5gH7j"), "{found}");
+    assert!(!std::path::Path::new(&kept_path(&result)).exists());
 }
 
 #[test]
