@@ -152,6 +152,10 @@ pub enum CliCommand {
     Trust(policy::TrustArgs),
     /// Show usage: tokens, cost and runs
     Usage(usage::UsageArgs),
+    /// Print the state of jobs, costs and budgets for Prometheus
+    ///
+    /// In its text format, as the textfile collector of its node exporter reads it. Times are in seconds since 1970.
+    Metrics,
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
     /// (a server in the Python program; replaced by cron and pipes)

@@ -277,6 +277,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
         cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
+        cli::CliCommand::Metrics => command::metrics::run(&ctx),
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
         cli::CliCommand::Completions(arguments) => {
             command::completions::run(ctx.env, ctx.terminal, &arguments)

@@ -123,12 +123,8 @@ pub struct CronAddArgs {
 
 /// Create and change the jobs that a file lists
 ///
-/// The file is a YAML or JSON list; each item has the long flags of `cron add` as keys, without the dashes:
-///
-///     - name: digest
-///       cron: "0 8 * * 1-5"
-///       read: [~/inbox]
-///       message: summarise what is new in ~/inbox
+/// The file is a YAML or JSON list. Each item has the long flags of `cron add` as keys, without the dashes, for example
+/// `- {name: digest, cron: "0 8 * * 1-5", read: [~/inbox], message: summarise what is new in ~/inbox}`.
 ///
 /// As with `cron add --replace`, a job that is the same already is not changed, so the command can be repeated.
 #[derive(Args, Clone, Debug, Default)]

@@ -85,7 +85,7 @@ fn to_short_help(command: Command, path: &str) -> Command {
     });
     let command = match path {
         "" => {
-            command.help_template("{about}\n{usage-heading} {usage}\n\n{subcommands}{after-help}")
+            command.help_template("{about}\n{usage-heading} {usage}\n{subcommands}{after-help}")
         }
         _ => command,
     };
@@ -489,6 +489,9 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot trust", "The current directory"),
         ("nanobot trust --list", "List trusted directories"),
         ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),
+    ] },
+    HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
+        ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),
     ] },
     HelpPage { command: "usage", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl"], examples: &[
         ("nanobot usage --since month", "Cost of this month, by day"),

@@ -8,6 +8,7 @@ pub mod cron;
 pub mod heartbeat;
 pub mod mcp;
 pub mod memory;
+pub mod metrics;
 pub mod model;
 pub mod onboard;
 pub(crate) mod parse;

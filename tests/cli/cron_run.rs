@@ -860,3 +860,57 @@ fn jobs_that_fail_or_are_overdue_are_reported() {
         .stdout_has("nanobot cron sync");
     drop(line);
 }
+
+#[test]
+fn the_state_of_jobs_is_printed_for_prometheus() {
+    let story = Story::new()
+        .set("budget.daily", json!(2.5))
+        .set(
+            "models",
+            json!({ "scripted": { "price": { "input": 0, "output": 1e6 / 7.0 } } }),
+        )
+        .script([says("ok"), fails(401, "no")]);
+    let mut job = python_job(&every_minute());
+    job["name"] = json!("di\"gest");
+    write_jobs(&story, &[job]);
+    drop(story.command(["cron", "sync"]).output().unwrap());
+    story.run(SCHEDULED).stdout("ok\n");
+    let text = story.run(["metrics"]).text();
+    let has =
+        |text: &str, line: &str| assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    let labels = format!("{{job=\"{JOB_ID}\",name=\"di\\\"gest\"}}");
+    has(&text, "# TYPE nanobot_job_last_run_status gauge");
+    has(&text, &format!("nanobot_job_last_run_status{labels} 0"));
+    has(&text, &format!("nanobot_job_problem{labels} 0"));
+    has(
+        &text,
+        &format!("nanobot_job_last_run_output_tokens{labels} 7"),
+    );
+    has(
+        &text,
+        &format!("nanobot_job_last_run_cost_dollars{labels} 1"),
+    );
+    has(&text, "nanobot_cost_dollars{period=\"day\"} 1");
+    has(&text, "nanobot_budget_dollars{period=\"day\"} 2.5");
+    assert!(!text.contains("nanobot_budget_dollars{period=\"month\"}"));
+    drop(story.run(["cron", "run", JOB_ID]).status(77).error_text());
+    let text = story.run(["metrics"]).text();
+    has(&text, &format!("nanobot_job_problem{labels} 1"));
+    has(&text, &format!("nanobot_job_failures{labels} 1"));
+    has(&text, &format!("nanobot_job_last_run_status{labels} 77"));
+    // The format, as promtool checks it: each sample belongs to the help and the type before it.
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split_once('{').unwrap().0;
+        assert!(
+            text.contains(&format!("# HELP {name} "))
+                && text.contains(&format!("# TYPE {name} gauge\n{name}{{"))
+        );
+        assert!(
+            line.rsplit_once("} ").unwrap().1.parse::<f64>().is_ok(),
+            "{line}"
+        );
+    }
+    Story::new()
+        .run(["metrics"])
+        .stdout_has("nanobot_cost_dollars{period=\"day\"} 0");
+}

@@ -1,0 +1,164 @@
+//! `nanobot metrics`: the state of jobs, costs and budgets in the text format of Prometheus (exposition format 0.0.4), for
+//! the textfile collector of its node exporter.
+
+use crate::cron::run_record::RunRecord;
+use crate::error::Exit;
+use crate::ledger::{CostSum, Ledger, round_usd};
+use crate::ops::context::Context;
+use crate::ops::jobs::job_status::{self, JobStatus};
+use anyhow::Result;
+use jiff::Timestamp;
+use std::fmt::Write;
+
+/// A gauge of a job: its name, its help, and its value; `None` if there is none.
+type JobGauge = (
+    &'static str,
+    &'static str,
+    fn(&JobStatus, Timestamp) -> Option<f64>,
+);
+
+const JOB_GAUGES: &[JobGauge] = &[
+    ("enabled", "1 if the job is enabled.", |job, _| {
+        Some(f64::from(u8::from(job.job.enabled)))
+    }),
+    (
+        "problem",
+        "1 if the job fails, is overdue or cannot run.",
+        |job, now| Some(f64::from(u8::from(job.problem(now).is_some()))),
+    ),
+    (
+        "failures",
+        "Runs that failed since the last success.",
+        |job, _| Some(job.history.failures as f64),
+    ),
+    (
+        "next_run_timestamp_seconds",
+        "Time of the next run.",
+        |job, _| job.next_runs.first().copied().map(seconds),
+    ),
+    (
+        "last_success_timestamp_seconds",
+        "Start of the last run that did not fail.",
+        |job, _| job.history.last_success.map(seconds),
+    ),
+    (
+        "last_run_timestamp_seconds",
+        "Start of the last run.",
+        |job, _| start(job.history.last.as_ref()?).map(seconds),
+    ),
+    (
+        "last_run_status",
+        "Exit status of the last run.",
+        |job, _| Some(f64::from(job.history.last.as_ref()?.status)),
+    ),
+    (
+        "last_run_duration_seconds",
+        "Duration of the last run.",
+        |job, _| {
+            let last = job.history.last.as_ref()?;
+            let end: Timestamp = last.end.parse().ok()?;
+            Some(end.duration_since(start(last)?).as_secs_f64())
+        },
+    ),
+    (
+        "last_run_input_tokens",
+        "Input tokens of the last run.",
+        |job, _| Some(job.history.last.as_ref()?.usage.input_tokens as f64),
+    ),
+    (
+        "last_run_output_tokens",
+        "Output tokens of the last run.",
+        |job, _| Some(job.history.last.as_ref()?.usage.output_tokens as f64),
+    ),
+    (
+        "last_run_cost_dollars",
+        "Cost of the last run in US dollars, if its price is known.",
+        |job, _| job.history.last.as_ref()?.usage.cost_usd.map(round_usd),
+    ),
+];
+
+/// Runs `nanobot metrics`.
+pub fn run(ctx: &Context) -> Result<Exit> {
+    let settings = ctx.settings()?;
+    let jobs = job_status::list(ctx)?.jobs;
+    let costs = Ledger::new(&ctx.paths.root, &ctx.clock).period_costs()?;
+    let now = ctx.clock.timestamp();
+    let mut text = String::new();
+    for (name, help, value) in JOB_GAUGES {
+        let samples = jobs.iter().filter_map(|job| {
+            let labels = format!(
+                "job=\"{}\",name=\"{}\"",
+                label(&job.job.id),
+                label(&job.job.name)
+            );
+            Some((labels, value(job, now)?))
+        });
+        write_gauge(&mut text, &format!("job_{name}"), help, samples);
+    }
+    let periods = |value: &dyn Fn(&CostSum) -> f64| {
+        let parts = [("day", &costs.today), ("month", &costs.month)];
+        parts.map(|(period, sum)| (format!("period=\"{period}\""), value(sum)))
+    };
+    let spent = periods(&|sum| round_usd(sum.usd));
+    write_gauge(
+        &mut text,
+        "cost_dollars",
+        "Known cost in US dollars.",
+        spent,
+    );
+    let unpriced = periods(&|sum| sum.unpriced as f64);
+    write_gauge(
+        &mut text,
+        "calls_without_price",
+        "Requests to models of unknown price.",
+        unpriced,
+    );
+    let limits = [
+        ("day", settings.budget.daily),
+        ("month", settings.budget.monthly),
+    ];
+    let limits = limits
+        .into_iter()
+        .filter_map(|(period, limit)| Some((format!("period=\"{period}\""), limit?)));
+    write_gauge(
+        &mut text,
+        "budget_dollars",
+        "Limit of the cost in US dollars.",
+        limits,
+    );
+    ctx.terminal.print(&text)?;
+    Ok(Exit::Answered)
+}
+
+/// Writes a gauge with its samples, unless it has none.
+fn write_gauge(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    samples: impl IntoIterator<Item = (String, f64)>,
+) {
+    let mut lines = String::new();
+    for (labels, value) in samples {
+        writeln!(lines, "nanobot_{name}{{{labels}}} {value}")
+            .expect("writing to a string cannot fail");
+    }
+    if !lines.is_empty() {
+        let head = format!("# HELP nanobot_{name} {help}\n# TYPE nanobot_{name} gauge\n");
+        text.push_str(&(head + &lines));
+    }
+}
+
+fn start(record: &RunRecord) -> Option<Timestamp> {
+    record.start.parse().ok()
+}
+
+fn seconds(time: Timestamp) -> f64 {
+    time.as_second() as f64
+}
+
+/// Escapes the value of a label.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
