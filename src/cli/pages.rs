@@ -84,9 +84,7 @@ fn to_short_help(command: Command, path: &str) -> Command {
         }
     });
     let command = match path {
-        "" => {
-            command.help_template("{about}\n{usage-heading} {usage}\n{subcommands}{after-help}")
-        }
+        "" => command.help_template("{about}\n{usage-heading} {usage}\n{subcommands}{after-help}"),
         _ => command,
     };
     command.after_help(line)

@@ -204,7 +204,8 @@ fn read_piped(
         Some(_) => return Ok(piped),
     };
     if options.require_input {
-        return Err(empty_input_error(missing));
+        let hint = "a command that prints text into the pipe";
+        return Err(fail_with_hint(Exit::NoInput, missing, hint));
     }
     if piped.is_some() && options.message.as_deref().is_some_and(|text| text != "-") {
         report.notice(&format!("{missing}; `--require-input` makes this an error"));
@@ -282,16 +283,16 @@ fn build_message(
     Ok(with_text_last(parts))
 }
 
-fn empty_input_error(cause: &str) -> anyhow::Error {
-    let hint = "a message with `-m`, or a command that prints text into the pipe";
-    fail_with_hint(Exit::NoInput, cause, hint)
-}
-
 /// The message and the piped text as one text.
 fn user_text(message: Option<&str>, piped: Option<&str>) -> Result<String> {
     let words = message.filter(|text| *text != "-");
     if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
-        return Err(empty_input_error("standard input is empty"));
+        let hint = "a message with `-m`, or a command that prints text into the pipe";
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            "standard input is empty",
+            hint,
+        ));
     }
     Ok(prompt::with_piped(words, piped))
 }
