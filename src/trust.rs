@@ -376,6 +376,7 @@ mod tests {
         std::fs::write(repo.join("AGENTS.md"), "top").unwrap();
         std::fs::write(sub.join("AGENTS.md"), "sub").unwrap();
         let list = temp.join("home/trust.json");
+        std::fs::create_dir(temp.join("home")).unwrap();
         let mut trust = TrustList::load(&list).unwrap();
         let found = |trust: &TrustList, place: &Path| {
             let notes = trust.read_instructions(place).unwrap();
