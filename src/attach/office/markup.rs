@@ -127,7 +127,10 @@ impl TextWriter {
         self.depth += usize::from(words.text.contains(&name));
         self.cells += usize::from(name == words.cell);
         if name == words.tab {
-            self.text.push('\t');
+            // An element with a position defines a tab stop.
+            if attribute(element, "pos").is_none() {
+                self.text.push('\t');
+            }
         } else if words.line_break.contains(&name) {
             self.text.push('\n');
         } else if name == "s" && words.cell == ODF.cell {
