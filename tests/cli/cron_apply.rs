@@ -135,7 +135,7 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
     assert_eq!(changes(&lines(&story, &apply)), ["unchanged", "unchanged"]);
     assert_eq!(story.crontab().table().unwrap(), table);
 
-    // A job that somebody else made stays; one that an earlier file listed goes only if that is asked for.
+    // `--prune` removes only jobs that an earlier file listed.
     let own = [
         "cron", "add", "-n", "own", "--every", "1h", "-m", "x", "--json",
     ];
@@ -177,9 +177,24 @@ fn nothing_is_changed_if_an_item_is_wrong() {
         "unexpected argument '--evry",
     );
     check(&format!("{good}- text\n"), "it is not a map of flags");
+    check(
+        &format!("{good}{good}"),
+        "item 2 of `jobs.yaml`: an earlier item has the same name",
+    );
+    check(
+        &format!("{good}- {{name: b, every: 1h, message: x, config: c.json}}\n"),
+        "item 2 of `jobs.yaml`: `json`, `replace` and `config` are flags of the command",
+    );
     check("name: a\n", "`jobs.yaml` is not a list of jobs");
     check("- [\n", "is not YAML or JSON");
-    quiet(&story(), &["cron", "apply", "-f", "missing"])
+    let story = story().file(
+        "jobs.yaml",
+        "- {name: a, cron: \"61 * * * *\", message: x}\n",
+    );
+    quiet(&story, &["cron", "apply", "-f", "jobs.yaml"])
+        .status(2)
+        .stderr_has("item 1 of `jobs.yaml`: ");
+    quiet(&story, &["cron", "apply", "-f", "missing"])
         .status(66)
         .stderr_has("missing");
 }

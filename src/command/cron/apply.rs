@@ -4,7 +4,7 @@
 use super::saved_job::{describe_change, finish_saved, print_saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
 use crate::command::arguments::job_settings;
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, fail, fail_with_hint, outside_turn};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_edit;
 use crate::ops::jobs::lifecycle;
@@ -19,25 +19,27 @@ use std::path::Path;
 /// Maximum size of the file in bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// Runs `cron apply`. All items are checked before the first job is changed.
+/// Runs `cron apply`. The flags and names of all items are checked before the first job is changed. What depends on the
+/// system, such as a path that is granted, is checked job by job; an error names its item.
 pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     let CronApplyArgs { file, prune, json } = arguments;
     let items = read_items(file)?;
-    let mut listed = Vec::new();
+    let position = |index: usize| format!("item {} of `{}`", index + 1, file.display());
+    let mut listed: Vec<CronAddArgs> = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let add = parse_item(item).map_err(|words| {
-            fail(
-                Exit::BadInput,
-                format!("item {} of `{}`: {words}", index + 1, file.display()),
-            )
-        })?;
+        let at = |words| fail(Exit::BadInput, format!("{}: {words}", position(index)));
+        let add = parse_item(item).map_err(at)?;
+        if listed.iter().any(|other| other.name == add.name) {
+            return Err(at("an earlier item has the same name".into()));
+        }
         listed.push(add);
     }
     let mut exit = Exit::Answered;
-    for add in &listed {
+    for (index, add) in listed.iter().enumerate() {
         let mut settings = job_settings(&add.flags);
         settings.flags.applied = true;
-        let saved = job_edit::add(ctx, add.name.as_deref(), &add.message, &settings, true)?;
+        let saved = job_edit::add(ctx, add.name.as_deref(), &add.message, &settings, true)
+            .map_err(|error| outside_turn(error, &position(index)))?;
         let done = match json {
             true => print_saved_json(ctx, saved)?,
             false => {
@@ -125,6 +127,9 @@ fn parse_item(item: &Value) -> Result<CronAddArgs, String> {
     match (&add.name, add.message.as_str()) {
         (None, _) => Err("it has no `name`".into()),
         (_, "-") => Err("its message cannot come from standard input".into()),
+        _ if add.json || add.replace || add.flags.config.is_some() => {
+            Err("`json`, `replace` and `config` are flags of the command, not of a job".into())
+        }
         _ => Ok(add),
     }
 }

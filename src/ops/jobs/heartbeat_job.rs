@@ -52,13 +52,7 @@ pub(crate) fn enable(
         true => JobChange::Added,
         false => JobChange::Changed,
     };
-    Ok(SavedJob::new(
-        ctx,
-        &settings,
-        &store,
-        (job, change),
-        notices,
-    ))
+    Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
 /// Removes the heartbeat's job. Returns the crontab change; `None` if the heartbeat was not enabled.

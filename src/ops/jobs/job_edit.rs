@@ -59,7 +59,8 @@ impl SavedJob {
         ctx: &Context,
         settings: &Settings,
         store: &JobStore,
-        (job, change): (Job, JobChange),
+        job: Job,
+        change: JobChange,
         mut notices: Vec<String>,
     ) -> Self {
         let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
@@ -145,13 +146,7 @@ pub(crate) fn add(
     if change != JobChange::Unchanged {
         notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     }
-    Ok(SavedJob::new(
-        ctx,
-        &settings,
-        &store,
-        (job, change),
-        notices,
-    ))
+    Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
 /// Stores `job` in place of `old`, unless it is the same.
@@ -250,7 +245,8 @@ pub(crate) fn edit(
         ctx,
         &settings,
         &store,
-        (job, JobChange::Changed),
+        job,
+        JobChange::Changed,
         notices,
     ))
 }

@@ -57,6 +57,7 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
 /// As [`find`]; status 78 if the job's id is invalid or its options are damaged.
 pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     let job = find(store, name_or_id)?;
+    // Fails for an id that cannot be a directory.
     store.job_dir(&job.id)?;
     let job = store.job(&job.id)?;
     job.ok_or_else(|| unknown_job_error(&[], name_or_id))
