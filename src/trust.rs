@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(add(&mut trust, &repo), TrustChange::Unchanged);
         let mut trust = TrustList::load(&list).unwrap();
         assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
-        // What changes or comes later is not read, until it is trusted too.
+        // Changed and new files are not read until they are trusted.
         std::fs::write(sub.join("AGENTS.md"), "evil").unwrap();
         std::fs::write(deep.join("AGENTS.md"), "evil").unwrap();
         std::fs::write(repo.join("skills/x/SKILL.md"), "evil").unwrap();

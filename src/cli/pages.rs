@@ -343,7 +343,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot cron list --json", "As JSON"),
     ] },
     HelpPage { command: "cron check", statuses: &[(0, "no job has a problem"), (1, "some jobs fail, are overdue or cannot run"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
-        ("nanobot cron check || mail -s 'nanobot jobs' root < /dev/null", "Tell somebody else"),
+        ("report=$(nanobot cron check) || echo \"$report\" | mail -s 'nanobot jobs' root", "Mail the problems, if there are any"),
         ("nanobot cron check --json", "For a monitoring system"),
     ] },
     HelpPage { command: "cron show", statuses: JOB_STATUSES, variables: &[], files: JOB_FILES, examples: &[

@@ -96,16 +96,12 @@ fn apply(
         let settings = Settings::resolve(config, &ctx.env, &overrides, &ctx.paths)?;
         Ok((before, config.clone(), settings))
     })?;
-    let done = match (after.text() == before.text(), before.exists()) {
-        (true, _) => "kept",
-        (false, true) => "updated",
-        (false, false) => "created",
-    };
-    let unchanged = if done == "kept" { " unchanged" } else { "" };
-    print(&format!(
-        "{done} {}{unchanged}",
-        ctx.paths.display(after.path())
-    ));
+    let shown = ctx.paths.display(after.path());
+    print(&match (after.text() == before.text(), before.exists()) {
+        (true, _) => format!("kept {shown} unchanged"),
+        (false, true) => format!("updated {shown}"),
+        (false, false) => format!("created {shown}"),
+    });
     if let Some(model) = find_retained_model(&after) {
         print(&format!(
             "kept the model {model}, which the new provider may not have; `--model NAME` changes it"

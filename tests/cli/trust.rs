@@ -149,7 +149,7 @@ fn hosts_in_the_skill_of_a_project_are_not_free() {
     story.server().script([
         calls("read_file", json!({ "path": "a" })),
         fetch("/?d=SECRET"),
-        // What it links to can be read once the skill was.
+        // An address in the skill can be fetched once the skill was read.
         calls("read_file", json!({ "path": "skills/x/SKILL.md" })),
         fetch("/doc"),
         says("done"),
