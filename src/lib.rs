@@ -178,22 +178,19 @@ use sys::env::Env;
 use sys::panic_report::PanicReporter;
 use sys::terminal::Terminal;
 
-/// Runs as a helper of ourselves, where the arguments say so: the supervisor of an MCP server, or a command in the
-/// sandbox. Returns `None` in an ordinary process.
+/// Runs as a helper of ourselves, where the arguments say so: the supervisor of an MCP server or of a command, or the
+/// process that makes namespaces for one. Returns `None` in an ordinary process. Errors reach the parent by the
+/// supervisor's connection, or by its end.
 pub fn run_helper_process() -> Option<Exit> {
-    if let Some(is_clean) = sys::process::become_supervisor() {
-        return Some(if is_clean {
-            Exit::Answered
-        } else {
-            Exit::Failed
-        });
-    }
-    let error = sys::process::become_command()?.err();
-    Some(error.map_or(Exit::Answered, |error| {
-        let terminal = Terminal::probe(Some(false), true, true);
-        terminal.eprint_failure(&format!("the sandbox cannot be set up: {error}"));
-        Exit::NoSandbox
-    }))
+    let is_clean = match sys::process::become_supervisor() {
+        Some(is_clean) => is_clean,
+        None => sys::process::become_namespace_parent()?,
+    };
+    Some(if is_clean {
+        Exit::Answered
+    } else {
+        Exit::Failed
+    })
 }
 
 /// Parse, resolve, dispatch, report. Returns the status to exit with.

@@ -45,11 +45,14 @@ pub fn extract_text(
         // PDFs are untrusted, and PDF readers have had vulnerabilities: where the system supports a sandbox, the
         // program can only read system files and this one file.
         sandbox: sandbox::check_available().is_ok().then(|| {
-            let mut reads = system_paths::readable_paths(path, &[], Path::new("/nonexistent"));
+            let (mut reads, links) =
+                system_paths::readable_paths(path, &[], Path::new("/nonexistent"));
             reads.push(file.path().to_owned());
             let closed =
                 system_paths::resolve_secrets(std::iter::empty(), secrets::system_secrets());
-            SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), false)
+            let mut spec = SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), false);
+            spec.links = links;
+            spec
         }),
         input: None,
     };

@@ -62,8 +62,10 @@ impl SandboxFactory for McpSandboxFactory {
             state_dir: state,
             ..self.shared_scope.clone()
         };
+        let mut sandbox = sandbox_spec::for_server(&station, &self.tools)?;
+        sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
         Ok(SandboxedSpec {
-            sandbox: sandbox_spec::for_server(&station, &self.tools)?,
+            sandbox,
             env: sandbox_spec::tool_env(&station),
         })
     }

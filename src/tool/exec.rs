@@ -152,12 +152,14 @@ impl ExecTool {
         let reach = &self.files.file_scope;
         let mut fence = sandbox_spec::for_scope(reach, &self.tools, self.containment.has_network)?;
         fence.writable.push(private);
-        fence.hide_denied = self.contains_denied_path(&fence.denied);
+        let named = self.env.iter().map(|(_, value)| PathBuf::from(value));
+        fence.links.extend(named.filter(|path| path.is_absolute()));
+        fence.tmp = Some(private_tmp::tmp_directory(&self.temp_parents)?);
         if let Some(make) = &self.before_first_run
-            && process::can_mount(&fence)
+            && !self.writable_roots().is_empty()
+            && process::has_namespaces(&fence)
         {
             make().map_err(std::io::Error::other)?;
-            fence.hide_denied = self.contains_denied_path(&fence.denied);
         }
         Ok(self.sandbox_spec.get_or_init(|| fence).clone())
     }

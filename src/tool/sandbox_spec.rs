@@ -41,7 +41,7 @@ pub fn for_scope(
     tools: &InstalledTools,
     net: bool,
 ) -> io::Result<SandboxSpec> {
-    let mut reads =
+    let (mut reads, links) =
         system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
     reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
     let mut closed = file_scope.hidden.clone();
@@ -109,6 +109,7 @@ pub fn for_scope(
     let kept = kept.into_iter().collect();
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
     fence.nested_protected = nested;
+    fence.links = links;
     Ok(fence)
 }
 

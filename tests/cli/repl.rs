@@ -2,6 +2,7 @@
 
 use crate::screen::{Key, Screen, mask_times};
 use crate::server::{Ending, Response, calls, fails, says, sends};
+use crate::signals::is_alive;
 use crate::story::Story;
 use crate::wait::until_exists;
 use rustix::process::Signal;
@@ -215,30 +216,20 @@ fn ctrl_c_stops_a_stream_and_the_repl_continues() {
 
 #[test]
 fn ctrl_c_stops_a_command_and_its_children() {
-    let story = Story::new().script([
-        calls(
-            "exec",
-            json!({ "command": "sleep 1000 & echo $! > pid; wait" }),
-        ),
+    let story = Story::new();
+    let mark = format!("1000.{}", std::process::id());
+    let story = story.script([
+        calls("exec", json!({ "command": format!("sleep {mark} & wait") })),
         says("Stopped."),
     ]);
     let mut screen = wait_until_started(story.screen(24, 80).args(["repl", "--write"]));
     send_line(&mut screen, "sleep");
-    let pid = story.dir().join("pid");
-    let child = || {
-        std::fs::read_to_string(&pid)
-            .ok()?
-            .trim()
-            .parse::<u32>()
-            .ok()
-    };
-    let child = screen.wait_for_some(child);
+    screen.wait_for_some(|| is_alive(&mark).then_some(()));
     screen
         .press(Key::Ctrl('c'))
         .until("(interrupted")
         .until_prompt("> ");
-    let place = std::path::PathBuf::from(format!("/proc/{child}"));
-    screen.wait_for_some(|| (!place.exists()).then_some(()));
+    screen.wait_for_some(|| (!is_alive(&mark)).then_some(()));
     let results = story.session("cli_direct.jsonl");
     assert!(
         results.iter().any(|line| line["role"] == "tool"),

@@ -9,7 +9,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Child;
 
-fn is_alive(mark: &str) -> bool {
+/// True if a process `sleep MARK` runs.
+pub(crate) fn is_alive(mark: &str) -> bool {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
         .any(|line| String::from_utf8_lossy(&line) == format!("sleep\0{mark}\0"))

@@ -11,7 +11,7 @@ use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::durable_file;
 use crate::sys::process::server::ServerSpec;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Starts a server that is a local program.
@@ -79,6 +79,10 @@ pub(super) fn start(
             let mut fence = walled.sandbox;
             // The sandbox cannot allow one network address and deny another.
             fence.net &= !config.offline;
+            let named = arguments.iter().map(PathBuf::from);
+            let named = named.filter(|path| path.is_absolute());
+            fence.links.extend(chain.into_iter().chain(named));
+            fence.links.push(directory.clone());
             Some(fence)
         }
     };

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// The time that a killed process may take to disappear.
 pub(super) const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The time that a child may take to end after `SIGTERM`.
+pub(super) const TERM_GRACE: Duration = Duration::from_millis(200);
+
 /// The process groups of running commands. A child in none of them is a leftover. Locked while a command starts.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
@@ -101,7 +104,7 @@ pub(super) fn is_group_alive(group: Pid, limit: Duration) -> bool {
 
 /// True if `pid` has ended, is exiting, or was killed and has not run since. A parent may end as soon as such a process
 /// has closed its files, as bash does after `diff <(a) <(b)`; such a process was not left running.
-fn is_ending(pid: Pid) -> bool {
+pub(super) fn is_ending(pid: Pid) -> bool {
     /// `PF_EXITING` in the kernel's `include/linux/sched.h`.
     const EXITING: u64 = 4;
     let path = format!("/proc/{}/stat", pid.as_raw_pid());

@@ -3,19 +3,21 @@
 
 pub(in crate::sys) mod children;
 mod inspect;
+mod namespaced_supervisor;
 mod output;
 mod own_program;
+mod resource_limits;
 mod run;
-mod sandboxed;
 pub mod server;
 mod shell;
 mod supervisor;
+mod supervisor_connection;
 mod write_lock;
 
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
+pub use namespaced_supervisor::{become_namespace_parent, has_namespaces};
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
-pub use sandboxed::{become_command, can_mount};
 pub use shell::{become_shell, run_editor};
 pub use supervisor::become_supervisor;
 

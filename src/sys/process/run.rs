@@ -1,9 +1,14 @@
 //! Runs a command to completion: in its own process group, with a timeout, and with its output drained and capped. No
 //! process that it started outlives it.
 
-use super::children::{KILL_TIMEOUT, groups, is_group_alive, kill_leftovers, prepare, reap_group};
+use super::children::{
+    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, prepare, reap_group,
+};
+use super::namespaced_supervisor::{has_namespaces, namespace_command};
 use super::output::{HeadAndTail, OutputPipe};
-use super::sandboxed::{self, SandboxedCommand, can_mount};
+use super::resource_limits::set_resource_limits;
+use super::supervisor::{LaunchKind, LaunchSpec, SupervisorReport};
+use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
 use crate::sys::durable_file;
@@ -11,6 +16,7 @@ use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec};
 use crate::sys::signal::{self, Deadline};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -19,8 +25,6 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The time that a child may take to end after `SIGTERM`.
-const TERM_GRACE: Duration = Duration::from_millis(200);
 /// The time that the pipe of a shell that has ended may stay open: a background child can hold it.
 const PIPE_TIMEOUT: Duration = Duration::from_millis(100);
 /// The polling interval for a running child if it cannot be waited for.
@@ -142,12 +146,9 @@ fn run_with(
             Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
             Some(Err(LockError::Stopped(stop))) => return Ok(CommandResult::not_started(stop)),
         };
-    let remembered = match &spec.sandbox {
-        Some(sandbox) if writing.is_some() || sandbox.hide_denied => {
-            Some(sandbox.take_snapshot(can_mount(sandbox))?)
-        }
-        _ => None,
-    };
+    let remembered = writing
+        .map(|sandbox| sandbox.take_snapshot(has_namespaces(sandbox)))
+        .transpose()?;
     let (pipe, writer) = io::pipe()?;
     let mut child = spawn(spec, writer, errors)?;
     let mut output = OutputPipe::new(pipe, spec.capture_bytes);
@@ -212,7 +213,7 @@ fn wait(
             Ok(_) => {}
             Err(stop) => return Ok((None, Some(stop))),
         }
-        if let Some(status) = child.process.try_wait()? {
+        if let Some(status) = child.try_wait()? {
             return Ok((Some(status), None));
         }
         if signal::now() >= end {
@@ -224,8 +225,11 @@ fn wait(
 /// A running child. Dropping this ends it, even during a panic.
 struct RunningChild {
     process: Child,
+    /// The connection to its supervisor, which the process then belongs to.
+    connection: Option<SupervisorConnection>,
     group: Pid,
     is_ended: bool,
+    had_leftovers: bool,
 }
 
 impl Drop for RunningChild {
@@ -241,59 +245,121 @@ fn spawn(
     writer: io::PipeWriter,
     errors: Option<io::PipeWriter>,
 ) -> io::Result<RunningChild> {
-    let with_mounts = spec
-        .sandbox
-        .as_ref()
-        .filter(|sandbox| sandbox.has_mounts(|| false));
-    let mut command = match with_mounts {
-        Some(sandbox) => sandboxed::self_command(&SandboxedCommand {
-            sandbox: sandbox.clone(),
-            protected: ProtectedPids::current(),
-            program: spec.program.clone(),
-            arguments: spec.arguments.clone(),
-        })?,
-        None => {
-            let mut command = Command::new(&spec.program);
-            let input = match &spec.input {
-                // A file, not a pipe, so that no thread has to write while the command runs.
-                Some(bytes) => durable_file::create_temp(bytes)?.reopen()?.into(),
-                None => Stdio::null(),
-            };
-            command.args(&spec.arguments).stdin(input);
-            command
+    let sandbox = spec.sandbox.as_ref();
+    let (process, connection) = match sandbox.filter(|sandbox| has_namespaces(sandbox)) {
+        Some(sandbox) => {
+            let (process, connection) = spawn_supervised(spec, sandbox, (writer, errors))?;
+            (process, Some(connection))
         }
+        None => (spawn_unsupervised(spec, (writer, errors))?, None),
     };
-    command.current_dir(&spec.directory).env_clear();
-    command
-        .envs(spec.env.iter().map(|(name, value)| (name, value)))
-        .process_group(0);
-    command.stdout(writer.try_clone()?);
-    command.stderr(errors.unwrap_or(writer));
-    let mut groups = groups();
-    let process = match (&spec.sandbox, with_mounts) {
-        (Some(sandbox), None) => {
-            sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?
-        }
-        _ => command.spawn()?,
-    };
-    if spec.sandbox.is_some() {
-        sandboxed::set_resource_limits(Pid::from_child(&process));
-    }
-    let group = Pid::from_child(&process);
-    groups.push(group);
     Ok(RunningChild {
+        group: Pid::from_child(&process),
         process,
-        group,
+        connection,
         is_ended: false,
+        had_leftovers: false,
     })
 }
 
+/// Starts a command in namespaces of its own.
+fn spawn_supervised(
+    spec: &CommandSpec,
+    sandbox: &SandboxSpec,
+    (writer, errors): (io::PipeWriter, Option<io::PipeWriter>),
+) -> io::Result<(Child, SupervisorConnection)> {
+    let launch = LaunchSpec {
+        program: spec.program.clone(),
+        arguments: spec.arguments.clone(),
+        // The supervisor is started in the command's directory.
+        directory: ".".into(),
+        env: spec.env.clone(),
+        sandbox: Some(sandbox.clone().without_foreign_sockets()),
+        in_namespaces: true,
+        kind: LaunchKind::Command,
+        protected: ProtectedPids::default(),
+    };
+    let input = File::open("/dev/null")?;
+    let output = writer.try_clone()?;
+    let streams = [input.into(), output.into(), errors.unwrap_or(writer).into()];
+    let mut supervisor = namespace_command(sandbox)?;
+    supervisor.current_dir(&spec.directory);
+    SupervisorConnection::start(supervisor, &launch, streams, groups())
+}
+
+fn spawn_unsupervised(
+    spec: &CommandSpec,
+    (writer, errors): (io::PipeWriter, Option<io::PipeWriter>),
+) -> io::Result<Child> {
+    let mut command = Command::new(&spec.program);
+    let input = match &spec.input {
+        // A file, not a pipe, so that no thread has to write while the command runs.
+        Some(bytes) => durable_file::create_temp(bytes)?.reopen()?.into(),
+        None => Stdio::null(),
+    };
+    command
+        .args(&spec.arguments)
+        .current_dir(&spec.directory)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .process_group(0);
+    command.stdin(input).stdout(writer.try_clone()?);
+    command.stderr(errors.unwrap_or(writer));
+    let mut groups = groups();
+    let process = match &spec.sandbox {
+        Some(sandbox) => sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?,
+        None => command.spawn()?,
+    };
+    let child = Pid::from_child(&process);
+    if spec.sandbox.is_some() {
+        set_resource_limits(child);
+    }
+    groups.push(child);
+    Ok(process)
+}
+
 impl RunningChild {
+    /// The command's exit status, once it has ended.
+    ///
+    /// # Errors
+    /// It could not be started.
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let Some(status) = self.process.try_wait()? else {
+            return Ok(None);
+        };
+        let Some(connection) = &mut self.connection else {
+            return Ok(Some(status));
+        };
+        let mut found = Err(io::Error::other("its sandbox could not be set up"));
+        connection.read_reports();
+        while let Some(report) = connection.next_report() {
+            match report {
+                // If no other report follows, its supervisor was killed, and the command with it.
+                SupervisorReport::Started(_) => {
+                    found = Ok(ExitStatus::from_raw(Signal::KILL.as_raw()));
+                }
+                SupervisorReport::Ended(Some(code), _) => {
+                    found = Ok(ExitStatus::from_raw(code << 8))
+                }
+                SupervisorReport::Ended(None, signal) => {
+                    found = Ok(ExitStatus::from_raw(signal.unwrap_or_default()));
+                }
+                SupervisorReport::Leftovers => self.had_leftovers = true,
+                SupervisorReport::Failed(Some(number), _) => {
+                    found = Err(io::Error::from_raw_os_error(number));
+                }
+                SupervisorReport::Failed(None, message) => found = Err(io::Error::other(message)),
+            }
+        }
+        found.map(Some)
+    }
+
     /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
     fn terminate(&mut self, has_ended: bool) -> bool {
         self.is_ended = true;
         let group = self.group;
-        let mut leftovers = has_ended && is_group_alive(group, TERM_GRACE);
+        let mut leftovers = self.had_leftovers;
+        leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
         let started = Instant::now();

@@ -4,23 +4,19 @@
 //! [`supervisor`]: super::supervisor
 
 use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
+use super::namespaced_supervisor::{has_namespaces, namespace_command};
 #[cfg(not(test))]
 use super::own_program::own_executable;
-use super::sandboxed::can_mount;
-use super::supervisor::{self, LaunchSpec, SupervisorReport};
+use super::supervisor::{self, LaunchKind, LaunchSpec, SupervisorReport};
+use super::supervisor_connection::SupervisorConnection;
 use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec};
-use crate::sys::signal::{self, Deadline};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Pid;
-use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
-use std::mem::MaybeUninit;
-use std::net::Shutdown;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::io::{self, PipeReader, PipeWriter};
+#[cfg(not(test))]
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 pub use supervisor::SHUTDOWN_GRACE;
@@ -29,8 +25,6 @@ pub use supervisor::SHUTDOWN_GRACE;
 pub const SHUTDOWN_TIMEOUT: Duration = SHUTDOWN_GRACE
     .saturating_mul(2)
     .saturating_add(KILL_TIMEOUT);
-/// The time that a supervisor may take to start its server. It normally takes milliseconds.
-const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server to start.
 #[derive(Clone, Debug)]
@@ -61,9 +55,7 @@ pub struct ServerProcess {
     /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
     pub absent_protected: Vec<PathBuf>,
-    control: UnixStream,
-    /// Bytes received from the supervisor that are not a complete report yet.
-    received: Vec<u8>,
+    connection: SupervisorConnection,
     exit: Option<ServerExit>,
     supervisor: Child,
     server: Pid,
@@ -120,50 +112,39 @@ fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerPr
         .cloned();
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
+    let namespaced = spec.sandbox.as_ref().filter(|spec| has_namespaces(spec));
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
         directory: spec.directory.clone(),
         env: spec.env.clone(),
-        with_mounts: spec.sandbox.as_ref().is_some_and(can_mount),
+        in_namespaces: namespaced.is_some(),
+        kind: LaunchKind::Server,
         sandbox: spec.sandbox.clone(),
         protected: ProtectedPids::current(),
     };
+    if let Some(sandbox) = namespaced {
+        supervisor = namespace_command(sandbox)?;
+    }
+    supervisor.current_dir("/");
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
     let (errors, complain) = io::pipe()?;
-    let (control, supervisor_end) = UnixStream::pair()?;
-    supervisor.env_clear().current_dir("/").process_group(0);
-    supervisor
-        .stdin(OwnedFd::from(supervisor_end))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let child = {
-        // Locked while it starts, so that it does not count as a leftover.
-        let mut detached = detached();
-        let child = supervisor.spawn()?;
-        detached.push(Pid::from_child(&child));
-        child
-    };
-    // The command still holds the other end of the socket, which must close when the supervisor ends.
-    drop(supervisor);
+    // Only the server holds its ends from then on, so each side sees when the other closes.
+    let streams = [read.into(), write.into(), complain.into()];
+    let (child, connection) =
+        SupervisorConnection::start(supervisor, &launch, streams, detached())?;
     let mut server = ServerProcess {
         input: Some(input),
         output: Some(output),
         errors: Some(errors),
         absent_protected: absent,
-        control,
-        received: Vec::new(),
+        connection,
         exit: None,
         server: Pid::from_child(&child),
         supervisor: child,
         is_finished: false,
     };
-    let streams = [read.into(), write.into(), complain.into()];
-    send_launch(&mut server.control, &launch, &streams)?;
-    // Only the server holds its ends from here on, so each side sees when the other closes.
-    drop(streams);
-    server.control.set_nonblocking(true)?;
     server.server = server.wait_for_start(spec)?;
     Ok(server)
 }
@@ -203,51 +184,22 @@ fn start_error(spec: &ServerSpec, number: i32) -> io::Error {
     io::Error::new(error.kind(), message)
 }
 
-/// Sends the supervisor the launch description and the server's streams.
-fn send_launch(
-    control: &mut UnixStream,
-    launch: &LaunchSpec,
-    streams: &[OwnedFd; 3],
-) -> io::Result<()> {
-    let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
-    let length = (bytes.len() as u64).to_le_bytes();
-    let streams = streams.each_ref().map(AsFd::as_fd);
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut with = SendAncillaryBuffer::new(&mut space);
-    with.push(SendAncillaryMessage::ScmRights(&streams));
-    let parts = [IoSlice::new(&length)];
-    rustix::net::sendmsg(&*control, &parts, &mut with, SendFlags::NOSIGNAL)?;
-    control.write_all(&bytes)
-}
-
 impl ServerProcess {
     /// Waits until the supervisor has started the server; returns the server's process id.
     fn wait_for_start(&mut self, spec: &ServerSpec) -> io::Result<Pid> {
-        let mut deadline = Deadline::after(START_TIMEOUT);
-        loop {
-            let has_more = self.read_reports();
-            match self.next_report() {
-                Some(SupervisorReport::Started(server)) => {
-                    return Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into());
-                }
-                Some(SupervisorReport::Failed(Some(number), _)) => {
-                    return Err(start_error(spec, number));
-                }
-                Some(SupervisorReport::Failed(None, message)) => {
-                    return Err(io::Error::other(message));
-                }
-                Some(SupervisorReport::Ended(..)) => {}
-                None if has_more => match signal::wait_readable(&self.control, &mut deadline) {
-                    Ok(true) => {}
-                    Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
-                    Err(_) => return Err(io::ErrorKind::Interrupted.into()),
-                },
-                None => return Err(io::Error::other("its supervisor has ended")),
+        match self.connection.wait_for_start()? {
+            SupervisorReport::Failed(Some(number), _) => Err(start_error(spec, number)),
+            SupervisorReport::Failed(None, message) => Err(io::Error::other(message)),
+            SupervisorReport::Started(server) => {
+                Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into())
+            }
+            SupervisorReport::Ended(..) | SupervisorReport::Leftovers => {
+                Err(io::ErrorKind::InvalidData.into())
             }
         }
     }
 
-    /// The server's process id.
+    /// The server's process id, in its own namespace if it has one.
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid().unsigned_abs()
     }
@@ -259,8 +211,8 @@ impl ServerProcess {
 
     /// The way it ended, or `None` while it runs.
     pub fn exit(&mut self) -> Option<ServerExit> {
-        let has_more = self.read_reports();
-        while let Some(report) = self.next_report() {
+        let has_more = self.connection.read_reports();
+        while let Some(report) = self.connection.next_report() {
             if let SupervisorReport::Ended(status, signal) = report {
                 let signalled = signal.map_or(ServerExit::Unknown, ServerExit::Signal);
                 self.exit = Some(status.map_or(signalled, ServerExit::Status));
@@ -272,30 +224,10 @@ impl ServerProcess {
         self.exit
     }
 
-    /// Reads pending reports from the supervisor. Returns true if more may follow.
-    fn read_reports(&mut self) -> bool {
-        let mut block = [0; 512];
-        loop {
-            match self.control.read(&mut block) {
-                Ok(0) => return false,
-                Ok(count) => self.received.extend_from_slice(&block[..count]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
-            }
-        }
-    }
-
-    fn next_report(&mut self) -> Option<SupervisorReport> {
-        let end = self.received.iter().position(|byte| *byte == b'\n')?;
-        let line: Vec<u8> = self.received.drain(..=end).collect();
-        serde_json::from_slice(&line).ok()
-    }
-
     /// Closes the server's input and orders the supervisor to end.
     fn request_shutdown(&mut self) {
         self.input = None;
-        // If the supervisor is gone already, no order is needed.
-        drop(self.control.shutdown(Shutdown::Write));
+        self.connection.order_end();
     }
 
     /// Waits until the supervisor has finished or `end` is reached. In the latter case the supervisor is killed, and
@@ -305,7 +237,7 @@ impl ServerProcess {
             return;
         }
         let is_done = loop {
-            if !self.read_reports() {
+            if !self.connection.read_reports() {
                 break true;
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -315,7 +247,7 @@ impl ServerProcess {
             if left.is_zero() {
                 break false;
             }
-            let mut fds = [PollFd::new(&self.control, PollFlags::IN)];
+            let mut fds = [PollFd::new(&self.connection.control, PollFlags::IN)];
             // Signals do not end this wait, which is short. If it fails, the next iteration checks again.
             let _: Result<_, _> = poll(&mut fds, Some(&timeout));
         };

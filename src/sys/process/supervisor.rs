@@ -1,13 +1,14 @@
-//! The supervisor of a server: this program, started again. It starts the server in its sandbox and waits. It ends the
+//! The supervisor of a server or of a sandboxed command: this program, started again. It starts the server in its sandbox and waits. It ends the
 //! server's whole process tree when the server ends, when ordered to, or when the parent is gone, even after `kill -9`.
 //!
 //! It receives its launch description, together with the server's streams, over a socket whose other end only the
 //! parent holds. Nothing therefore appears on a command line or in an environment. The end of that socket is the order
 //! to end the server. Processes that the server leaves behind in other groups and sessions become children of the
-//! supervisor, and are ended.
+//! supervisor, and are ended. Where the system allows it, the supervisor is the first process of new namespaces, whose
+//! other processes end with it, however many they are.
 
-use super::children::{KILL_TIMEOUT, children};
-use super::sandboxed::set_resource_limits;
+use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
+use super::resource_limits::set_resource_limits;
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -41,10 +42,22 @@ pub(super) struct LaunchSpec {
     pub(super) directory: PathBuf,
     pub(super) env: Vec<(String, String)>,
     pub(super) sandbox: Option<SandboxSpec>,
-    /// The sandbox is enforced by mounts too.
-    pub(super) with_mounts: bool,
+    /// The supervisor is the first process of new namespaces.
+    pub(super) in_namespaces: bool,
+    pub(super) kind: LaunchKind,
     /// The processes that start it; it cannot signal them from within its sandbox.
     pub(super) protected: ProtectedPids,
+}
+
+/// The kind of program that is supervised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum LaunchKind {
+    /// It ends when its input ends, and gets time to do so.
+    Server,
+    /// It ends at once if the parent is gone.
+    Command,
+    /// Nothing is started: the sandbox is tried.
+    Trial,
 }
 
 /// A report to the parent: one line of JSON each.
@@ -55,6 +68,8 @@ pub(super) enum SupervisorReport {
     Failed(Option<i32>, String),
     /// It has ended: its exit status, or the signal that ended it.
     Ended(Option<i32>, Option<i32>),
+    /// It left processes behind.
+    Leftovers,
 }
 
 /// Runs as a supervisor if this program was started as one, and returns `None` otherwise. Returns true if no process of
@@ -80,6 +95,10 @@ pub(super) fn supervise() -> io::Result<bool> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let wake = SignalPipe::new()?;
     let (launch, streams) = receive_launch(&mut control)?;
+    if launch.in_namespaces {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    }
+    let kind = launch.kind;
     let server = match start_server(launch, streams) {
         Ok(server) => server,
         Err(error) => {
@@ -99,11 +118,12 @@ pub(super) fn supervise() -> io::Result<bool> {
     );
     let mut watch = Supervisor {
         server,
+        kind,
         has_ended: false,
         control,
         wake,
     };
-    Ok(watch.run())
+    Ok(kind == LaunchKind::Trial || watch.run())
 }
 
 fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
@@ -148,24 +168,31 @@ fn start_server(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io
     let mut command = Command::new(&launch.program);
     command
         .args(&launch.arguments)
+        .env_clear()
+        .envs(launch.env)
         .current_dir(&launch.directory)
-        .env_clear();
-    command
-        .envs(launch.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
-    let server = match launch.sandbox {
-        None => Pid::from_child(&command.spawn()?),
-        Some(sandbox) => {
-            let sandbox = sandbox.for_long_lived(launch.with_mounts)?;
-            let protected = launch.protected.merged(&ProtectedPids::current());
-            let server = sandbox.run_inside(&protected, || command.spawn())?;
-            let server = Pid::from_child(&server);
-            set_resource_limits(server);
-            server
+    let sandbox = match launch.sandbox {
+        None => return Ok(Pid::from_child(&command.spawn()?)),
+        Some(sandbox) if launch.in_namespaces => {
+            sandbox.enter_root(launch.kind == LaunchKind::Server)?
         }
+        Some(sandbox) => sandbox.without_root(),
     };
-    Ok(server)
+    let protected = match launch.in_namespaces {
+        // It sees no process but its own, and the first one accepts no signal that could end it.
+        true => ProtectedPids::default(),
+        false => launch.protected.merged(&ProtectedPids::current()),
+    };
+    sandbox.run_inside(&protected, || {
+        if launch.kind == LaunchKind::Trial {
+            return Ok(rustix::process::getpid());
+        }
+        let server = Pid::from_child(&command.spawn()?);
+        set_resource_limits(server);
+        Ok(server)
+    })
 }
 
 /// The wake pipe of the supervisor: readable after a signal.
@@ -196,6 +223,7 @@ impl SignalPipe {
 struct Supervisor {
     /// The server's process id, which is also that of its group.
     server: Pid,
+    kind: LaunchKind,
     /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
     control: UnixStream,
@@ -212,6 +240,9 @@ impl Supervisor {
                 break;
             }
             is_ordered = self.wait(None, true);
+        }
+        if self.kind == LaunchKind::Command {
+            return self.finish_command(is_ordered);
         }
         // On an order, as opposed to a signal, the server's input has ended too.
         if is_ordered {
@@ -234,6 +265,32 @@ impl Supervisor {
             if self.wait_until(Duration::from_millis(10), Self::reap) {
                 return true;
             }
+        }
+        false
+    }
+
+    /// Ends what a command leaves behind, with the namespace. Returns true.
+    fn finish_command(&mut self, is_parent_gone: bool) -> bool {
+        if is_parent_gone || self.has_ended && !self.has_leftovers() {
+            return true;
+        }
+        if self.has_ended {
+            send_report(&mut self.control, &SupervisorReport::Leftovers);
+        }
+        self.signal(Signal::TERM);
+        self.wait_until(TERM_GRACE, Self::reap);
+        true
+    }
+
+    /// True if a process still runs. Waits for those that are exiting.
+    fn has_leftovers(&mut self) -> bool {
+        let started = Instant::now();
+        while !self.reap() {
+            let is_running = children().into_iter().any(|pid| !is_ending(pid));
+            if is_running || started.elapsed() >= TERM_GRACE {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
         false
     }

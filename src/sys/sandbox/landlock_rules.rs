@@ -38,11 +38,20 @@ pub(super) struct LandlockRule {
 /// There would be more than [`MAX_RULES`] rules: too many entries beside a denied path.
 pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>> {
     let mut rules = Vec::new();
+    if sandbox.in_namespaces {
+        // Its root holds only what is granted.
+        rules.push(LandlockRule {
+            path: "/".into(),
+            right: AccessRight::List,
+            is_directory: true,
+        });
+    }
     for path in &sandbox.readable {
         grant(path, AccessRight::Read, &sandbox.denied, &mut rules)?;
         grant_listing(path, sandbox, &mut rules);
     }
-    for path in system_paths::DEVICES {
+    let terminals = sandbox.in_namespaces.then_some(&system_paths::TERMINALS);
+    for path in system_paths::DEVICES.iter().chain(terminals) {
         grant(
             Path::new(path),
             AccessRight::Device,

@@ -7,6 +7,7 @@
 pub mod git_paths;
 mod landlock_rules;
 mod mounts;
+pub mod namespaces;
 mod new_repository;
 pub mod private_tmp;
 mod restore;
@@ -24,6 +25,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 use landlock_rules::AccessRight;
+use seccomp::Sockets;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
@@ -56,7 +58,8 @@ pub fn check_available() -> Result<(), SandboxError> {
             }
             let landlock = empty_ruleset(false).and_then(restrict);
             landlock.map_err(|_| SandboxError::Landlock)?;
-            seccomp::apply(false, &ProtectedPids::current()).map_err(|_| SandboxError::Seccomp)
+            seccomp::apply(Sockets::default(), Some(&ProtectedPids::current()))
+                .map_err(|_| SandboxError::Seccomp)
         });
         tried.unwrap_or(Err(SandboxError::Seccomp))
     });
@@ -64,7 +67,8 @@ pub fn check_available() -> Result<(), SandboxError> {
 }
 
 impl SandboxSpec {
-    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`.
+    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`, which
+    /// in namespaces of its own it does not see.
     ///
     /// # Errors
     /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
@@ -73,7 +77,9 @@ impl SandboxSpec {
         protected: &ProtectedPids,
         work: impl FnOnce() -> io::Result<T> + Send,
     ) -> io::Result<T> {
-        check_available().map_err(io::Error::other)?;
+        if !self.in_namespaces {
+            check_available().map_err(io::Error::other)?;
+        }
         let ruleset = self.ruleset()?;
         run_on_thread(|| {
             self.restrict_thread(ruleset, protected)?;
@@ -89,65 +95,72 @@ impl SandboxSpec {
     ) -> io::Result<()> {
         drop_capabilities()?;
         restrict(ruleset)?;
-        seccomp::apply(self.net, protected)
+        let sockets = Sockets {
+            internet: self.net,
+            local: self.in_namespaces
+                && !self.long_lived
+                && (!self.net || are_abstract_sockets_scoped()),
+        };
+        seccomp::apply(sockets, (!self.in_namespaces).then_some(protected))
     }
 
-    /// Restricts this whole process, which must have a single thread, with mounts of its own. The mounts make protected
-    /// paths read-only and hide denied ones, so the directory that contains a denied path can be granted as a whole.
-    /// `protected` are the processes that started this one.
+    /// Gives this process, the first of new namespaces, a root with only what is granted, and takes its capabilities.
+    /// Returns the restrictions still to be applied to its child.
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn restrict_process(self, protected: &ProtectedPids) -> io::Result<()> {
-        let mut left = self.with_mounts()?;
-        left.denied = Vec::new();
-        let ruleset = left.ruleset()?;
-        left.restrict_thread(ruleset, protected)
-    }
-
-    /// Returns the restrictions still to be applied to a long-running child of this process. If `with_mounts`, this
-    /// whole process, which must have a single thread, gets mounts of its own; otherwise write access to protected
-    /// paths is not granted.
-    ///
-    /// # Errors
-    /// As [`Self::restrict_process`].
-    pub fn for_long_lived(self, with_mounts: bool) -> io::Result<Self> {
-        let mut left = match with_mounts {
-            true => self.with_mounts()?,
-            false => self,
-        };
-        left.long_lived = with_mounts;
-        left.split_parents = !with_mounts;
-        left.cache = Arc::default();
-        Ok(left)
-    }
-
-    fn with_mounts(mut self) -> io::Result<Self> {
-        mounts::set_up(&self)?;
-        self.writable.push(PathBuf::from(mounts::SHARED_MEMORY));
+    pub fn enter_root(mut self, is_long_lived: bool) -> io::Result<Self> {
+        mounts::set_up(&mut self)?;
+        drop_capabilities()?;
         // Cached rules refer to the mounts before this change.
         self.cache = Arc::default();
+        self.in_namespaces = true;
+        self.long_lived = is_long_lived;
+        if !is_long_lived {
+            self.denied = Vec::new();
+        }
         Ok(self)
     }
 
-    /// True if commands get mounts of their own. `probe` tries it once, and only if mounts would be useful.
-    pub fn has_mounts(&self, probe: impl FnOnce() -> bool) -> bool {
-        *self
-            .cache
-            .has_mounts
-            .get_or_init(|| mounts::are_useful(self) && probe())
+    /// Closes the sockets of other processes in the granted places: a command in namespaces of its own may open local
+    /// sockets, and their modes do not tell whether they are its own. Those that are bound later stay open to it.
+    pub fn without_foreign_sockets(mut self) -> Self {
+        let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        // The last field is a path, which may contain blanks.
+        let paths = all
+            .lines()
+            .filter_map(|line| line.find('/').map(|at| &line[at..]));
+        let real = paths.filter_map(|path| std::fs::canonicalize(path).ok());
+        let granted = self.readable.iter().chain(&self.writable);
+        let found: Vec<PathBuf> = real
+            .filter(|path| granted.clone().any(|place| path.starts_with(place)))
+            .collect();
+        self.denied.extend(found);
+        self
+    }
+
+    /// The restrictions of a long-running child without namespaces: write access to protected paths is not granted.
+    pub fn without_root(mut self) -> Self {
+        self.split_parents = true;
+        self.cache = Arc::default();
+        self
+    }
+
+    /// True if commands get namespaces of their own. `probe` tries it once.
+    pub fn has_namespaces(&self, probe: impl FnOnce() -> bool) -> bool {
+        *self.cache.has_namespaces.get_or_init(probe)
     }
 
     /// Records the state of protected paths that no mount protects.
-    pub fn take_snapshot(&self, has_mounts: bool) -> io::Result<PathSnapshot> {
+    pub fn take_snapshot(&self, has_namespaces: bool) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
             self.writable.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
         let denied = self.denied.iter().filter(is_new);
-        // Without mounts, a directory around a denied path is granted entry by entry. Nothing new can be created
-        // directly in it, and what other runs of this program write there meanwhile must not be reverted. With mounts,
-        // a mount protects it too.
+        // Without namespaces, a directory around a denied path is granted entry by entry. Nothing new can be created
+        // directly in it, and what other runs of this program write there meanwhile must not be reverted.
+        // Otherwise a mount protects it too.
         let is_around = |place: &&PathBuf| {
             let beneath = |denied: &PathBuf| denied != *place && denied.starts_with(place);
             self.denied.iter().any(beneath)
@@ -155,13 +168,13 @@ impl SandboxSpec {
         let protected = self
             .protected
             .iter()
-            .filter(|place| has_mounts || !is_around(place));
+            .filter(|place| has_namespaces || !is_around(place));
         let protected: Vec<PathBuf> = protected.chain(denied).cloned().collect();
         PathSnapshot::take(
             &self.writable,
             &protected,
             &self.nested_protected,
-            has_mounts,
+            has_namespaces,
         )
     }
 
@@ -204,6 +217,14 @@ fn empty_ruleset(net: bool) -> io::Result<RulesetCreated> {
         })
         .and_then(|ruleset| ruleset.create());
     built.map_err(io::Error::other)
+}
+
+/// True if Landlock keeps a command from abstract sockets outside, which a command with network shares with others.
+fn are_abstract_sockets_scoped() -> bool {
+    let scoped = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket);
+    scoped.is_ok()
 }
 
 /// Applies the ruleset to this thread.

@@ -1,48 +1,265 @@
-//! Mounts for what Landlock cannot express: a read-only place within a writable one, and a hidden place within a
-//! granted one.
+//! The file system that a command sees: an empty root with a mount for each granted place, read-only unless it is
+//! writable; an empty place over each denied one; its own `/proc`, `/dev` and `/tmp`. Everything else is not there.
 //!
-//! This needs a mount namespace and, for ordinary users, a user namespace around it, which only a single-threaded
-//! process can enter: this program, started again. Not every system allows that. Without it, protected paths are
-//! restored afterwards instead, and a directory that contains a denied path is granted entry by entry.
+//! This needs a mount namespace, which not every system allows. Without it, protected paths are restored afterwards
+//! instead, and a directory that contains a denied path is granted entry by entry.
 
 use super::landlock_rules;
 use super::spec::SandboxSpec;
-use rustix::fs::{FileType, StatVfsMountFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags};
-use rustix::thread::UnshareFlags;
-use std::collections::BTreeSet;
+use super::system_paths::{DEVICES, TERMINALS};
+use rustix::fs::{FileType, Mode, OFlags, StatVfsMountFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
 
 /// The directory of named shared memory. A command gets an empty one of its own, since the system's is shared with
 /// other programs.
-pub(super) const SHARED_MEMORY: &str = "/dev/shm";
+const SHARED_MEMORY: &str = "/dev/shm";
+/// The directory for temporary files. A command sees the run's own one there.
+const TEMPORARY: &str = "/tmp";
+/// The system's root while the new one is being made.
+const OLD_ROOT: &str = "/.old-root";
+/// Links that programs expect in `/dev`.
+const DEVICE_LINKS: &[(&str, &str)] = &[
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+    ("/dev/ptmx", "pts/ptmx"),
+];
+/// The most symbolic links that one path may lead through, as in the kernel.
+const MAX_LINKS: usize = 40;
 
-/// Gives this process the view of the file system that `sandbox` describes. The process must have a single thread.
+/// Gives this process, the first of new namespaces, the view of the file system that `sandbox` describes, and adds to
+/// its writable places those that only this view has.
 ///
 /// # Errors
 /// The system refuses any part of it.
-pub(super) fn set_up(sandbox: &SandboxSpec) -> io::Result<()> {
+pub(super) fn set_up(sandbox: &mut SandboxSpec) -> io::Result<()> {
     let here = std::env::current_dir()?;
     let before = rustix::fs::stat(".")?;
-    enter_namespaces()?;
+    enter_empty_root()?;
+    let has_tmp = mount_tmp(sandbox)?;
+    recreate_links(&sandbox.links)?;
+    bind_granted(sandbox)?;
+    mount_devices()?;
+    create_directory(Path::new("/proc"))?;
+    let of_proc = MountFlags::RDONLY | no_programs();
+    rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
+    rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
+    std::fs::remove_dir(OLD_ROOT)?;
+    hide_denied(sandbox)?;
+    protect(sandbox)?;
+    remount_rest_read_only(sandbox)?;
+    sandbox.writable.push(SHARED_MEMORY.into());
+    sandbox
+        .writable
+        .extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
+    if here == Path::new("/") {
+        return Ok(());
+    }
+    // The working directory still refers to the directory below the mounts.
+    std::env::set_current_dir(&here)?;
+    let after = rustix::fs::stat(".")?;
+    if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) {
+        return Err(io::Error::other("the working directory was replaced"));
+    }
+    Ok(())
+}
+
+/// Mounts the run's own directory at [`TEMPORARY`]. Returns false if that place is granted itself, or there is none.
+fn mount_tmp(sandbox: &SandboxSpec) -> io::Result<bool> {
+    let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
+    let is_granted = granted.any(|place| Path::new(TEMPORARY).starts_with(place));
+    let Some(tmp) = sandbox.tmp.as_deref().filter(|_| !is_granted) else {
+        return Ok(false);
+    };
+    bind(tmp, Path::new(TEMPORARY))?;
+    Ok(true)
+}
+
+fn no_programs() -> MountFlags {
+    MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC
+}
+
+/// Makes an empty file system the root. The system's own lies at [`OLD_ROOT`].
+fn enter_empty_root() -> io::Result<()> {
     let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
     rustix::mount::mount_change("/", private)?;
-    if let Ok(place) = landlock_rules::open_nofollow(Path::new(SHARED_MEMORY)) {
-        mount_empty(&place, "mode=1777,size=1g", MountFlags::empty())?;
+    // Any existing directory will do until it becomes the root.
+    let base = Path::new("/proc");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount("none", base, "tmpfs", flags, c"mode=755,size=1m")?;
+    let old = base.join(OLD_ROOT.trim_start_matches('/'));
+    std::fs::create_dir(&old)?;
+    rustix::process::pivot_root(base, &old)?;
+    Ok(std::env::set_current_dir("/")?)
+}
+
+/// The place of `path` while the system's root is at [`OLD_ROOT`].
+fn outside(path: &Path) -> PathBuf {
+    Path::new(OLD_ROOT).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Creates the symbolic links directly beneath the root, such as `/bin`, and those that `paths` lead through.
+fn recreate_links(paths: &[PathBuf]) -> io::Result<()> {
+    for entry in std::fs::read_dir(OLD_ROOT)?.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+            recreate_link(&Path::new("/").join(entry.file_name()))?;
+        }
     }
+    paths.iter().try_for_each(|path| recreate_link(path))
+}
+
+fn recreate_link(path: &Path) -> io::Result<()> {
+    let parts = |path: &Path| -> Vec<OsString> {
+        path.components()
+            .map(|part| part.as_os_str().to_owned())
+            .collect()
+    };
+    let mut rest = VecDeque::from(parts(path));
+    let (mut current, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = rest.pop_front() {
+        if Path::new(&part).components().next() == Some(Component::ParentDir) {
+            current.pop();
+            continue;
+        }
+        let next = current.join(&part);
+        let Ok(target) = std::fs::read_link(outside(&next)) else {
+            current = next;
+            continue;
+        };
+        links += 1;
+        if links > MAX_LINKS {
+            return Ok(());
+        }
+        create_directory(&current)?;
+        match symlink(&target, &next) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for part in parts(&target).into_iter().rev() {
+            rest.push_front(part);
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the granted places, parents first.
+fn bind_granted(sandbox: &SandboxSpec) -> io::Result<()> {
+    let mut places: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
+    places.extend(sandbox.writable.iter().cloned());
+    if places.remove(Path::new("/")) {
+        let entries = std::fs::read_dir(OLD_ROOT)?.flatten();
+        places.extend(entries.map(|entry| Path::new("/").join(entry.file_name())));
+    }
+    let is_ours = |place: &PathBuf| place.starts_with("/proc") || place.starts_with("/dev");
+    let mut bound: Vec<PathBuf> = Vec::new();
+    for place in places.into_iter().filter(|place| !is_ours(place)) {
+        // A place within a mounted one is there already. A writable one within a read-only one needs a mount of its own.
+        let around = bound.iter().rfind(|other| place.starts_with(other));
+        let is_missing = |other: &PathBuf| {
+            sandbox.writable.contains(&place) && !sandbox.writable.contains(other)
+        };
+        if around.is_none_or(is_missing) {
+            bind(&place, &place)?;
+            bound.push(place);
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the system's place `from`, with what is mounted beneath it, at `to`. A place that has disappeared or become a
+/// symbolic link is left out.
+fn bind(from: &Path, to: &Path) -> io::Result<()> {
+    let Ok((source, kind)) = open_path(&outside(from)) else {
+        return Ok(());
+    };
+    if kind == FileType::Symlink {
+        return Ok(());
+    }
+    if landlock_rules::open_nofollow(to).is_err() {
+        create_mount_point(to, kind == FileType::Directory)?;
+    }
+    let target = landlock_rules::open_nofollow(to)?;
+    let of_old = |fd: &OwnedFd| format!("{OLD_ROOT}{}", fd_path(fd));
+    Ok(rustix::mount::mount_bind_recursive(
+        of_old(&source),
+        of_old(&target),
+    )?)
+}
+
+fn create_directory(path: &Path) -> io::Result<()> {
+    create_mount_point(path, true)
+}
+
+/// Creates what a mount needs, and the directories around it. Never follows a link: the private directory may contain
+/// some.
+fn create_mount_point(path: &Path, is_directory: bool) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = rustix::fs::open("/", flags, Mode::empty())?;
+    let mut parts = path.strip_prefix("/").unwrap_or(path).iter().peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() && !is_directory {
+            let new = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::openat(&directory, part, new, Mode::from_raw_mode(0o600))?;
+            break;
+        }
+        match rustix::fs::mkdirat(&directory, part, Mode::from_raw_mode(0o755)) {
+            Err(error) if error != Errno::EXIST => return Err(error.into()),
+            _ => {}
+        }
+        directory = rustix::fs::openat(&directory, part, flags, Mode::empty())?;
+    }
+    Ok(())
+}
+
+/// Makes a `/dev` of harmless devices, shared memory and pseudo-terminals.
+fn mount_devices() -> io::Result<()> {
+    for device in DEVICES {
+        bind(Path::new(device), Path::new(device))?;
+    }
+    for (link, target) in DEVICE_LINKS {
+        symlink(target, link)?;
+    }
+    create_directory(Path::new(SHARED_MEMORY))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    let of_memory = c"mode=1777,size=1g";
+    rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, of_memory)?;
+    create_directory(Path::new(TERMINALS))?;
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let of_terminals = c"newinstance,ptmxmode=0666,mode=620";
+    Ok(rustix::mount::mount(
+        "devpts",
+        TERMINALS,
+        "devpts",
+        flags,
+        of_terminals,
+    )?)
+}
+
+/// Covers the denied places.
+fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let denied = existing_granted(&sandbox.denied, &[&sandbox.readable, &sandbox.writable]);
     for place in outermost(&denied) {
-        let place = place.as_path();
         let (fd, kind) = open_path(place)?;
         match kind {
-            FileType::Directory => mount_empty(&fd, "mode=500,size=4k", MountFlags::RDONLY)?,
+            FileType::Directory => mount_empty(&fd)?,
             // A symbolic link reveals nothing unless its target is accessible.
             FileType::Symlink => {}
             _ => rustix::mount::mount_bind("/dev/null", fd_path(&fd))?,
         }
     }
+    Ok(())
+}
+
+/// Makes the existing protected places read-only mounts.
+fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
     let protected = existing_granted(&sandbox.protected, &[&sandbox.writable]);
     for directory in parents_between(&protected, &sandbox.writable) {
         let (fd, kind) = open_path(&directory)?;
@@ -75,37 +292,46 @@ pub(super) fn set_up(sandbox: &SandboxSpec) -> io::Result<()> {
             _ => {}
         }
     }
-    // The working directory still refers to the directory below the mounts.
-    std::env::set_current_dir(&here)?;
-    let after = rustix::fs::stat(".")?;
-    if (before.st_dev, before.st_ino) != (after.st_dev, after.st_ino) {
-        return Err(io::Error::other("the working directory was replaced"));
+    Ok(())
+}
+
+/// Makes every mount read-only that is not in a writable place.
+fn remount_rest_read_only(sandbox: &SandboxSpec) -> io::Result<()> {
+    let depth = |places: &[PathBuf], path: &Path| {
+        let around = places.iter().filter(|place| path.starts_with(place));
+        around.map(|place| place.components().count()).max()
+    };
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
+    for place in mounts.lines().filter_map(mount_point) {
+        let writes = depth(&sandbox.writable, &place);
+        let is_writable = writes.is_some() && writes >= depth(&sandbox.protected, &place);
+        let is_ours = [TERMINALS, SHARED_MEMORY, TEMPORARY]
+            .map(Path::new)
+            .contains(&place.as_path());
+        // The contents of `.git` are in a place of their own.
+        if is_writable || is_ours || place.ends_with(".git") {
+            continue;
+        }
+        // A mount that this process cannot open is closed to the command as well.
+        if let Ok((fd, _)) = open_path(&place) {
+            remount_read_only(&fd)?;
+        }
     }
     Ok(())
 }
 
-/// True if mounts would enforce `sandbox` better.
-pub(super) fn are_useful(sandbox: &SandboxSpec) -> bool {
-    // The last place is the private directory, which every command may write.
-    sandbox.writable.len() > 1 || sandbox.hide_denied
-}
-
-/// Enters new namespaces in which this process may mount.
-fn enter_namespaces() -> io::Result<()> {
-    #[expect(
-        deprecated,
-        reason = "its replacement is unsafe because of a flag that is not used here"
-    )]
-    let unshare = rustix::thread::unshare;
-    if unshare(UnshareFlags::NEWNS).is_ok() {
-        return Ok(());
+/// The mount point in a line of proc_pid_mountinfo(5). Blanks and backslashes are written as octal numbers.
+fn mount_point(line: &str) -> Option<PathBuf> {
+    let field = line.split(' ').nth(4)?;
+    let (mut text, mut rest) = (String::new(), field);
+    while let Some((before, after)) = rest.split_once('\\') {
+        let (code, after) = after.split_at_checked(3)?;
+        text.push_str(before);
+        text.push(char::from(u8::from_str_radix(code, 8).ok()?));
+        rest = after;
     }
-    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
-    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)?;
-    let write = |name: &str, text: String| std::fs::write(format!("/proc/self/{name}"), text);
-    write("setgroups", "deny".into())?;
-    write("uid_map", format!("{0} {0} 1", user.as_raw()))?;
-    write("gid_map", format!("{0} {0} 1", group.as_raw()))
+    text.push_str(rest);
+    Some(text.into())
 }
 
 /// The existing `places` beneath a granted one.
@@ -169,10 +395,9 @@ fn fd_path(fd: &OwnedFd) -> String {
 }
 
 /// Mounts an empty file system over an open directory.
-fn mount_empty(fd: &OwnedFd, options: &str, flags: MountFlags) -> io::Result<()> {
-    let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
-    let flags = flags | MountFlags::NOSUID | MountFlags::NODEV;
-    let options = options.as_c_str();
+fn mount_empty(fd: &OwnedFd) -> io::Result<()> {
+    let flags = no_programs() | MountFlags::RDONLY;
+    let options = c"mode=500,size=4k";
     Ok(rustix::mount::mount(
         "none",
         fd_path(fd),
@@ -203,7 +428,7 @@ fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{outermost, parents_between};
+    use super::{mount_point, outermost, parents_between};
     use std::path::PathBuf;
 
     #[test]
@@ -218,6 +443,12 @@ mod tests {
                 .iter()
                 .collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn mount_points_are_read_from_lines() {
+        let line = "36 35 98:0 / /mnt/a\\040b\\134c rw,noatime - ext4 /dev/root rw";
+        assert_eq!(mount_point(line), Some(PathBuf::from("/mnt/a b\\c")));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Private temporary directories: one for all commands of a run, one for the outputs that it keeps, and one for each MCP
-//! server, so that commands cannot change the files of a server. Only the owner can access them. They are removed when the run ends.
+//! Private temporary directories: two for all commands of a run (their `$TMPDIR`, and what they see at `/tmp`), one for
+//! the outputs that the run keeps, and two for each MCP server, so that commands cannot change the files of a server. Only the owner can access them. They are removed when the run ends.
 //!
 //! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than 60 s was left
 //! by a killed run; the next run removes it.
@@ -27,8 +27,11 @@ struct PrivateDir {
     _lock: File,
 }
 
-/// The directory for the commands of this run.
+/// The `$TMPDIR` of the commands of this run.
 static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
+/// The directory that commands in namespaces of their own see at `/tmp`. It is not their `$TMPDIR`, which is at the same path inside
+/// and outside, and contains no mounts.
+static TMP_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directory for kept outputs.
 static OUTPUT_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directories for MCP servers.
@@ -51,6 +54,14 @@ pub fn candidate_parents(tmpdir: Option<&str>) -> Vec<PathBuf> {
 /// It cannot be created in any of `parents`. The error is that of the last one.
 pub fn run_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&RUN_DIR, parents)
+}
+
+/// Returns the private directory that commands of this run see at `/tmp`, like [`run_directory`].
+///
+/// # Errors
+/// Like [`run_directory`].
+pub fn tmp_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
+    get_or_create(&TMP_DIR, parents)
 }
 
 /// Returns the private directory for the outputs that this run keeps, like [`run_directory`]. Its commands cannot access
@@ -122,7 +133,7 @@ fn create_in(parent: &Path) -> io::Result<PrivateDir> {
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
     let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
-    let of_run = [&RUN_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
+    let of_run = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
     for dir in of_run.into_iter().flatten().chain(server_dirs.drain(..)) {
         remove(&dir.path);
     }

@@ -2,6 +2,7 @@
 //! memory, signals to this program, namespaces and mounts, file modes, terminal injection and kernel administration.
 //! All other calls pass; Landlock decides about file access.
 
+use crate::sys::sync::IgnorePoison;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, sock_filter,
@@ -9,7 +10,7 @@ use seccompiler::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::LazyLock;
+use std::sync::{Arc, Mutex};
 
 /// The architecture that this program was built for, if its system calls are known. Programs for another architecture
 /// are killed.
@@ -50,13 +51,18 @@ const ENOSYS_CALLS: &[i64] = &[
     libc::SYS_mq_unlink,
 ];
 
-/// Calls that set extended attributes. They return `EOPNOTSUPP`, as on a file system without attributes: access control
-/// lists are attributes, equivalent to modes, and Landlock does not restrict them.
-const XATTR_CALLS: &[i64] = &[
+/// Calls that change attributes. They return `EOPNOTSUPP`, as on a file system without attributes: access control lists
+/// are attributes, equivalent to modes, and Landlock does not restrict them.
+const ATTRIBUTE_CALLS: &[i64] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
     SETXATTRAT,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    REMOVEXATTRAT,
+    FILE_SETATTR,
 ];
 
 /// Calls that always fail with `EPERM`.
@@ -127,6 +133,8 @@ const EPERM_CALLS: &[i64] = &[
 /// System call numbers that are the same on all architectures, and too new for the `libc` crate.
 const OPEN_TREE_ATTR: i64 = 467;
 const SETXATTRAT: i64 = 463;
+const REMOVEXATTRAT: i64 = 466;
+const FILE_SETATTR: i64 = 469;
 const FCHMODAT2: i64 = 452;
 
 /// The flags of `clone` that create a new namespace.
@@ -146,6 +154,22 @@ const TERMINAL_REQUESTS: [u64; 3] = [0x5412, 0x541c, 0x541d];
 
 /// The `ioctl` requests that set the process to be signalled at I/O on a file or socket (`FIOSETOWN`, `SIOCSPGRP`).
 const OWNER_REQUESTS: [u64; 2] = [0x8901, 0x8902];
+
+/// The types of `ioctl` requests that administer file systems, in the second byte of the request: those of btrfs, of all
+/// Linux file systems (flags, encryption), of XFS and of F2FS. Landlock does not restrict them.
+const FILE_SYSTEM_REQUESTS: [u64; 4] = [0x9400, 0x6600, 0x5800, 0xf500];
+
+/// The requests of these types that only read, or that copy what was opened for that: `FICLONE`, `FICLONERANGE`,
+/// `FIDEDUPERANGE`, `FS_IOC_GETFLAGS` (also of 32-bit programs), `FS_IOC_FIEMAP`, `FS_IOC_FSGETXATTR`.
+const HARMLESS_REQUESTS: [u64; 7] = [
+    0x4004_9409,
+    0x4020_940d,
+    0xc018_9436,
+    0x8008_6601,
+    0x8004_6601,
+    0xc020_660b,
+    0x801c_581f,
+];
 
 /// The most threads that are protected individually: the length of a filter is limited.
 const MAX_THREADS: usize = 64;
@@ -224,35 +248,59 @@ fn to_argument(signed: i32) -> u64 {
     u64::from(signed.cast_unsigned())
 }
 
-/// Applies the filters to this thread, including one for `protected`.
+/// The kinds of sockets that a command may open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sockets {
+    /// Internet sockets: streams and datagrams.
+    pub(super) internet: bool,
+    /// Sockets within the machine. Their paths cannot be filtered, so this is only for processes that do not see those of
+    /// others.
+    pub(super) local: bool,
+}
+
+/// Applies the filters to this thread, including one for `protected`, which a thread in namespaces of its own does not
+/// need.
 ///
 /// # Errors
 /// The kernel does not accept a filter.
-pub(super) fn apply(net: bool, protected: &ProtectedPids) -> io::Result<()> {
-    static WITHOUT_NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| build_filters(false));
-    static WITH_NET: LazyLock<Option<Vec<BpfProgram>>> = LazyLock::new(|| build_filters(true));
-    let programs = if net { &WITH_NET } else { &WITHOUT_NET };
-    let programs = programs
-        .as_ref()
-        .ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-    let signal_filter = protected
-        .seccomp_rules()
-        .and_then(|rules| build_filter(rules, libc::EPERM))
-        .ok_or_else(|| io::Error::other("cannot build the signal filter"))?;
-    for program in programs.iter().chain([&signal_filter]) {
+pub(super) fn apply(sockets: Sockets, protected: Option<&ProtectedPids>) -> io::Result<()> {
+    static BUILT: Mutex<BTreeMap<Sockets, Arc<[BpfProgram]>>> = Mutex::new(BTreeMap::new());
+    let built = BUILT.lock().ignore_poison().get(&sockets).cloned();
+    let programs = match built {
+        Some(programs) => programs,
+        None => {
+            let programs = build_filters(sockets).map(Arc::from);
+            let programs: Arc<[BpfProgram]> =
+                programs.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
+            BUILT
+                .lock()
+                .ignore_poison()
+                .insert(sockets, programs.clone());
+            programs
+        }
+    };
+    let build = |protected: &ProtectedPids| {
+        let rules = protected.seccomp_rules();
+        rules
+            .and_then(|rules| build_filter(rules, libc::EPERM))
+            .ok_or_else(|| io::Error::other("cannot build the signal filter"))
+    };
+    let signal_filter = protected.map(build).transpose()?;
+    for program in programs.iter().chain(&signal_filter) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
     Ok(())
 }
 
 /// The filters, one for each result. The kernel evaluates all of them and applies the most restrictive result.
-fn build_filters(net: bool) -> Option<Vec<BpfProgram>> {
+fn build_filters(sockets: Sockets) -> Option<Vec<BpfProgram>> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
     let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
     refused.insert(libc::SYS_clone, new.collect::<Option<_>>()?);
     let requests = TERMINAL_REQUESTS.iter().chain(&OWNER_REQUESTS);
     let requests = requests.map(|request| argument_equals(1, *request));
+    let requests = requests.chain(FILE_SYSTEM_REQUESTS.map(file_system_requests));
     refused.insert(libc::SYS_ioctl, requests.collect::<Option<_>>()?);
     let owners = [libc::F_SETOWN, F_SETOWN_EX];
     let owners = owners.map(|request| argument_equals(1, to_argument(request)));
@@ -261,11 +309,21 @@ fn build_filters(net: bool) -> Option<Vec<BpfProgram>> {
     refused.extend(file_mode_rules()?);
     Some(vec![
         build_filter(always(ENOSYS_CALLS), libc::ENOSYS)?,
-        build_filter(always(XATTR_CALLS), libc::EOPNOTSUPP)?,
+        build_filter(always(ATTRIBUTE_CALLS), libc::EOPNOTSUPP)?,
         build_filter(refused, libc::EPERM)?,
-        build_filter(socket_rules(net)?, libc::EAFNOSUPPORT)?,
+        build_filter(socket_rules(sockets)?, libc::EAFNOSUPPORT)?,
         x32_filter(),
     ])
+}
+
+/// Matches the requests of one type, but for the harmless ones.
+fn file_system_requests(kind: u64) -> Option<SeccompRule> {
+    let is_kind = condition(1, SeccompCmpOp::MaskedEq(0xff00), kind)?;
+    let mut all = vec![is_kind];
+    for request in HARMLESS_REQUESTS {
+        all.push(condition(1, SeccompCmpOp::Ne, request)?);
+    }
+    SeccompRule::new(all).ok()
 }
 
 /// Calls that hamper other processes of the same user, including this program: without descriptors or processor time it
@@ -349,31 +407,36 @@ const F_SETOWN_EX: libc::c_int = 15;
 const IOPRIO_WHO_USER: libc::c_int = 3;
 
 /// The rules for sockets that are refused.
-fn socket_rules(net: bool) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-    let mut rules = BTreeMap::new();
+fn socket_rules(sockets: Sockets) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let of_kind = |kind: u64| condition(1, SeccompCmpOp::MaskedEq(0xf), kind);
     let not = |family: libc::c_int| condition(0, SeccompCmpOp::Ne, family as u64);
-    let streams_and_datagrams = [libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
-    let socket = match net {
-        false => Vec::new(),
-        true => {
-            let others = (0..16).filter(|kind| !streams_and_datagrams.contains(kind));
-            let raw = others.map(|kind| SeccompRule::new(vec![of_kind(kind)?]).ok());
-            let mut rules: Vec<SeccompRule> = raw.collect::<Option<_>>()?;
-            rules.push(SeccompRule::new(vec![not(libc::AF_INET)?, not(libc::AF_INET6)?]).ok()?);
-            rules
+    let mut families = Vec::new();
+    if sockets.internet {
+        families.extend([libc::AF_INET, libc::AF_INET6]);
+    }
+    if sockets.local {
+        families.push(libc::AF_UNIX);
+    }
+    let mut socket = Vec::new();
+    if !families.is_empty() {
+        let others = families.into_iter().map(not).collect::<Option<_>>()?;
+        socket.push(SeccompRule::new(others).ok()?);
+        let streams_and_datagrams = [libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
+        for kind in (0..16).filter(|kind| !streams_and_datagrams.contains(kind)) {
+            let raw = vec![of_kind(kind)?, not(libc::AF_UNIX)?];
+            socket.push(SeccompRule::new(raw).ok()?);
         }
-    };
-    rules.insert(libc::SYS_socket, socket);
-    // A socket pair is as harmless as a pipe, unless it is of datagrams: such a socket can be connected to any address
-    // later.
-    let pairs = vec![
-        SeccompRule::new(vec![not(libc::AF_UNIX)?]).ok()?,
-        SeccompRule::new(vec![of_kind(libc::SOCK_DGRAM as u64)?]).ok()?,
-        SeccompRule::new(vec![of_kind(libc::SOCK_RAW as u64)?]).ok()?,
-    ];
-    rules.insert(libc::SYS_socketpair, pairs);
-    if !net {
+    }
+    let mut pairs = vec![SeccompRule::new(vec![not(libc::AF_UNIX)?]).ok()?];
+    if !sockets.local {
+        // A socket pair is as harmless as a pipe, unless it is of datagrams: such a socket can be connected to any
+        // address later.
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            pairs.push(SeccompRule::new(vec![of_kind(kind as u64)?]).ok()?);
+        }
+    }
+    let mut rules = BTreeMap::from([(libc::SYS_socket, socket), (libc::SYS_socketpair, pairs)]);
+    if !sockets.internet && !sockets.local {
         // Without sockets, any of these calls is an attempt to leave the sandbox.
         for call in [libc::SYS_connect, libc::SYS_bind, libc::SYS_listen] {
             rules.insert(call, Vec::new());
@@ -421,15 +484,15 @@ fn argument_equals(argument: u8, value: u64) -> Option<SeccompRule> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ARCHITECTURE, ProtectedPids, apply, build_filters};
+    use super::{ARCHITECTURE, ProtectedPids, Sockets, apply, build_filters};
     use rustix::io::Errno;
     use rustix::process::{Pid, PidfdFlags};
 
     #[test]
     fn the_filters_can_be_built() {
         assert!(ARCHITECTURE.is_some());
-        for net in [false, true] {
-            let programs = build_filters(net).unwrap();
+        for (internet, local) in [(false, false), (true, false), (false, true), (true, true)] {
+            let programs = build_filters(Sockets { internet, local }).unwrap();
             assert_eq!(programs.len(), 5);
             assert!(programs.iter().map(Vec::len).sum::<usize>() < 1000);
         }
@@ -456,7 +519,7 @@ mod tests {
         let mut child = child.unwrap();
         let fenced = || {
             rustix::thread::set_no_new_privs(true).unwrap();
-            apply(false, &protected).unwrap();
+            apply(Sockets::default(), Some(&protected)).unwrap();
             assert_eq!(reach(us), [Err(Errno::PERM); 3]);
             assert_eq!(rustix::process::test_kill_process(thread), Err(Errno::PERM));
             assert_eq!(

@@ -12,6 +12,8 @@ pub struct SandboxSpec {
     pub readable: Vec<PathBuf>,
     /// Files and directories in which it may also change everything.
     pub writable: Vec<PathBuf>,
+    /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
+    pub tmp: Option<PathBuf>,
     /// Places within the granted ones that it cannot see. A directory that contains one is granted entry by entry, as
     /// it is when the rules are first used. The directory itself can then not be listed, and new entries directly in it
     /// stay inaccessible.
@@ -22,10 +24,11 @@ pub struct SandboxSpec {
     /// together with its directory is not recreated.
     #[serde(skip)]
     pub nested_protected: Vec<PathBuf>,
-    /// If true, denied paths are hidden by mounts if the system allows it. The directories that contain them can then
-    /// be listed, but each command takes a little longer to start.
+    /// Paths that may lead through symbolic links, which the command's own root then needs too.
+    pub links: Vec<PathBuf>,
+    /// The command runs in namespaces of its own, and sees only what is granted.
     #[serde(skip)]
-    pub hide_denied: bool,
+    pub(super) in_namespaces: bool,
     /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a
     /// different file. So directories that contain a denied path are also granted entry by entry, and can be listed.
     #[serde(skip)]
@@ -34,7 +37,7 @@ pub struct SandboxSpec {
     /// by entry.
     #[serde(skip)]
     pub(super) split_parents: bool,
-    /// True if it may open internet sockets. Other sockets are never allowed.
+    /// True if it may open internet sockets.
     pub net: bool,
     #[serde(skip)]
     pub(super) cache: Arc<SandboxCache>,
@@ -45,12 +48,12 @@ pub struct SandboxSpec {
 pub(super) struct SandboxCache {
     /// The Landlock ruleset.
     pub(super) ruleset: OnceLock<RulesetCreated>,
-    /// True if commands can have mounts of their own.
-    pub(super) has_mounts: OnceLock<bool>,
+    /// True if commands can have namespaces of their own.
+    pub(super) has_namespaces: OnceLock<bool>,
 }
 
 impl SandboxSpec {
-    /// Creates rules without nested places, and without hiding by mounts.
+    /// Creates rules without nested places and links.
     pub fn new(
         readable: Vec<PathBuf>,
         writable: Vec<PathBuf>,
@@ -61,10 +64,12 @@ impl SandboxSpec {
         Self {
             readable,
             writable,
+            tmp: None,
             denied,
             protected,
             nested_protected: Vec::new(),
-            hide_denied: false,
+            links: Vec::new(),
+            in_namespaces: false,
             long_lived: false,
             split_parents: false,
             net,

@@ -14,6 +14,9 @@ pub(super) const DEVICES: &[&str] = &[
     "/dev/urandom",
 ];
 
+/// The directory of pseudo-terminals, which commands in namespaces of their own get an instance of.
+pub(super) const TERMINALS: &str = "/dev/pts";
+
 /// Directories of the system.
 const SYSTEM_PATHS: &[&str] = &[
     // Programs, libraries and their data.
@@ -146,8 +149,12 @@ pub fn relocated_tools<'a>(
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, and `relocated`.
-pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+/// `PATH`), the tools in `home`, and `relocated`. Also returns the paths among them that lead through symbolic links.
+pub fn readable_paths(
+    path: &str,
+    relocated: &[PathBuf],
+    home: &Path,
+) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let system = SYSTEM_PATHS.iter().map(PathBuf::from);
     // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
     let programs = path.split(':').map(PathBuf::from);
@@ -157,17 +164,27 @@ pub fn readable_paths(path: &str, relocated: &[PathBuf], home: &Path) -> Vec<Pat
         std::iter::once(path).chain(beside)
     });
     let tools = HOME_TOOLS.iter().map(|name| home.join(name));
-    let mut found: Vec<PathBuf> = system
+    let named = system
         .chain(programs)
         .chain(tools)
-        .chain(relocated.iter().cloned())
-        .filter_map(|path| std::fs::canonicalize(path).ok())
-        .filter(|path| path != Path::new("/") && !home.starts_with(path))
-        .collect();
+        .chain(relocated.iter().cloned());
+    let (mut found, mut links) = (Vec::new(), Vec::new());
+    for path in named {
+        let Ok(real) = std::fs::canonicalize(&path) else {
+            continue;
+        };
+        if real == Path::new("/") || home.starts_with(&real) {
+            continue;
+        }
+        if real != path {
+            links.push(path);
+        }
+        found.push(real);
+    }
     found.sort();
     // A path within another listed one needs no rule.
     found.dedup_by(|path, before| path.starts_with(before));
-    found
+    (found, links)
 }
 
 /// Names of what lies beside a directory of programs and is used by them, by the name of that directory. Version
@@ -275,7 +292,7 @@ mod tests {
             denied,
             ["credentials", "credentials.toml"].map(|name| cargo.join(name))
         );
-        let found = readable_paths(&path, &moved, &home);
+        let (found, _) = readable_paths(&path, &moved, &home);
         let has = |path: &Path| found.iter().any(|known| known == path);
         assert!(has(Path::new("/usr")) && has(Path::new("/proc")));
         assert!(has(&home.join(".cargo/bin")) && has(&own));

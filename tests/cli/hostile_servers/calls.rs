@@ -274,8 +274,10 @@ fn a_server_can_neither_read_secrets_nor_write_files() {
         .filter_map(|line| Some((line, line.split_once(": ")?.1)));
     assert!(tried.clone().count() >= 15, "{loot}");
     for (line, got) in tried {
+        // The one entry is the directory around the server's own.
+        let is_around = line.starts_with("list .nanobot: ") && got == "['mcp']";
         assert!(
-            got.ends_with("Error") || got == "[]",
+            got.ends_with("Error") || got == "[]" || is_around,
             "{line}; all of it:\n{loot}"
         );
     }

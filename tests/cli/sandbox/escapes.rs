@@ -2,10 +2,11 @@
 
 use super::fixture::{SandboxFixture, User, available_users, print_count};
 use crate::requirements::require;
+use std::path::Path;
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
-/// file that must not be written, `SECRET_FILES` one that must not be read, `US` the process that started the shell. A true value
-/// means an escape.
+/// file that must not be written, `SECRET_FILES` one that must not be read, `US` the process that started the shell.
+/// `ALONE` is true if no process but the command's own ones can be seen. A true value means an escape.
 const PYTHON_PROGRAMS: [(&str, &str); 39] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
     (
@@ -25,7 +26,10 @@ const PYTHON_PROGRAMS: [(&str, &str); 39] = [
         "call(312,os.getpid(),US,0,0,0)>=0",
     ),
     ("signal the parent", "kill(US,0)"),
-    ("signal the group of the parent", "kill(-os.getpgid(US),0)"),
+    (
+        "signal the group of the parent",
+        "os.getpgid(US)!=0 and kill(-os.getpgid(US),0)",
+    ),
     (
         "signal the parent by descriptor",
         "call(424,call(434,US,0),0,0,0)==0",
@@ -67,7 +71,7 @@ const PYTHON_PROGRAMS: [(&str, &str); 39] = [
     ),
     ("type into the terminal", "ioctl(0x5412)"),
     ("move the console's messages", "ioctl(0x541d)"),
-    ("signal everybody", "kill(-1,0)"),
+    ("signal everybody", "not ALONE and kill(-1,0)"),
     (
         "signal the parent by its directory",
         "call(424,os.open('/proc/%d' % US,os.O_DIRECTORY),0,0,0)==0",
@@ -76,7 +80,7 @@ const PYTHON_PROGRAMS: [(&str, &str); 39] = [
     ("have the parent signalled", "call(72,1,8,US)==0"),
     (
         "take the parent's processor",
-        "call(203,US,8,b'\\1'+bytes(7))==0",
+        "not ALONE and call(203,US,8,b'\\1'+bytes(7))==0",
     ),
     ("memory by number", "call(29,0,4096,0o1600)>=0"),
     ("a queue by number", "call(68,0,0o1600)>=0"),
@@ -139,7 +143,7 @@ const SHELL_COMMANDS: [(&str, &str); 18] = [
     ),
     (
         "shared memory",
-        "(echo x > /dev/shm/nanobot-was-here) && echo escaped || echo held",
+        "(echo x > /dev/shm/nanobot-was-here); echo held",
     ),
     (
         "a group of control",
@@ -168,6 +172,7 @@ import ctypes, os, struct
 libc = ctypes.CDLL(None, use_errno=True)
 US = os.popen('ps -o ppid= -p '+str(os.getppid())).read().strip() if False else open('/proc/%d/stat' % os.getppid()).read().split()[3]
 US = int(US)
+ALONE = open('/proc/1/cmdline').read().startswith('nanobot-supervisor')
 errno = ctypes.get_errno
 def call(number, *rest):
     libc.syscall.restype = ctypes.c_long
@@ -197,62 +202,9 @@ def ioctl(request):
 #[test]
 fn escape_attempts_fail() {
     for user in available_users() {
+        check_escapes(&SandboxFixture::new(user).without_namespaces(), user);
         let yard = SandboxFixture::new(user);
-        let (outside, secret) = (
-            yard.outside_dir().join("file"),
-            yard.outside_dir().join("secret"),
-        );
-        yard.write_file(&outside, "safe\n");
-        yard.write_file(&secret, "canary-77aa\n");
-        let (mut names, mut commands) = (Vec::new(), Vec::new());
-        match require("python3") && cfg!(target_arch = "x86_64") {
-            true => {
-                for (name, text) in PYTHON_PROGRAMS {
-                    names.push(name);
-                    commands.push(format!(
-                        "{C_HARNESS}print('escaped' if {text} else 'held', errno())\nend"
-                    ));
-                }
-            }
-            false => print_count("system calls are not tried: the numbers are those of x86-64"),
-        }
-        for (name, text) in SHELL_COMMANDS {
-            names.push(name);
-            let text = text
-                .replace("OUTSIDE", outside.to_str().unwrap())
-                .replace("SECRET", secret.to_str().unwrap());
-            commands.push(text);
-        }
-        if require("gcc") && cfg!(target_arch = "x86_64") {
-            for (name, text) in C_PROGRAMS {
-                names.push(name);
-                commands.push(format!(
-                    "cd $(mktemp -d); cat > x.c <<'end'\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
-                     #include <sys/mman.h>\n#include <fcntl.h>\n{}\nend\ngcc -w x.c -o x && (./x || echo held)",
-                    text.replace("OUTSIDE", outside.to_str().unwrap())
-                ));
-            }
-        } else {
-            print_count("foreign system calls are not tried: they are those of x86-64");
-        }
-        let told = yard.run_commands(&[], &commands);
-        let mut out = Vec::new();
-        for (name, told) in names.iter().zip(&told) {
-            assert!(
-                told.contains("held") || told.contains("escaped"),
-                "{user:?}: {name} was not tried: {told}"
-            );
-            if told.contains("escaped") || told.contains("canary-77aa") {
-                out.push(format!("{name}: {told}"));
-            }
-        }
-        print_count(&format!(
-            "{user:?}: {} of {} escapes held",
-            names.len() - out.len(),
-            names.len()
-        ));
-        assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
-        assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
+        let commands = check_escapes(&yard, user);
         // Without the sandbox some harmless ones do escape, which shows that the table works.
         if user == User::Current && commands.len() > 57 {
             let some = [5, 8, 11, 39, 40, 41];
@@ -262,6 +214,67 @@ fn escape_attempts_fail() {
             assert!(out >= 4, "{told:?}");
         }
     }
+}
+
+/// Tries every escape, and returns the commands.
+fn check_escapes(yard: &SandboxFixture, user: User) -> Vec<String> {
+    let (outside, secret) = (
+        yard.outside_dir().join("file"),
+        yard.outside_dir().join("secret"),
+    );
+    yard.write_file(&outside, "safe\n");
+    yard.write_file(&secret, "canary-77aa\n");
+    let (mut names, mut commands) = (Vec::new(), Vec::new());
+    match require("python3") && cfg!(target_arch = "x86_64") {
+        true => {
+            for (name, text) in PYTHON_PROGRAMS {
+                names.push(name);
+                commands.push(format!(
+                    "{C_HARNESS}print('escaped' if {text} else 'held', errno())\nend"
+                ));
+            }
+        }
+        false => print_count("system calls are not tried: the numbers are those of x86-64"),
+    }
+    for (name, text) in SHELL_COMMANDS {
+        names.push(name);
+        let text = text
+            .replace("OUTSIDE", outside.to_str().unwrap())
+            .replace("SECRET", secret.to_str().unwrap());
+        commands.push(text);
+    }
+    if require("gcc") && cfg!(target_arch = "x86_64") {
+        for (name, text) in C_PROGRAMS {
+            names.push(name);
+            commands.push(format!(
+                "cd $(mktemp -d); cat > x.c <<'end'\n#include <stdio.h>\n#include <unistd.h>\n#include <sys/syscall.h>\n\
+                 #include <sys/mman.h>\n#include <fcntl.h>\n{}\nend\ngcc -w x.c -o x && (./x || echo held)",
+                text.replace("OUTSIDE", outside.to_str().unwrap())
+            ));
+        }
+    } else {
+        print_count("foreign system calls are not tried: they are those of x86-64");
+    }
+    let told = yard.run_commands(&[], &commands);
+    let mut out = Vec::new();
+    for (name, told) in names.iter().zip(&told) {
+        assert!(
+            told.contains("held") || told.contains("escaped"),
+            "{user:?}: {name} was not tried: {told}"
+        );
+        if told.contains("escaped") || told.contains("canary-77aa") {
+            out.push(format!("{name}: {told}"));
+        }
+    }
+    print_count(&format!(
+        "{user:?}: {} of {} escapes held",
+        names.len() - out.len(),
+        names.len()
+    ));
+    assert!(out.is_empty(), "{user:?}:\n{}", out.join("\n"));
+    assert_eq!(std::fs::read_to_string(&outside).unwrap(), "safe\n");
+    assert!(!Path::new("/dev/shm/nanobot-was-here").exists());
+    commands
 }
 
 /// C programs, which exit with a failure inside the sandbox.
@@ -282,6 +295,52 @@ const C_PROGRAMS: [(&str, &str); 3] = [
          char *a[] = {\"x\", \"again\", 0}, *e[] = {0}; fexecve(m, a, e); return 1; }",
     ),
 ];
+
+/// In namespaces of its own, a command leaves no process behind, however many there are and however fast they change.
+/// They do not even see other processes, so they cannot signal them.
+#[test]
+fn a_swarm_of_processes_ends_with_its_command() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let script = yard.story.dir().join("swarm.sh");
+        // Each process starts the next one in a session of its own; the last one is replaced by a successor again and
+        // again.
+        yard.write_file(
+            &script,
+            "n=$1; if [ $n -gt 0 ]; then setsid sh $0 $((n-1)) & exec sleep 77; else (sh $0 0 &) ; fi\n",
+        );
+        let start = format!(
+            "setsid sh {} 60 >/dev/null 2>&1 & sleep 0.5; ps ax | wc -l",
+            script.display()
+        );
+        let told = yard.run_commands(&[], &[&start, "kill -9 -1; echo alive", "ps ax | wc -l"]);
+        let count = |text: &str| {
+            text.lines()
+                .next()
+                .and_then(|line| line.trim().parse::<u32>().ok())
+        };
+        assert!(count(&told[0]) > Some(60), "{}", told[0]);
+        assert!(
+            told[0].contains("its background processes were killed"),
+            "{}",
+            told[0]
+        );
+        assert!(told[1].ends_with("alive"), "{}", told[1]);
+        assert!(count(&told[2]) < Some(8), "{}", told[2]);
+        let mark = script.display().to_string();
+        for _ in 0..50 {
+            let left = running_commands().find(|line| line.contains(&mark));
+            assert_eq!(left, None);
+        }
+    }
+}
+
+/// The arguments of each process of the system.
+fn running_commands() -> impl Iterator<Item = String> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+}
 
 /// Processes that a command leaves behind end with it.
 #[test]

@@ -11,6 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+/// The system call that creates namespaces.
+const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
+    97
+} else {
+    272
+};
+
 /// The UID of the unprivileged user on every Linux system.
 const NOBODY_UID: u32 = 65534;
 
@@ -91,9 +98,9 @@ impl SandboxFixture {
         }
     }
 
-    /// Simulates a kernel without a system call.
-    pub(super) fn without_syscall(mut self, call: i64) -> Self {
-        self.missing_syscall = Some(call);
+    /// Simulates a system that allows no namespaces.
+    pub(super) fn without_namespaces(mut self) -> Self {
+        self.missing_syscall = Some(UNSHARE);
         self
     }
 

@@ -72,13 +72,6 @@ const STARTUP_FILES: [&str; 60] = [
 
 const EXISTING_COUNT: usize = 29;
 
-/// The system call that creates namespaces.
-const UNSHARE: i64 = if cfg!(target_arch = "aarch64") {
-    97
-} else {
-    272
-};
-
 fn create_startup_files(yard: &SandboxFixture, place: &Path) {
     for name in &STARTUP_FILES[..EXISTING_COUNT] {
         if !place.join(name).exists() {
@@ -135,7 +128,7 @@ fn startup_files_are_never_changed() {
         ] {
             let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without_syscall(UNSHARE);
+                yard = yard.without_namespaces();
             }
             let place = match is_home {
                 true => yard.story.home(),
@@ -170,7 +163,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
     for has_namespaces in [true, false] {
         let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_syscall(UNSHARE);
+            yard = yard.without_namespaces();
         }
         let dir = yard.story.dir();
         for name in ["sub", "a/b/deep", "gone"] {
@@ -416,7 +409,7 @@ fn a_protected_file_granted_by_name_is_writable() {
     for has_namespaces in [true, false] {
         let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_syscall(UNSHARE);
+            yard = yard.without_namespaces();
         }
         let dir = yard.story.dir();
         for name in [".git/HEAD", ".git/config", ".envrc"] {
@@ -444,7 +437,7 @@ fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
     for has_namespaces in [true, false] {
         let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_syscall(UNSHARE);
+            yard = yard.without_namespaces();
         }
         let home = yard.story.home();
         yard.write_file(&home.join(".ssh/id_ed25519"), CANARY);
@@ -476,7 +469,7 @@ fn startup_files_of_a_home_are_protected_under_any_grant() {
             for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
                 let mut yard = SandboxFixture::new(user);
                 if !has_namespaces {
-                    yard = yard.without_syscall(UNSHARE);
+                    yard = yard.without_namespaces();
                 }
                 let home = yard.story.home();
                 yard.write_file(&home.join(".config/fish/config.fish"), "mine\n");
@@ -521,7 +514,7 @@ fn a_read_only_grant_within_a_writable_one_is_not_writable() {
         for has_namespaces in [true, false] {
             let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without_syscall(UNSHARE);
+                yard = yard.without_namespaces();
             }
             let outer = yard.outside_dir();
             let inner = outer.join("deep/inner");
@@ -555,7 +548,7 @@ fn a_new_repository_cannot_make_git_run_commands() {
         for has_namespaces in [true, false] {
             let mut yard = SandboxFixture::new(user);
             if !has_namespaces {
-                yard = yard.without_syscall(UNSHARE);
+                yard = yard.without_namespaces();
             }
             let config = yard.story.dir().join(".git/config");
             let configs = [
@@ -627,7 +620,7 @@ fn nothing_new_can_be_created_next_to_our_files() {
     for has_namespaces in [true, false] {
         let mut yard = SandboxFixture::new(User::Current);
         if !has_namespaces {
-            yard = yard.without_syscall(UNSHARE);
+            yard = yard.without_namespaces();
         }
         let home = yard.story.home();
         let ours = home.join(".nanobot");
@@ -670,7 +663,7 @@ fn no_instruction_file_or_job_can_be_created_by_a_command() {
         for is_around in [false, true] {
             let mut yard = SandboxFixture::new(User::Current);
             if !has_namespaces {
-                yard = yard.without_syscall(UNSHARE);
+                yard = yard.without_namespaces();
             }
             let workspace = yard.story.workspace();
             let (directory, inner) = match is_around {

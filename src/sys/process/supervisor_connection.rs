@@ -1,0 +1,116 @@
+//! The parent's end of the connection to a supervisor: starts it, sends what it is to launch, and reads its reports.
+
+use super::supervisor::{LaunchSpec, SupervisorReport};
+use crate::sys::signal::{self, Deadline};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::process::Pid;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// The time that a supervisor may take to start its server. It normally takes milliseconds.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The connection to a supervisor, which ends what it has started when this is closed.
+#[derive(Debug)]
+pub(super) struct SupervisorConnection {
+    pub(super) control: UnixStream,
+    /// Bytes received from the supervisor that are not a complete report yet.
+    received: Vec<u8>,
+}
+
+impl SupervisorConnection {
+    /// Starts a supervisor and sends it `launch` with the streams. Its id is added to `known`, locked until then, so that
+    /// it does not count as a leftover.
+    pub(super) fn start(
+        mut supervisor: Command,
+        launch: &LaunchSpec,
+        streams: [OwnedFd; 3],
+        mut known: MutexGuard<'_, Vec<Pid>>,
+    ) -> io::Result<(Child, Self)> {
+        let (control, supervisor_end) = UnixStream::pair()?;
+        supervisor.env_clear().process_group(0);
+        supervisor
+            .stdin(OwnedFd::from(supervisor_end))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = supervisor.spawn()?;
+        known.push(Pid::from_child(&child));
+        drop(known);
+        // The command still holds the other end of the socket, which must close when the supervisor ends.
+        drop(supervisor);
+        let mut connection = Self {
+            control,
+            received: Vec::new(),
+        };
+        connection.send(launch, &streams)?;
+        connection.control.set_nonblocking(true)?;
+        Ok((child, connection))
+    }
+
+    /// Sends the launch description and the streams.
+    fn send(&mut self, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
+        let length = (bytes.len() as u64).to_le_bytes();
+        let streams = streams.each_ref().map(AsFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&streams));
+        let parts = [IoSlice::new(&length)];
+        rustix::net::sendmsg(&self.control, &parts, &mut with, SendFlags::NOSIGNAL)?;
+        self.control.write_all(&bytes)
+    }
+
+    /// Waits for the report that it has started or failed.
+    ///
+    /// # Errors
+    /// There is none: [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    pub(super) fn wait_for_start(&mut self) -> io::Result<SupervisorReport> {
+        let mut deadline = Deadline::after(START_TIMEOUT);
+        loop {
+            let has_more = self.read_reports();
+            match self.next_report() {
+                Some(SupervisorReport::Ended(..) | SupervisorReport::Leftovers) => {}
+                Some(report) => return Ok(report),
+                None if has_more => match signal::wait_readable(&self.control, &mut deadline) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+                    Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+                },
+                None => return Err(io::Error::other("its supervisor has ended")),
+            }
+        }
+    }
+
+    /// Reads pending reports from the supervisor. Returns true if more may follow.
+    pub(super) fn read_reports(&mut self) -> bool {
+        let mut block = [0; 512];
+        loop {
+            match self.control.read(&mut block) {
+                Ok(0) => return false,
+                Ok(count) => self.received.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// The next of the reports that were read.
+    pub(super) fn next_report(&mut self) -> Option<SupervisorReport> {
+        let end = self.received.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.received.drain(..=end).collect();
+        serde_json::from_slice(&line).ok()
+    }
+
+    /// Orders the supervisor to end.
+    pub(super) fn order_end(&self) {
+        // If the supervisor is gone already, no order is needed.
+        drop(self.control.shutdown(Shutdown::Write));
+    }
+}
