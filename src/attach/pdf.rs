@@ -51,7 +51,7 @@ pub fn extract_text(
             let closed =
                 system_paths::resolve_secrets(std::iter::empty(), secrets::system_secrets());
             let mut spec = SandboxSpec::new(reads, Vec::new(), closed, Vec::new(), false);
-            spec.links = links;
+            links.iter().for_each(|path| spec.add_links(path));
             spec
         }),
         input: None,

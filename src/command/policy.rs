@@ -13,7 +13,8 @@ use crate::policy::tool_names::{READ_TOOLS, WRITE_TOOLS};
 use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
 use crate::session::{self, RecordedOrigin, Session};
 use crate::settings::{Config, LayeredConfig};
-use crate::sys::sandbox::{self, self_test, self_test::SelfTestResult};
+use crate::sys::process;
+use crate::sys::sandbox::{self, SandboxSpec, namespaces, self_test::SelfTestResult};
 use crate::tool::arguments::cast_and_check;
 use crate::tool::{Tool, ToolError, cron};
 use anyhow::{Context as _, Result};
@@ -271,6 +272,21 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
 /// Paths that no command may read if they exist, unless the user grants them by name.
 const SECRET_PATHS: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
 
+/// Tells which layers of the sandbox this system allows.
+fn sandbox_situation(sandbox: &SandboxSpec, as_json: bool) -> String {
+    let missing = process::check_namespaces(sandbox).err();
+    match (missing, as_json) {
+        (missing, true) => json!({ "namespaces": missing.is_none() }).to_string(),
+        (None, false) => {
+            "commands run in namespaces of their own, under Landlock and seccomp".into()
+        }
+        (Some(error), false) => format!(
+            "commands run under Landlock and seccomp alone, and not with `--write`: this system allows no namespaces ({error}; {})",
+            namespaces::explain_refusal()
+        ),
+    }
+}
+
 fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit> {
     let TurnSetup { policy, shared, .. } = turn_setup::prepare_without_turn(
         ctx,
@@ -322,7 +338,9 @@ fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit
         .chain([PathBuf::from("/etc/shadow")])
         .filter(|path| path.exists() && !named(path))
         .collect();
-    let trials = self_test::run_self_test(&fence, &outside, &closed).context("test the sandbox")?;
+    let situation = sandbox_situation(&fence, as_json);
+    ctx.terminal.print(&format!("{situation}\n"))?;
+    let trials = process::test_sandbox(&fence, &outside, &closed).context("test the sandbox")?;
     let mut exit = Exit::Answered;
     for SelfTestResult {
         operation: what,

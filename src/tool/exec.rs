@@ -1,6 +1,8 @@
 //! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
 //! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
 
+mod failures;
+
 use super::dangerous_command::dangerous_command;
 use super::files::Files;
 use super::sandbox_spec::{self, InstalledTools};
@@ -10,7 +12,7 @@ use crate::policy::Refusal;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
-use crate::sys::sandbox::{self, SandboxSpec, private_tmp, system_paths};
+use crate::sys::sandbox::{self, SandboxError, SandboxSpec, private_tmp, system_paths};
 use crate::sys::utf8_stream::Utf8Decoder;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
@@ -152,8 +154,9 @@ impl ExecTool {
         let reach = &self.files.file_scope;
         let mut fence = sandbox_spec::for_scope(reach, &self.tools, self.containment.has_network)?;
         fence.writable.push(private);
-        let named = self.env.iter().map(|(_, value)| PathBuf::from(value));
-        fence.links.extend(named.filter(|path| path.is_absolute()));
+        for (_, value) in &self.env {
+            fence.add_links(Path::new(value));
+        }
         fence.tmp = Some(private_tmp::tmp_directory(&self.temp_parents)?);
         if let Some(make) = &self.before_first_run
             && !self.writable_roots().is_empty()
@@ -198,173 +201,7 @@ impl ExecTool {
         }
         env
     }
-
-    /// The refusal for a command that changed protected files.
-    fn restored_refusal(&self, text: &str, restored: &[(PathBuf, std::io::Result<()>)]) -> Refusal {
-        let reach = &self.files.file_scope;
-        let (mut back, mut lost) = (Vec::new(), Vec::new());
-        for (path, done) in restored {
-            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
-            match done {
-                Ok(()) => back.push(format!("`{}`", shown.display())),
-                Err(error) => lost.push(format!("`{}` ({error})", shown.display())),
-            }
-        }
-        let mut message = text.trim_start_matches('\n').to_owned();
-        // Only an existing path can be granted.
-        let grant = restored.iter().find(|(path, _)| path.exists());
-        let grant = grant.map(|(path, _)| {
-            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
-            format!("--write={}", shown.display())
-        });
-        if !back.is_empty() {
-            let or_granted = grant
-                .as_ref()
-                .map(|flag| format!("; the user can grant it with `{flag}`"));
-            message.push_str(&format!(
-                "\n(commands may not change {}, so it was restored; tell the user what to change in it{})",
-                back.join(", "),
-                or_granted.unwrap_or_default()
-            ));
-            let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
-            if restored
-                .iter()
-                .any(|(path, done)| done.is_ok() && !of_git(path))
-            {
-                message.push_str(
-                    "\n(if git tracks such a file, it now shows it as changed or deleted: do not commit that)",
-                );
-            }
-        }
-        if !lost.is_empty() {
-            message.push_str(&format!(
-                "\n(commands may not change {}, and it could not be restored: tell the user)",
-                lost.join(", ")
-            ));
-        }
-        Refusal {
-            message,
-            suggested_flag: grant,
-        }
-    }
-
-    /// Explains why `command` failed, if the sandbox was the cause. A command that `timed_out` may have printed
-    /// nothing.
-    fn explain_failure(
-        &self,
-        command: &str,
-        text: &str,
-        timed_out: bool,
-    ) -> Option<(String, Option<&'static str>)> {
-        let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
-        if !self.containment.is_sandboxed {
-            return None;
-        }
-        let wants_network = || {
-            let is_word = |letter: char| letter.is_alphanumeric() || letter == '-';
-            let mut words = command.split(|letter| !is_word(letter));
-            words.any(|word| NETWORK_PROGRAMS.contains(&word))
-        };
-        if !self.containment.has_network && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
-            let message =
-                "(commands have no network in this run; the user can grant it with `--net`)";
-            return Some((message.into(), Some("--net")));
-        }
-        if has(BUSY_SIGNS) && !self.writable_roots().is_empty() {
-            let message = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
-                 contain them moved or removed; the user can also grant one of them, as with `--write --write=.git/config`)";
-            return Some((message.into(), None));
-        }
-        if !has(FILE_SIGNS) {
-            return None;
-        }
-        if has(LIST_SIGNS)
-            && let Some(message) = self.explain_unlisted_directory()
-        {
-            return Some((message, None));
-        }
-        let may_write = self
-            .writable_roots()
-            .contains(&self.files.file_scope.directory);
-        let writes = self.writable_roots().into_iter();
-        let mut places: Vec<String> = writes
-            .map(|path| {
-                format!(
-                    "{} (except start-up files and git's config and hooks)",
-                    path.display()
-                )
-            })
-            .collect();
-        places.push("$TMPDIR".into());
-        let message = format!(
-            "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
-             can grant more with `--read PATH` or `--write`)",
-            places.join(", ")
-        );
-        Some((message, (!may_write).then_some("--write")))
-    }
 }
-
-impl ExecTool {
-    /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
-    /// entry.
-    fn contains_denied_path(&self, closed: &[PathBuf]) -> bool {
-        let directory = &self.files.file_scope.directory;
-        let mut inside = closed.iter().filter(|path| path.starts_with(directory));
-        inside.any(|path| path.exists())
-    }
-
-    /// The explanation if commands cannot list the directory.
-    fn explain_unlisted_directory(&self) -> Option<String> {
-        let fence = self.sandbox_spec.get()?;
-        self.contains_denied_path(&fence.denied).then(|| {
-            "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
-             name)"
-                .to_owned()
-        })
-    }
-}
-
-/// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.
-const BUSY_SIGNS: &[&str] = &[
-    "Device or resource busy",
-    "EBUSY",
-    "resource busy or locked",
-];
-
-/// Messages that programs print if a directory cannot be listed.
-const LIST_SIGNS: &[&str] = &["cannot open directory", "scandir", "opendir", "listdir"];
-
-/// Programs that wait silently for a missing network.
-const NETWORK_PROGRAMS: &[&str] = &[
-    "npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "bundle",
-    "composer", "mvn", "gradle", "git", "apt", "apt-get", "curl", "wget", "ssh", "scp", "rsync",
-];
-
-/// Messages that programs print if access to a file is denied.
-const FILE_SIGNS: &[&str] = &[
-    "Permission denied",
-    "permission denied",
-    "Operation not permitted",
-    "operation not permitted",
-    "Read-only file system",
-    "EACCES",
-    "EPERM",
-];
-
-/// Messages that programs print if there is no network.
-const NETWORK_SIGNS: &[&str] = &[
-    "Address family not supported",
-    "EAFNOSUPPORT",
-    "Could not resolve host",
-    "could not resolve",
-    "Name or service not known",
-    "Temporary failure in name resolution",
-    "Temporary failure resolving",
-    "getaddrinfo",
-    "ENOTFOUND",
-    "EAI_AGAIN",
-];
 
 impl Tool for ExecTool {
     fn spec(&self) -> &ToolSpec {
@@ -410,13 +247,7 @@ impl Tool for ExecTool {
             on_output(text);
         };
         let finished = process::run(&spec, &mut |bytes| pass(&letters.feed(bytes)))
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::ResourceBusy => format!(
-                    "not run: timed out after {} s waiting for another command that may change the same files; try again",
-                    timeout.as_secs()
-                ),
-                _ => format!("cannot start the shell: {error}"),
-            })?;
+            .map_err(|error| start_error(&error, timeout))?;
         pass(&letters.finish());
         let kept = keeper.finish();
         self.to_output(command, (&finished, kept.as_ref()), timeout)
@@ -431,16 +262,22 @@ impl ExecTool {
                 "not run: this {accident}; if that is intended, the user must do it"
             )));
         }
-        if self.containment.is_sandboxed
-            && let Err(reason) = sandbox::check_available()
+        if !self.containment.is_sandboxed {
+            return Ok(());
+        }
+        let may_change = self.writable_roots().iter().any(|path| path.is_dir());
+        if may_change
+            && self
+                .sandbox_spec()
+                .is_ok_and(|fence| !process::has_namespaces(&fence))
         {
-            return Err(Refusal {
-                message: format!(
-                    "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one \
-                     with `--sandbox off`"
-                ),
-                suggested_flag: Some("--sandbox off".into()),
-            });
+            sandbox::check_available().map_err(sandbox_missing)?;
+            return Err(without_sandbox(
+                "not run: commands that may change files need user namespaces, which this system does not allow, so that git \
+                 hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; the user \
+                 can run commands without a sandbox with `--sandbox off`"
+                    .into(),
+            ));
         }
         Ok(())
     }
@@ -513,6 +350,39 @@ impl ExecTool {
             ..text.trim_start_matches('\n').to_owned().into()
         })
     }
+}
+
+/// The refusal of a command that runs only without a sandbox.
+fn without_sandbox(message: String) -> Refusal {
+    Refusal {
+        message,
+        suggested_flag: Some("--sandbox off".into()),
+    }
+}
+
+fn sandbox_missing(reason: SandboxError) -> Refusal {
+    without_sandbox(format!(
+        "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one with \
+         `--sandbox off`"
+    ))
+}
+
+/// The error for a command that could not be started.
+fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
+    let missing = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<SandboxError>());
+    if let Some(reason) = missing {
+        return sandbox_missing(reason.clone()).into();
+    }
+    match error.kind() {
+        std::io::ErrorKind::ResourceBusy => format!(
+            "not run: timed out after {} s waiting for another command that may change the same files; try again",
+            timeout.as_secs()
+        ),
+        _ => format!("cannot start the shell: {error}"),
+    }
+    .into()
 }
 
 /// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.

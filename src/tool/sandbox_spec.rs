@@ -109,7 +109,7 @@ pub fn for_scope(
     let kept = kept.into_iter().collect();
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
     fence.nested_protected = nested;
-    fence.links = links;
+    links.iter().for_each(|path| fence.add_links(path));
     Ok(fence)
 }
 

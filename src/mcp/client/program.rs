@@ -69,20 +69,20 @@ pub(super) fn start(
                 ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
                 _ => McpError::Unreachable(format!("create its sandbox: {error}")),
             })?;
-            let is_listed = |name: &str| env.iter().any(|(listed, _)| listed == name);
-            for (name, value) in walled.env {
-                if !is_listed(&name) {
-                    server_env.retain(|(other, _)| *other != name);
-                    server_env.push((name, value));
-                }
-            }
+            add_sandbox_env(&mut server_env, walled.env, env);
             let mut fence = walled.sandbox;
             // The sandbox cannot allow one network address and deny another.
             fence.net &= !config.offline;
             let named = arguments.iter().map(PathBuf::from);
             let named = named.filter(|path| path.is_absolute());
-            fence.links.extend(chain.into_iter().chain(named));
-            fence.links.push(directory.clone());
+            for path in chain
+                .iter()
+                .cloned()
+                .chain(named)
+                .chain([directory.clone()])
+            {
+                fence.add_links(&path);
+            }
             Some(fence)
         }
     };
@@ -97,6 +97,20 @@ pub(super) fn start(
     let log = root.join("logs").join(format!("{name}.log"));
     let walls = config.sandboxes.clone();
     StdioTransport::start(&spec, log, (programs, walls), inbox)
+}
+
+/// Adds the variables that the sandbox requires, except those that the entry lists itself.
+fn add_sandbox_env(
+    env: &mut Vec<(String, String)>,
+    of_sandbox: Vec<(String, String)>,
+    listed: &[(String, String)],
+) {
+    for (name, value) in of_sandbox {
+        if !listed.iter().any(|(listed, _)| *listed == name) {
+            env.retain(|(other, _)| *other != name);
+            env.push((name, value));
+        }
+    }
 }
 
 /// Appends the directory of `program` to the PATH in `env`. A program that is installed beside its interpreter, and was

@@ -372,12 +372,7 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
     }
     let exec = toolset::exec_tool(ctx, input.settings, policy, &setup.shared.files);
     let fence = exec.sandbox_spec().context("set up the sandbox")?;
-    let mounts = match process::has_namespaces(&fence) {
-        true => ", in namespaces of its own",
-        false => {
-            "; this system allows no namespaces of its own, so processes and changes are undone afterwards"
-        }
-    };
+    let missing = process::check_namespaces(&fence).err();
     let finished = process::run(
         &CommandSpec {
             program: "/bin/sh".into(),
@@ -396,9 +391,16 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
         return Err(stop.into());
     }
     match finished.status {
-        Some(status) if status.success() => Ok(CheckResult::ok(format!(
-            "a command ran under Landlock and seccomp{mounts}"
-        ))),
+        Some(status) if status.success() => Ok(match missing {
+            None => CheckResult::ok(
+                "a command ran in namespaces of its own, under Landlock and seccomp",
+            ),
+            Some(error) => CheckResult::warn(format!(
+                "a command ran under Landlock and seccomp; this system allows no namespaces ({error}), so commands are \
+                 denied with `--write`"
+            ))
+            .with_hint(os_sandbox::namespaces::explain_refusal()),
+        }),
         Some(status) => Err(anyhow!("an empty command fails in the sandbox: {status}")),
         None => Err(anyhow!("an empty command timed out in the sandbox")),
     }

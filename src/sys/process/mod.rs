@@ -15,7 +15,9 @@ mod supervisor_connection;
 mod write_lock;
 
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
-pub use namespaced_supervisor::{become_namespace_parent, has_namespaces};
+pub use namespaced_supervisor::{
+    become_namespace_parent, check_namespaces, has_namespaces, test_sandbox,
+};
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};
 pub use shell::{become_shell, run_editor};

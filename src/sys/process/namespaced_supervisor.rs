@@ -2,8 +2,9 @@
 //! their first process.
 
 use super::children::groups;
-use super::supervisor::{LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport};
+use super::supervisor::{LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport, send_report};
 use super::supervisor_connection::SupervisorConnection;
+use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec, namespaces};
 use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -28,8 +29,7 @@ pub(super) fn namespace_command(sandbox: &SandboxSpec) -> io::Result<Command> {
 }
 
 /// Enters new namespaces and runs a supervisor in them, if this program was started for that. Returns `None` if it was
-/// not, and false if the supervisor failed or could not be started. In the latter case the parent sees the end of the
-/// connection.
+/// not, and false if the supervisor failed or could not be started, which is then reported to the parent in its place.
 pub fn become_namespace_parent() -> Option<bool> {
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != NAMESPACES_ARG0) {
@@ -45,16 +45,64 @@ pub fn become_namespace_parent() -> Option<bool> {
         let mut supervisor = Command::new(super::own_program::own_executable()?);
         Ok(supervisor.arg0(SUPERVISOR_ARG0).status()?.success())
     };
-    Some(enter().unwrap_or(false))
+    let entered = enter().inspect_err(|error| {
+        if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
+            send_report(
+                &mut control.into(),
+                &SupervisorReport::NoNamespaces(error.to_string()),
+            );
+        }
+    });
+    Some(entered.unwrap_or(false))
 }
 
 /// True if commands with `sandbox` get namespaces of their own. Tried once.
 pub fn has_namespaces(sandbox: &SandboxSpec) -> bool {
-    // The test program does not become a supervisor.
-    !cfg!(test) && sandbox.has_namespaces(|| try_namespaces(sandbox))
+    sandbox.has_namespaces(|| {
+        check_namespaces(sandbox)
+            .inspect_err(|error| {
+                log::info!(target: "sandbox", "commands get no namespaces of their own: {error}");
+            })
+            .is_ok()
+    })
 }
 
-fn try_namespaces(sandbox: &SandboxSpec) -> bool {
+/// Checks that commands with `sandbox` get namespaces of their own.
+///
+/// # Errors
+/// The system refuses them, or a part of what is done in them.
+pub fn check_namespaces(sandbox: &SandboxSpec) -> io::Result<()> {
+    // The test program does not become a supervisor.
+    if cfg!(test) {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    enter_namespaces(sandbox, None).map(drop)
+}
+
+/// Tests `sandbox` from inside, in namespaces of its own if the system allows them: tries to create a file in each of
+/// `outside`, to read each of `denied`, and to open sockets.
+///
+/// # Errors
+/// The sandbox cannot be applied, or what the test needs cannot be created.
+pub fn test_sandbox(
+    sandbox: &SandboxSpec,
+    outside: &[PathBuf],
+    denied: &[PathBuf],
+) -> io::Result<Vec<SelfTestResult>> {
+    let (test, targets) = SelfTest::new(outside, denied, sandbox.net)?;
+    let mut results = match has_namespaces(sandbox) {
+        true => enter_namespaces(sandbox, Some(test))?,
+        false => sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?,
+    };
+    targets.check(&mut results);
+    Ok(results)
+}
+
+/// Starts a supervisor that only enters the sandbox and runs the test.
+fn enter_namespaces(
+    sandbox: &SandboxSpec,
+    self_test: Option<SelfTest>,
+) -> io::Result<Vec<SelfTestResult>> {
     let launch = LaunchSpec {
         program: PathBuf::new(),
         arguments: Vec::new(),
@@ -63,27 +111,21 @@ fn try_namespaces(sandbox: &SandboxSpec) -> bool {
         sandbox: Some(sandbox.clone()),
         in_namespaces: true,
         kind: LaunchKind::Trial,
+        self_test,
         protected: ProtectedPids::default(),
     };
-    let tried = || -> io::Result<()> {
-        let null = || File::options().read(true).write(true).open("/dev/null");
-        let streams = [null()?.into(), null()?.into(), null()?.into()];
-        let mut supervisor = namespace_command(sandbox)?;
-        supervisor.current_dir("/");
-        let (mut child, mut connection) =
-            SupervisorConnection::start(supervisor, &launch, streams, groups())?;
-        let report = connection.wait_for_start();
-        drop(connection);
-        child.wait()?;
-        groups().retain(|group| *group != Pid::from_child(&child));
-        match report? {
-            SupervisorReport::Failed(_, message) => Err(io::Error::other(message)),
-            _ => Ok(()),
-        }
-    };
-    tried()
-        .inspect_err(|error| {
-            log::info!(target: "sandbox", "commands get no namespaces of their own: {error}");
-        })
-        .is_ok()
+    let null = || File::options().read(true).write(true).open("/dev/null");
+    let streams = [null()?.into(), null()?.into(), null()?.into()];
+    let mut supervisor = namespace_command(sandbox)?;
+    supervisor.current_dir("/");
+    let (mut child, mut connection) =
+        SupervisorConnection::start(supervisor, &launch, streams, groups())?;
+    let report = connection.wait_for_start();
+    drop(connection);
+    child.wait()?;
+    groups().retain(|group| *group != Pid::from_child(&child));
+    match report? {
+        SupervisorReport::Tested(results) => Ok(results),
+        other => Err(other.into_error()),
+    }
 }

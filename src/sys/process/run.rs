@@ -4,7 +4,7 @@
 use super::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, prepare, reap_group,
 };
-use super::namespaced_supervisor::{has_namespaces, namespace_command};
+use super::namespaced_supervisor::namespace_command;
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::set_resource_limits;
 use super::supervisor::{LaunchKind, LaunchSpec, SupervisorReport};
@@ -146,11 +146,11 @@ fn run_with(
             Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
             Some(Err(LockError::Stopped(stop))) => return Ok(CommandResult::not_started(stop)),
         };
-    let remembered = writing
-        .map(|sandbox| sandbox.take_snapshot(has_namespaces(sandbox)))
-        .transpose()?;
+    let remembered = writing.map(SandboxSpec::take_snapshot).transpose()?;
     let (pipe, writer) = io::pipe()?;
-    let mut child = spawn(spec, writer, errors)?;
+    let mut child = spawn(spec, &writer, errors.as_ref())?;
+    // Only the command holds its ends from then on.
+    drop((writer, errors));
     let mut output = OutputPipe::new(pipe, spec.capture_bytes);
     let (status, stopped) = wait(&mut child, spec.timeout, &mut output, on_output)?;
     // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
@@ -228,6 +228,7 @@ struct RunningChild {
     /// The connection to its supervisor, which the process then belongs to.
     connection: Option<SupervisorConnection>,
     group: Pid,
+    has_started: bool,
     is_ended: bool,
     had_leftovers: bool,
 }
@@ -242,32 +243,35 @@ impl Drop for RunningChild {
 
 fn spawn(
     spec: &CommandSpec,
-    writer: io::PipeWriter,
-    errors: Option<io::PipeWriter>,
+    writer: &io::PipeWriter,
+    errors: Option<&io::PipeWriter>,
 ) -> io::Result<RunningChild> {
-    let sandbox = spec.sandbox.as_ref();
-    let (process, connection) = match sandbox.filter(|sandbox| has_namespaces(sandbox)) {
-        Some(sandbox) => {
-            let (process, connection) = spawn_supervised(spec, sandbox, (writer, errors))?;
-            (process, Some(connection))
-        }
-        None => (spawn_unsupervised(spec, (writer, errors))?, None),
-    };
+    let errors = || errors.unwrap_or(writer).try_clone();
+    if let Some(sandbox) = &spec.sandbox
+        && sandbox.knows_namespaces() != Some(false)
+        && let Some(child) = spawn_supervised(spec, sandbox, (writer.try_clone()?, errors()?))?
+    {
+        return Ok(child);
+    }
+    let process = spawn_unsupervised(spec, (writer.try_clone()?, errors()?))?;
     Ok(RunningChild {
         group: Pid::from_child(&process),
         process,
-        connection,
+        connection: None,
+        has_started: true,
         is_ended: false,
         had_leftovers: false,
     })
 }
 
-/// Starts a command in namespaces of its own.
+/// Starts a command in namespaces of its own. Returns `None` if the system allows none.
 fn spawn_supervised(
     spec: &CommandSpec,
     sandbox: &SandboxSpec,
-    (writer, errors): (io::PipeWriter, Option<io::PipeWriter>),
-) -> io::Result<(Child, SupervisorConnection)> {
+    (output, errors): (io::PipeWriter, io::PipeWriter),
+) -> io::Result<Option<RunningChild>> {
+    // Another thread may find it out meanwhile.
+    let is_known = sandbox.knows_namespaces().is_some();
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -277,19 +281,52 @@ fn spawn_supervised(
         sandbox: Some(sandbox.clone().without_foreign_sockets()),
         in_namespaces: true,
         kind: LaunchKind::Command,
+        self_test: None,
         protected: ProtectedPids::default(),
     };
-    let input = File::open("/dev/null")?;
-    let output = writer.try_clone()?;
-    let streams = [input.into(), output.into(), errors.unwrap_or(writer).into()];
+    let streams = [
+        File::open("/dev/null")?.into(),
+        output.into(),
+        errors.into(),
+    ];
     let mut supervisor = namespace_command(sandbox)?;
     supervisor.current_dir(&spec.directory);
-    SupervisorConnection::start(supervisor, &launch, streams, groups())
+    let (process, connection) =
+        SupervisorConnection::start(supervisor, &launch, streams, groups())?;
+    let mut child = RunningChild {
+        group: Pid::from_child(&process),
+        process,
+        connection: Some(connection),
+        has_started: false,
+        is_ended: false,
+        had_leftovers: false,
+    };
+    if !is_known {
+        let connection = child.connection.as_mut();
+        match connection.map(SupervisorConnection::wait_for_start) {
+            Some(Ok(SupervisorReport::NoNamespaces(reason))) => {
+                log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
+                sandbox.has_namespaces(|| false);
+                child.terminate(false);
+                return Ok(None);
+            }
+            Some(Ok(SupervisorReport::Started(_))) => {
+                child.has_started = true;
+                sandbox.has_namespaces(|| true);
+            }
+            // The run was cancelled, which the caller sees next.
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Some(Ok(report)) => return Err(report.into_error()),
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+    }
+    Ok(Some(child))
 }
 
 fn spawn_unsupervised(
     spec: &CommandSpec,
-    (writer, errors): (io::PipeWriter, Option<io::PipeWriter>),
+    (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Child> {
     let mut command = Command::new(&spec.program);
     let input = match &spec.input {
@@ -303,8 +340,7 @@ fn spawn_unsupervised(
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
-    command.stdin(input).stdout(writer.try_clone()?);
-    command.stderr(errors.unwrap_or(writer));
+    command.stdin(input).stdout(output).stderr(errors);
     let mut groups = groups();
     let process = match &spec.sandbox {
         Some(sandbox) => sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?,
@@ -330,25 +366,24 @@ impl RunningChild {
         let Some(connection) = &mut self.connection else {
             return Ok(Some(status));
         };
-        let mut found = Err(io::Error::other("its sandbox could not be set up"));
+        // Without a report of its end, its supervisor was killed, and the command with it.
+        let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
+        let mut found = match self.has_started {
+            true => Ok(killed),
+            false => Err(io::Error::other("its sandbox could not be set up")),
+        };
         connection.read_reports();
         while let Some(report) = connection.next_report() {
             match report {
-                // If no other report follows, its supervisor was killed, and the command with it.
-                SupervisorReport::Started(_) => {
-                    found = Ok(ExitStatus::from_raw(Signal::KILL.as_raw()));
-                }
+                SupervisorReport::Started(_) => found = Ok(killed),
                 SupervisorReport::Ended(Some(code), _) => {
-                    found = Ok(ExitStatus::from_raw(code << 8))
+                    found = Ok(ExitStatus::from_raw(code << 8));
                 }
                 SupervisorReport::Ended(None, signal) => {
                     found = Ok(ExitStatus::from_raw(signal.unwrap_or_default()));
                 }
                 SupervisorReport::Leftovers => self.had_leftovers = true,
-                SupervisorReport::Failed(Some(number), _) => {
-                    found = Err(io::Error::from_raw_os_error(number));
-                }
-                SupervisorReport::Failed(None, message) => found = Err(io::Error::other(message)),
+                other => found = Err(other.into_error()),
             }
         }
         found.map(Some)

@@ -120,6 +120,7 @@ fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerPr
         env: spec.env.clone(),
         in_namespaces: namespaced.is_some(),
         kind: LaunchKind::Server,
+        self_test: None,
         sandbox: spec.sandbox.clone(),
         protected: ProtectedPids::current(),
     };
@@ -189,13 +190,10 @@ impl ServerProcess {
     fn wait_for_start(&mut self, spec: &ServerSpec) -> io::Result<Pid> {
         match self.connection.wait_for_start()? {
             SupervisorReport::Failed(Some(number), _) => Err(start_error(spec, number)),
-            SupervisorReport::Failed(None, message) => Err(io::Error::other(message)),
             SupervisorReport::Started(server) => {
                 Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into())
             }
-            SupervisorReport::Ended(..) | SupervisorReport::Leftovers => {
-                Err(io::ErrorKind::InvalidData.into())
-            }
+            other => Err(other.into_error()),
         }
     }
 

@@ -9,6 +9,7 @@
 
 use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::set_resource_limits;
+use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -45,6 +46,8 @@ pub(super) struct LaunchSpec {
     /// The supervisor is the first process of new namespaces.
     pub(super) in_namespaces: bool,
     pub(super) kind: LaunchKind,
+    /// The operations to try, if it is a trial.
+    pub(super) self_test: Option<SelfTest>,
     /// The processes that start it; it cannot signal them from within its sandbox.
     pub(super) protected: ProtectedPids,
 }
@@ -56,7 +59,7 @@ pub(super) enum LaunchKind {
     Server,
     /// It ends at once if the parent is gone.
     Command,
-    /// Nothing is started: the sandbox is tried.
+    /// Nothing is started. The sandbox is entered, and tested if asked for.
     Trial,
 }
 
@@ -68,8 +71,23 @@ pub(super) enum SupervisorReport {
     Failed(Option<i32>, String),
     /// It has ended: its exit status, or the signal that ended it.
     Ended(Option<i32>, Option<i32>),
+    /// The system does not allow the namespaces, or a part of what is done in them: the reason.
+    NoNamespaces(String),
     /// It left processes behind.
     Leftovers,
+    /// The sandbox could be entered; what its test found.
+    Tested(Vec<SelfTestResult>),
+}
+
+impl SupervisorReport {
+    /// The error that a report other than the expected one stands for.
+    pub(super) fn into_error(self) -> io::Error {
+        match self {
+            Self::Failed(Some(number), _) => io::Error::from_raw_os_error(number),
+            Self::Failed(None, message) | Self::NoNamespaces(message) => io::Error::other(message),
+            _ => io::ErrorKind::InvalidData.into(),
+        }
+    }
 }
 
 /// Runs as a supervisor if this program was started as one, and returns `None` otherwise. Returns true if no process of
@@ -99,34 +117,31 @@ pub(super) fn supervise() -> io::Result<bool> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     }
     let kind = launch.kind;
-    let server = match start_server(launch, streams) {
-        Ok(server) => server,
-        Err(error) => {
-            send_report(
-                &mut control,
-                &SupervisorReport::Failed(error.raw_os_error(), error.to_string()),
-            );
-            return Ok(true);
-        }
+    let started = match kind {
+        LaunchKind::Trial => try_sandbox(launch),
+        LaunchKind::Server | LaunchKind::Command => start_server(launch, streams),
     };
+    let report = started
+        .unwrap_or_else(|error| SupervisorReport::Failed(error.raw_os_error(), error.to_string()));
     // Done last, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
     // reading the launch description in our memory.
     let _: Result<_, _> = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    send_report(
-        &mut control,
-        &SupervisorReport::Started(server.as_raw_pid()),
-    );
+    send_report(&mut control, &report);
+    let SupervisorReport::Started(server) = report else {
+        return Ok(true);
+    };
     let mut watch = Supervisor {
-        server,
+        server: Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData)?,
         kind,
         has_ended: false,
         control,
         wake,
     };
-    Ok(kind == LaunchKind::Trial || watch.run())
+    Ok(watch.run())
 }
 
-fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
+/// Sends a report to the parent.
+pub(super) fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     // If the parent is gone, no report is needed.
@@ -164,7 +179,10 @@ fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [O
 }
 
 /// Starts the server. It then holds the only copies of its ends of the streams, so what it closes is closed.
-fn start_server(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io::Result<Pid> {
+fn start_server(
+    launch: LaunchSpec,
+    [input, output, errors]: [OwnedFd; 3],
+) -> io::Result<SupervisorReport> {
     let mut command = Command::new(&launch.program);
     command
         .args(&launch.arguments)
@@ -173,26 +191,53 @@ fn start_server(launch: LaunchSpec, [input, output, errors]: [OwnedFd; 3]) -> io
         .current_dir(&launch.directory)
         .process_group(0);
     command.stdin(input).stdout(output).stderr(errors);
-    let sandbox = match launch.sandbox {
-        None => return Ok(Pid::from_child(&command.spawn()?)),
-        Some(sandbox) if launch.in_namespaces => {
-            sandbox.enter_root(launch.kind == LaunchKind::Server)?
-        }
-        Some(sandbox) => sandbox.without_root(),
-    };
-    let protected = match launch.in_namespaces {
-        // It sees no process but its own, and the first one accepts no signal that could end it.
-        true => ProtectedPids::default(),
-        false => launch.protected.merged(&ProtectedPids::current()),
-    };
-    sandbox.run_inside(&protected, || {
-        if launch.kind == LaunchKind::Trial {
-            return Ok(rustix::process::getpid());
-        }
+    let mut start = || {
         let server = Pid::from_child(&command.spawn()?);
-        set_resource_limits(server);
-        Ok(server)
+        if launch.sandbox.is_some() {
+            set_resource_limits(server);
+        }
+        Ok(SupervisorReport::Started(server.as_raw_pid()))
+    };
+    match &launch.sandbox {
+        None => start(),
+        Some(sandbox) if launch.in_namespaces => {
+            in_namespaces(sandbox, launch.kind == LaunchKind::Server, start)
+        }
+        Some(sandbox) => {
+            let protected = launch.protected.merged(&ProtectedPids::current());
+            sandbox.clone().without_root().run_inside(&protected, start)
+        }
+    }
+}
+
+/// Enters the sandbox of new namespaces, and runs the test in it.
+fn try_sandbox(launch: LaunchSpec) -> io::Result<SupervisorReport> {
+    in_namespaces(&launch.sandbox.unwrap_or_default(), false, || {
+        let results = launch.self_test.map(|test| test.run());
+        Ok(SupervisorReport::Tested(results.unwrap_or_default()))
     })
+}
+
+/// Runs `work` in the sandbox of new namespaces. If that cannot be entered, reports so.
+fn in_namespaces(
+    sandbox: &SandboxSpec,
+    is_long_lived: bool,
+    work: impl FnOnce() -> io::Result<SupervisorReport> + Send,
+) -> io::Result<SupervisorReport> {
+    let mut result = None;
+    // It sees no process but its own, and the first one accepts no signal that could end it.
+    let alone = ProtectedPids::default();
+    let entered = sandbox.clone().enter_root(is_long_lived).and_then(|left| {
+        left.run_inside(&alone, || {
+            result = Some(work());
+            Ok(())
+        })
+    });
+    match (entered, result) {
+        (_, Some(result)) => result,
+        (Err(error), None) => Ok(SupervisorReport::NoNamespaces(error.to_string())),
+        (Ok(()), None) => Err(io::ErrorKind::InvalidData.into()),
+    }
 }
 
 /// The wake pipe of the supervisor: readable after a signal.

@@ -49,7 +49,11 @@ impl SupervisorConnection {
             control,
             received: Vec::new(),
         };
-        connection.send(launch, &streams)?;
+        match connection.send(launch, &streams) {
+            // It has ended before it read everything. Its report says why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
         connection.control.set_nonblocking(true)?;
         Ok((child, connection))
     }

@@ -6,6 +6,7 @@
 
 pub mod git_paths;
 mod landlock_rules;
+mod links;
 mod mounts;
 pub mod namespaces;
 mod new_repository;
@@ -146,36 +147,32 @@ impl SandboxSpec {
         self
     }
 
+    /// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
+    pub fn knows_namespaces(&self) -> Option<bool> {
+        // The test program does not become a supervisor.
+        match cfg!(test) {
+            true => Some(false),
+            false => self.cache.has_namespaces.get().copied(),
+        }
+    }
+
     /// True if commands get namespaces of their own. `probe` tries it once.
     pub fn has_namespaces(&self, probe: impl FnOnce() -> bool) -> bool {
         *self.cache.has_namespaces.get_or_init(probe)
     }
 
     /// Records the state of protected paths that no mount protects.
-    pub fn take_snapshot(&self, has_namespaces: bool) -> io::Result<PathSnapshot> {
+    ///
+    /// # Errors
+    /// As [`PathSnapshot::take`].
+    pub fn take_snapshot(&self) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
         let is_new = |path: &&PathBuf| {
             self.writable.iter().any(|root| path.starts_with(root)) && !path.exists()
         };
         let denied = self.denied.iter().filter(is_new);
-        // Without namespaces, a directory around a denied path is granted entry by entry. Nothing new can be created
-        // directly in it, and what other runs of this program write there meanwhile must not be reverted.
-        // Otherwise a mount protects it too.
-        let is_around = |place: &&PathBuf| {
-            let beneath = |denied: &PathBuf| denied != *place && denied.starts_with(place);
-            self.denied.iter().any(beneath)
-        };
-        let protected = self
-            .protected
-            .iter()
-            .filter(|place| has_namespaces || !is_around(place));
-        let protected: Vec<PathBuf> = protected.chain(denied).cloned().collect();
-        PathSnapshot::take(
-            &self.writable,
-            &protected,
-            &self.nested_protected,
-            has_namespaces,
-        )
+        let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
+        PathSnapshot::take(&self.writable, &protected, &self.nested_protected)
     }
 
     /// The Landlock ruleset, built once.

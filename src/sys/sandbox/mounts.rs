@@ -10,12 +10,11 @@ use super::system_paths::{DEVICES, TERMINALS};
 use rustix::fs::{FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
-use std::collections::{BTreeSet, VecDeque};
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The directory of named shared memory. A command gets an empty one of its own, since the system's is shared with
 /// other programs.
@@ -32,8 +31,6 @@ const DEVICE_LINKS: &[(&str, &str)] = &[
     ("/dev/stderr", "/proc/self/fd/2"),
     ("/dev/ptmx", "pts/ptmx"),
 ];
-/// The most symbolic links that one path may lead through, as in the kernel.
-const MAX_LINKS: usize = 40;
 
 /// Gives this process, the first of new namespaces, the view of the file system that `sandbox` describes, and adds to
 /// its writable places those that only this view has.
@@ -45,7 +42,7 @@ pub(super) fn set_up(sandbox: &mut SandboxSpec) -> io::Result<()> {
     let before = rustix::fs::stat(".")?;
     enter_empty_root()?;
     let has_tmp = mount_tmp(sandbox)?;
-    recreate_links(&sandbox.links)?;
+    create_links(&sandbox.links)?;
     bind_granted(sandbox)?;
     mount_devices()?;
     create_directory(Path::new("/proc"))?;
@@ -106,45 +103,14 @@ fn outside(path: &Path) -> PathBuf {
     Path::new(OLD_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Creates the symbolic links directly beneath the root, such as `/bin`, and those that `paths` lead through.
-fn recreate_links(paths: &[PathBuf]) -> io::Result<()> {
-    for entry in std::fs::read_dir(OLD_ROOT)?.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            recreate_link(&Path::new("/").join(entry.file_name()))?;
-        }
-    }
-    paths.iter().try_for_each(|path| recreate_link(path))
-}
-
-fn recreate_link(path: &Path) -> io::Result<()> {
-    let parts = |path: &Path| -> Vec<OsString> {
-        path.components()
-            .map(|part| part.as_os_str().to_owned())
-            .collect()
-    };
-    let mut rest = VecDeque::from(parts(path));
-    let (mut current, mut links) = (PathBuf::from("/"), 0);
-    while let Some(part) = rest.pop_front() {
-        if Path::new(&part).components().next() == Some(Component::ParentDir) {
-            current.pop();
-            continue;
-        }
-        let next = current.join(&part);
-        let Ok(target) = std::fs::read_link(outside(&next)) else {
-            current = next;
-            continue;
-        };
-        links += 1;
-        if links > MAX_LINKS {
-            return Ok(());
-        }
-        create_directory(&current)?;
-        match symlink(&target, &next) {
+/// Creates the symbolic links that granted places are also reached by.
+fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
+    for (link, target) in links {
+        create_directory(link.parent().unwrap_or(link))?;
+        match symlink(target, link) {
+            // The run's own directory for temporary files still has the one of an earlier command.
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
-        }
-        for part in parts(&target).into_iter().rev() {
-            rest.push_front(part);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 
 use rustix::thread::{CapabilitySet, UnshareFlags};
 use std::io;
+use std::path::Path;
 
 /// Moves this process, which must have a single thread, into new namespaces in which it may mount. The process
 /// namespace is that of its children: the first one becomes its init.
@@ -36,4 +37,23 @@ pub fn enter(with_network: bool) -> io::Result<()> {
         CapabilitySet::SYS_ADMIN,
         true,
     )?)
+}
+
+/// Tells what keeps this user from making namespaces, and how to change it.
+pub fn explain_refusal() -> &'static str {
+    let is = |name: &str, value: &str| {
+        let setting = std::fs::read_to_string(Path::new("/proc/sys").join(name));
+        setting.is_ok_and(|text| text.trim() == value)
+    };
+    if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+        return "AppArmor restricts them: give the program a profile with `userns,`, or set \
+                `sysctl kernel.apparmor_restrict_unprivileged_userns=0`";
+    }
+    if is("kernel/unprivileged_userns_clone", "0") {
+        return "set `sysctl kernel.unprivileged_userns_clone=1`";
+    }
+    if is("user/max_user_namespaces", "0") {
+        return "set `sysctl user.max_user_namespaces` to more than 0";
+    }
+    "a container must allow them, as `podman run --security-opt seccomp=unconfined --security-opt unmask=ALL` does"
 }

@@ -1,9 +1,10 @@
-//! Protected paths: paths in writable directories that a command must not change. Their state is recorded before the
-//! command and restored after it.
+//! Protected paths: paths in writable directories that a command must not change. What no mount protects is recorded
+//! before the command and restored after it.
 //!
-//! Landlock cannot exclude a part of what it has granted. So protected paths are read beforehand, including their
-//! absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
-//! following symbolic links. No process of the command is alive by then.
+//! A mount protects what exists. It cannot keep a missing path from being created, and where it stands nothing can be
+//! removed or renamed, which is too much for repositories within a directory. So these are read beforehand, including
+//! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! following symbolic links. No process of the command is alive by then: its namespace has ended.
 
 use super::new_repository;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -66,17 +67,12 @@ enum RecordedContent {
 }
 
 impl PathSnapshot {
-    /// Records the protected paths beneath the writable `roots`. If `has_mounts`, mounts protect existing places, and
-    /// only absent ones are recorded. Places in `nested` are always recorded, since no mount protects them.
+    /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
+    /// all in `nested`, which no mount protects.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
-    pub fn take(
-        roots: &[PathBuf],
-        protected: &[PathBuf],
-        nested: &[PathBuf],
-        has_mounts: bool,
-    ) -> io::Result<Self> {
+    pub fn take(roots: &[PathBuf], protected: &[PathBuf], nested: &[PathBuf]) -> io::Result<Self> {
         let mut root_fds = Vec::new();
         let mut root_paths = Vec::new();
         for root in roots {
@@ -99,7 +95,7 @@ impl PathSnapshot {
             };
             let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
             let was = match open_parent(&root_fds[root], &relative, false) {
-                Ok((dir, name)) if has_mounts && !is_nested && is_mountable(dir.as_fd(), &name) => {
+                Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
                     continue;
                 }
                 Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
@@ -470,7 +466,7 @@ mod tests {
             };
             let before = states(&dir);
             let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
+                PathSnapshot::take(std::slice::from_ref(&dir), &[], &protected).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -528,7 +524,7 @@ mod tests {
             ];
             let protected = names.map(|name| dir.join(name));
             let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &protected, &[], false).unwrap();
+                PathSnapshot::take(std::slice::from_ref(&dir), &[], &protected).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

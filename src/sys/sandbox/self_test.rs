@@ -1,14 +1,15 @@
-//! Tests a sandbox by attempting forbidden operations inside it, on a thread that then ends.
+//! Tests a sandbox by attempting forbidden operations inside it.
 
-use super::{ProtectedPids, SandboxSpec};
+use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::io::{self, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 
 /// An attempted operation and its outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelfTestResult {
     /// The operation.
     pub operation: String,
@@ -18,23 +19,71 @@ pub struct SelfTestResult {
     pub outcome: String,
 }
 
-/// Tries to create a file in each of `outside`, to read each of `denied`, and to open sockets.
-///
-/// # Errors
-/// The sandbox cannot be applied, or the files and sockets that the test needs cannot be created.
-pub fn run_self_test(
-    sandbox: &SandboxSpec,
-    outside: &[PathBuf],
-    denied: &[PathBuf],
-) -> io::Result<Vec<SelfTestResult>> {
-    let temp = tempfile::tempdir()?;
-    let canary = temp.path().join("canary");
-    std::fs::write(&canary, "alive")?;
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let address = listener.local_addr()?;
-    let socket = temp.path().join("socket");
-    let _there = UnixListener::bind(&socket)?;
-    let mut trials = sandbox.run_inside(&ProtectedPids::current(), || {
+/// The operations to attempt inside a sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SelfTest {
+    canary: PathBuf,
+    address: SocketAddr,
+    socket: PathBuf,
+    outside: Vec<PathBuf>,
+    denied: Vec<PathBuf>,
+    /// The name of the file to create.
+    file_name: String,
+    has_network: bool,
+}
+
+/// The files and sockets that a test tries to reach.
+pub struct SelfTestTargets {
+    temp: TempDir,
+    /// The files that it tries to create.
+    created: Vec<PathBuf>,
+    _tcp: TcpListener,
+    _local: UnixListener,
+}
+
+impl SelfTest {
+    /// Creates a test that tries to create a file in each of `outside`, to read each of `denied`, and to open sockets;
+    /// internet ones unless the sandbox `has_network`. The targets must exist while it runs.
+    ///
+    /// # Errors
+    /// The files and sockets that it needs cannot be created.
+    pub fn new(
+        outside: &[PathBuf],
+        denied: &[PathBuf],
+        has_network: bool,
+    ) -> io::Result<(Self, SelfTestTargets)> {
+        let temp = tempfile::tempdir()?;
+        let canary = temp.path().join("canary");
+        std::fs::write(&canary, "alive")?;
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let socket = temp.path().join("socket");
+        let local = UnixListener::bind(&socket)?;
+        let test = Self {
+            canary,
+            address: tcp.local_addr()?,
+            socket,
+            outside: outside.to_vec(),
+            denied: denied.to_vec(),
+            file_name: format!(".nanobot-{}", crate::sys::secret::random_hex(8)),
+            has_network,
+        };
+        let targets = SelfTestTargets {
+            temp,
+            created: outside
+                .iter()
+                .map(|place| place.join(&test.file_name))
+                .collect(),
+            _tcp: tcp,
+            _local: local,
+        };
+        Ok((test, targets))
+    }
+
+    /// Attempts the operations. Called inside the sandbox.
+    ///
+    /// A file that could be created in `outside` may have been created in a directory that only the sandbox has;
+    /// [`SelfTestTargets::check`] looks.
+    pub fn run(&self) -> Vec<SelfTestResult> {
         let mut trials = Vec::new();
         let mut tried = |what: String, done: io::Result<()>| {
             trials.push(SelfTestResult {
@@ -43,32 +92,29 @@ pub fn run_self_test(
                 outcome: done.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
             });
         };
-        let over = OpenOptions::new().write(true).truncate(true).open(&canary);
+        let over = OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(&self.canary);
         tried("write to another program's file".into(), over.map(drop));
-        tried("remove that file".into(), std::fs::remove_file(&canary));
-        for place in outside {
-            let path = place.join(format!(".nanobot-{}", crate::sys::secret::random_hex(8)));
-            let created = OpenOptions::new().write(true).create_new(true).open(&path);
-            if created.is_ok() {
-                // The sandbox failed. If the file cannot be removed, the report still shows its directory.
-                drop(std::fs::remove_file(&path));
-            }
-            tried(
-                format!("create a file in `{}`", place.display()),
-                created.map(drop),
-            );
+        tried(
+            "remove that file".into(),
+            std::fs::remove_file(&self.canary),
+        );
+        for place in &self.outside {
+            let created = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(place.join(&self.file_name));
+            tried(create_operation(place), created.map(drop));
         }
-        for path in denied {
-            let read = match path.is_dir() {
-                true => std::fs::read_dir(path).map(drop),
-                false => File::open(path).map(drop),
-            };
-            tried(format!("read `{}`", path.display()), read);
+        for path in &self.denied {
+            tried(format!("read `{}`", path.display()), read_any(path));
         }
-        if !sandbox.net {
+        if !self.has_network {
             tried(
                 "connect over TCP".into(),
-                TcpStream::connect(address).map(drop),
+                TcpStream::connect(self.address).map(drop),
             );
             tried(
                 "open a UDP socket".into(),
@@ -77,15 +123,53 @@ pub fn run_self_test(
         }
         tried(
             "connect to a UNIX socket".into(),
-            UnixStream::connect(&socket).map(drop),
+            UnixStream::connect(&self.socket).map(drop),
         );
-        Ok(trials)
-    })?;
-    let alive = std::fs::read(&canary).is_ok_and(|text| text == b"alive");
-    trials.push(SelfTestResult {
-        operation: "change the test file in any of these ways".into(),
-        is_refused: alive,
-        outcome: if alive { "unchanged" } else { "changed" }.into(),
-    });
-    Ok(trials)
+        trials
+    }
+}
+
+impl SelfTestTargets {
+    /// Completes the results of the test with what can be seen from outside.
+    pub fn check(&self, results: &mut Vec<SelfTestResult>) {
+        for path in &self.created {
+            let place = path.parent().unwrap_or(path);
+            let operation = create_operation(place);
+            // If the sandbox failed and the file cannot be removed, the report still shows its directory.
+            let is_refused = path.symlink_metadata().is_err();
+            drop(std::fs::remove_file(path));
+            for result in results
+                .iter_mut()
+                .filter(|result| result.operation == operation)
+            {
+                if is_refused && !result.is_refused {
+                    result.outcome = "only in a directory of its own".into();
+                }
+                result.is_refused = is_refused;
+            }
+        }
+        let canary = std::fs::read(self.temp.path().join("canary"));
+        let alive = canary.is_ok_and(|text| text == b"alive");
+        results.push(SelfTestResult {
+            operation: "change the test file in any of these ways".into(),
+            is_refused: alive,
+            outcome: if alive { "unchanged" } else { "changed" }.into(),
+        });
+    }
+}
+
+fn create_operation(place: &Path) -> String {
+    format!("create a file in `{}`", place.display())
+}
+
+/// Reads something of a file or directory. An empty one covers what is closed.
+fn read_any(path: &PathBuf) -> io::Result<()> {
+    let has_content = match path.is_dir() {
+        true => std::fs::read_dir(path)?.next().is_some(),
+        false => File::open(path)?.read(&mut [0])? > 0,
+    };
+    match has_content {
+        true => Ok(()),
+        false => Err(io::Error::other("it is empty")),
+    }
 }

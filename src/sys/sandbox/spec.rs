@@ -2,6 +2,7 @@
 
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -24,8 +25,8 @@ pub struct SandboxSpec {
     /// together with its directory is not recreated.
     #[serde(skip)]
     pub nested_protected: Vec<PathBuf>,
-    /// Paths that may lead through symbolic links, which the command's own root then needs too.
-    pub links: Vec<PathBuf>,
+    /// Symbolic links that the command's own root needs too, with their targets.
+    pub(super) links: BTreeMap<PathBuf, PathBuf>,
     /// The command runs in namespaces of its own, and sees only what is granted.
     #[serde(skip)]
     pub(super) in_namespaces: bool,
@@ -61,19 +62,21 @@ impl SandboxSpec {
         protected: Vec<PathBuf>,
         net: bool,
     ) -> Self {
-        Self {
+        let mut spec = Self {
             readable,
             writable,
             tmp: None,
             denied,
             protected,
             nested_protected: Vec::new(),
-            links: Vec::new(),
+            links: BTreeMap::new(),
             in_namespaces: false,
             long_lived: false,
             split_parents: false,
             net,
             cache: Arc::default(),
-        }
+        };
+        spec.add_root_links();
+        spec
     }
 }

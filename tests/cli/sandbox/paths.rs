@@ -110,26 +110,12 @@ fn write_attempts(name: &str) -> String {
 #[test]
 fn startup_files_are_never_changed() {
     for user in available_users() {
-        for (words, flags, is_home, has_namespaces) in [
-            ("of the home", &[][..], true, true),
-            ("of the directory", &[][..], false, true),
-            (
-                "of the directory that is written",
-                &["--write"][..],
-                false,
-                true,
-            ),
-            (
-                "of the directory that is written, without namespaces",
-                &["--write"][..],
-                false,
-                false,
-            ),
+        for (words, flags, is_home) in [
+            ("of the home", &[][..], true),
+            ("of the directory", &[][..], false),
+            ("of the directory that is written", &["--write"][..], false),
         ] {
-            let mut yard = SandboxFixture::new(user);
-            if !has_namespaces {
-                yard = yard.without_namespaces();
-            }
+            let yard = SandboxFixture::new(user);
             let place = match is_home {
                 true => yard.story.home(),
                 false => yard.story.dir(),
@@ -160,21 +146,17 @@ fn startup_files_are_never_changed() {
 
 #[test]
 fn nested_repositories_keep_their_hooks_and_config() {
-    for has_namespaces in [true, false] {
-        let mut yard = SandboxFixture::new(User::Current);
-        if !has_namespaces {
-            yard = yard.without_namespaces();
-        }
-        let dir = yard.story.dir();
-        for name in ["sub", "a/b/deep", "gone"] {
-            yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
-            yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
-        }
-        yard.write_file(
-            &dir.join("sub/.git/modules/x/y/HEAD"),
-            "ref: refs/heads/main\n",
-        );
-        let told = yard.run_commands(
+    let yard = SandboxFixture::new(User::Current);
+    let dir = yard.story.dir();
+    for name in ["sub", "a/b/deep", "gone"] {
+        yard.write_file(&dir.join(name).join(".git/HEAD"), "ref: refs/heads/main\n");
+        yard.write_file(&dir.join(name).join(".git/config"), "mine\n");
+    }
+    yard.write_file(
+        &dir.join("sub/.git/modules/x/y/HEAD"),
+        "ref: refs/heads/main\n",
+    );
+    let told = yard.run_commands(
             &["--write"],
             &[
                 "mkdir -p sub/.git/hooks; echo evil > sub/.git/hooks/post-checkout; echo evil > sub/.git/config",
@@ -185,24 +167,23 @@ fn nested_repositories_keep_their_hooks_and_config() {
                 "echo fine > sub/fine; echo x > sub/.git/index",
             ],
         );
-        for (number, put_back) in [true, true, true, false, false, false]
-            .into_iter()
-            .enumerate()
-        {
-            let found = told[number].contains("commands may not change");
-            assert_eq!(found, put_back, "{number}: {}", told[number]);
-        }
-        let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
-        let mine = Some("mine\n".to_owned());
-        assert_eq!(read("sub/.git/config"), mine);
-        assert_eq!(read("a/b/deep/.git/config"), mine);
-        assert_eq!(read("new/.git/config"), mine);
-        assert_eq!(read("sub/.git/hooks/post-checkout"), None);
-        assert_eq!(read("sub/.git/modules/x/y/config"), None);
-        assert_eq!(read("sub/fine").as_deref(), Some("fine\n"));
-        // A directory may be removed as a whole.
-        assert!(!dir.join("gone").exists());
+    for (number, put_back) in [true, true, true, false, false, false]
+        .into_iter()
+        .enumerate()
+    {
+        let found = told[number].contains("commands may not change");
+        assert_eq!(found, put_back, "{number}: {}", told[number]);
     }
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+    let mine = Some("mine\n".to_owned());
+    assert_eq!(read("sub/.git/config"), mine);
+    assert_eq!(read("a/b/deep/.git/config"), mine);
+    assert_eq!(read("new/.git/config"), mine);
+    assert_eq!(read("sub/.git/hooks/post-checkout"), None);
+    assert_eq!(read("sub/.git/modules/x/y/config"), None);
+    assert_eq!(read("sub/fine").as_deref(), Some("fine\n"));
+    // A directory may be removed as a whole.
+    assert!(!dir.join("gone").exists());
 }
 
 /// Files of a home that no command can read, including our own.
@@ -406,29 +387,24 @@ fn our_own_files_are_denied_within_a_granted_directory() {
 /// A grant for a startup file must name that file, and covers nothing else.
 #[test]
 fn a_protected_file_granted_by_name_is_writable() {
-    for has_namespaces in [true, false] {
-        let mut yard = SandboxFixture::new(User::Current);
-        if !has_namespaces {
-            yard = yard.without_namespaces();
-        }
-        let dir = yard.story.dir();
-        for name in [".git/HEAD", ".git/config", ".envrc"] {
-            yard.write_file(&dir.join(name), "mine\n");
-        }
-        let told = yard.run_commands(
-            &["--write", "--write=.git/config"],
-            &[
-                "echo new > .git/config.lock && mv .git/config.lock .git/config",
-                "echo new > .envrc",
-                "mkdir -p .git/hooks; echo new > .git/hooks/pre-commit",
-            ],
-        );
-        assert_eq!(told[0], "(no output)");
-        let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
-        assert_eq!(read(".git/config").as_deref(), Some("new\n"));
-        assert_eq!(read(".envrc").as_deref(), Some("mine\n"));
-        assert_eq!(read(".git/hooks/pre-commit"), None);
+    let yard = SandboxFixture::new(User::Current);
+    let dir = yard.story.dir();
+    for name in [".git/HEAD", ".git/config", ".envrc"] {
+        yard.write_file(&dir.join(name), "mine\n");
     }
+    let told = yard.run_commands(
+        &["--write", "--write=.git/config"],
+        &[
+            "echo new > .git/config.lock && mv .git/config.lock .git/config",
+            "echo new > .envrc",
+            "mkdir -p .git/hooks; echo new > .git/hooks/pre-commit",
+        ],
+    );
+    assert_eq!(told[0], "(no output)");
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
+    assert_eq!(read(".git/config").as_deref(), Some("new\n"));
+    assert_eq!(read(".envrc").as_deref(), Some("mine\n"));
+    assert_eq!(read(".git/hooks/pre-commit"), None);
 }
 
 /// A directory with a denied path can be listed if mounts hide the path; otherwise the reason is given.
@@ -465,44 +441,35 @@ fn a_directory_with_a_denied_path_is_listed_or_the_reason_is_given() {
 #[test]
 fn startup_files_of_a_home_are_protected_under_any_grant() {
     for user in available_users() {
-        for has_namespaces in [true, false] {
-            for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
-                let mut yard = SandboxFixture::new(user);
-                if !has_namespaces {
-                    yard = yard.without_namespaces();
-                }
-                let home = yard.story.home();
-                yard.write_file(&home.join(".config/fish/config.fish"), "mine\n");
-                yard.write_file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
-                yard.write_file(&home.join(".bashrc"), "mine\n");
-                let names = [".bashrc", ".zlogin", ".config/autostart/x.desktop"];
-                let fish = ".config/fish/config.fish";
-                let granted = home.parent().unwrap().join(inside);
-                let granted = granted.canonicalize().unwrap();
-                let mut commands: Vec<String> = names
-                    .iter()
-                    .chain([&fish])
-                    .map(|name| {
-                        let path = home.join(name);
-                        let parent = path.parent().unwrap().display();
-                        format!("mkdir -p {parent}; echo evil > {}", path.display())
-                    })
-                    .collect();
-                let new = granted.join("new");
-                commands.push(format!("echo good > {}", new.display()));
-                let told =
-                    yard.run_commands(&[&format!("--write={}", granted.display())], &commands);
-                let what = format!("{user:?} {has_namespaces} {inside}: {told:?}");
-                let is = |name: &str| std::fs::read_to_string(home.join(name)).ok();
-                assert_eq!(is(".bashrc").as_deref(), Some("mine\n"), "{what}");
-                assert_eq!(is(fish).as_deref(), Some("mine\n"), "{what}");
-                assert_eq!(is(names[1]), None, "{what}");
-                assert_eq!(is(names[2]), None, "{what}");
-                // Without namespaces nothing new can be created next to a denied path.
-                if inside.ends_with("conf.d") {
-                    assert_eq!(std::fs::read_to_string(new).unwrap(), "good\n", "{what}");
-                }
-            }
+        for inside in [".", "home", "home/.config", "home/.config/fish/conf.d"] {
+            let yard = SandboxFixture::new(user);
+            let home = yard.story.home();
+            yard.write_file(&home.join(".config/fish/config.fish"), "mine\n");
+            yard.write_file(&home.join(".config/fish/conf.d/a.fish"), "mine\n");
+            yard.write_file(&home.join(".bashrc"), "mine\n");
+            let names = [".bashrc", ".zlogin", ".config/autostart/x.desktop"];
+            let fish = ".config/fish/config.fish";
+            let granted = home.parent().unwrap().join(inside);
+            let granted = granted.canonicalize().unwrap();
+            let mut commands: Vec<String> = names
+                .iter()
+                .chain([&fish])
+                .map(|name| {
+                    let path = home.join(name);
+                    let parent = path.parent().unwrap().display();
+                    format!("mkdir -p {parent}; echo evil > {}", path.display())
+                })
+                .collect();
+            let new = granted.join("new");
+            commands.push(format!("echo good > {}", new.display()));
+            let told = yard.run_commands(&[&format!("--write={}", granted.display())], &commands);
+            let what = format!("{user:?} {inside}: {told:?}");
+            let is = |name: &str| std::fs::read_to_string(home.join(name)).ok();
+            assert_eq!(is(".bashrc").as_deref(), Some("mine\n"), "{what}");
+            assert_eq!(is(fish).as_deref(), Some("mine\n"), "{what}");
+            assert_eq!(is(names[1]), None, "{what}");
+            assert_eq!(is(names[2]), None, "{what}");
+            assert_eq!(std::fs::read_to_string(new).unwrap(), "good\n", "{what}");
         }
     }
 }
@@ -511,33 +478,28 @@ fn startup_files_of_a_home_are_protected_under_any_grant() {
 #[test]
 fn a_read_only_grant_within_a_writable_one_is_not_writable() {
     for user in available_users() {
-        for has_namespaces in [true, false] {
-            let mut yard = SandboxFixture::new(user);
-            if !has_namespaces {
-                yard = yard.without_namespaces();
-            }
-            let outer = yard.outside_dir();
-            let inner = outer.join("deep/inner");
-            yard.write_file(&inner.join("file"), "mine\n");
-            let told = yard.run_commands(
-                &[
-                    &format!("--read={}", inner.display()),
-                    &format!("--write={}", outer.display()),
-                ],
-                &[
-                    format!("echo evil > {}/new", inner.display()),
-                    format!("echo evil >> {}/file", inner.display()),
-                    format!("mv {0} {0}.away; mkdir {0}", inner.display()),
-                    format!("cat {}/file", inner.display()),
-                    format!("echo good > {}/new", outer.display()),
-                ],
-            );
-            let file = std::fs::read_to_string(inner.join("file"));
-            assert_eq!(file.unwrap(), "mine\n", "{told:?}");
-            assert!(!inner.join("new").exists(), "{told:?}");
-            assert_eq!(told[3], "mine");
-            assert!(outer.join("new").exists(), "{told:?}");
-        }
+        let yard = SandboxFixture::new(user);
+        let outer = yard.outside_dir();
+        let inner = outer.join("deep/inner");
+        yard.write_file(&inner.join("file"), "mine\n");
+        let told = yard.run_commands(
+            &[
+                &format!("--read={}", inner.display()),
+                &format!("--write={}", outer.display()),
+            ],
+            &[
+                format!("echo evil > {}/new", inner.display()),
+                format!("echo evil >> {}/file", inner.display()),
+                format!("mv {0} {0}.away; mkdir {0}", inner.display()),
+                format!("cat {}/file", inner.display()),
+                format!("echo good > {}/new", outer.display()),
+            ],
+        );
+        let file = std::fs::read_to_string(inner.join("file"));
+        assert_eq!(file.unwrap(), "mine\n", "{told:?}");
+        assert!(!inner.join("new").exists(), "{told:?}");
+        assert_eq!(told[3], "mine");
+        assert!(outer.join("new").exists(), "{told:?}");
     }
 }
 
@@ -545,33 +507,28 @@ fn a_read_only_grant_within_a_writable_one_is_not_writable() {
 #[test]
 fn a_new_repository_cannot_make_git_run_commands() {
     for user in available_users() {
-        for has_namespaces in [true, false] {
-            let mut yard = SandboxFixture::new(user);
-            if !has_namespaces {
-                yard = yard.without_namespaces();
-            }
-            let config = yard.story.dir().join(".git/config");
-            let configs = [
-                "[core] fsmonitor = \"touch pwned; false\" #]\\n",
-                "[core]\\n\\tbare = false\\r\\tfsmonitor = x\\n",
-                "[core]\\n\\tbare = a\\\\\\n\\tfsmonitor = x\\n",
-                "[include]\\n\\tpath = ../x\\n",
-            ];
-            let make = |text: &str| {
-                format!(
-                    "mkdir -p .git/hooks; printf '{text}' > .git/config; test -s .git/config && echo made"
-                )
-            };
-            for text in configs {
-                let told = yard.run_commands(&["--write"], &[make(text)]);
-                assert!(told[0].contains("made"), "{told:?}");
-                assert!(!config.exists(), "{user:?}: {text}: {told:?}");
-                std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
-            }
-            let told = yard.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
-            assert_eq!(told, ["made"]);
-            assert!(config.exists());
+        let yard = SandboxFixture::new(user);
+        let config = yard.story.dir().join(".git/config");
+        let configs = [
+            "[core] fsmonitor = \"touch pwned; false\" #]\\n",
+            "[core]\\n\\tbare = false\\r\\tfsmonitor = x\\n",
+            "[core]\\n\\tbare = a\\\\\\n\\tfsmonitor = x\\n",
+            "[include]\\n\\tpath = ../x\\n",
+        ];
+        let make = |text: &str| {
+            format!(
+                "mkdir -p .git/hooks; printf '{text}' > .git/config; test -s .git/config && echo made"
+            )
+        };
+        for text in configs {
+            let told = yard.run_commands(&["--write"], &[make(text)]);
+            assert!(told[0].contains("made"), "{told:?}");
+            assert!(!config.exists(), "{user:?}: {text}: {told:?}");
+            std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
         }
+        let told = yard.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);
+        assert_eq!(told, ["made"]);
+        assert!(config.exists());
     }
 }
 
@@ -617,31 +574,26 @@ fn secrets_of_other_homes_are_never_read() {
 /// With the home as the directory: none of our files can be created in any way, and existing ones stay.
 #[test]
 fn nothing_new_can_be_created_next_to_our_files() {
-    for has_namespaces in [true, false] {
-        let mut yard = SandboxFixture::new(User::Current);
-        if !has_namespaces {
-            yard = yard.without_namespaces();
-        }
-        let home = yard.story.home();
-        let ours = home.join(".nanobot");
-        let flags = ["-C", home.to_str().unwrap(), "--write"];
-        yard.run_commands(
-            &flags,
-            &[
-                "echo evil > .nanobot/new",
-                "mkdir -p .nanobot/profiles && echo evil > .nanobot/profiles/a.md",
-                "echo evil > .nanobot/trust.json",
-                "mkdir -p .nanobot/cron && echo evil > .nanobot/cron/jobs.json",
-                "mv .nanobot .elsewhere && mkdir .nanobot && echo evil > .nanobot/config.json",
-            ],
-        );
-        for name in ["new", "profiles/a.md", "trust.json", "cron/jobs.json"] {
-            assert!(!ours.join(name).exists(), "{has_namespaces}: {name}");
-        }
-        assert!(!home.join(".elsewhere").exists());
-        let config = std::fs::read_to_string(ours.join("config.json")).unwrap();
-        assert!(!config.contains("evil"));
+    let yard = SandboxFixture::new(User::Current);
+    let home = yard.story.home();
+    let ours = home.join(".nanobot");
+    let flags = ["-C", home.to_str().unwrap(), "--write"];
+    yard.run_commands(
+        &flags,
+        &[
+            "echo evil > .nanobot/new",
+            "mkdir -p .nanobot/profiles && echo evil > .nanobot/profiles/a.md",
+            "echo evil > .nanobot/trust.json",
+            "mkdir -p .nanobot/cron && echo evil > .nanobot/cron/jobs.json",
+            "mv .nanobot .elsewhere && mkdir .nanobot && echo evil > .nanobot/config.json",
+        ],
+    );
+    for name in ["new", "profiles/a.md", "trust.json", "cron/jobs.json"] {
+        assert!(!ours.join(name).exists(), "{name}");
     }
+    assert!(!home.join(".elsewhere").exists());
+    let config = std::fs::read_to_string(ours.join("config.json")).unwrap();
+    assert!(!config.contains("evil"));
 }
 
 /// Instruction files of other runs cannot be created while a command runs, in the workspace or around it; existing ones
@@ -659,32 +611,28 @@ fn no_instruction_file_or_job_can_be_created_by_a_command() {
         "cron/jobs.json",
         "sessions/evil.jsonl",
     ];
-    for has_namespaces in [true, false] {
-        for is_around in [false, true] {
-            let mut yard = SandboxFixture::new(User::Current);
-            if !has_namespaces {
-                yard = yard.without_namespaces();
-            }
-            let workspace = yard.story.workspace();
-            let (directory, inner) = match is_around {
-                true => (yard.story.home(), ".nanobot/workspace/"),
-                false => (workspace.clone(), ""),
-            };
-            let commands: Vec<String> = INSTRUCTION_FILES
+
+    for is_around in [false, true] {
+        let yard = SandboxFixture::new(User::Current);
+        let workspace = yard.story.workspace();
+        let (directory, inner) = match is_around {
+            true => (yard.story.home(), ".nanobot/workspace/"),
+            false => (workspace.clone(), ""),
+        };
+        let commands: Vec<String> = INSTRUCTION_FILES
                 .iter()
                 .map(|name| {
                     let path = format!("{inner}{name}");
                     format!("mkdir -p $(dirname {path}); rm -f {path}; echo ev''il > {path}; grep evil {path}")
                 })
                 .collect();
-            let flags = ["-C", directory.to_str().unwrap(), "--write"];
-            let told = yard.run_commands(&flags, &commands);
-            let what = format!("{has_namespaces} {is_around}");
-            for (name, told) in INSTRUCTION_FILES.iter().zip(&told) {
-                assert!(!told.contains("evil\n"), "{what}: {name}: {told}");
-                let text = std::fs::read_to_string(workspace.join(name)).unwrap_or_default();
-                assert!(!text.contains("evil"), "{what}: {name}");
-            }
+        let flags = ["-C", directory.to_str().unwrap(), "--write"];
+        let told = yard.run_commands(&flags, &commands);
+        let what = format!("{is_around}");
+        for (name, told) in INSTRUCTION_FILES.iter().zip(&told) {
+            assert!(!told.contains("evil\n"), "{what}: {name}: {told}");
+            let text = std::fs::read_to_string(workspace.join(name)).unwrap_or_default();
+            assert!(!text.contains("evil"), "{what}: {name}");
         }
     }
 }

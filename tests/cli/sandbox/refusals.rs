@@ -1,6 +1,6 @@
 //! Runs without a sandbox, and messages to commands inside of one.
 
-use super::fixture::{SandboxFixture, User, wrapper_without_syscall};
+use super::fixture::{SandboxFixture, User, available_users, wrapper_without_syscall};
 use crate::requirements::require;
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story};
@@ -55,6 +55,28 @@ fn a_missing_required_sandbox_fails_before_any_request() {
     ran.stderr_has("a sandbox is required but unavailable")
         .stdout("");
     assert!(story.requests().is_empty());
+}
+
+/// Nothing but mounts keeps a command from changing what starts by itself, so without them it may change nothing.
+#[test]
+fn without_namespaces_commands_change_no_files() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user).without_namespaces();
+        yard.write_file(&yard.story.dir().join("file"), "mine\n");
+        let told = yard.run_commands(&[], &["cat file", "echo x > $TMPDIR/x && cat $TMPDIR/x"]);
+        assert_eq!(told, ["mine", "x"]);
+        let told = yard.run_commands(&["--write"], &["echo new > file", "true"]);
+        for told in &told {
+            assert!(
+                told.contains("user namespaces") && told.contains("`--sandbox off`"),
+                "{told}"
+            );
+        }
+        let told = yard.run_commands(&["--write", "--sandbox", "off"], &["echo new > file"]);
+        assert_eq!(told, ["(no output)"]);
+        let read = std::fs::read_to_string(yard.story.dir().join("file"));
+        assert_eq!(read.unwrap(), "new\n");
+    }
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! The symbolic links that lead to granted places. A command's own root has these places under their real paths, and
+//! would lack the other names that programs know them by.
+
+use super::spec::SandboxSpec;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::path::{Component, Path, PathBuf};
+
+/// The most symbolic links that one path may lead through, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+impl SandboxSpec {
+    /// Adds the symbolic links that `path` leads through. A relative path is ignored.
+    pub fn add_links(&mut self, path: &Path) {
+        if !path.is_absolute() {
+            return;
+        }
+        let mut rest = VecDeque::from(parts_of(path));
+        let (mut current, mut count) = (PathBuf::from("/"), 0);
+        while let Some(part) = rest.pop_front() {
+            if Path::new(&part).components().next() == Some(Component::ParentDir) {
+                current.pop();
+                continue;
+            }
+            let next = current.join(&part);
+            let Ok(target) = std::fs::read_link(&next) else {
+                current = next;
+                continue;
+            };
+            count += 1;
+            if count > MAX_LINKS {
+                return;
+            }
+            for part in parts_of(&target).into_iter().rev() {
+                rest.push_front(part);
+            }
+            // A link in a granted directory is there already.
+            if !self.readable.iter().any(|place| current.starts_with(place)) {
+                self.links.insert(next, target);
+            }
+        }
+    }
+
+    /// Adds the symbolic links directly beneath the root, such as `/bin`.
+    pub(super) fn add_root_links(&mut self) {
+        let entries = std::fs::read_dir("/").into_iter().flatten().flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let links: Vec<PathBuf> = links.map(|entry| entry.path()).collect();
+        links.iter().for_each(|path| self.add_links(path));
+    }
+}
+
+fn parts_of(path: &Path) -> Vec<OsString> {
+    let parts = path.components();
+    parts.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sys::sandbox::SandboxSpec;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn links_outside_of_granted_directories_are_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("granted/in")).unwrap();
+        symlink("granted", dir.join("one")).unwrap();
+        symlink(dir.join("one/../two/in"), dir.join("long")).unwrap();
+        symlink("one/.", dir.join("two")).unwrap();
+        symlink("in", dir.join("granted/inner")).unwrap();
+        symlink("round", dir.join("round")).unwrap();
+        let check = |path: &str, expect: &[&str]| {
+            let reads = vec![dir.join("granted")];
+            let mut sandbox = SandboxSpec::new(reads, Vec::new(), Vec::new(), Vec::new(), false);
+            sandbox.add_links(&dir.join(path));
+            let expect: Vec<PathBuf> = expect.iter().map(|name| dir.join(name)).collect();
+            let found = sandbox.links.into_keys();
+            let found: Vec<PathBuf> = found.filter(|link| link.starts_with(&dir)).collect();
+            assert_eq!(found, expect, "{path}");
+        };
+        check("granted/in", &[]);
+        check("granted/inner", &[]);
+        check("one/in", &["one"]);
+        check("long", &["long", "one", "two"]);
+        check("two/inner/missing", &["one", "two"]);
+        check("round", &["round"]);
+    }
+}
