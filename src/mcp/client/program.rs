@@ -10,6 +10,7 @@ use crate::mcp::protocol::McpError;
 use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::durable_file;
 use crate::sys::process::server::ServerSpec;
+use crate::sys::secret::Secret;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,7 +104,7 @@ pub(super) fn start(
 fn add_sandbox_env(
     env: &mut Vec<(String, String)>,
     of_sandbox: Vec<(String, String)>,
-    listed: &[(String, String)],
+    listed: &[(String, Secret)],
 ) {
     for (name, value) in of_sandbox {
         if !listed.iter().any(|(listed, _)| *listed == name) {

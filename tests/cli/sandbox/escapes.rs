@@ -2,6 +2,10 @@
 
 use super::fixture::{SandboxFixture, User, available_users, print_count};
 use crate::requirements::require;
+use crate::server::calls;
+use crate::signals::is_alive;
+use crate::wait::until;
+use serde_json::json;
 use std::path::Path;
 
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
@@ -340,6 +344,59 @@ fn running_commands() -> impl Iterator<Item = String> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
         .map(|line| String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Places that are not granted are not there at all.
+#[test]
+fn a_command_sees_nothing_but_what_is_granted() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let outside = yard.outside_dir().join("file");
+        yard.write_file(&outside, "theirs\n");
+        let told = yard.run_commands(
+            &[],
+            &[
+                format!("cat {}", outside.display()),
+                format!("ls {}", outside.parent().unwrap().display()),
+                "ls /run /var/run /home /mnt /boot 2>&1 | grep -v 'No such file'".into(),
+                "ls /proc | grep -c '^[0-9]'".into(),
+                "ls /dev | paste -sd ' '".into(),
+            ],
+        );
+        for told in &told[..2] {
+            assert!(told.contains("No such file or directory"), "{told}");
+        }
+        // Empty directories may lead to granted places.
+        assert!(told[2].starts_with("(no output)"), "{}", told[2]);
+        assert!(
+            told[3].parse::<u32>().is_ok_and(|count| count < 9),
+            "{}",
+            told[3]
+        );
+        assert_eq!(
+            told[4],
+            "fd full null ptmx pts random shm stderr stdin stdout urandom zero"
+        );
+    }
+}
+
+/// A command ends with nanobot, even if that is killed with a signal that it cannot handle.
+#[test]
+fn a_command_ends_when_nanobot_is_killed() {
+    for user in available_users() {
+        let yard = SandboxFixture::new(user);
+        let number = 3000 + u32::from(user == User::Nobody);
+        let mark = format!("{number}.{}", std::process::id());
+        let command = format!("(trap '' TERM; setsid sleep {mark} & wait)");
+        yard.story
+            .server()
+            .script([calls("exec", json!({ "command": command }))]);
+        let mut child = yard.command(&[]).spawn().expect("the program starts");
+        until("the command runs", || is_alive(&mark));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        until("the command has ended", || !is_alive(&mark));
+    }
 }
 
 /// Processes that a command leaves behind end with it.

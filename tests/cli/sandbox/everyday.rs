@@ -5,7 +5,7 @@ use super::fixture::{SandboxFixture, available_users, print_count};
 use crate::requirements::skip;
 
 /// A program that may be missing, the command, and the expected end of its output.
-const TASKS: [(&str, &str, &str); 34] = [
+const TASKS: [(&str, &str, &str); 42] = [
     (
         "git",
         "git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --format=%s",
@@ -153,6 +153,33 @@ const TASKS: [(&str, &str, &str); 34] = [
         "700",
     ),
     ("zip", "zip -q z.zip s && unzip -p z.zip s", "two"),
+    ("", "echo kept > /tmp/kept", "(no output)"),
+    ("", "cat /tmp/kept", "kept"),
+    ("", "ls / /dev /tmp > /dev/null && echo listed", "listed"),
+    ("", "echo shared > /dev/shm/a && cat /dev/shm/a", "shared"),
+    (
+        "python3",
+        "python3 -c 'import pty; pty.spawn([\"echo\", \"on a terminal\"])' | tr -d '\\r'",
+        "on a terminal",
+    ),
+    (
+        "python3",
+        "python3 -c 'import multiprocessing as m; print(m.Manager().list([1, 2])[1])'",
+        "2",
+    ),
+    (
+        "python3",
+        "cd $TMPDIR && python3 -c 'import socket as s, os; a = s.socket(s.AF_UNIX); a.bind(\"own\"); a.listen()
+if os.fork() == 0: b = s.socket(s.AF_UNIX); b.connect(\"own\"); b.send(b\"hello\"); os._exit(0)
+print(a.accept()[0].recv(9).decode())'",
+        "hello",
+    ),
+    (
+        "tmux",
+        "S=$TMPDIR/t.sock; t() { tmux -S $S -f /dev/null \"$@\"; }; t new-session -d -s w 'echo in tmux; exec sleep 60'
+until t capture-pane -p -t w | grep -q 'in tmux'; do sleep 0.05; done; t capture-pane -p -t w | head -1; t kill-server",
+        "in tmux",
+    ),
 ];
 
 #[test]
