@@ -13,6 +13,7 @@ use crate::settings::keys::nearest;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use crate::shell_quote::unquote;
 use crate::sys::paths::PathResolver;
+use crate::sys::sandbox::git_paths;
 use anyhow::{Context as _, Result};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -387,7 +388,9 @@ fn file_scope(
             ..FileScope::default()
         });
     }
-    let (hidden, notes, read_only) = protected_paths(ctx, workspace, real_paths);
+    let (hidden, notes, mut read_only) = protected_paths(ctx, workspace, real_paths);
+    let written = roots.iter().filter(|root| root.may_write);
+    read_only.extend(written.flat_map(|root| git_paths::configured_paths(&root.path)));
     Ok(FileScope {
         directory,
         workspace: workspace.to_owned(),

@@ -373,7 +373,7 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<SandboxError>());
     if let Some(reason) = missing {
-        return sandbox_missing(reason.clone()).into();
+        return sandbox_missing(*reason).into();
     }
     match error.kind() {
         std::io::ErrorKind::ResourceBusy => format!(

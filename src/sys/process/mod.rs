@@ -1,5 +1,6 @@
 //! Child processes: commands that run to completion (`run`) and long-running servers (`server`). Each has a process
-//! group of its own, and none of its processes outlives this run.
+//! group of its own, and namespaces of its own where it is sandboxed and the system allows them
+//! (`namespaced_supervisor`). None of its processes outlives this run.
 
 pub(in crate::sys) mod children;
 mod inspect;

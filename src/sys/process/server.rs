@@ -4,7 +4,7 @@
 //! [`supervisor`]: super::supervisor
 
 use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
-use super::namespaced_supervisor::{has_namespaces, namespace_command};
+use super::namespaced_supervisor::namespace_command;
 #[cfg(not(test))]
 use super::own_program::own_executable;
 use super::supervisor::{self, LaunchKind, LaunchSpec, SupervisorReport};
@@ -101,10 +101,28 @@ fn supervisor_command() -> io::Result<Command> {
     Ok(command)
 }
 
-/// Starts a server, with the command that becomes the supervisor.
-fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerProcess> {
+/// Starts a server, in namespaces of its own if the system allows them, otherwise with `supervisor` as the command that
+/// becomes the supervisor.
+fn start_with(supervisor: Command, spec: &ServerSpec) -> io::Result<ServerProcess> {
     require_sandbox(spec)?;
     prepare();
+    if let Some(sandbox) = &spec.sandbox
+        && sandbox.knows_namespaces() != Some(false)
+    {
+        match launch(namespace_command(sandbox)?, spec, true)? {
+            Some(server) => return Ok(server),
+            None => sandbox.has_namespaces(|| false),
+        };
+    }
+    launch(supervisor, spec, false)?.ok_or_else(|| io::ErrorKind::Unsupported.into())
+}
+
+/// Starts a server. Returns `None` if the system allows no namespaces.
+fn launch(
+    mut supervisor: Command,
+    spec: &ServerSpec,
+    in_namespaces: bool,
+) -> io::Result<Option<ServerProcess>> {
     let protected = spec
         .sandbox
         .iter()
@@ -112,21 +130,17 @@ fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerPr
         .cloned();
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
-    let namespaced = spec.sandbox.as_ref().filter(|spec| has_namespaces(spec));
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
         directory: spec.directory.clone(),
         env: spec.env.clone(),
-        in_namespaces: namespaced.is_some(),
+        in_namespaces,
         kind: LaunchKind::Server,
         self_test: None,
         sandbox: spec.sandbox.clone(),
         protected: ProtectedPids::current(),
     };
-    if let Some(sandbox) = namespaced {
-        supervisor = namespace_command(sandbox)?;
-    }
     supervisor.current_dir("/");
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
@@ -146,8 +160,18 @@ fn start_with(mut supervisor: Command, spec: &ServerSpec) -> io::Result<ServerPr
         supervisor: child,
         is_finished: false,
     };
-    server.server = server.wait_for_start(spec)?;
-    Ok(server)
+    match server.connection.wait_for_start()? {
+        SupervisorReport::NoNamespaces(reason) => {
+            log::info!(target: "sandbox", "a server gets no namespaces of its own: {reason}");
+            Ok(None)
+        }
+        SupervisorReport::Started(pid) => {
+            server.server = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
+            Ok(Some(server))
+        }
+        SupervisorReport::Failed(Some(number), _) => Err(start_error(spec, number)),
+        other => Err(other.into_error()),
+    }
 }
 
 /// Checks that a sandbox is available if the server needs one.
@@ -186,17 +210,6 @@ fn start_error(spec: &ServerSpec, number: i32) -> io::Error {
 }
 
 impl ServerProcess {
-    /// Waits until the supervisor has started the server; returns the server's process id.
-    fn wait_for_start(&mut self, spec: &ServerSpec) -> io::Result<Pid> {
-        match self.connection.wait_for_start()? {
-            SupervisorReport::Failed(Some(number), _) => Err(start_error(spec, number)),
-            SupervisorReport::Started(server) => {
-                Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData.into())
-            }
-            other => Err(other.into_error()),
-        }
-    }
-
     /// The server's process id, in its own namespace if it has one.
     pub fn pid(&self) -> u32 {
         self.server.as_raw_pid().unsigned_abs()

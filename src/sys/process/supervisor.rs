@@ -1,11 +1,12 @@
-//! The supervisor of a server or of a sandboxed command: this program, started again. It starts the server in its sandbox and waits. It ends the
-//! server's whole process tree when the server ends, when ordered to, or when the parent is gone, even after `kill -9`.
+//! The supervisor of a server or of a sandboxed command, which is called a server here too: this program, started again.
+//! It starts the server in its sandbox and waits. It ends the server's whole process tree when the server ends, when
+//! ordered to, or when the parent is gone, even after `kill -9`.
 //!
 //! It receives its launch description, together with the server's streams, over a socket whose other end only the
 //! parent holds. Nothing therefore appears on a command line or in an environment. The end of that socket is the order
-//! to end the server. Processes that the server leaves behind in other groups and sessions become children of the
-//! supervisor, and are ended. Where the system allows it, the supervisor is the first process of new namespaces, whose
-//! other processes end with it, however many they are.
+//! to end the server. Where the system allows it, the supervisor is the first process of new namespaces, whose other
+//! processes end with it, however many they are. Elsewhere, processes that the server leaves behind in other groups and
+//! sessions become children of the supervisor, and are ended one by one.
 
 use super::children::{KILL_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::set_resource_limits;
@@ -33,6 +34,9 @@ pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
+
+/// The time that processes may take to end by themselves after the command that left them behind.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
 
 /// The launch description of a server, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
 /// streams are attached to these.
@@ -327,12 +331,14 @@ impl Supervisor {
         true
     }
 
-    /// True if a process still runs. Waits for those that are exiting.
+    /// True if a process still runs. Waits for those that are exiting, and a little for those that are about to, as a
+    /// daemon is that was told to end.
     fn has_leftovers(&mut self) -> bool {
         let started = Instant::now();
         while !self.reap() {
-            let is_running = children().into_iter().any(|pid| !is_ending(pid));
-            if is_running || started.elapsed() >= TERM_GRACE {
+            let is_running = || children().into_iter().any(|pid| !is_ending(pid));
+            let waited = started.elapsed();
+            if waited >= TERM_GRACE || waited >= SETTLE_TIME && is_running() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(1));

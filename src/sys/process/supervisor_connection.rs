@@ -54,6 +54,8 @@ impl SupervisorConnection {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
+        // Only the supervisor holds its ends from then on.
+        drop(streams);
         connection.control.set_nonblocking(true)?;
         Ok((child, connection))
     }

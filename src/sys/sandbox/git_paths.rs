@@ -1,6 +1,6 @@
 //! Places within a writable directory that commands must not change: git's hooks and config in its own repository, in
-//! submodules and linked worktrees, and in nested repositories as far as a short search finds them; also the names
-//! given by the policy.
+//! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
+//! names given by the policy, and what git's config names within the directory.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -34,11 +34,53 @@ pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
 /// [`MAX_SEARCH_ENTRIES`] entries.
 pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
     let mut left = MAX_SEARCH_ENTRIES;
-    let found =
-        find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left).into_iter();
-    found
-        .filter(|path| std::fs::symlink_metadata(path.join(".git")).is_ok())
-        .flat_map(|path| repository_paths(&path))
+    let found = find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left);
+    let mut kept = Vec::new();
+    for path in found.iter().map(PathBuf::as_path).chain([root]) {
+        if path != root && path.join(".git").symlink_metadata().is_ok() {
+            kept.extend(repository_paths(path));
+        }
+        // Git uses such a directory as a repository when it is started in it.
+        if ["HEAD", "objects", "refs"]
+            .iter()
+            .all(|name| path.join(name).symlink_metadata().is_ok())
+        {
+            kept.extend(GIT_DIR_PATHS.iter().map(|name| path.join(name)));
+        }
+    }
+    kept
+}
+
+/// Lists the paths to protect in all repositories in `root`, as they are now.
+pub(super) fn all_repository_paths(root: &Path) -> Vec<PathBuf> {
+    let mut kept = repository_paths(root);
+    kept.extend(nested_protected_paths(root));
+    kept
+}
+
+/// The files with the steps of an unfinished rebase, for the repositories among the `protected` paths.
+pub(super) fn rebase_steps<'a>(protected: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
+    let repositories = protected.filter(|path| path.ends_with(".git"));
+    repositories
+        .map(|path| path.join("rebase-merge/git-rebase-todo"))
+        .collect()
+}
+
+/// The existing paths in `root` that the config of its repository names as hooks or as further config.
+pub fn configured_paths(root: &Path) -> Vec<PathBuf> {
+    let git_dir = root.join(".git");
+    let config = std::fs::read_to_string(git_dir.join("config")).unwrap_or_default();
+    let values = config.lines().filter_map(|line| {
+        let (key, value) = line.split_once('=')?;
+        let value = value.trim().trim_matches('"');
+        match key.trim().to_ascii_lowercase().as_str() {
+            "hookspath" => Some(root.join(value)),
+            "path" => Some(git_dir.join(value)),
+            _ => None,
+        }
+    });
+    let real = values.filter_map(|path| path.canonicalize().ok());
+    real.filter(|path| path.starts_with(root) && path != root)
         .collect()
 }
 
@@ -99,8 +141,22 @@ fn find_directories(
 
 #[cfg(test)]
 mod tests {
-    use super::{nested_protected_paths, protected_paths};
+    use super::{configured_paths, nested_protected_paths, protected_paths};
     use std::path::Path;
+
+    #[test]
+    fn paths_that_the_config_names_are_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(dir.join(".git")).unwrap();
+        std::fs::create_dir_all(dir.join("own/hooks")).unwrap();
+        std::fs::write(dir.join("shared.gitconfig"), "").unwrap();
+        let config = "[core]\n\thooksPath = own/hooks\n[include]\n\tpath = \"../shared.gitconfig\"\n\tpath = ../gone\n\
+                      [includeIf \"x\"]\n\tPATH=/etc/passwd\n[core]\n\tworktree = .\n";
+        std::fs::write(dir.join(".git/config"), config).unwrap();
+        let expect = ["own/hooks", "shared.gitconfig"].map(|name| dir.join(name));
+        assert_eq!(configured_paths(&dir), expect);
+    }
 
     #[test]
     fn nested_repositories_are_found() {
@@ -146,6 +202,16 @@ mod tests {
                 ".git/modules/lib/x/modules/y/config",
                 ".git/worktrees/w/config",
             ],
+        );
+        check(
+            &[
+                "x.git/HEAD",
+                "x.git/objects/a",
+                "x.git/refs/a",
+                "y/HEAD",
+                "y/refs/a",
+            ],
+            &[".git/config", "x.git/config"],
         );
         check(
             &["sub/.git/modules/z/HEAD"],

@@ -1,8 +1,10 @@
-//! The sandbox for commands: Landlock for files, seccomp for everything else that leads outside, no capabilities.
+//! The sandbox for commands and MCP servers, in three layers: namespaces with a root that holds only what is granted
+//! (`namespaces`, `mounts`), Landlock for files, and seccomp for everything else that leads outside; no capabilities.
 //!
-//! All restrictions are applied to a thread, which then starts the command. The child inherits them, the rest of the
-//! program stays unrestricted, and no unsafe code is needed. A requested restriction is either enforced or reported as
-//! an error; it is never silently weakened.
+//! The namespaces are entered by a supervisor, a process of its own. The other two layers are applied to a thread, which
+//! then starts the command. The child inherits them, the rest of the program stays unrestricted, and no unsafe code is
+//! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
+//! restriction is either enforced or reported as an error; it is never silently weakened.
 
 pub mod git_paths;
 mod landlock_rules;
@@ -37,7 +39,7 @@ const MIN_ABI: ABI = ABI::V3;
 const MAX_ABI: ABI = ABI::V9;
 
 /// The reason that no sandbox is available.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SandboxError {
     #[error("Landlock is missing, disabled, or older than Linux 6.2")]
     Landlock,
@@ -64,7 +66,7 @@ pub fn check_available() -> Result<(), SandboxError> {
         });
         tried.unwrap_or(Err(SandboxError::Seccomp))
     });
-    RESULT.clone()
+    *RESULT
 }
 
 impl SandboxSpec {

@@ -1,7 +1,8 @@
 //! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are
 //! accepted as long as they contain nothing that git would ever run.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
 
 /// The permitted form of a config value.
 #[derive(Clone, Copy)]
@@ -10,10 +11,13 @@ enum ConfigValueKind {
     Alphanumeric,
     /// A branch or remote name, or a refspec.
     Name,
-    /// The URL of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
+    /// The URL of another repository, with one of git's built-in schemes: other schemes name programs that fetch. Also
+    /// the absolute path of one, whose own hooks git may run; see [`local_repositories`].
     Url,
     /// Anything on one line that is not syntax.
     Text,
+    /// A relative path.
+    RelativePath,
 }
 
 /// Config keys of a new repository that run nothing: section, true if the section has a subsection name, key, form of
@@ -63,6 +67,16 @@ const HARMLESS_KEYS: &[(&str, bool, &str, ConfigValueKind)] = &[
     ("branch", true, "remote", ConfigValueKind::Name),
     ("branch", true, "merge", ConfigValueKind::Name),
     ("pull", false, "rebase", ConfigValueKind::Alphanumeric),
+    // Of a submodule, and of files stored elsewhere.
+    ("core", false, "worktree", ConfigValueKind::RelativePath),
+    ("submodule", true, "url", ConfigValueKind::Url),
+    ("submodule", true, "active", ConfigValueKind::Alphanumeric),
+    (
+        "lfs",
+        false,
+        "repositoryformatversion",
+        ConfigValueKind::Alphanumeric,
+    ),
 ];
 
 /// The `.git` directory that contains `path`, or `path` itself if it is one.
@@ -102,6 +116,60 @@ pub(super) fn is_harmless_config(text: &[u8]) -> bool {
     })
 }
 
+/// The paths of other repositories that a harmless config names.
+pub(super) fn local_repositories(config: &[u8]) -> Vec<PathBuf> {
+    let text = String::from_utf8_lossy(config);
+    let values = text.lines().filter_map(|line| line.split_once('='));
+    let paths = values.map(|(_, value)| PathBuf::from(value.trim()));
+    paths.filter(|path| path.is_absolute()).collect()
+}
+
+/// True if a new file in a git directory is one that git makes, and runs nothing. `path` is relative to a writable
+/// directory.
+pub(super) fn is_harmless_file(path: &Path, content: &[u8]) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name {
+        Some("config" | "config.worktree") => is_harmless_config(content),
+        // A linked worktree belongs to the repository around its git directory.
+        Some("commondir") => is_of_worktree(path) && content.trim_ascii() == b"../..",
+        Some("gitdir") => is_of_worktree(path) && !content.trim_ascii().contains(&b'\n'),
+        _ => false,
+    }
+}
+
+fn is_of_worktree(path: &Path) -> bool {
+    let parent = path.parent().and_then(Path::parent);
+    parent.is_some_and(|parent| parent.ends_with(".git/worktrees"))
+}
+
+/// The git directory that a `.git` file names, if it is nothing else: `directory` contains the file.
+pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf> {
+    let line = std::str::from_utf8(content)
+        .ok()?
+        .strip_prefix("gitdir: ")?;
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    if line.contains(['\n', '\r']) {
+        return None;
+    }
+    let mut path = PathBuf::new();
+    for part in directory.join(line).components() {
+        match part {
+            Component::ParentDir => _ = path.pop(),
+            Component::CurDir => {}
+            other => path.push(other),
+        }
+    }
+    Some(path)
+}
+
+/// The steps of a rebase that run a command.
+pub(super) fn run_steps(todo: &[u8]) -> BTreeSet<String> {
+    let text = String::from_utf8_lossy(todo).into_owned();
+    let steps = text.lines().map(str::trim_start);
+    let runs = |line: &&str| matches!(line.split_whitespace().next(), Some("x" | "exec"));
+    steps.filter(runs).map(str::to_owned).collect()
+}
+
 /// Parses a line that is entirely a section header, `[core]` or `[remote "origin"]`: the section, and true if it has a
 /// subsection name.
 fn parse_section_header(line: &str) -> Option<(String, bool)> {
@@ -137,11 +205,19 @@ fn is_harmless_value(kind: ConfigValueKind, value: &str) -> bool {
     match kind {
         ConfigValueKind::Alphanumeric => value.bytes().all(|byte| byte.is_ascii_alphanumeric()),
         ConfigValueKind::Name => is_ref_name(value),
+        ConfigValueKind::Url if value.starts_with('/') => {
+            let is_safe = |letter: char| letter.is_alphanumeric() || "/._~+%-".contains(letter);
+            value.chars().all(is_safe)
+        }
         ConfigValueKind::Url => {
             let schemes = ["https://", "ssh://", "git@"];
             let rest = schemes.iter().find_map(|scheme| value.strip_prefix(scheme));
             let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%-".contains(letter);
             rest.is_some_and(|rest| !rest.starts_with('-') && rest.chars().all(is_safe))
+        }
+        ConfigValueKind::RelativePath => {
+            let is_safe = |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
+            !value.starts_with(['/', '-']) && value.chars().all(is_safe)
         }
         // No quotes, comments or line continuations.
         ConfigValueKind::Text => !value.contains(['"', '\\', '#', ';']),
@@ -159,7 +235,9 @@ fn is_ref_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{enclosing_git_dir, is_harmless_config};
+    use super::{
+        enclosing_git_dir, is_harmless_config, is_harmless_file, linked_git_dir, run_steps,
+    };
     use std::path::Path;
 
     #[test]
@@ -188,6 +266,8 @@ mod tests {
         check("[alias] st = !x\n", false);
         check("[include]\n\tpath = ../x\n", false);
         check("[remote \"o\"]\n\turl = ext::sh -c x\n", false);
+        check("[remote \"o\"]\n\turl = /a/b.git\n", true);
+        check("[remote \"o\"]\n\turl = ../b\n", false);
         check("[remote \"o\"]\n\tuploadpack = x\n", false);
         check("[filter \"x\"]\n\tclean = x\n", false);
         check("bare = false\n", false);
@@ -234,6 +314,37 @@ mod tests {
         check("[core]\n\u{a0}bare = false\n", false);
         check("[core]\n\u{b}bare = false\n", false);
         check("[core]\n  bare\t=\tfalse \t\n", true);
+        check("[core]\n\tworktree = ../../../sub-1\n", true);
+        check("[core]\n\tworktree = /etc\n", false);
+        check(
+            "[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n",
+            true,
+        );
+    }
+
+    #[test]
+    fn files_of_a_linked_worktree() {
+        let harmless = |path: &str, text: &str| is_harmless_file(Path::new(path), text.as_bytes());
+        assert!(harmless(".git/worktrees/w/commondir", "../..\n"));
+        assert!(!harmless(".git/worktrees/w/commondir", "../../..\n"));
+        assert!(!harmless(".git/commondir", "../..\n"));
+        assert!(harmless("a/.git/worktrees/w/gitdir", "/a/w/.git\n"));
+        assert!(!harmless(".git/worktrees/w/hooks", ""));
+        let linked = |text: &str| linked_git_dir(Path::new("/r/sub"), text.as_bytes());
+        assert_eq!(
+            linked("gitdir: ../.git/modules/sub\n"),
+            Some("/r/.git/modules/sub".into())
+        );
+        assert_eq!(linked("gitdir: /x/y\n"), Some("/x/y".into()));
+        assert_eq!(linked("gitdir: /x\ny\n"), None);
+        assert_eq!(linked("/x\n"), None);
+    }
+
+    #[test]
+    fn steps_that_run_commands() {
+        let found = run_steps(b"pick 1 x\n exec touch y\nx make\n# exec z\nfixup 2 exec\nexec\n");
+        let expect = ["exec", "exec touch y", "x make"].map(str::to_owned);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), expect);
     }
 
     #[test]

@@ -6,27 +6,39 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive by then: its namespace has ended.
 
-use super::new_repository;
+use super::{git_paths, new_repository};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
 /// time, and cannot be restored.
 const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
+
+/// The clock of file systems is this much coarser than the system's, or less.
+const CLOCK_TOLERANCE: Duration = Duration::from_millis(20);
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
 pub struct PathSnapshot {
     /// The open writable directories.
     roots: Vec<OwnedFd>,
+    root_paths: Vec<PathBuf>,
     entries: Vec<SnapshotEntry>,
+    /// All protected paths, also those that mounts protect.
+    known: BTreeSet<PathBuf>,
+    /// The steps of unfinished rebases that run commands, by file.
+    rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
+    /// The time at which it was taken. What was changed before is not the command's.
+    taken_at: SystemTime,
 }
 
 #[derive(Debug)]
@@ -38,6 +50,8 @@ struct SnapshotEntry {
     before: SnapshotState,
     /// It belongs to a nested repository, and may disappear together with that.
     is_nested: bool,
+    /// It belongs to a repository that was found only after the command.
+    is_found_later: bool,
 }
 
 /// The state of a path.
@@ -72,7 +86,12 @@ impl PathSnapshot {
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
-    pub fn take(roots: &[PathBuf], protected: &[PathBuf], nested: &[PathBuf]) -> io::Result<Self> {
+    pub fn take(
+        roots: &[PathBuf],
+        protected_paths: &[PathBuf],
+        nested: &[PathBuf],
+    ) -> io::Result<Self> {
+        let taken_at = SystemTime::now() - CLOCK_TOLERANCE;
         let mut root_fds = Vec::new();
         let mut root_paths = Vec::new();
         for root in roots {
@@ -83,7 +102,7 @@ impl PathSnapshot {
         }
         let mut left = SNAPSHOT_LIMIT_BYTES;
         let mut places = Vec::new();
-        let protected = protected.iter().map(|path| (path, false));
+        let protected = protected_paths.iter().map(|path| (path, false));
         for (path, is_nested) in protected.chain(nested.iter().map(|path| (path, true))) {
             let inside = root_paths
                 .iter()
@@ -109,17 +128,89 @@ impl PathSnapshot {
                 relative,
                 before: was,
                 is_nested,
+                is_found_later: false,
             });
         }
+        let known: Vec<PathBuf> = protected_paths.iter().chain(nested).cloned().collect();
+        let steps = git_paths::rebase_steps(known.iter()).into_iter();
+        let steps = steps.map(|path| {
+            let runs = read_run_steps(&path);
+            (path, runs)
+        });
         Ok(Self {
             roots: root_fds,
+            root_paths,
             entries: places,
+            rebase_steps: steps.collect(),
+            known: known.into_iter().collect(),
+            taken_at,
         })
     }
 
+    /// The protected paths of all repositories as they are now, with the number of their root.
+    fn list_repository_paths(&self) -> Vec<(usize, PathBuf)> {
+        let roots = self.root_paths.iter().enumerate();
+        let of_root = |(number, root): (usize, &PathBuf)| {
+            let paths = git_paths::all_repository_paths(root).into_iter();
+            paths.map(move |path| (number, path))
+        };
+        roots.flat_map(of_root).collect()
+    }
+
+    /// The places of repositories that the command made or changed, and that were not known before.
+    fn find_later(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<SnapshotEntry> {
+        let mut found: BTreeMap<&Path, SnapshotEntry> = BTreeMap::new();
+        for (root, path) in repository_paths {
+            let is_new = !self.known.contains(path) && changed_since(path, self.taken_at);
+            if let (true, Ok(relative)) = (is_new, path.strip_prefix(&self.root_paths[*root])) {
+                let entry = SnapshotEntry {
+                    root: *root,
+                    relative: relative.to_owned(),
+                    path: path.clone(),
+                    before: SnapshotState::Missing,
+                    is_nested: true,
+                    is_found_later: true,
+                };
+                found.insert(path, entry);
+            }
+        }
+        found.into_values().collect()
+    }
+
+    /// Removes the steps of unfinished rebases if some of them now run commands. Returns their files.
+    fn remove_run_steps(
+        &self,
+        repository_paths: &[(usize, PathBuf)],
+    ) -> Vec<(PathBuf, io::Result<()>)> {
+        let paths = repository_paths.iter().map(|(_, path)| path);
+        let mut steps = git_paths::rebase_steps(paths);
+        steps.retain(|path| {
+            let before = self.rebase_steps.get(path);
+            let now = read_run_steps(path);
+            let is_new = |step| before.is_none_or(|before| !before.contains(step));
+            changed_since(path, self.taken_at) && now.iter().any(is_new)
+        });
+        let removed = steps.into_iter().map(|path| {
+            let done = std::fs::remove_file(&path);
+            (path, done)
+        });
+        removed.collect()
+    }
+
     /// Restores changed places. Returns each changed place with the result of restoring it.
-    pub fn restore(self) -> Vec<(PathBuf, io::Result<()>)> {
-        let mut changed = Vec::new();
+    pub fn restore(mut self) -> Vec<(PathBuf, io::Result<()>)> {
+        let repository_paths = self.list_repository_paths();
+        let mut changed = self.remove_run_steps(&repository_paths);
+        let later = self.find_later(&repository_paths);
+        self.entries.extend(later);
+        let checked = CheckedRepositories {
+            roots: &self.root_paths,
+            git_dirs: repository_paths
+                .iter()
+                .filter(|(_, path)| path.ends_with("config"))
+                .filter_map(|(_, path)| path.parent())
+                .collect(),
+        };
         let made_anew = |place: &SnapshotEntry| {
             let repository = new_repository::enclosing_git_dir(&place.relative)?;
             let was_there = self.entries.iter().any(|other| {
@@ -143,9 +234,9 @@ impl PathSnapshot {
             }
             // Programs that create a repository write here; harmless content is accepted.
             if place.before == SnapshotState::Missing
-                && made_anew(place).is_some()
+                && (place.is_found_later || made_anew(place).is_some())
                 && let Ok(is) = &is
-                && is_new_repository_state(place, is)
+                && checked.accept(place, is)
             {
                 continue;
             }
@@ -187,23 +278,70 @@ impl SnapshotEntry {
     }
 }
 
-/// True if the state of a place in a newly created repository is what every new repository has.
-fn is_new_repository_state(place: &SnapshotEntry, state: &SnapshotState) -> bool {
-    match state {
-        SnapshotState::Missing | SnapshotState::Repository => true,
-        SnapshotState::File {
-            content: RecordedContent::Bytes(bytes),
-            ..
-        } => place.relative.ends_with("config") && new_repository::is_harmless_config(bytes),
-        SnapshotState::Directory { entries, .. } => {
-            place.relative.ends_with("hooks")
-                && entries.iter().all(|(name, entry)| {
-                    name.as_encoded_bytes().ends_with(b".sample")
-                        && matches!(entry, SnapshotState::File { .. })
-                })
+/// The repositories whose files are checked after the command.
+struct CheckedRepositories<'a> {
+    /// The writable directories.
+    roots: &'a [PathBuf],
+    git_dirs: BTreeSet<&'a Path>,
+}
+
+impl CheckedRepositories<'_> {
+    /// True if the state of a place in a newly created repository is what every new repository has.
+    fn accept(&self, place: &SnapshotEntry, state: &SnapshotState) -> bool {
+        match state {
+            SnapshotState::Missing | SnapshotState::Repository => true,
+            SnapshotState::File {
+                content: RecordedContent::Bytes(bytes),
+                ..
+            } if place.relative.ends_with(".git") => {
+                let directory = place.path.parent().unwrap_or(&place.path);
+                let linked = new_repository::linked_git_dir(directory, bytes);
+                linked.is_some_and(|linked| self.git_dirs.contains(linked.as_path()))
+            }
+            SnapshotState::File {
+                content: RecordedContent::Bytes(bytes),
+                ..
+            } => {
+                let mut others = new_repository::local_repositories(bytes).into_iter();
+                new_repository::is_harmless_file(&place.relative, bytes)
+                    && others.all(|path| self.is_safe_repository(&path))
+            }
+            SnapshotState::Directory { entries, .. } => {
+                place.relative.ends_with("hooks")
+                    && entries.iter().all(|(name, entry)| {
+                        name.as_encoded_bytes().ends_with(b".sample")
+                            && matches!(entry, SnapshotState::File { .. })
+                    })
+            }
+            _ => false,
         }
-        _ => false,
     }
+
+    /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
+    fn is_safe_repository(&self, path: &Path) -> bool {
+        let is_outside = || !self.roots.iter().any(|root| path.starts_with(root));
+        let is_checked = |path: &Path| {
+            self.git_dirs.contains(path) || self.git_dirs.contains(&*path.join(".git"))
+        };
+        path.canonicalize()
+            .is_ok_and(|real| real == path && is_outside() || is_checked(&real))
+    }
+}
+
+/// True if `path`, or what it names if it is a link, was changed since `time`.
+fn changed_since(path: &Path, time: SystemTime) -> bool {
+    path.symlink_metadata().is_ok_and(|about| {
+        let since = time
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let second = u64::try_from(about.ctime()).unwrap_or_default();
+        let nanosecond = u32::try_from(about.ctime_nsec()).unwrap_or_default();
+        Duration::new(second, nanosecond) >= since
+    })
+}
+
+fn read_run_steps(path: &Path) -> BTreeSet<String> {
+    std::fs::read(path).map_or_else(|_| BTreeSet::new(), |text| new_repository::run_steps(&text))
 }
 
 /// An open directory: the writable one itself, or one beneath it.

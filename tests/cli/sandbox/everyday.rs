@@ -5,7 +5,7 @@ use super::fixture::{SandboxFixture, available_users, print_count};
 use crate::requirements::skip;
 
 /// A program that may be missing, the command, and the expected end of its output.
-const TASKS: [(&str, &str, &str); 42] = [
+const TASKS: [(&str, &str, &str); 46] = [
     (
         "git",
         "git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --format=%s",
@@ -22,6 +22,24 @@ const TASKS: [(&str, &str, &str); 42] = [
         "other",
     ),
     ("git", "git clone -q r copy && cat copy/f", "a"),
+    (
+        "git",
+        "cd r && git stash pop -q && git checkout -q f; git worktree add -q ../wt -b wt && cd ../wt && echo c > g && git add g && git -c user.name=a -c \
+         user.email=a@b commit -qm wt && git log --format=%s -1",
+        "wt",
+    ),
+    (
+        "git",
+        "cd r && git checkout -q -f wt~ -B side && echo z > f && git -c user.name=a -c user.email=a@b commit -qam z && git -c \
+         user.name=a -c user.email=a@b rebase -q -x true wt && git worktree remove ../wt && git worktree list | wc -l",
+        "1",
+    ),
+    (
+        "git",
+        "git init -q --bare m.git && git -C r push -q ../m.git HEAD:refs/heads/main && git -C m.git log --format=%s -1 main",
+        "z",
+    ),
+    ("git", "git clone -q -b main m.git from && cat from/f", "z"),
     (
         "cargo",
         "cargo new -q --vcs none hello && cd hello && cargo build -q --offline && ./target/debug/hello",

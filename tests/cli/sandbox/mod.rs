@@ -4,6 +4,7 @@ mod destructive;
 mod escapes;
 mod everyday;
 mod fixture;
+mod git;
 mod paths;
 mod refusals;
 mod sockets;

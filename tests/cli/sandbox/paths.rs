@@ -163,7 +163,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
                 "echo evil > a/b/deep/.git/config; echo evil > sub/.git/modules/x/y/config",
                 "mv sub aside; mkdir -p sub/.git; echo evil > sub/.git/config",
                 "rm -rf gone",
-                "mkdir -p new/.git && echo mine > new/.git/config",
+                "git init -q new && git -C new config user.name mine",
                 "echo fine > sub/fine; echo x > sub/.git/index",
             ],
         );
@@ -178,7 +178,7 @@ fn nested_repositories_keep_their_hooks_and_config() {
     let mine = Some("mine\n".to_owned());
     assert_eq!(read("sub/.git/config"), mine);
     assert_eq!(read("a/b/deep/.git/config"), mine);
-    assert_eq!(read("new/.git/config"), mine);
+    assert!(read("new/.git/config").is_some_and(|text| text.contains("name = mine")));
     assert_eq!(read("sub/.git/hooks/post-checkout"), None);
     assert_eq!(read("sub/.git/modules/x/y/config"), None);
     assert_eq!(read("sub/fine").as_deref(), Some("fine\n"));
