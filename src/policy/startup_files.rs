@@ -81,7 +81,7 @@ const STARTUP_FILES: &[&str] = &[
 
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
 /// them. They are work as much as they are start-up files, so the file tools change them unless content from outside is
-/// in the conversation. Commands change those of [`COMMAND_PROJECT_FILES`] at the top of a directory never.
+/// in the conversation. So do commands with those of [`COMMAND_PROJECT_FILES`] at the top of a directory.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
     "CLAUDE.md",
@@ -111,7 +111,13 @@ const COMMAND_PROJECT_FILES: &[&str] = &[
     ".gemini",
 ];
 
-/// The names that commands do not change at the top of a home and of any writable directory.
+/// The names that commands never change at the top of a writable directory.
+pub fn always_protected_from_commands() -> &'static [&'static str] {
+    STARTUP_FILES
+}
+
+/// The names that commands do not change at the top of a home, whatever the conversation contains, and of a writable
+/// directory after content from outside.
 pub fn protected_from_commands() -> Vec<&'static str> {
     [STARTUP_FILES, COMMAND_PROJECT_FILES].concat()
 }

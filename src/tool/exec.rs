@@ -83,7 +83,8 @@ pub struct ExecTool {
     temp_parents: Vec<PathBuf>,
     tools: InstalledTools,
     before_first_run: Option<Box<BeforeFirstRun>>,
-    sandbox_spec: OnceLock<SandboxSpec>,
+    /// The sandbox of commands that may change what tools read in a directory, and of those that may not.
+    sandbox_specs: [OnceLock<SandboxSpec>; 2],
 }
 
 /// Creates missing paths that a mount is to protect.
@@ -125,7 +126,7 @@ impl ExecTool {
             temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
             tools,
             before_first_run: None,
-            sandbox_spec: OnceLock::new(),
+            sandbox_specs: Default::default(),
         }
     }
 
@@ -142,17 +143,24 @@ impl ExecTool {
         written.map(Path::to_owned).collect()
     }
 
-    /// The sandbox rules for this run's commands.
+    /// The sandbox rules for the next command. Content from outside restricts them.
     ///
     /// # Errors
     /// The private directory cannot be made, or there are too many home directories to close.
     pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
-        if let Some(fence) = self.sandbox_spec.get() {
+        let permits_project_files = self.files.permits_startup_files();
+        let slot = &self.sandbox_specs[usize::from(permits_project_files)];
+        if let Some(fence) = slot.get() {
             return Ok(fence.clone());
         }
         let private = private_tmp::run_directory(&self.temp_parents)?;
         let reach = &self.files.file_scope;
-        let mut fence = sandbox_spec::for_scope(reach, &self.tools, self.containment.has_network)?;
+        let mut fence = sandbox_spec::for_scope(
+            reach,
+            &self.tools,
+            self.containment.has_network,
+            permits_project_files,
+        )?;
         fence.writable.push(private);
         for (_, value) in &self.env {
             fence.add_links(Path::new(value));
@@ -164,7 +172,7 @@ impl ExecTool {
         {
             make().map_err(std::io::Error::other)?;
         }
-        Ok(self.sandbox_spec.get_or_init(|| fence).clone())
+        Ok(slot.get_or_init(|| fence).clone())
     }
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.

@@ -471,6 +471,13 @@ impl Files {
         checked.map_err(|refusal| FileError::Tool(refusal.into()))
     }
 
+    /// True if the conversation or the user permits changes to files that start or instruct something later.
+    pub(super) fn permits_startup_files(&self) -> bool {
+        let external = self.provenance.as_ref().and_then(|it| it.external());
+        let checked = self.grants.check(GuardedChange::Startup, external, "");
+        checked.is_ok()
+    }
+
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.
     fn explain_open_error(&self, given: &str, error: &io::Error) -> String {
         if error.kind() != ErrorKind::NotFound {

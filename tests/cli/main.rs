@@ -22,6 +22,7 @@ mod cron_run;
 mod cron_tampering;
 mod cron_tool;
 mod cron_usability;
+mod daily_scenes;
 mod daily_work;
 mod docs;
 mod editor;

@@ -36,7 +36,7 @@ pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// The time that processes may take to end by themselves after the command that left them behind.
-const SETTLE_TIME: Duration = Duration::from_millis(50);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The launch description of a server, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
 /// streams are attached to these.
@@ -338,7 +338,7 @@ impl Supervisor {
         while !self.reap() {
             let is_running = || children().into_iter().any(|pid| !is_ending(pid));
             let waited = started.elapsed();
-            if waited >= TERM_GRACE || waited >= SETTLE_TIME && is_running() {
+            if waited >= TERM_GRACE || waited >= SETTLE_TIMEOUT && is_running() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(1));

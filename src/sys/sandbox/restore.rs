@@ -9,6 +9,7 @@
 use super::{git_paths, new_repository};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -17,14 +18,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 /// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
 /// time, and cannot be restored.
 const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
-
-/// The clock of file systems is this much coarser than the system's, or less.
-const CLOCK_TOLERANCE: Duration = Duration::from_millis(20);
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
@@ -34,11 +31,11 @@ pub struct PathSnapshot {
     root_paths: Vec<PathBuf>,
     entries: Vec<SnapshotEntry>,
     /// All protected paths, also those that mounts protect.
-    known: BTreeSet<PathBuf>,
+    protected: BTreeSet<PathBuf>,
     /// The steps of unfinished rebases that run commands, by file.
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
-    /// The time at which it was taken. What was changed before is not the command's.
-    taken_at: SystemTime,
+    /// The time at which it was taken, by the clock of file systems. Files with an earlier change are not the command's.
+    taken_at: Timespec,
 }
 
 #[derive(Debug)]
@@ -91,7 +88,7 @@ impl PathSnapshot {
         protected_paths: &[PathBuf],
         nested: &[PathBuf],
     ) -> io::Result<Self> {
-        let taken_at = SystemTime::now() - CLOCK_TOLERANCE;
+        let taken_at = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
         let mut root_fds = Vec::new();
         let mut root_paths = Vec::new();
         for root in roots {
@@ -131,8 +128,8 @@ impl PathSnapshot {
                 is_found_later: false,
             });
         }
-        let known: Vec<PathBuf> = protected_paths.iter().chain(nested).cloned().collect();
-        let steps = git_paths::rebase_steps(known.iter()).into_iter();
+        let all: Vec<PathBuf> = protected_paths.iter().chain(nested).cloned().collect();
+        let steps = git_paths::rebase_steps(all.iter()).into_iter();
         let steps = steps.map(|path| {
             let runs = read_run_steps(&path);
             (path, runs)
@@ -142,26 +139,29 @@ impl PathSnapshot {
             root_paths,
             entries: places,
             rebase_steps: steps.collect(),
-            known: known.into_iter().collect(),
+            protected: all.into_iter().collect(),
             taken_at,
         })
     }
 
     /// The protected paths of all repositories as they are now, with the number of their root.
     fn list_repository_paths(&self) -> Vec<(usize, PathBuf)> {
-        let roots = self.root_paths.iter().enumerate();
-        let of_root = |(number, root): (usize, &PathBuf)| {
-            let paths = git_paths::all_repository_paths(root).into_iter();
-            paths.map(move |path| (number, path))
-        };
-        roots.flat_map(of_root).collect()
+        let mut found = Vec::new();
+        for (number, root) in self.root_paths.iter().enumerate() {
+            let mut paths = git_paths::all_repository_paths(root);
+            // A file that is granted by name may be changed.
+            let is_granted = |path: &PathBuf| self.root_paths.contains(path);
+            paths.retain(|path| !is_granted(path));
+            found.extend(paths.into_iter().map(|path| (number, path)));
+        }
+        found
     }
 
     /// The places of repositories that the command made or changed, and that were not known before.
     fn find_later(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<SnapshotEntry> {
         let mut found: BTreeMap<&Path, SnapshotEntry> = BTreeMap::new();
         for (root, path) in repository_paths {
-            let is_new = !self.known.contains(path) && changed_since(path, self.taken_at);
+            let is_new = !self.protected.contains(path) && changed_since(path, self.taken_at);
             if let (true, Ok(relative)) = (is_new, path.strip_prefix(&self.root_paths[*root])) {
                 let entry = SnapshotEntry {
                     root: *root,
@@ -328,16 +328,10 @@ impl CheckedRepositories<'_> {
     }
 }
 
-/// True if `path`, or what it names if it is a link, was changed since `time`.
-fn changed_since(path: &Path, time: SystemTime) -> bool {
-    path.symlink_metadata().is_ok_and(|about| {
-        let since = time
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let second = u64::try_from(about.ctime()).unwrap_or_default();
-        let nanosecond = u32::try_from(about.ctime_nsec()).unwrap_or_default();
-        Duration::new(second, nanosecond) >= since
-    })
+/// True if the file at `path`, which may be a link, was changed at `time` or later.
+fn changed_since(path: &Path, time: Timespec) -> bool {
+    path.symlink_metadata()
+        .is_ok_and(|about| (about.ctime(), about.ctime_nsec()) >= (time.tv_sec, time.tv_nsec))
 }
 
 fn read_run_steps(path: &Path) -> BTreeSet<String> {

@@ -124,7 +124,7 @@ impl ExecTool {
 
     /// The explanation if commands cannot list the directory.
     fn explain_unlisted_directory(&self) -> Option<String> {
-        let fence = self.sandbox_spec.get()?;
+        let fence = self.sandbox_spec().ok()?;
         self.contains_denied_path(&fence.denied).then(|| {
             "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
              name)"

@@ -41,7 +41,7 @@ pub(super) fn available_users() -> Vec<User> {
 
 /// Prints a count for the reader of the test output.
 #[expect(clippy::print_stdout, reason = "counts")]
-pub(super) fn print_count(line: &str) {
+pub(crate) fn print_count(line: &str) {
     println!("sandbox: {line}");
 }
 

@@ -1,4 +1,4 @@
-//! What git runs: a command may leave nothing behind that git would run for the user later.
+//! Commands that plant something that git would run for the user later.
 
 use super::fixture::{SandboxFixture, User};
 use crate::requirements::require;
@@ -50,7 +50,7 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
     (
         "a submodule",
         "true",
-        "mkdir -p sub .git/modules; cp -r .git .git/modules-x; mv .git/modules-x .git/modules/sub; printf '[core]\nworktree = \
+        "mkdir -p sub; cp -r .git x; mkdir .git/modules; mv x .git/modules/sub; printf '[core]\nworktree = \
          ../../../sub\nfsmonitor = \"PWN\"\n' > .git/modules/sub/config; echo 'gitdir: ../.git/modules/sub' > sub/.git",
         "git -C sub status",
     ),

@@ -10,4 +10,5 @@ mod refusals;
 mod sockets;
 mod write_lock;
 
+pub(crate) use fixture::print_count;
 pub(crate) use refusals::command_without_landlock;

@@ -113,7 +113,11 @@ fn startup_files_are_never_changed() {
         for (words, flags, is_home) in [
             ("of the home", &[][..], true),
             ("of the directory", &[][..], false),
-            ("of the directory that is written", &["--write"][..], false),
+            (
+                "of the directory that is written",
+                &["--write", "--deny", "startup"][..],
+                false,
+            ),
         ] {
             let yard = SandboxFixture::new(user);
             let place = match is_home {
@@ -389,21 +393,21 @@ fn our_own_files_are_denied_within_a_granted_directory() {
 fn a_protected_file_granted_by_name_is_writable() {
     let yard = SandboxFixture::new(User::Current);
     let dir = yard.story.dir();
-    for name in [".git/HEAD", ".git/config", ".envrc"] {
+    for name in [".git/HEAD", ".git/config", ".bashrc"] {
         yard.write_file(&dir.join(name), "mine\n");
     }
     let told = yard.run_commands(
         &["--write", "--write=.git/config"],
         &[
             "echo new > .git/config.lock && mv .git/config.lock .git/config",
-            "echo new > .envrc",
+            "echo new > .bashrc",
             "mkdir -p .git/hooks; echo new > .git/hooks/pre-commit",
         ],
     );
     assert_eq!(told[0], "(no output)");
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
     assert_eq!(read(".git/config").as_deref(), Some("new\n"));
-    assert_eq!(read(".envrc").as_deref(), Some("mine\n"));
+    assert_eq!(read(".bashrc").as_deref(), Some("mine\n"));
     assert_eq!(read(".git/hooks/pre-commit"), None);
 }
 

@@ -127,7 +127,7 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
 fn changed_protected_files_are_restored_and_reported() {
     let yard = SandboxFixture::new(User::Current);
     yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
-    let command = "(echo '[alias]' >> .git/config); echo x > .envrc; echo x > fine";
+    let command = "(echo '[alias]' >> .git/config); echo x > .bashrc; echo x > fine";
     yard.story
         .server()
         .script([calls("exec", json!({ "command": command })), says("done")]);
@@ -140,12 +140,12 @@ fn changed_protected_files_are_restored_and_reported() {
     let told = yard.story.requests()[1].last_content();
     // With mounts, existing files cannot be opened at all, and new ones have to be removed.
     assert!(
-        told.contains("`.envrc`") && told.contains("commands may not change"),
+        told.contains("`.bashrc`") && told.contains("commands may not change"),
         "{told}"
     );
     let read = |name: &str| std::fs::read_to_string(yard.story.dir().join(name)).ok();
     assert_eq!(read(".git/config").as_deref(), Some("[core]\n"));
-    assert_eq!(read(".envrc"), None);
+    assert_eq!(read(".bashrc"), None);
     assert_eq!(read("fine").as_deref(), Some("x\n"));
 }
 
@@ -165,7 +165,7 @@ fn a_denial_names_the_flag_that_allows_it() {
         &[
             "mv .git aside",
             "echo x > sub/.git/config",
-            "echo x > .envrc",
+            "echo x > .bashrc",
             "echo x > .git/config; echo x > .git/hooks",
         ],
     );
