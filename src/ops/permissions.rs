@@ -357,7 +357,7 @@ fn file_scope(
     if workspace.is_dir() {
         roots.add(workspace.to_owned(), !profile.reads_only);
     }
-    roots.add(directory.clone(), false);
+    let position = roots.0.len();
     for path in &grants.read {
         roots.add(resolve_existing(path)?, false);
     }
@@ -369,6 +369,7 @@ fn file_scope(
         roots.add(path, true);
     }
     roots.add_configured(ctx, settings, profile, &directory)?;
+    roots.add_directory(&directory, position);
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_with_hint(
@@ -412,6 +413,17 @@ impl GrantedPaths {
         match self.0.iter_mut().find(|root| root.path == path) {
             Some(root) => root.may_write |= may_write,
             None => self.0.push(ScopeRoot { path, may_write }),
+        }
+    }
+
+    /// Adds the working directory at `position`, unless it was granted by name. It is read-only, unless a directory around
+    /// it was granted for writing.
+    fn add_directory(&mut self, directory: &Path, position: usize) {
+        if self.0.iter().all(|root| root.path != *directory) {
+            let mut around = self.0.iter();
+            let may_write = around.any(|root| root.may_write && directory.starts_with(&root.path));
+            let path = directory.to_owned();
+            self.0.insert(position, ScopeRoot { path, may_write });
         }
     }
 

@@ -34,8 +34,12 @@ impl SandboxSpec {
             for part in parts_of(&target).into_iter().rev() {
                 rest.push_front(part);
             }
-            // A link in a granted directory is there already.
-            if !self.readable.iter().any(|place| current.starts_with(place)) {
+            // A link in a granted directory is there already. The root is a directory of the command's own.
+            let mut granted = self
+                .readable
+                .iter()
+                .filter(|place| *place != Path::new("/"));
+            if !granted.any(|place| current.starts_with(place)) {
                 self.links.insert(next, target);
             }
         }

@@ -270,7 +270,10 @@ fn remount_rest_read_only(sandbox: &SandboxSpec) -> io::Result<()> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     for place in mounts.lines().filter_map(mount_point) {
         let writes = depth(&sandbox.writable, &place);
-        let is_writable = writes.is_some() && writes >= depth(&sandbox.protected, &place);
+        // The root holds nothing but mount points, even if that of the system was granted.
+        let is_root = place == Path::new("/");
+        let is_writable =
+            !is_root && writes.is_some() && writes >= depth(&sandbox.protected, &place);
         let is_ours = [TERMINALS, SHARED_MEMORY, TEMPORARY]
             .map(Path::new)
             .contains(&place.as_path());

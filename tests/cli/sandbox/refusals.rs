@@ -79,6 +79,28 @@ fn without_namespaces_commands_change_no_files() {
     }
 }
 
+/// A grant covers the working directory within it.
+#[test]
+fn a_wider_grant_includes_the_directory() {
+    for flags in [&["--write=/"][..], &["--write=.."], &["--profile", "full"]] {
+        let yard = SandboxFixture::new(User::Current);
+        let told = yard.run_commands(flags, &["echo new > made; cat made; ls / | head -1"]);
+        assert!(told[0].starts_with("new\nbin"), "{flags:?}: {}", told[0]);
+        let ran = yard.story.run(
+            [
+                &["tool", "run"],
+                flags,
+                &["write_file", r#"{"path":"other","content":"new"}"#],
+            ]
+            .concat(),
+        );
+        ran.stdout_has("created");
+        for name in ["made", "other"] {
+            assert!(yard.story.dir().join(name).exists(), "{flags:?}: {name}");
+        }
+    }
+}
+
 #[test]
 fn with_the_sandbox_off_commands_run_without_one() {
     let story = Story::new().script([
