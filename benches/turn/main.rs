@@ -468,7 +468,7 @@ impl Bench {
             0.7,
         );
         let fenced = per_turn(wall("exec, fenced 10"), wall("exec, fenced 40"));
-        gates.most("the sandbox adds to an exec, ms", fenced - exec, 2.0);
+        gates.most("the sandbox adds to an exec, ms", fenced - exec, 3.0);
         let written = per_turn(wall("exec, written 10"), wall("exec, written 40"));
         gates.most("the same where it may write, ms", written - exec, 2.0);
         gates.most(

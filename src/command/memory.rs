@@ -201,7 +201,7 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
                 "{}:{}: {}\n",
                 ctx.paths.display(&line.path),
                 line.line,
-                line.text
+                sanitize(&line.text)
             ),
         });
     }

@@ -238,7 +238,8 @@ impl SearchOutput {
         let (before, matched, after) = window(&line.text, line.matched.clone(), room);
         let safe = |text: &str| match room {
             Some(_) => sanitize(text).replace('\t', " "),
-            None => text.to_owned(),
+            // A pipe may lead to a pager.
+            None => sanitize(text),
         };
         self.page.write_styled(&head, &Style::new().cyan())?;
         self.page.write(&format!(" {}", safe(before)))?;

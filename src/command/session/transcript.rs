@@ -2,7 +2,7 @@
 
 use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
 use crate::session::LoggedMessage;
-use crate::sys::terminal::StdoutWriter;
+use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::Style;
 use serde_json::{Value, json};
@@ -146,12 +146,13 @@ impl Transcript {
 }
 
 fn put_block(page: &mut StdoutWriter, text: &str) -> Result<()> {
-    page.write(text.trim_end())?;
+    page.write(sanitize(text).trim_end())?;
     page.write("\n")
 }
 
 fn put_indented(page: &mut StdoutWriter, by: &str, text: &str) -> Result<()> {
-    text.lines()
+    sanitize(text)
+        .lines()
         .try_for_each(|line| page.write(&format!("{by}{line}\n")))
 }
 
