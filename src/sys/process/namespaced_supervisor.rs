@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The name (`argv[0]`) that makes this program enter namespaces.
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
@@ -56,14 +56,32 @@ pub fn become_namespace_parent() -> Option<bool> {
     Some(entered.unwrap_or(false))
 }
 
-/// True if commands with `sandbox` get namespaces of their own. Tried once.
+/// True if this system lets commands have namespaces of their own. The first attempt of the run decides: nothing that a
+/// command does can change it afterwards.
+static HAS_NAMESPACES: OnceLock<bool> = OnceLock::new();
+
+/// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
+pub(super) fn knows_namespaces() -> Option<bool> {
+    // The test program does not become a supervisor.
+    match cfg!(test) {
+        true => Some(false),
+        false => HAS_NAMESPACES.get().copied(),
+    }
+}
+
+/// Remembers whether a first command got namespaces of its own: otherwise `error` is the reason.
+pub(super) fn remember_namespaces(result: Result<(), &str>) -> bool {
+    if let Err(reason) = result {
+        log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
+    }
+    *HAS_NAMESPACES.get_or_init(|| result.is_ok())
+}
+
+/// True if commands get namespaces of their own. Tried with `sandbox` if it is not known yet.
 pub fn has_namespaces(sandbox: &SandboxSpec) -> bool {
-    sandbox.has_namespaces(|| {
-        check_namespaces(sandbox)
-            .inspect_err(|error| {
-                log::info!(target: "sandbox", "commands get no namespaces of their own: {error}");
-            })
-            .is_ok()
+    knows_namespaces().unwrap_or_else(|| {
+        let checked = check_namespaces(sandbox).map_err(|error| error.to_string());
+        remember_namespaces(checked.as_ref().copied().map_err(String::as_str))
     })
 }
 

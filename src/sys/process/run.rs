@@ -4,7 +4,7 @@
 use super::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, prepare, reap_group,
 };
-use super::namespaced_supervisor::namespace_command;
+use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::set_resource_limits;
 use super::supervisor::{LaunchKind, LaunchSpec, SupervisorReport};
@@ -248,7 +248,7 @@ fn spawn(
 ) -> io::Result<RunningChild> {
     let errors = || errors.unwrap_or(writer).try_clone();
     if let Some(sandbox) = &spec.sandbox
-        && sandbox.knows_namespaces() != Some(false)
+        && knows_namespaces() != Some(false)
         && let Some(child) = spawn_supervised(spec, sandbox, (writer.try_clone()?, errors()?))?
     {
         return Ok(child);
@@ -271,7 +271,7 @@ fn spawn_supervised(
     (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Option<RunningChild>> {
     // Another thread may find it out meanwhile.
-    let is_known = sandbox.knows_namespaces().is_some();
+    let is_known = knows_namespaces().is_some();
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -305,14 +305,16 @@ fn spawn_supervised(
         let connection = child.connection.as_mut();
         match connection.map(SupervisorConnection::wait_for_start) {
             Some(Ok(SupervisorReport::NoNamespaces(reason))) => {
-                log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
-                sandbox.has_namespaces(|| false);
                 child.terminate(false);
-                return Ok(None);
+                return match remember_namespaces(Err(&reason)) {
+                    // Another thread got them, so the sandbox of this command is the cause.
+                    true => Err(io::Error::other(reason)),
+                    false => Ok(None),
+                };
             }
             Some(Ok(SupervisorReport::Started(_))) => {
                 child.has_started = true;
-                sandbox.has_namespaces(|| true);
+                remember_namespaces(Ok(()));
             }
             // The run was cancelled, which the caller sees next.
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}

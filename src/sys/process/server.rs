@@ -4,7 +4,7 @@
 //! [`supervisor`]: super::supervisor
 
 use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
-use super::namespaced_supervisor::namespace_command;
+use super::namespaced_supervisor::{knows_namespaces, namespace_command, remember_namespaces};
 #[cfg(not(test))]
 use super::own_program::own_executable;
 use super::supervisor::{self, LaunchKind, LaunchSpec, SupervisorReport};
@@ -107,12 +107,10 @@ fn start_with(supervisor: Command, spec: &ServerSpec) -> io::Result<ServerProces
     require_sandbox(spec)?;
     prepare();
     if let Some(sandbox) = &spec.sandbox
-        && sandbox.knows_namespaces() != Some(false)
+        && knows_namespaces() != Some(false)
+        && let Some(server) = launch(namespace_command(sandbox)?, spec, true)?
     {
-        match launch(namespace_command(sandbox)?, spec, true)? {
-            Some(server) => return Ok(server),
-            None => sandbox.has_namespaces(|| false),
-        };
+        return Ok(server);
     }
     launch(supervisor, spec, false)?.ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
@@ -162,10 +160,16 @@ fn launch(
     };
     match server.connection.wait_for_start()? {
         SupervisorReport::NoNamespaces(reason) => {
-            log::info!(target: "sandbox", "a server gets no namespaces of its own: {reason}");
-            Ok(None)
+            match remember_namespaces(Err(&reason)) {
+                // They are to be had, so this server's own sandbox is the cause.
+                true => Err(io::Error::other(format!("its sandbox: {reason}"))),
+                false => Ok(None),
+            }
         }
         SupervisorReport::Started(pid) => {
+            if in_namespaces {
+                remember_namespaces(Ok(()));
+            }
             server.server = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
             Ok(Some(server))
         }

@@ -149,20 +149,6 @@ impl SandboxSpec {
         self
     }
 
-    /// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
-    pub fn knows_namespaces(&self) -> Option<bool> {
-        // The test program does not become a supervisor.
-        match cfg!(test) {
-            true => Some(false),
-            false => self.cache.has_namespaces.get().copied(),
-        }
-    }
-
-    /// True if commands get namespaces of their own. `probe` tries it once.
-    pub fn has_namespaces(&self, probe: impl FnOnce() -> bool) -> bool {
-        *self.cache.has_namespaces.get_or_init(probe)
-    }
-
     /// Records the state of protected paths that no mount protects.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ pub(super) fn set_up(sandbox: &mut SandboxSpec) -> io::Result<()> {
     create_links(&sandbox.links)?;
     bind_granted(sandbox)?;
     mount_devices()?;
-    create_directory(Path::new("/proc"))?;
+    create_mount_point(Path::new("/proc"), true)?;
     let of_proc = MountFlags::RDONLY | no_programs();
     rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
     rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
@@ -106,10 +106,12 @@ fn outside(path: &Path) -> PathBuf {
 /// Creates the symbolic links that granted places are also reached by.
 fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
     for (link, target) in links {
-        create_directory(link.parent().unwrap_or(link))?;
-        match symlink(target, link) {
+        let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
+            continue;
+        };
+        match rustix::fs::symlinkat(target, create_directories(parent)?, name) {
             // The run's own directory for temporary files still has the one of an earlier command.
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Err(error) if error != Errno::EXIST => return Err(error.into()),
             _ => {}
         }
     }
@@ -160,29 +162,33 @@ fn bind(from: &Path, to: &Path) -> io::Result<()> {
     )?)
 }
 
-fn create_directory(path: &Path) -> io::Result<()> {
-    create_mount_point(path, true)
+/// Creates what a mount needs, and the directories around it.
+fn create_mount_point(path: &Path, is_directory: bool) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
+    if is_directory {
+        return create_directories(path).map(drop);
+    }
+    let new = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    rustix::fs::openat(create_directories(parent)?, name, new, mode)?;
+    Ok(())
 }
 
-/// Creates what a mount needs, and the directories around it. Never follows a link: the private directory may contain
-/// some.
-fn create_mount_point(path: &Path, is_directory: bool) -> io::Result<()> {
+/// Creates the directory `path` and those around it, and opens it. Never follows a link: an earlier command may have put
+/// one into the directory for temporary files.
+fn create_directories(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut directory = rustix::fs::open("/", flags, Mode::empty())?;
-    let mut parts = path.strip_prefix("/").unwrap_or(path).iter().peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() && !is_directory {
-            let new = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            rustix::fs::openat(&directory, part, new, Mode::from_raw_mode(0o600))?;
-            break;
-        }
+    for part in path.strip_prefix("/").unwrap_or(path) {
         match rustix::fs::mkdirat(&directory, part, Mode::from_raw_mode(0o755)) {
             Err(error) if error != Errno::EXIST => return Err(error.into()),
             _ => {}
         }
         directory = rustix::fs::openat(&directory, part, flags, Mode::empty())?;
     }
-    Ok(())
+    Ok(directory)
 }
 
 /// Makes a `/dev` of harmless devices, shared memory and pseudo-terminals.
@@ -193,11 +199,11 @@ fn mount_devices() -> io::Result<()> {
     for (link, target) in DEVICE_LINKS {
         symlink(target, link)?;
     }
-    create_directory(Path::new(SHARED_MEMORY))?;
+    create_mount_point(Path::new(SHARED_MEMORY), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     let of_memory = c"mode=1777,size=1g";
     rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, of_memory)?;
-    create_directory(Path::new(TERMINALS))?;
+    create_mount_point(Path::new(TERMINALS), true)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
     let of_terminals = c"newinstance,ptmxmode=0666,mode=620";
     Ok(rustix::mount::mount(

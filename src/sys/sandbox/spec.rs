@@ -49,8 +49,6 @@ pub struct SandboxSpec {
 pub(super) struct SandboxCache {
     /// The Landlock ruleset.
     pub(super) ruleset: OnceLock<RulesetCreated>,
-    /// True if commands can have namespaces of their own.
-    pub(super) has_namespaces: OnceLock<bool>,
 }
 
 impl SandboxSpec {
