@@ -81,7 +81,6 @@ pub fn for_scope(
             .filter(|secret| !file_scope.grants_secret(secret)),
     );
     closed.extend(hidden_entries(file_scope, &homes, &reads));
-    let nested = collect_protected(&writes, &git_paths::nested_protected_paths);
     // If the reach combines those of several agents, each keeps its own read-only paths.
     let bound = file_scope.self_and_operands().into_iter();
     let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
@@ -112,7 +111,6 @@ pub fn for_scope(
         .collect();
     let kept = kept.into_iter().collect();
     let mut fence = SandboxSpec::new(reads, writes, closed, kept, net);
-    fence.nested_protected = nested;
     links.iter().for_each(|path| fence.add_links(path));
     Ok(fence)
 }
@@ -211,7 +209,10 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     };
     let mut fence = for_scope(&reach, tools, true, false)?;
     // Changes are not reverted afterwards, so mounts must protect these too.
-    fence.protected.append(&mut fence.nested_protected);
+    fence.protected.extend(collect_protected(
+        &fence.writable,
+        &git_paths::nested_protected_paths,
+    ));
     fence
         .writable
         .extend([scope.state_dir.clone(), scope.temp_dir.clone()]);

@@ -3,17 +3,9 @@
 //! names given by the policy, and what git's config names within the directory.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// Paths in a repository that git runs, or that name what git runs.
-const REPOSITORY_PATHS: &[&str] = &[
-    ".git",
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
-];
-/// The same within the git directory of a submodule or of a linked worktree.
+/// Paths in a git directory that git runs, or that name what git runs.
 const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
 
 /// Maximum directory levels below a writable directory that are searched for repositories.
@@ -30,8 +22,8 @@ pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     kept
 }
 
-/// Lists the paths to protect in repositories beneath `root`. The search covers [`MAX_SEARCH_DEPTH`] levels and at most
-/// [`MAX_SEARCH_ENTRIES`] entries.
+/// Lists the paths to protect in repositories beneath `root`, and in `root` itself if it is a git directory. The search
+/// covers [`MAX_SEARCH_DEPTH`] levels and at most [`MAX_SEARCH_ENTRIES`] entries.
 pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
     let mut left = MAX_SEARCH_ENTRIES;
     let found = find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left);
@@ -41,11 +33,9 @@ pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
             kept.extend(repository_paths(path));
         }
         // Git uses such a directory as a repository when it is started in it.
-        if ["HEAD", "objects", "refs"]
-            .iter()
-            .all(|name| path.join(name).symlink_metadata().is_ok())
-        {
-            kept.extend(GIT_DIR_PATHS.iter().map(|name| path.join(name)));
+        let has = |name: &str| path.join(name).symlink_metadata().is_ok();
+        if has("HEAD") && (has("commondir") || has("objects") && has("refs")) {
+            kept.extend(git_dir_paths(path));
         }
     }
     kept
@@ -66,34 +56,54 @@ pub(super) fn rebase_steps<'a>(protected: impl Iterator<Item = &'a PathBuf>) -> 
         .collect()
 }
 
-/// The existing paths in `root` that the config of its repository names as hooks or as further config.
+/// The paths in `root` that the config of its repository names as hooks or as further config, whether they exist or not.
 pub fn configured_paths(root: &Path) -> Vec<PathBuf> {
     let git_dir = root.join(".git");
     let config = std::fs::read_to_string(git_dir.join("config")).unwrap_or_default();
     let values = config.lines().filter_map(|line| {
         let (key, value) = line.split_once('=')?;
+        let value = value.split([';', '#']).next().unwrap_or_default();
         let value = value.trim().trim_matches('"');
-        match key.trim().to_ascii_lowercase().as_str() {
+        // A section may be on the same line.
+        let key = key.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?;
+        match key.to_ascii_lowercase().as_str() {
             "hookspath" => Some(root.join(value)),
             "path" => Some(git_dir.join(value)),
             _ => None,
         }
     });
-    let real = values.filter_map(|path| path.canonicalize().ok());
+    let real = values.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path)));
     real.filter(|path| path.starts_with(root) && path != root)
         .collect()
 }
 
+/// `path` without `.` and `..`, by its words alone.
+pub(super) fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => _ = plain.pop(),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
 /// The paths to protect in the repository at `root`, even if there is none yet.
 fn repository_paths(root: &Path) -> Vec<PathBuf> {
-    let mut kept: Vec<PathBuf> = REPOSITORY_PATHS
-        .iter()
-        .map(|name| root.join(name))
-        .collect();
+    let git_dir = root.join(".git");
+    let mut kept = vec![git_dir.clone()];
+    kept.extend(git_dir_paths(&git_dir));
+    kept
+}
+
+/// The paths to protect in a git directory, and in those of its submodules and linked worktrees.
+fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
     let mut left = MAX_SEARCH_ENTRIES;
     // A submodule's name is its path, slashes included, and it can contain further submodules.
     let modules = find_directories(
-        &root.join(".git/modules"),
+        &git_dir.join("modules"),
         MAX_SEARCH_DEPTH,
         &["objects"],
         &mut left,
@@ -101,11 +111,12 @@ fn repository_paths(root: &Path) -> Vec<PathBuf> {
     let modules = modules
         .into_iter()
         .filter(|path| path.join("HEAD").exists());
-    let worktrees = find_directories(&root.join(".git/worktrees"), 1, &[], &mut left);
-    for path in modules.chain(worktrees) {
-        kept.extend(GIT_DIR_PATHS.iter().map(|name| path.join(name)));
-    }
-    kept
+    let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);
+    let inner = modules.chain(worktrees);
+    std::iter::once(git_dir.to_owned())
+        .chain(inner)
+        .flat_map(|path| GIT_DIR_PATHS.iter().map(move |name| path.join(name)))
+        .collect()
 }
 
 /// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.
@@ -152,9 +163,9 @@ mod tests {
         std::fs::create_dir_all(dir.join("own/hooks")).unwrap();
         std::fs::write(dir.join("shared.gitconfig"), "").unwrap();
         let config = "[core]\n\thooksPath = own/hooks\n[include]\n\tpath = \"../shared.gitconfig\"\n\tpath = ../gone\n\
-                      [includeIf \"x\"]\n\tPATH=/etc/passwd\n[core]\n\tworktree = .\n";
+                      [core] hooksPath = more\n[includeIf \"x\"]\n\tPATH=/etc/passwd\n[core]\n\tworktree = .\n";
         std::fs::write(dir.join(".git/config"), config).unwrap();
-        let expect = ["own/hooks", "shared.gitconfig"].map(|name| dir.join(name));
+        let expect = ["own/hooks", "shared.gitconfig", "gone", "more"].map(|name| dir.join(name));
         assert_eq!(configured_paths(&dir), expect);
     }
 

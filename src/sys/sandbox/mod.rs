@@ -6,6 +6,7 @@
 //! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 
+mod files_beneath;
 pub mod git_paths;
 mod landlock_rules;
 mod links;
@@ -160,7 +161,7 @@ impl SandboxSpec {
         };
         let denied = self.denied.iter().filter(is_new);
         let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
-        PathSnapshot::take(&self.writable, &protected, &self.nested_protected)
+        PathSnapshot::take(&self.writable, &protected)
     }
 
     /// The Landlock ruleset, built once.

@@ -233,7 +233,10 @@ fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
 /// Makes the existing protected places read-only mounts.
 fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
     let protected = existing_granted(&sandbox.protected, &[&sandbox.writable]);
-    for directory in parents_between(&protected, &sandbox.writable) {
+    // What covers a denied place would move away with a directory around it.
+    let mut pinned = existing_granted(&sandbox.denied, &[&sandbox.writable]);
+    pinned.extend(protected.iter().cloned());
+    for directory in parents_between(&pinned, &sandbox.writable) {
         let (fd, kind) = open_path(&directory)?;
         // A mount point cannot be renamed, so nothing else can be put in its place.
         if kind == FileType::Directory {
@@ -273,18 +276,22 @@ fn remount_rest_read_only(sandbox: &SandboxSpec) -> io::Result<()> {
         let around = places.iter().filter(|place| path.starts_with(place));
         around.map(|place| place.components().count()).max()
     };
+    // The contents of `.git` have entries of their own.
+    let protected = sandbox
+        .protected
+        .iter()
+        .filter(|place| !place.ends_with(".git"));
+    let protected: Vec<PathBuf> = protected.cloned().collect();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
     for place in mounts.lines().filter_map(mount_point) {
         let writes = depth(&sandbox.writable, &place);
         // The root holds nothing but mount points, even if that of the system was granted.
         let is_root = place == Path::new("/");
-        let is_writable =
-            !is_root && writes.is_some() && writes >= depth(&sandbox.protected, &place);
+        let is_writable = !is_root && writes.is_some() && writes >= depth(&protected, &place);
         let is_ours = [TERMINALS, SHARED_MEMORY, TEMPORARY]
             .map(Path::new)
             .contains(&place.as_path());
-        // The contents of `.git` are in a place of their own.
-        if is_writable || is_ours || place.ends_with(".git") {
+        if is_writable || is_ours {
             continue;
         }
         // A mount that this process cannot open is closed to the command as well.

@@ -2,15 +2,17 @@
 //! accepted as long as they contain nothing that git would ever run.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The permitted form of a config value.
 #[derive(Clone, Copy)]
 enum ConfigValueKind {
     /// A word or a number, such as `true`.
     Alphanumeric,
-    /// A branch or remote name, or a refspec.
+    /// A branch name or a refspec.
     Name,
+    /// The name of a remote. With a slash it would be the path of a repository.
+    RemoteName,
     /// The URL of another repository, with one of git's built-in schemes: other schemes name programs that fetch. Also
     /// the absolute path of one, whose own hooks git may run; see [`local_repositories`].
     Url,
@@ -64,7 +66,7 @@ const HARMLESS_KEYS: &[(&str, bool, &str, ConfigValueKind)] = &[
     ),
     ("remote", true, "url", ConfigValueKind::Url),
     ("remote", true, "fetch", ConfigValueKind::Name),
-    ("branch", true, "remote", ConfigValueKind::Name),
+    ("branch", true, "remote", ConfigValueKind::RemoteName),
     ("branch", true, "merge", ConfigValueKind::Name),
     ("pull", false, "rebase", ConfigValueKind::Alphanumeric),
     // Of a submodule, and of files stored elsewhere.
@@ -139,10 +141,10 @@ pub(super) fn is_harmless_file(path: &Path, content: &[u8]) -> bool {
 
 fn is_of_worktree(path: &Path) -> bool {
     let parent = path.parent().and_then(Path::parent);
-    parent.is_some_and(|parent| parent.ends_with(".git/worktrees"))
+    parent.is_some_and(|parent| parent.ends_with("worktrees"))
 }
 
-/// The git directory that a `.git` file names, if it is nothing else: `directory` contains the file.
+/// The git directory that a `.git` file names, free of links, if it is nothing else: `directory` contains the file.
 pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf> {
     let line = std::str::from_utf8(content)
         .ok()?
@@ -151,15 +153,7 @@ pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf
     if line.contains(['\n', '\r']) {
         return None;
     }
-    let mut path = PathBuf::new();
-    for part in directory.join(line).components() {
-        match part {
-            Component::ParentDir => _ = path.pop(),
-            Component::CurDir => {}
-            other => path.push(other),
-        }
-    }
-    Some(path)
+    directory.join(line).canonicalize().ok()
 }
 
 /// The steps of a rebase that run a command.
@@ -205,6 +199,7 @@ fn is_harmless_value(kind: ConfigValueKind, value: &str) -> bool {
     match kind {
         ConfigValueKind::Alphanumeric => value.bytes().all(|byte| byte.is_ascii_alphanumeric()),
         ConfigValueKind::Name => is_ref_name(value),
+        ConfigValueKind::RemoteName => is_ref_name(value) && !value.contains('/'),
         ConfigValueKind::Url if value.starts_with('/') => {
             let is_safe = |letter: char| letter.is_alphanumeric() || "/._~+%-".contains(letter);
             value.chars().all(is_safe)
@@ -302,6 +297,7 @@ mod tests {
         check("[user]\n\tname = A # B\n", false);
         check("[branch \"a\"]\n\tremote = ext::sh -c x\n", false);
         check("[branch \"a\"]\n\tremote = ../x\n", false);
+        check("[branch \"a\"]\n\tremote = x/y\n", false);
         check("[branch \"a\"]\n\tremote = .\n", true);
         check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
         check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
@@ -330,14 +326,19 @@ mod tests {
         assert!(!harmless(".git/commondir", "../..\n"));
         assert!(harmless("a/.git/worktrees/w/gitdir", "/a/w/.git\n"));
         assert!(!harmless(".git/worktrees/w/hooks", ""));
-        let linked = |text: &str| linked_git_dir(Path::new("/r/sub"), text.as_bytes());
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(dir.join(".git/modules/sub")).unwrap();
+        std::fs::create_dir_all(dir.join("else/inner")).unwrap();
+        std::os::unix::fs::symlink("else/inner", dir.join("sub")).unwrap();
+        let linked = |text: &str| linked_git_dir(&dir.join("sub"), text.as_bytes());
+        assert_eq!(linked("gitdir: ../.git/modules/sub\n"), None);
         assert_eq!(
-            linked("gitdir: ../.git/modules/sub\n"),
-            Some("/r/.git/modules/sub".into())
+            linked("gitdir: ../../.git/modules/sub\n"),
+            Some(dir.join(".git/modules/sub"))
         );
-        assert_eq!(linked("gitdir: /x/y\n"), Some("/x/y".into()));
-        assert_eq!(linked("gitdir: /x\ny\n"), None);
-        assert_eq!(linked("/x\n"), None);
+        assert_eq!(linked("gitdir: /usr\n/lib\n"), None);
+        assert_eq!(linked("/usr\n"), None);
     }
 
     #[test]

@@ -6,22 +6,24 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive by then: its namespace has ended.
 
+use super::files_beneath::{MAX_TREE_DEPTH, entry_names, open_parent, remove, set_aside};
 use super::{git_paths, new_repository};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::time::{ClockId, Timespec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
 /// time, and cannot be restored.
 const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
+
+/// The most bytes of the steps of a rebase that are read.
+const MAX_STEPS_BYTES: u64 = 1 << 20;
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
@@ -34,8 +36,6 @@ pub struct PathSnapshot {
     protected: BTreeSet<PathBuf>,
     /// The steps of unfinished rebases that run commands, by file.
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
-    /// The time at which it was taken, by the clock of file systems. Files with an earlier change are not the command's.
-    taken_at: Timespec,
 }
 
 #[derive(Debug)]
@@ -66,7 +66,9 @@ enum SnapshotState {
     },
     /// The `.git` directory itself; its contents are not compared.
     Repository,
-    /// A device, pipe or socket, which is left alone.
+    /// It is behind a symbolic link or a file in place of a directory around it.
+    Unreachable,
+    /// A device, pipe or socket, which is left alone, or something beneath too many directories.
     Other,
 }
 
@@ -83,12 +85,7 @@ impl PathSnapshot {
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
-    pub fn take(
-        roots: &[PathBuf],
-        protected_paths: &[PathBuf],
-        nested: &[PathBuf],
-    ) -> io::Result<Self> {
-        let taken_at = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    pub fn take(roots: &[PathBuf], protected_paths: &[PathBuf]) -> io::Result<Self> {
         let mut root_fds = Vec::new();
         let mut root_paths = Vec::new();
         for root in roots {
@@ -97,6 +94,14 @@ impl PathSnapshot {
                 root_paths.push(root.clone());
             }
         }
+        let found = list_repository_paths(&root_paths);
+        let is_unlisted = |path: &&PathBuf| !protected_paths.contains(path);
+        let nested: Vec<PathBuf> = found
+            .iter()
+            .map(|(_, path)| path)
+            .filter(is_unlisted)
+            .cloned()
+            .collect();
         let mut left = SNAPSHOT_LIMIT_BYTES;
         let mut places = Vec::new();
         let protected = protected_paths.iter().map(|path| (path, false));
@@ -117,6 +122,7 @@ impl PathSnapshot {
                 Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut left).map_err(|error| {
                     io::Error::other(format!("record the state of `{}`: {error}", path.display()))
                 })?,
+                Err(Errno::LOOP | Errno::NOTDIR) => SnapshotState::Unreachable,
                 Err(_) => SnapshotState::Missing,
             };
             places.push(SnapshotEntry {
@@ -128,7 +134,7 @@ impl PathSnapshot {
                 is_found_later: false,
             });
         }
-        let all: Vec<PathBuf> = protected_paths.iter().chain(nested).cloned().collect();
+        let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
         let steps = git_paths::rebase_steps(all.iter()).into_iter();
         let steps = steps.map(|path| {
             let runs = read_run_steps(&path);
@@ -140,28 +146,14 @@ impl PathSnapshot {
             entries: places,
             rebase_steps: steps.collect(),
             protected: all.into_iter().collect(),
-            taken_at,
         })
     }
 
-    /// The protected paths of all repositories as they are now, with the number of their root.
-    fn list_repository_paths(&self) -> Vec<(usize, PathBuf)> {
-        let mut found = Vec::new();
-        for (number, root) in self.root_paths.iter().enumerate() {
-            let mut paths = git_paths::all_repository_paths(root);
-            // A file that is granted by name may be changed.
-            let is_granted = |path: &PathBuf| self.root_paths.contains(path);
-            paths.retain(|path| !is_granted(path));
-            found.extend(paths.into_iter().map(|path| (number, path)));
-        }
-        found
-    }
-
-    /// The places of repositories that the command made or changed, and that were not known before.
+    /// The places of repositories that were not there before the command.
     fn find_later(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<SnapshotEntry> {
         let mut found: BTreeMap<&Path, SnapshotEntry> = BTreeMap::new();
         for (root, path) in repository_paths {
-            let is_new = !self.protected.contains(path) && changed_since(path, self.taken_at);
+            let is_new = !self.protected.contains(path);
             if let (true, Ok(relative)) = (is_new, path.strip_prefix(&self.root_paths[*root])) {
                 let entry = SnapshotEntry {
                     root: *root,
@@ -188,7 +180,7 @@ impl PathSnapshot {
             let before = self.rebase_steps.get(path);
             let now = read_run_steps(path);
             let is_new = |step| before.is_none_or(|before| !before.contains(step));
-            changed_since(path, self.taken_at) && now.iter().any(is_new)
+            now.iter().any(is_new)
         });
         let removed = steps.into_iter().map(|path| {
             let done = std::fs::remove_file(&path);
@@ -199,7 +191,7 @@ impl PathSnapshot {
 
     /// Restores changed places. Returns each changed place with the result of restoring it.
     pub fn restore(mut self) -> Vec<(PathBuf, io::Result<()>)> {
-        let repository_paths = self.list_repository_paths();
+        let repository_paths = list_repository_paths(&self.root_paths);
         let mut changed = self.remove_run_steps(&repository_paths);
         let later = self.find_later(&repository_paths);
         self.entries.extend(later);
@@ -225,8 +217,9 @@ impl PathSnapshot {
                 Ok((dir, name)) => {
                     read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone())
                 }
+                Err(Errno::NOENT) => Ok(SnapshotState::Missing),
                 // A symbolic link or a file has replaced its directory.
-                Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Missing),
+                Err(Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Unreachable),
                 Err(error) => Err(error.into()),
             };
             if is.as_ref().is_ok_and(|is| *is == place.before) {
@@ -243,13 +236,20 @@ impl PathSnapshot {
             if place.is_nested && place.is_repository_gone(root) {
                 continue;
             }
-            let done = open_parent(
-                root,
-                &place.relative,
-                place.before != SnapshotState::Missing,
-            )
-            .map_err(io::Error::from)
-            .and_then(|(dir, name)| restore_state(dir.as_fd(), &name, &place.before));
+            let was_there = !matches!(
+                place.before,
+                SnapshotState::Missing | SnapshotState::Unreachable
+            );
+            if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
+                changed.extend(set_link_aside(root, place));
+                continue;
+            }
+            let done = open_parent(root, &place.relative, was_there)
+                .map_err(io::Error::from)
+                .and_then(|(dir, name)| match place.is_found_later {
+                    true => set_aside(dir.as_fd(), &name),
+                    false => restore_state(dir.as_fd(), &name, &place.before),
+                });
             changed.push((place.path.clone(), done));
         }
         changed
@@ -257,15 +257,19 @@ impl PathSnapshot {
 }
 
 impl SnapshotEntry {
-    /// True if the directory that contains the repository no longer exists and nothing has replaced it.
+    /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
+    /// directory, as that of a linked worktree, within another one.
     fn is_repository_gone(&self, root: &OwnedFd) -> bool {
         let repository = new_repository::enclosing_git_dir(&self.relative);
-        let Some(place) = repository.as_deref().and_then(Path::parent) else {
-            return false;
+        let around = repository.as_deref().and_then(Path::parent);
+        let git_dir = self.relative.parent();
+        let inner = git_dir.filter(|path| repository.as_deref() != Some(path));
+        let is_gone = |place: &Path| {
+            let found = open_parent(root, place, false)
+                .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
+            found.err() == Some(Errno::NOENT)
         };
-        let found = open_parent(root, place, false)
-            .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        found.err() == Some(Errno::NOENT)
+        around.is_some_and(is_gone) || repository.is_some() && inner.is_some_and(is_gone)
     }
 
     fn absolute_path(&self, relative: &Path) -> PathBuf {
@@ -328,58 +332,35 @@ impl CheckedRepositories<'_> {
     }
 }
 
-/// True if the file at `path`, which may be a link, was changed at `time` or later.
-fn changed_since(path: &Path, time: Timespec) -> bool {
-    path.symlink_metadata()
-        .is_ok_and(|about| (about.ctime(), about.ctime_nsec()) >= (time.tv_sec, time.tv_nsec))
+/// The protected paths of all repositories in `roots` as they are now, with the number of their root.
+fn list_repository_paths(roots: &[PathBuf]) -> Vec<(usize, PathBuf)> {
+    let mut found = Vec::new();
+    for (number, root) in roots.iter().enumerate() {
+        let mut paths = git_paths::all_repository_paths(root);
+        // A file that is granted by name may be changed.
+        paths.retain(|path| !roots.contains(path));
+        found.extend(paths.into_iter().map(|path| (number, path)));
+    }
+    found
 }
 
+/// The steps that run a command. Reads a regular file only, and at most [`MAX_STEPS_BYTES`] of it: a command may have put
+/// anything there.
 fn read_run_steps(path: &Path) -> BTreeSet<String> {
-    std::fs::read(path).map_or_else(|_| BTreeSet::new(), |text| new_repository::run_steps(&text))
-}
-
-/// An open directory: the writable one itself, or one beneath it.
-enum OpenDir<'a> {
-    Root(&'a OwnedFd),
-    Nested(OwnedFd),
-}
-
-impl AsFd for OpenDir<'_> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Root(root) => root.as_fd(),
-            Self::Nested(inner) => inner.as_fd(),
-        }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut text = Vec::new();
+    if let Ok(file) = rustix::fs::open(path, flags, Mode::empty())
+        && rustix::fs::fstat(&file)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+    {
+        // What can be read decides.
+        drop(
+            File::from(file)
+                .take(MAX_STEPS_BYTES)
+                .read_to_end(&mut text),
+        );
     }
-}
-
-/// Opens the directory that contains `relative`; returns it with the file name. If `create_missing`, missing
-/// directories are created, and symbolic links and files in their place are removed.
-fn open_parent<'a>(
-    root: &'a OwnedFd,
-    relative: &Path,
-    create_missing: bool,
-) -> Result<(OpenDir<'a>, OsString), Errno> {
-    let name = relative.file_name().ok_or(Errno::INVAL)?.to_owned();
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut dir = OpenDir::Root(root);
-    for part in relative.parent().into_iter().flat_map(Path::components) {
-        let part = part.as_os_str();
-        let open = |dir: &OpenDir<'_>| {
-            rustix::fs::openat(dir.as_fd(), part, flags, Mode::empty()).map(OpenDir::Nested)
-        };
-        dir = match open(&dir) {
-            Err(error) if create_missing => {
-                if error != Errno::NOENT {
-                    rustix::fs::unlinkat(dir.as_fd(), part, AtFlags::empty())?;
-                }
-                rustix::fs::mkdirat(dir.as_fd(), part, Mode::from_raw_mode(0o755))?;
-                open(&dir)?
-            }
-            other => other?,
-        };
-    }
-    Ok((dir, name))
+    new_repository::run_steps(&text)
 }
 
 /// True if a mount can protect what is at `name`.
@@ -397,6 +378,15 @@ fn read_state(
     dir: BorrowedFd<'_>,
     name: &OsStr,
     bytes_left: &mut u64,
+) -> io::Result<SnapshotState> {
+    read_state_at(dir, name, bytes_left, 0)
+}
+
+fn read_state_at(
+    dir: BorrowedFd<'_>,
+    name: &OsStr,
+    bytes_left: &mut u64,
+    depth: usize,
 ) -> io::Result<SnapshotState> {
     let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         // A writable place can be a file, which has nothing beneath it.
@@ -428,11 +418,12 @@ fn read_state(
             SnapshotState::Link(OsString::from_vec(target.into_bytes()))
         }
         FileType::Directory if name == ".git" => SnapshotState::Repository,
+        FileType::Directory if depth >= MAX_TREE_DEPTH => SnapshotState::Other,
         FileType::Directory => {
             let inner = rustix::fs::openat(dir, name, flags | OFlags::DIRECTORY, Mode::empty())?;
             let mut entries = BTreeMap::new();
             for name in entry_names(&inner)? {
-                let state = read_state(inner.as_fd(), &name, bytes_left)?;
+                let state = read_state_at(inner.as_fd(), &name, bytes_left, depth + 1)?;
                 entries.insert(name, state);
             }
             SnapshotState::Directory { mode, entries }
@@ -441,15 +432,23 @@ fn read_state(
     })
 }
 
-fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(dir)? {
-        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." {
-            names.push(name);
+/// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
+/// is left: nothing can be beneath it.
+fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<(PathBuf, io::Result<()>)> {
+    let up = place.relative.ancestors().skip(1);
+    let mut parents: Vec<&Path> = up.filter(|path| !path.as_os_str().is_empty()).collect();
+    parents.reverse();
+    for relative in parents {
+        let Ok((dir, name)) = open_parent(root, relative, false) else {
+            return None;
+        };
+        let stat = rustix::fs::statat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            let done = set_aside(dir.as_fd(), &name);
+            return Some((place.absolute_path(relative), done));
         }
     }
-    Ok(names)
+    None
 }
 
 /// Restores `name` to the state `was`.
@@ -457,7 +456,7 @@ fn restore_state(dir: BorrowedFd<'_>, name: &OsStr, state: &SnapshotState) -> io
     let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
     match state {
-        SnapshotState::Missing => remove(dir, name),
+        SnapshotState::Missing | SnapshotState::Unreachable => remove(dir, name),
         SnapshotState::Other => Ok(()),
         SnapshotState::File {
             content: RecordedContent::Stamp(..),
@@ -514,25 +513,6 @@ fn restore_state(dir: BorrowedFd<'_>, name: &OsStr, state: &SnapshotState) -> io
     }
 }
 
-/// Removes `name` and everything beneath it.
-fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(error) => return Err(error.into()),
-    }
-    // Makes an unreadable directory accessible first. It cannot be swapped for another, since no process of the command
-    // is left.
-    let _: Result<_, _> =
-        rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty());
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-    for name in entry_names(&inner)? {
-        remove(inner.as_fd(), &name)?;
-    }
-    Ok(rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::PathSnapshot;
@@ -567,6 +547,12 @@ mod tests {
         assert!(done.success(), "{command}");
     }
 
+    /// The paths that are not found by the search for repositories.
+    fn outside_git(protected: &[PathBuf]) -> Vec<PathBuf> {
+        let is_outside = |path: &&PathBuf| path.iter().all(|part| part != ".git");
+        protected.iter().filter(is_outside).cloned().collect()
+    }
+
     #[test]
     fn protected_paths_are_always_restored() {
         let check = |command: &str, changed: bool| {
@@ -598,7 +584,7 @@ mod tests {
             };
             let before = states(&dir);
             let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &[], &protected).unwrap();
+                PathSnapshot::take(std::slice::from_ref(&dir), &outside_git(&protected)).unwrap();
             sh(&dir, command);
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
@@ -656,7 +642,7 @@ mod tests {
             ];
             let protected = names.map(|name| dir.join(name));
             let remembered =
-                PathSnapshot::take(std::slice::from_ref(&dir), &[], &protected).unwrap();
+                PathSnapshot::take(std::slice::from_ref(&dir), &outside_git(&protected)).unwrap();
             sh(&dir, command);
             assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
             let found: Vec<&str> = names

@@ -346,7 +346,7 @@ fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     ]))
 }
 
-/// Rules against two file modes. An owner can change a file's mode anywhere, and Landlock does not restrict that, so a
+/// Rules against two file modes, also by way of the mask for new files. An owner can change a file's mode anywhere, and Landlock does not restrict that, so a
 /// command could make files outside the sandbox unreadable. A set-user-ID program would remain a way for others to run
 /// code as this user. (Set-group-ID is allowed: shared directories use it.)
 fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
@@ -380,6 +380,16 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         let made = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
         rules.insert(call, vec![made]);
     }
+    // What cannot be read cannot be checked after the command.
+    for (call, mode) in [
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, 1),
+        (libc::SYS_mkdirat, 2),
+    ] {
+        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
+        rules.insert(call, vec![taken]);
+    }
+    rules.insert(libc::SYS_umask, vec![has_bits(0, OWNER_READ_BIT)?]);
     for (call, flags) in [
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, 1),

@@ -21,10 +21,6 @@ pub struct SandboxSpec {
     pub denied: Vec<PathBuf>,
     /// Places within `writable` that have the same state after the command as before, including absence.
     pub protected: Vec<PathBuf>,
-    /// Further protected paths that no mount protects. Only changed ones are restored; a place that disappeared
-    /// together with its directory is not recreated.
-    #[serde(skip)]
-    pub nested_protected: Vec<PathBuf>,
     /// Symbolic links that the command's own root needs too, with their targets.
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
     /// The command runs in namespaces of its own, and sees only what is granted.
@@ -66,7 +62,6 @@ impl SandboxSpec {
             tmp: None,
             denied,
             protected,
-            nested_protected: Vec::new(),
             links: BTreeMap::new(),
             in_namespaces: false,
             long_lived: false,

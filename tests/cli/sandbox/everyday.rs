@@ -5,7 +5,7 @@ use super::fixture::{SandboxFixture, available_users, print_count};
 use crate::requirements::skip;
 
 /// A program that may be missing, the command, and the expected end of its output.
-const TASKS: [(&str, &str, &str); 46] = [
+const TASKS: [(&str, &str, &str); 47] = [
     (
         "git",
         "git init -q r && cd r && echo a > f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git log --format=%s",
@@ -28,9 +28,10 @@ const TASKS: [(&str, &str, &str); 46] = [
          user.email=a@b commit -qm wt && git log --format=%s -1",
         "wt",
     ),
+    ("git", "cd wt && echo d > h && git add h && git rm -q --cached h && git status --short", "?? h"),
     (
         "git",
-        "cd r && git checkout -q -f wt~ -B side && echo z > f && git -c user.name=a -c user.email=a@b commit -qam z && git -c \
+        "cd r && rm -f ../wt/h && git checkout -q -f wt~ -B side && echo z > f && git -c user.name=a -c user.email=a@b commit -qam z && git -c \
          user.name=a -c user.email=a@b rebase -q -x true wt && git worktree remove ../wt && git worktree list | wc -l",
         "1",
     ),

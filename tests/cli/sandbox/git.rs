@@ -5,8 +5,8 @@ use crate::requirements::require;
 use crate::story::Story;
 use std::path::Path;
 
-/// An attack: its name, what the user has set up, the command, and what the user runs afterwards. `PWN` is a command
-/// that shows that it ran.
+/// An attack: its name, what the user has set up, the commands (separated by a NUL), and what the user runs afterwards.
+/// `PWN` is a command that shows that it ran.
 const ATTACKS: &[(&str, &str, &str, &str)] = &[
     (
         "a repository within the directory",
@@ -74,6 +74,60 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
         "git rebase --continue",
     ),
     (
+        "a repository that gets its name by a later command",
+        "true",
+        "git init -q src && mv src/.git src/g && printf '[core]\nrepositoryformatversion = 0\nfsmonitor = \"PWN\"\n' > src/g/config\0\
+         mv src/g src/.git",
+        "git -C src status",
+    ),
+    (
+        "the repository of the directory itself, made the same way",
+        "rm -rf .git",
+        "git init -q g && printf '[core]\nrepositoryformatversion = 0\nfsmonitor = \"PWN\"\n' > g/.git/config; mv g/.git h\0mv h .git",
+        "git status",
+    ),
+    (
+        "a repository from where the search does not look",
+        "true",
+        "mkdir -p target/k; cd target/k && git init -q sub && git -C sub config core.fsmonitor 'PWN'\0mv target/k/sub x",
+        "git -C x status",
+    ),
+    (
+        "a worktree of a bare repository",
+        "git clone -q --bare . .bare; rm -rf .git; echo 'gitdir: ./.bare' > .git; git worktree add -q main",
+        "mkdir e; printf '[core]\nrepositoryformatversion = 0\nfsmonitor = \"PWN\"\n' > e/config; cp -r .bare/objects .bare/refs e; \
+         echo $PWD/e > .bare/worktrees/main/commondir",
+        "git -C main status",
+    ),
+    (
+        "a config that is included but missing",
+        "git config include.path ../.gitlocal",
+        "printf '[core]\nhooksPath = myhooks\n' > .gitlocal; mkdir myhooks; printf '#!/bin/sh\nPWN\n' > myhooks/pre-commit; chmod +x \
+         myhooks/pre-commit",
+        "git commit -q --allow-empty -m x",
+    ),
+    (
+        "a repository in a directory that cannot be read",
+        "true",
+        "(umask 0466; mkdir p); mkdir -p p; git init -q p/r; git -C p/r config core.fsmonitor 'PWN'",
+        "git -C p/r status",
+    ),
+    (
+        "a link in place of a repository's name",
+        "rm -rf .git",
+        "mkdir -p target/k/deep && git init -q target/k/sub && git -C target/k/sub config core.fsmonitor 'PWN' && git -C target/k/sub \
+         config core.worktree $PWD && git init -q sub && ln -s target/k/deep l && echo 'gitdir: l/../sub/.git' > .git",
+        "git status",
+    ),
+    (
+        "a remote in the directory",
+        "rm -rf .git; echo x > f",
+        "mkdir target; git init -q --bare target/e; printf '#!/bin/sh\nPWN\n' > target/e/hooks/pre-receive; chmod +x \
+         target/e/hooks/pre-receive; git init -q -b main; git add f; git -c user.name=a -c user.email=a@b commit -qm x; git config \
+         branch.main.remote target/e; git config branch.main.merge refs/heads/main",
+        "git push",
+    ),
+    (
         "a hook",
         "true",
         "mkdir -p .git/hooks; printf '#!/bin/sh\nPWN\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
@@ -87,6 +141,70 @@ const ATTACKS: &[(&str, &str, &str, &str)] = &[
         "git -C inner commit -q --allow-empty -m x",
     ),
 ];
+
+/// The check waits for nothing that a command left, and destroys nothing of the user's.
+#[test]
+fn the_check_after_a_command_neither_hangs_nor_destroys() {
+    if !require("git") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let dir = yard.story.dir();
+    run_as_user(
+        &yard.story,
+        "git init -q sub && git -C sub config alias.st status && printf '#!/bin/sh\\n' > sub/.git/hooks/pre-push",
+    );
+    let deep = "a/".repeat(400);
+    let told = yard.run_commands(
+        &["--write"],
+        &[
+            "mkdir -p .git/rebase-merge; mkfifo .git/rebase-merge/git-rebase-todo".to_owned(),
+            "rm -r .git; mv sub new; git -C new remote add up https://x.org/z".to_owned(),
+            "ln -s s .local; mkdir -p s/bin; echo evil > s/bin/ls".to_owned(),
+            format!("mkdir -p .git/hooks/{deep}; echo evil > .git/hooks/post-checkout"),
+        ],
+    );
+    assert!(told[0].starts_with("(no output)"), "{}", told[0]);
+    assert!(told[1].contains("new/.git/config"), "{}", told[1]);
+    assert!(told[2].contains(".local"), "{}", told[2]);
+    let find = |command: &str| {
+        let mut shell = yard.story.program("sh");
+        let found = shell
+            .args(["-c", command])
+            .output()
+            .expect("the shell starts");
+        String::from_utf8_lossy(&found.stdout).into_owned()
+    };
+    let kept = find("cat new/.git/config.set-aside-* new/.git/hooks.set-aside-*/pre-push");
+    assert!(
+        kept.contains("st = status") && kept.contains("#!/bin/sh"),
+        "{kept}"
+    );
+    assert!(!dir.join(".local").exists() && !dir.join(".git/hooks/post-checkout").exists());
+}
+
+/// A cover cannot be moved away together with a directory around it.
+#[test]
+fn a_denied_file_stays_covered_where_it_is() {
+    let yard = SandboxFixture::new(User::Current);
+    let token = yard.story.home().join(".cache/huggingface/token");
+    yard.write_file(&token, "canary-31bd\n");
+    let flags = [format!(
+        "--write={}",
+        yard.story.home().join(".cache").display()
+    )];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let cache = yard.story.home().join(".cache");
+    let cache = cache.display();
+    for command in [
+        format!("mv {cache}/huggingface {cache}/hf; cat {cache}/*/token"),
+        format!("cat {cache}/*/token"),
+    ] {
+        let told = yard.run_commands(&flags, &[command]);
+        assert!(!told[0].contains("canary"), "{}", told[0]);
+    }
+    assert!(token.exists());
+}
 
 /// Runs a shell command of the user in the story's directory.
 fn run_as_user(story: &Story, command: &str) {
@@ -112,7 +230,8 @@ fn git_runs_nothing_that_a_command_left_behind() {
                 &yard.story,
                 &format!("git init -q && git commit -q --allow-empty -m x && {set_up}"),
             );
-            let told = yard.run_commands(flags, &[fill(command)]);
+            let commands: Vec<String> = command.split('\0').map(fill).collect();
+            let told = yard.run_commands(flags, &commands);
             assert!(!mark.exists() || flags.len() > 1, "{name}: {told:?}");
             run_as_user(&yard.story, later);
             assert!(Path::new(&dir).exists());
