@@ -208,12 +208,22 @@ fn an_aborted_run_leaves_no_files() {
             assert_untouched(&story);
         }
     }
+    // Keys that would leave the terminal without its echo do nothing at a hidden prompt.
+    let story = Story::bare().script([lists_models(&["small"])]);
+    let mut screen = story.screen(50, 80).args(["onboard"]);
+    answer_provider(&mut screen, &base_url(&story));
+    wait_for_prompt(&mut screen, "API key, not shown [none]:");
+    screen.press(Key::Ctrl('\\')).press(Key::Ctrl('z'));
+    screen.press(Key::Ctrl('u')).press(Key::Enter);
+    wait_for_prompt(&mut screen, "or name [small]:");
+    assert_eq!(screen.signal(Signal::TERM).code(), 143);
+    screen.assert_restored();
+    assert_untouched(&story);
     // Terminated while nothing is printed, and aborted, which does not count as an answer.
     let story = Story::bare();
     let mut screen = story.screen(50, 80).args(["onboard"]);
     answer_provider(&mut screen, &base_url(&story));
     wait_for_prompt(&mut screen, "API key, not shown [none]:");
-    screen.press(Key::Ctrl('\\')).press(Key::Ctrl('z'));
     assert_eq!(screen.signal(Signal::TERM).code(), 143);
     screen.assert_restored();
     assert_untouched(&story);

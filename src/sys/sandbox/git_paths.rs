@@ -48,10 +48,11 @@ pub(super) fn all_repository_paths(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// The files with the steps of an unfinished rebase, for the repositories among the `protected` paths.
+/// The files with the steps of an unfinished rebase, for the git directories among the `protected` paths.
 pub(super) fn rebase_steps<'a>(protected: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-    let repositories = protected.filter(|path| path.ends_with(".git"));
-    repositories
+    let configs = protected.filter(|path| path.ends_with("config"));
+    let git_dirs = configs.filter_map(|path| path.parent());
+    git_dirs
         .map(|path| path.join("rebase-merge/git-rebase-todo"))
         .collect()
 }

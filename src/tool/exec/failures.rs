@@ -32,7 +32,7 @@ impl ExecTool {
                 .as_ref()
                 .map(|flag| format!("; the user can grant it with `{flag}`"));
             message.push_str(&format!(
-                "\n(commands may not change {}, so it was restored; tell the user what to change in it{})",
+                "\n(commands may not change {}, so it was restored, or set aside under another name; tell the user what to change in it{})",
                 back.join(", "),
                 or_granted.unwrap_or_default()
             ));
