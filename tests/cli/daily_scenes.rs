@@ -768,14 +768,15 @@ fn run_as_user(story: &Story, command: &str) -> String {
 
 /// Plays a scene; returns what went wrong.
 fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
-    // The toolchain of the tests may be in the user's home.
+    let story = Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    // The toolchain of the tests may be in the user's home. The story's own programs come first: its crontab is not the
+    // machine's.
     let cargo = Path::new(env!("CARGO"))
         .parent()
         .expect("it is a file")
         .display();
-    let story = Story::new()
-        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
-        .env("PATH", &format!("{cargo}:/usr/local/bin:/usr/bin:/bin"));
+    let path = format!("{}:{cargo}", story.path());
+    let story = story.env("PATH", &path);
     for (name, value) in [("user.name", "A"), ("user.email", "a@example.org")] {
         run_as_user(&story, &format!("git config --global {name} {value}"));
     }
@@ -809,6 +810,15 @@ fn play(scene: &Scene, pages: &PageServer) -> Vec<String> {
         wrong.push(format!("{result}"));
     }
     wrong.push(run_as_user(&story, scene.check));
+    let schedules = scene.calls.contains(&REMIND);
+    if schedules
+        != story
+            .crontab()
+            .table()
+            .is_some_and(|table| table.contains("nanobot"))
+    {
+        wrong.push("the job is not in the story's own crontab".into());
+    }
     wrong.retain(|problem| !problem.is_empty());
     if !wrong.is_empty() {
         let requests = story.requests();
