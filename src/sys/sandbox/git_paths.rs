@@ -2,11 +2,14 @@
 //! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
 //! names given by the policy, and what git's config names within the directory.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
 /// Paths in a git directory that git runs, or that name what git runs.
 const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
+
+/// The file in the directory of an unfinished rebase that has its steps.
+pub(super) const REBASE_STEPS: &str = "git-rebase-todo";
 
 /// Maximum directory levels below a writable directory that are searched for repositories.
 const MAX_SEARCH_DEPTH: usize = 4;
@@ -48,12 +51,14 @@ pub(super) fn all_repository_paths(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// The files with the steps of an unfinished rebase, for the git directories among the `protected` paths.
-pub(super) fn rebase_steps<'a>(protected: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-    let configs = protected.filter(|path| path.ends_with("config"));
-    let git_dirs = configs.filter_map(|path| path.parent());
-    git_dirs
-        .map(|path| path.join("rebase-merge/git-rebase-todo"))
+/// The directories of unfinished rebases, for the git directories among the `protected` paths, each with the number of
+/// its root.
+pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(usize, PathBuf)> {
+    let configs = protected
+        .iter()
+        .filter(|(_, path)| path.ends_with("config"));
+    configs
+        .filter_map(|(root, path)| Some((*root, path.parent()?.join("rebase-merge"))))
         .collect()
 }
 
@@ -79,7 +84,7 @@ pub fn configured_paths(root: &Path) -> Vec<PathBuf> {
 }
 
 /// `path` without `.` and `..`, by its words alone.
-pub(super) fn without_dots(path: &Path) -> PathBuf {
+fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
         match part {

@@ -233,7 +233,7 @@ fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
 /// Makes the existing protected places read-only mounts.
 fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
     let protected = existing_granted(&sandbox.protected, &[&sandbox.writable]);
-    // What covers a denied place would move away with a directory around it.
+    // The cover of a denied place would move away with a directory around it.
     let mut pinned = existing_granted(&sandbox.denied, &[&sandbox.writable]);
     pinned.extend(protected.iter().cloned());
     for directory in parents_between(&pinned, &sandbox.writable) {

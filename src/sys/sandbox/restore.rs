@@ -34,7 +34,7 @@ pub struct PathSnapshot {
     entries: Vec<SnapshotEntry>,
     /// All protected paths, also those that mounts protect.
     protected: BTreeSet<PathBuf>,
-    /// The steps of unfinished rebases that run commands, by file.
+    /// The steps of unfinished rebases that run commands, by the directory of the rebase.
     rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
 }
 
@@ -81,7 +81,7 @@ enum RecordedContent {
 
 impl PathSnapshot {
     /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
-    /// all in `nested`, which no mount protects.
+    /// those of repositories that are not among them, which no mount protects.
     ///
     /// # Errors
     /// A place exists and cannot be read, so it could not be restored.
@@ -135,16 +135,19 @@ impl PathSnapshot {
             });
         }
         let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
-        let steps = git_paths::rebase_steps(all.iter()).into_iter();
-        let steps = steps.map(|path| {
-            let runs = read_run_steps(&path);
-            (path, runs)
-        });
+        let mut rebase_steps = BTreeMap::new();
+        for (root, path) in git_paths::rebase_directories(&found) {
+            if let Ok(relative) = path.strip_prefix(&root_paths[root])
+                && let Ok(steps) = read_run_steps(&root_fds[root], relative)
+            {
+                rebase_steps.insert(path, steps);
+            }
+        }
         Ok(Self {
             roots: root_fds,
             root_paths,
             entries: places,
-            rebase_steps: steps.collect(),
+            rebase_steps,
             protected: all.into_iter().collect(),
         })
     }
@@ -169,30 +172,38 @@ impl PathSnapshot {
         found.into_values().collect()
     }
 
-    /// Removes the steps of unfinished rebases if some of them now run commands. Returns their files.
-    fn remove_run_steps(
+    /// Sets the steps of unfinished rebases aside if some of them now run commands, or if a link leads to them. Returns
+    /// the paths that were set aside.
+    fn set_run_steps_aside(
         &self,
         repository_paths: &[(usize, PathBuf)],
     ) -> Vec<(PathBuf, io::Result<()>)> {
-        let paths = repository_paths.iter().map(|(_, path)| path);
-        let mut steps = git_paths::rebase_steps(paths);
-        steps.retain(|path| {
-            let before = self.rebase_steps.get(path);
-            let now = read_run_steps(path);
+        let mut changed = Vec::new();
+        for (root, path) in git_paths::rebase_directories(repository_paths) {
+            let Ok(relative) = path.strip_prefix(&self.root_paths[root]) else {
+                continue;
+            };
+            let root = &self.roots[root];
+            let before = self.rebase_steps.get(&path);
             let is_new = |step| before.is_none_or(|before| !before.contains(step));
-            now.iter().any(is_new)
-        });
-        let removed = steps.into_iter().map(|path| {
-            let done = std::fs::remove_file(&path);
-            (path, done)
-        });
-        removed.collect()
+            let todo = relative.join(git_paths::REBASE_STEPS);
+            let (relative, path) = match read_run_steps(root, relative) {
+                Ok(steps) if !steps.iter().any(is_new) => continue,
+                Ok(_) => (todo.as_path(), path.join(git_paths::REBASE_STEPS)),
+                Err(_) => (relative, path.clone()),
+            };
+            let done = open_parent(root, relative, false)
+                .map_err(io::Error::from)
+                .and_then(|(dir, name)| set_aside(dir.as_fd(), &name));
+            changed.push((path, done));
+        }
+        changed
     }
 
     /// Restores changed places. Returns each changed place with the result of restoring it.
     pub fn restore(mut self) -> Vec<(PathBuf, io::Result<()>)> {
         let repository_paths = list_repository_paths(&self.root_paths);
-        let mut changed = self.remove_run_steps(&repository_paths);
+        let mut changed = self.set_run_steps_aside(&repository_paths);
         let later = self.find_later(&repository_paths);
         self.entries.extend(later);
         let checked = CheckedRepositories {
@@ -344,23 +355,42 @@ fn list_repository_paths(roots: &[PathBuf]) -> Vec<(usize, PathBuf)> {
     found
 }
 
-/// The steps that run a command. Reads a regular file only, and at most [`MAX_STEPS_BYTES`] of it: a command may have put
-/// anything there.
-fn read_run_steps(path: &Path) -> BTreeSet<String> {
+/// The steps that run a command, of the rebase in the directory `relative` to `root`. Reads a regular file only, and at
+/// most [`MAX_STEPS_BYTES`] of it: a command may have put anything there.
+///
+/// # Errors
+/// `relative` is no directory, but a link or a file; or the file with the steps is a link.
+fn read_run_steps(root: &OwnedFd, relative: &Path) -> Result<BTreeSet<String>, Errno> {
+    let (dir, name) = match open_parent(root, &relative.join(git_paths::REBASE_STEPS), false) {
+        Ok(found) => found,
+        // A place behind a link further up is not this repository's.
+        Err(error @ (Errno::LOOP | Errno::NOTDIR)) => {
+            return match open_parent(root, relative, false) {
+                Ok(_) => Err(error),
+                Err(_) => Ok(BTreeSet::new()),
+            };
+        }
+        Err(_) => return Ok(BTreeSet::new()),
+    };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut text = Vec::new();
-    if let Ok(file) = rustix::fs::open(path, flags, Mode::empty())
+    let file = match rustix::fs::openat(dir.as_fd(), &name, flags, Mode::empty()) {
+        // Git would follow it.
+        Err(Errno::LOOP) => return Err(Errno::LOOP),
+        other => other,
+    };
+    if let Ok(file) = file
         && rustix::fs::fstat(&file)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
     {
-        // What can be read decides.
+        // After an error, the part that was read is checked.
         drop(
             File::from(file)
                 .take(MAX_STEPS_BYTES)
                 .read_to_end(&mut text),
         );
     }
-    new_repository::run_steps(&text)
+    Ok(new_repository::run_steps(&text))
 }
 
 /// True if a mount can protect what is at `name`.

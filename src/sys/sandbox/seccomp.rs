@@ -380,7 +380,7 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         let made = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
         rules.insert(call, vec![made]);
     }
-    // What cannot be read cannot be checked after the command.
+    // The check after the command has to read every directory.
     for (call, mode) in [
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_mkdir, 1),

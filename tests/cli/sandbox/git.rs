@@ -183,6 +183,33 @@ fn the_check_after_a_command_neither_hangs_nor_destroys() {
     assert!(!dir.join(".local").exists() && !dir.join(".git/hooks/post-checkout").exists());
 }
 
+/// A link on the way to the steps of a rebase does not lead the check outside, and git does not follow it either.
+#[test]
+fn the_check_of_rebase_steps_follows_no_link() {
+    if !require("git") {
+        return;
+    }
+    let yard = SandboxFixture::new(User::Current);
+    let theirs = yard.outside_dir().join("git-rebase-todo");
+    yard.write_file(&theirs, "exec make\n");
+    run_as_user(&yard.story, "git init -q");
+    let outside = yard.outside_dir().display().to_string();
+    let told = yard.run_commands(
+        &["--write"],
+        &[
+            format!("ln -s {outside} .git/rebase-merge"),
+            "mkdir -p own; echo exec make > own/git-rebase-todo; ln -s ../own .git/rebase-merge"
+                .to_owned(),
+        ],
+    );
+    assert!(theirs.exists(), "{told:?}");
+    let link = yard.story.dir().join(".git/rebase-merge");
+    assert!(link.symlink_metadata().is_err(), "{told:?}");
+    for told in &told {
+        assert!(told.contains(".git/rebase-merge"), "{told}");
+    }
+}
+
 /// A cover cannot be moved away together with a directory around it.
 #[test]
 fn a_denied_file_stays_covered_where_it_is() {
