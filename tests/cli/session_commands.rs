@@ -923,3 +923,24 @@ fn an_export_is_one_document() {
         .status(74)
         .stderr_has("none/such");
 }
+
+/// A pipe may lead to a pager that passes control characters on.
+#[test]
+fn listings_have_no_control_characters_in_a_pipe() {
+    let story = Story::new()
+        .script([says("red \u{1b}[31m\u{1b}]0;title\u{7} text")])
+        .workspace_file("memory/MEMORY.md", "a red \u{1b}[31m note\n");
+    story.run(["agent", "-m", "say it"]).text();
+    for words in [
+        &["session", "show", "cli:direct"][..],
+        &["session", "search", "red"],
+        &["memory", "search", "red"],
+    ] {
+        let text = story.run(words).text();
+        assert!(text.contains("red "), "{words:?}: {text}");
+        assert!(
+            !text.contains('\u{1b}') && !text.contains('\u{7}'),
+            "{words:?}: {text:?}"
+        );
+    }
+}

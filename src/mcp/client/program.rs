@@ -74,16 +74,9 @@ pub(super) fn start(
             let mut fence = walled.sandbox;
             // The sandbox cannot allow one network address and deny another.
             fence.net &= !config.offline;
-            let named = arguments.iter().map(PathBuf::from);
-            let named = named.filter(|path| path.is_absolute());
-            for path in chain
-                .iter()
-                .cloned()
-                .chain(named)
-                .chain([directory.clone()])
-            {
-                fence.add_links(&path);
-            }
+            let named = chain.iter().chain([&directory]).map(PathBuf::as_path);
+            let named = named.chain(arguments.iter().map(Path::new));
+            named.for_each(|path| fence.add_links(path));
             Some(fence)
         }
     };

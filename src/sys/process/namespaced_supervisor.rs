@@ -69,7 +69,8 @@ pub(super) fn knows_namespaces() -> Option<bool> {
     }
 }
 
-/// Remembers whether a first command got namespaces of its own: otherwise `error` is the reason.
+/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what is known, which
+/// another thread may have found out before.
 pub(super) fn remember_namespaces(result: Result<(), &str>) -> bool {
     if let Err(reason) = result {
         log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");

@@ -228,6 +228,7 @@ struct RunningChild {
     /// The connection to its supervisor, which the process then belongs to.
     connection: Option<SupervisorConnection>,
     group: Pid,
+    /// The report of its start has arrived.
     has_started: bool,
     is_ended: bool,
     had_leftovers: bool,

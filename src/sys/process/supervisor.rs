@@ -291,7 +291,8 @@ impl Supervisor {
             is_ordered = self.wait(None, true);
         }
         if self.kind == LaunchKind::Command {
-            return self.finish_command(is_ordered);
+            self.finish_command(is_ordered);
+            return true;
         }
         // On an order, as opposed to a signal, the server's input has ended too.
         if is_ordered {
@@ -318,17 +319,16 @@ impl Supervisor {
         false
     }
 
-    /// Ends what a command leaves behind, with the namespace. Returns true.
-    fn finish_command(&mut self, is_parent_gone: bool) -> bool {
+    /// Asks what a command leaves behind to end. The rest ends with the namespace.
+    fn finish_command(&mut self, is_parent_gone: bool) {
         if is_parent_gone || self.has_ended && !self.has_leftovers() {
-            return true;
+            return;
         }
         if self.has_ended {
             send_report(&mut self.control, &SupervisorReport::Leftovers);
         }
         self.signal(Signal::TERM);
         self.wait_until(TERM_GRACE, Self::reap);
-        true
     }
 
     /// True if a process still runs. Waits for those that are exiting, and a little for those that are about to, as a

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Python programs. `call` makes a system call and returns its result, with `errno()` available afterwards; `OUTSIDE` is a
 /// file that must not be written, `SECRET_FILES` one that must not be read, `US` the process that started the shell.
 /// `ALONE` is true if no process but the command's own ones can be seen. A true value means an escape.
-const PYTHON_PROGRAMS: [(&str, &str); 39] = [
+const PYTHON_PROGRAMS: [(&str, &str); 42] = [
     ("trace the parent", "call(101,16,US,0,0)==0"),
     (
         "read the parent's memory",
@@ -93,6 +93,18 @@ const PYTHON_PROGRAMS: [(&str, &str); 39] = [
         "call(240,b'nanobot-was-here',0o102,0o600,None)>=0",
     ),
     ("a file that runs as its owner", "made(0o4755)"),
+    (
+        "remove an attribute",
+        "call(197,b'/etc/passwd',b'user.x')>=0 or errno()!=95",
+    ),
+    (
+        "the flags of a file",
+        "libc.ioctl(os.open(os.environ['TMPDIR']+'/flags',os.O_CREAT|os.O_RDWR),0x40086602,bytes(8))==0",
+    ),
+    (
+        "a directory that cannot be read",
+        "call(83,(os.environ['TMPDIR']+'/closed').encode(),0o300)==0",
+    ),
 ];
 
 /// Shell commands.
@@ -210,12 +222,12 @@ fn escape_attempts_fail() {
         let yard = SandboxFixture::new(user);
         let commands = check_escapes(&yard, user);
         // Without the sandbox some harmless ones do escape, which shows that the table works.
-        if user == User::Current && commands.len() > 57 {
-            let some = [5, 8, 11, 39, 40, 41];
+        if user == User::Current && commands.len() > 60 {
+            let some = [5, 8, 11, 39, 40, 41, 42, 43, 44];
             let told =
                 yard.run_commands(&["--sandbox", "off"], &some.map(|number| &commands[number]));
             let out = told.iter().filter(|told| told.contains("escaped")).count();
-            assert!(out >= 4, "{told:?}");
+            assert!(out >= 7, "{told:?}");
         }
     }
 }
