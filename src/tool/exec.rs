@@ -168,7 +168,7 @@ impl ExecTool {
         fence.tmp = Some(private_tmp::tmp_directory(&self.temp_parents)?);
         if let Some(make) = &self.before_first_run
             && !self.writable_roots().is_empty()
-            && process::has_namespaces(&fence)
+            && process::require_namespaces(&fence).is_ok()
         {
             make().map_err(std::io::Error::other)?;
         }
@@ -275,17 +275,15 @@ impl ExecTool {
         }
         let may_change = self.writable_roots().iter().any(|path| path.is_dir());
         if may_change
-            && self
-                .sandbox_spec()
-                .is_ok_and(|fence| !process::has_namespaces(&fence))
+            && let Ok(fence) = self.sandbox_spec()
+            && let Err(reason) = process::require_namespaces(&fence)
         {
             sandbox::check_available().map_err(sandbox_missing)?;
-            return Err(without_sandbox(
-                "not run: commands that may change files need user namespaces, which this system does not allow, so that git \
-                 hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; the user \
-                 can run commands without a sandbox with `--sandbox off`"
-                    .into(),
-            ));
+            return Err(without_sandbox(format!(
+                "not run: commands that may change files need user namespaces, which this system does not allow ({reason}), so \
+                 that git hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; \
+                 the user can run commands without a sandbox with `--sandbox off`"
+            )));
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ mod write_lock;
 
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use namespaced_supervisor::{
-    become_namespace_parent, check_namespaces, has_namespaces, test_sandbox,
+    become_namespace_parent, check_namespaces, require_namespaces, test_sandbox,
 };
 pub use own_program::{program_path, spawn_detached, spawn_self};
 pub use run::{CommandResult, CommandSpec, run, run_split_stderr};

@@ -56,33 +56,35 @@ pub fn become_namespace_parent() -> Option<bool> {
     Some(entered.unwrap_or(false))
 }
 
-/// True if this system lets commands have namespaces of their own. The first attempt of the run decides: nothing that a
-/// command does can change it afterwards.
-static HAS_NAMESPACES: OnceLock<bool> = OnceLock::new();
+/// Tells that commands get namespaces of their own, or the reason that they do not. The first attempt of the run
+/// decides: nothing that a command does can change it afterwards.
+static NAMESPACES: OnceLock<Result<(), String>> = OnceLock::new();
 
 /// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
 pub(super) fn knows_namespaces() -> Option<bool> {
     // The test program does not become a supervisor.
     match cfg!(test) {
         true => Some(false),
-        false => HAS_NAMESPACES.get().copied(),
+        false => NAMESPACES.get().map(Result::is_ok),
     }
 }
 
 /// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what is known, which
 /// another thread may have found out before.
-pub(super) fn remember_namespaces(result: Result<(), &str>) -> bool {
-    if let Err(reason) = result {
+pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), String> {
+    if let Err(reason) = &result {
         log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
     }
-    *HAS_NAMESPACES.get_or_init(|| result.is_ok())
+    NAMESPACES.get_or_init(|| result).clone()
 }
 
-/// True if commands get namespaces of their own. Tried with `sandbox` if it is not known yet.
-pub fn has_namespaces(sandbox: &SandboxSpec) -> bool {
-    knows_namespaces().unwrap_or_else(|| {
-        let checked = check_namespaces(sandbox).map_err(|error| error.to_string());
-        remember_namespaces(checked.as_ref().copied().map_err(String::as_str))
+/// Makes sure that commands get namespaces of their own. Tried with `sandbox` if it is not known yet.
+///
+/// # Errors
+/// The reason that they get none.
+pub fn require_namespaces(sandbox: &SandboxSpec) -> Result<(), String> {
+    NAMESPACES.get().cloned().unwrap_or_else(|| {
+        remember_namespaces(check_namespaces(sandbox).map_err(|error| error.to_string()))
     })
 }
 
@@ -109,7 +111,7 @@ pub fn test_sandbox(
     denied: &[PathBuf],
 ) -> io::Result<Vec<SelfTestResult>> {
     let (test, targets) = SelfTest::new(outside, denied, sandbox.net)?;
-    let mut results = match has_namespaces(sandbox) {
+    let mut results = match require_namespaces(sandbox).is_ok() {
         true => enter_namespaces(sandbox, Some(test))?,
         false => sandbox.run_inside(&ProtectedPids::current(), || Ok(test.run()))?,
     };

@@ -307,15 +307,15 @@ fn spawn_supervised(
         match connection.map(SupervisorConnection::wait_for_start) {
             Some(Ok(SupervisorReport::NoNamespaces(reason))) => {
                 child.terminate(false);
-                return match remember_namespaces(Err(&reason)) {
+                return match remember_namespaces(Err(reason.clone())) {
                     // Another thread got them, so the sandbox of this command is the cause.
-                    true => Err(io::Error::other(reason)),
-                    false => Ok(None),
+                    Ok(()) => Err(io::Error::other(reason)),
+                    Err(_) => Ok(None),
                 };
             }
             Some(Ok(SupervisorReport::Started(_))) => {
                 child.has_started = true;
-                remember_namespaces(Ok(()));
+                drop(remember_namespaces(Ok(())));
             }
             // The run was cancelled, which the caller sees next.
             Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}

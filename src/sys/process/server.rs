@@ -160,15 +160,15 @@ fn launch(
     };
     match server.connection.wait_for_start()? {
         SupervisorReport::NoNamespaces(reason) => {
-            match remember_namespaces(Err(&reason)) {
+            match remember_namespaces(Err(reason.clone())) {
                 // They are to be had, so this server's own sandbox is the cause.
-                true => Err(io::Error::other(format!("its sandbox: {reason}"))),
-                false => Ok(None),
+                Ok(()) => Err(io::Error::other(format!("its sandbox: {reason}"))),
+                Err(_) => Ok(None),
             }
         }
         SupervisorReport::Started(pid) => {
             if in_namespaces {
-                remember_namespaces(Ok(()));
+                drop(remember_namespaces(Ok(())));
             }
             server.server = Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidData)?;
             Ok(Some(server))

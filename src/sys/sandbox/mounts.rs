@@ -156,10 +156,10 @@ fn bind(from: &Path, to: &Path) -> io::Result<()> {
     }
     let target = landlock_rules::open_nofollow(to)?;
     let of_old = |fd: &OwnedFd| format!("{OLD_ROOT}{}", fd_path(fd));
-    Ok(rustix::mount::mount_bind_recursive(
-        of_old(&source),
-        of_old(&target),
-    )?)
+    match rustix::mount::mount_bind_recursive(of_old(&source), of_old(&target)) {
+        Err(Errno::NOENT) if open_path(&outside(from)).is_err() => Ok(()),
+        other => Ok(other?),
+    }
 }
 
 /// Creates what a mount needs, and the directories around it.
@@ -219,13 +219,12 @@ fn mount_devices() -> io::Result<()> {
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let denied = existing_granted(&sandbox.denied, &[&sandbox.readable, &sandbox.writable]);
     for place in outermost(&denied) {
-        let (fd, kind) = open_path(place)?;
-        match kind {
-            FileType::Directory => mount_empty(&fd)?,
+        with_existing(place, |fd, kind| match kind {
+            FileType::Directory => mount_empty(fd),
             // A symbolic link reveals nothing unless its target is accessible.
-            FileType::Symlink => {}
-            _ => rustix::mount::mount_bind("/dev/null", fd_path(&fd))?,
-        }
+            FileType::Symlink => Ok(()),
+            _ => Ok(rustix::mount::mount_bind("/dev/null", fd_path(fd))?),
+        })?;
     }
     Ok(())
 }
@@ -237,11 +236,11 @@ fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
     let mut pinned = existing_granted(&sandbox.denied, &[&sandbox.writable]);
     pinned.extend(protected.iter().cloned());
     for directory in parents_between(&pinned, &sandbox.writable) {
-        let (fd, kind) = open_path(&directory)?;
         // A mount point cannot be renamed, so nothing else can be put in its place.
-        if kind == FileType::Directory {
-            rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
-        }
+        with_existing(&directory, |fd, kind| match kind {
+            FileType::Directory => mount_on_itself(fd),
+            _ => Ok(()),
+        })?;
     }
     // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
     // path becomes read-only.
@@ -250,22 +249,19 @@ fn protect(sandbox: &SandboxSpec) -> io::Result<()> {
         .iter()
         .filter(|place| is_within(place, &protected))
     {
-        if let Ok((fd, _)) = open_path(place) {
-            rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
-        }
+        with_existing(place, |fd, _| mount_on_itself(fd))?;
     }
     for place in protected {
-        let (fd, kind) = open_path(&place)?;
-        match kind {
+        with_existing(&place, |fd, kind| match kind {
             // The contents of `.git` have entries of their own.
-            FileType::Directory if place.ends_with(".git") => {}
+            FileType::Directory if place.ends_with(".git") => Ok(()),
             FileType::Directory | FileType::RegularFile => {
-                rustix::mount::mount_bind_recursive(fd_path(&fd), fd_path(&fd))?;
+                mount_on_itself(fd)?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
-                remount_read_only(&open_path(&place)?.0)?;
+                remount_read_only(&open_path(&place)?.0)
             }
-            _ => {}
-        }
+            _ => Ok(()),
+        })?;
     }
     Ok(())
 }
@@ -363,6 +359,27 @@ fn parents_between(protected: &BTreeSet<PathBuf>, writable: &[PathBuf]) -> BTree
         }
     }
     found
+}
+
+/// Opens `place` and mounts something with `mount`. A place that another program removes meanwhile needs no mount.
+fn with_existing(
+    place: &Path,
+    mount: impl FnOnce(&OwnedFd, FileType) -> io::Result<()>,
+) -> io::Result<()> {
+    match open_path(place).and_then(|(fd, kind)| mount(&fd, kind)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && open_path(place).is_err() => {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Makes an open place a mount of its own.
+fn mount_on_itself(fd: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::mount::mount_bind_recursive(
+        fd_path(fd),
+        fd_path(fd),
+    )?)
 }
 
 fn open_path(path: &Path) -> io::Result<(OwnedFd, FileType)> {

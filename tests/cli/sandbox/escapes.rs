@@ -326,7 +326,7 @@ fn a_swarm_of_processes_ends_with_its_command() {
             "n=$1; if [ $n -gt 0 ]; then setsid sh $0 $((n-1)) & exec sleep 77; else (sh $0 0 &) ; fi\n",
         );
         let start = format!(
-            "setsid sh {} 60 >/dev/null 2>&1 & sleep 0.5; ps ax | wc -l",
+            "setsid sh {} 60 >/dev/null 2>&1 & until [ $(ps ax | wc -l) -gt 61 ]; do sleep 0.02; done; ps ax | wc -l",
             script.display()
         );
         let told = yard.run_commands(&[], &[&start, "kill -9 -1; echo alive", "ps ax | wc -l"]);
