@@ -14,6 +14,7 @@ use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{self, SandboxError, SandboxSpec, private_tmp, system_paths};
 use crate::sys::utf8_stream::Utf8Decoder;
+use failures::CommandEnd;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -202,6 +203,11 @@ impl ExecTool {
             ("GIT_CONFIG_VALUE_1", "false"),
         ];
         env.extend(attached.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        // As root, tar gives files the owners that an archive names, which no command may do here.
+        let is_set = env.iter().any(|(name, _)| name == "TAR_OPTIONS");
+        if rustix::process::geteuid().is_root() && !is_set {
+            env.push(("TAR_OPTIONS".into(), "--no-same-owner".into()));
+        }
         if !self.containment.has_network {
             let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
             let ours = FAIL_FAST_ENV.iter().filter(set);
@@ -328,7 +334,9 @@ impl ExecTool {
                     "Timed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
                 )));
-                if let Some((message, _)) = self.explain_failure(command, &text, true) {
+                if let Some((message, _)) =
+                    self.explain_failure(command, &text, CommandEnd::Timeout)
+                {
                     text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
@@ -337,18 +345,22 @@ impl ExecTool {
         if finished.had_leftovers {
             text.push_str("\n(its background processes were killed)");
         }
-        let unsuccessful = finished.status.is_none_or(|status| !status.success());
+        let end = match finished.status.and_then(|status| status.code()) {
+            Some(0) => CommandEnd::Success,
+            Some(126) => CommandEnd::NotExecutable,
+            _ => CommandEnd::Failure,
+        };
+        let unsuccessful = end != CommandEnd::Success;
         let mut lacking = None;
-        if unsuccessful && let Some((message, grant)) = self.explain_failure(command, &text, false)
-        {
-            lacking = grant.map(|flag| Refusal {
+        if let Some((message, grant)) = self.explain_failure(command, &text, end) {
+            lacking = grant.filter(|_| unsuccessful).map(|flag| Refusal {
                 message: message.trim_matches(['(', ')']).to_owned(),
-                suggested_flag: Some(flag.into()),
+                suggested_flag: Some(flag),
             });
             text.push_str(&line(message));
         }
-        if !finished.restored.is_empty() {
-            return Err(self.restored_refusal(&text, &finished.restored).into());
+        if !finished.undone.is_empty() {
+            return Err(self.undone_refusal(&text, &finished.undone).into());
         }
         Ok(ToolOutput {
             command_failed: unsuccessful,

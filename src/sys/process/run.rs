@@ -12,7 +12,7 @@ use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
 use crate::sys::durable_file;
-use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec};
+use crate::sys::sandbox::{PathSnapshot, ProtectedPids, SandboxSpec, UndoneChange};
 use crate::sys::signal::{self, Deadline};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -66,8 +66,8 @@ pub struct CommandResult {
     pub stop: Option<Stop>,
     /// True if it left processes behind, which were then ended.
     pub had_leftovers: bool,
-    /// The paths of [`SandboxSpec::protected`] that it changed, each with the result of restoring it.
-    pub restored: Vec<(PathBuf, io::Result<()>)>,
+    /// Its changes of protected paths, which were undone.
+    pub undone: Vec<UndoneChange>,
 }
 
 impl CommandResult {
@@ -80,7 +80,7 @@ impl CommandResult {
             status: None,
             stop: Some(stop),
             had_leftovers: false,
-            restored: Vec::new(),
+            undone: Vec::new(),
         }
     }
 
@@ -169,7 +169,7 @@ fn run_with(
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(&mut |_| {})?;
     }
-    let restored = remembered.map(PathSnapshot::restore).unwrap_or_default();
+    let undone = remembered.map(PathSnapshot::restore).unwrap_or_default();
     drop(lock);
     let HeadAndTail {
         head,
@@ -184,7 +184,7 @@ fn run_with(
         status,
         stop: stopped,
         had_leftovers: leftovers,
-        restored,
+        undone,
     })
 }
 

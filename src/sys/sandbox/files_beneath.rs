@@ -68,16 +68,17 @@ pub(super) fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
 }
 
 /// Renames `name`, so that git does not find it: it may be the user's own, which the command moved here from where the
-/// search does not look.
-pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
+/// search does not look. Returns its new name.
+pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> {
     let mut other = name.to_owned();
     other.push(format!(".set-aside-{}", crate::sys::secret::random_hex(4)));
-    Ok(rustix::fs::renameat(dir, name, dir, other)?)
+    rustix::fs::renameat(dir, name, dir, &other)?;
+    Ok(other)
 }
 
 /// Removes `name` and everything beneath it, or sets it aside if that fails, as with very many levels of directories.
 pub(super) fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
-    remove_at(dir, name, 0).or_else(|_| set_aside(dir, name))
+    remove_at(dir, name, 0).or_else(|_| set_aside(dir, name).map(drop))
 }
 
 fn remove_at(dir: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<()> {

@@ -2,8 +2,9 @@
 //! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
 //! names given by the policy, and what git's config names within the directory.
 
+use super::git_config::without_dots;
 use std::collections::{BTreeSet, VecDeque};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Paths in a git directory that git runs, or that name what git runs.
 const GIT_DIR_PATHS: &[&str] = &["hooks", "config", "config.worktree", "commondir", "gitdir"];
@@ -81,19 +82,6 @@ pub fn configured_paths(root: &Path) -> Vec<PathBuf> {
     let real = values.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path)));
     real.filter(|path| path.starts_with(root) && path != root)
         .collect()
-}
-
-/// `path` without `.` and `..`, by its words alone.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => _ = plain.pop(),
-            Component::CurDir => {}
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// The paths to protect in the repository at `root`, even if there is none yet.

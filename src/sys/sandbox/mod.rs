@@ -7,6 +7,7 @@
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 
 mod files_beneath;
+mod git_config;
 pub mod git_paths;
 mod landlock_rules;
 mod links;
@@ -14,13 +15,14 @@ mod mounts;
 pub mod namespaces;
 mod new_repository;
 pub mod private_tmp;
+mod protected_state;
 mod restore;
 mod seccomp;
 pub mod self_test;
 mod spec;
 pub mod system_paths;
 
-pub use restore::PathSnapshot;
+pub use restore::{PathSnapshot, Remedy, UndoneChange};
 pub use seccomp::ProtectedPids;
 pub use spec::SandboxSpec;
 

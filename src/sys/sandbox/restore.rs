@@ -6,24 +6,56 @@
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive by then: its namespace has ended.
 
-use super::files_beneath::{MAX_TREE_DEPTH, entry_names, open_parent, remove, set_aside};
+use super::files_beneath::{open_parent, set_aside};
+use super::git_config::{HarmlessConfig, without_programs};
+use super::protected_state::{
+    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file, restore_state,
+};
 use super::{git_paths, new_repository};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-
-/// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
-/// time, and cannot be restored.
-const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
 
 /// The most bytes of the steps of a rebase that are read.
 const MAX_STEPS_BYTES: u64 = 1 << 20;
+
+/// A change of a protected path, which was undone.
+#[derive(Debug)]
+pub struct UndoneChange {
+    /// The path.
+    pub path: PathBuf,
+    /// What was done about it. An error means that the change is still there.
+    pub remedy: io::Result<Remedy>,
+}
+
+/// What was done about a change of a protected path.
+#[derive(Debug)]
+pub enum Remedy {
+    /// It is as it was before.
+    Restored,
+    /// It was new and now has this name.
+    SetAside(PathBuf),
+    /// It is the config of a new repository, without the lines that could make git run a program.
+    LinesRemoved {
+        /// The lines, as `section.key = value`.
+        lines: Vec<String>,
+        /// The path of the whole file.
+        whole: PathBuf,
+    },
+}
+
+impl UndoneChange {
+    /// The change of `path`, which now is at `name` in the same directory.
+    fn set_aside(path: PathBuf, name: io::Result<OsString>) -> Self {
+        let remedy = name.map(|name| Remedy::SetAside(path.with_file_name(name)));
+        Self { path, remedy }
+    }
+}
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
@@ -49,35 +81,12 @@ struct SnapshotEntry {
     is_nested: bool,
     /// It belongs to a repository that was found only after the command.
     is_found_later: bool,
+    /// Identifies the git directory that contains it, if it is in a nested repository.
+    git_dir: Option<DirectoryId>,
 }
 
-/// The state of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum SnapshotState {
-    Missing,
-    File {
-        mode: u32,
-        content: RecordedContent,
-    },
-    Link(OsString),
-    Directory {
-        mode: u32,
-        entries: BTreeMap<OsString, Self>,
-    },
-    /// The `.git` directory itself; its contents are not compared.
-    Repository,
-    /// It is behind a symbolic link or a file in place of a directory around it.
-    Unreachable,
-    /// A device, pipe or socket, which is left alone, or something beneath too many directories.
-    Other,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum RecordedContent {
-    Bytes(Vec<u8>),
-    /// Content above the limit: inode number, size, change time in seconds and in nanoseconds.
-    Stamp(u64, u64, i64, u64),
-}
+/// The inode number and the birth time of a directory, in seconds and nanoseconds. Numbers are used again.
+type DirectoryId = (u64, i64, u32);
 
 impl PathSnapshot {
     /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
@@ -132,6 +141,7 @@ impl PathSnapshot {
                 before: was,
                 is_nested,
                 is_found_later: false,
+                git_dir: is_nested.then(|| git_dir_id(path)).flatten(),
             });
         }
         let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
@@ -165,6 +175,7 @@ impl PathSnapshot {
                     before: SnapshotState::Missing,
                     is_nested: true,
                     is_found_later: true,
+                    git_dir: None,
                 };
                 found.insert(path, entry);
             }
@@ -174,10 +185,7 @@ impl PathSnapshot {
 
     /// Sets the steps of unfinished rebases aside if some of them now run commands, or if a link leads to them. Returns
     /// the paths that were set aside.
-    fn set_run_steps_aside(
-        &self,
-        repository_paths: &[(usize, PathBuf)],
-    ) -> Vec<(PathBuf, io::Result<()>)> {
+    fn set_run_steps_aside(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<UndoneChange> {
         let mut changed = Vec::new();
         for (root, path) in git_paths::rebase_directories(repository_paths) {
             let Ok(relative) = path.strip_prefix(&self.root_paths[root]) else {
@@ -195,13 +203,13 @@ impl PathSnapshot {
             let done = open_parent(root, relative, false)
                 .map_err(io::Error::from)
                 .and_then(|(dir, name)| set_aside(dir.as_fd(), &name));
-            changed.push((path, done));
+            changed.push(UndoneChange::set_aside(path, done));
         }
         changed
     }
 
-    /// Restores changed places. Returns each changed place with the result of restoring it.
-    pub fn restore(mut self) -> Vec<(PathBuf, io::Result<()>)> {
+    /// Undoes the changes of protected paths.
+    pub fn restore(mut self) -> Vec<UndoneChange> {
         let repository_paths = list_repository_paths(&self.root_paths);
         let mut changed = self.set_run_steps_aside(&repository_paths);
         let later = self.find_later(&repository_paths);
@@ -214,56 +222,77 @@ impl PathSnapshot {
                 .filter_map(|(_, path)| path.parent())
                 .collect(),
         };
-        let made_anew = |place: &SnapshotEntry| {
-            let repository = new_repository::enclosing_git_dir(&place.relative)?;
-            let was_there = self.entries.iter().any(|other| {
-                other.before != SnapshotState::Missing
-                    && other.path.starts_with(place.absolute_path(&repository))
-            });
-            (!was_there).then_some(repository)
-        };
-        for place in &self.entries {
-            let root = &self.roots[place.root];
-            let is = match open_parent(root, &place.relative, false) {
-                Ok((dir, name)) => {
-                    read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone())
-                }
-                Err(Errno::NOENT) => Ok(SnapshotState::Missing),
-                // A symbolic link or a file has replaced its directory.
-                Err(Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Unreachable),
-                Err(error) => Err(error.into()),
-            };
-            if is.as_ref().is_ok_and(|is| *is == place.before) {
-                continue;
-            }
-            // Programs that create a repository write here; harmless content is accepted.
-            if place.before == SnapshotState::Missing
-                && (place.is_found_later || made_anew(place).is_some())
-                && let Ok(is) = &is
-                && checked.accept(place, is)
-            {
-                continue;
-            }
-            if place.is_nested && place.is_repository_gone(root) {
-                continue;
-            }
-            let was_there = !matches!(
-                place.before,
-                SnapshotState::Missing | SnapshotState::Unreachable
-            );
-            if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
-                changed.extend(set_link_aside(root, place));
-                continue;
-            }
-            let done = open_parent(root, &place.relative, was_there)
-                .map_err(io::Error::from)
-                .and_then(|(dir, name)| match place.is_found_later {
-                    true => set_aside(dir.as_fd(), &name),
-                    false => restore_state(dir.as_fd(), &name, &place.before),
-                });
-            changed.push((place.path.clone(), done));
-        }
+        changed.extend(
+            self.entries
+                .iter()
+                .filter_map(|place| self.undo(place, &checked)),
+        );
         changed
+    }
+
+    /// Undoes the change of a place, unless there is none or it is permitted.
+    fn undo(
+        &self,
+        place: &SnapshotEntry,
+        checked: &CheckedRepositories<'_>,
+    ) -> Option<UndoneChange> {
+        let root = &self.roots[place.root];
+        let is = match open_parent(root, &place.relative, false) {
+            Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()),
+            Err(Errno::NOENT) => Ok(SnapshotState::Missing),
+            // A symbolic link or a file has replaced its directory.
+            Err(Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Unreachable),
+            Err(error) => Err(error.into()),
+        };
+        if is.as_ref().is_ok_and(|is| *is == place.before) {
+            return None;
+        }
+        // Programs that create a repository write here; harmless content is accepted.
+        let is_new = place.is_replaced()
+            || place.before == SnapshotState::Missing
+                && (place.is_found_later || self.is_in_new_repository(place));
+        if let (true, Ok(is)) = (is_new, &is) {
+            if checked.accept(place, is) {
+                return None;
+            }
+            if let Some(change) = checked.filter_config(root, place, is) {
+                return change;
+            }
+        }
+        if place.is_nested && place.is_repository_gone(root) {
+            return None;
+        }
+        let was_there = !matches!(
+            place.before,
+            SnapshotState::Missing | SnapshotState::Unreachable
+        );
+        if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
+            return set_link_aside(root, place);
+        }
+        let opened = open_parent(root, &place.relative, was_there).map_err(io::Error::from);
+        let path = place.path.clone();
+        Some(match place.is_found_later {
+            true => UndoneChange::set_aside(
+                path,
+                opened.and_then(|(dir, name)| set_aside(dir.as_fd(), &name)),
+            ),
+            false => UndoneChange {
+                path,
+                remedy: opened
+                    .and_then(|(dir, name)| restore_state(dir.as_fd(), &name, &place.before))
+                    .map(|()| Remedy::Restored),
+            },
+        })
+    }
+
+    /// True if nothing of the repository that the place belongs to was there before the command.
+    fn is_in_new_repository(&self, place: &SnapshotEntry) -> bool {
+        new_repository::enclosing_git_dir(&place.relative).is_some_and(|repository| {
+            let repository = place.absolute_path(&repository);
+            !self.entries.iter().any(|other| {
+                other.before != SnapshotState::Missing && other.path.starts_with(&repository)
+            })
+        })
     }
 }
 
@@ -283,6 +312,12 @@ impl SnapshotEntry {
         around.is_some_and(is_gone) || repository.is_some() && inner.is_some_and(is_gone)
     }
 
+    /// True if another repository is in the place of the one that was there.
+    fn is_replaced(&self) -> bool {
+        let now = git_dir_id(&self.path);
+        self.git_dir.is_some() && now.is_some() && now != self.git_dir
+    }
+
     fn absolute_path(&self, relative: &Path) -> PathBuf {
         let mut path = self.path.clone();
         let up = self.relative.components().count() - relative.components().count();
@@ -291,6 +326,15 @@ impl SnapshotEntry {
         }
         path
     }
+}
+
+/// Identifies the git directory that contains `path`.
+fn git_dir_id(path: &Path) -> Option<DirectoryId> {
+    let outer = new_repository::enclosing_git_dir(path);
+    let git_dir = outer.or_else(|| path.parent().map(Path::to_owned))?;
+    let wanted = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(CWD, git_dir, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
 }
 
 /// The repositories whose files are checked after the command.
@@ -316,11 +360,7 @@ impl CheckedRepositories<'_> {
             SnapshotState::File {
                 content: RecordedContent::Bytes(bytes),
                 ..
-            } => {
-                let mut others = new_repository::local_repositories(bytes).into_iter();
-                new_repository::is_harmless_file(&place.relative, bytes)
-                    && others.all(|path| self.is_safe_repository(&path))
-            }
+            } => new_repository::is_worktree_link(&place.relative, bytes),
             SnapshotState::Directory { entries, .. } => {
                 place.relative.ends_with("hooks")
                     && entries.iter().all(|(name, entry)| {
@@ -330,6 +370,52 @@ impl CheckedRepositories<'_> {
             }
             _ => false,
         }
+    }
+
+    /// Takes what could make git run a program out of the config of a newly created repository. Returns `None` if the
+    /// place is no config, and no change if that is harmless.
+    fn filter_config(
+        &self,
+        root: &OwnedFd,
+        place: &SnapshotEntry,
+        state: &SnapshotState,
+    ) -> Option<Option<UndoneChange>> {
+        let SnapshotState::File {
+            mode,
+            content: RecordedContent::Bytes(bytes),
+        } = state
+        else {
+            return None;
+        };
+        let name = place.path.file_name()?;
+        let git_dir = place.path.parent()?;
+        if name != "config" && name != "config.worktree" {
+            return None;
+        }
+        // Git finds other repositories from the directory around `.git`.
+        let directory = match git_dir.ends_with(".git") {
+            true => git_dir.parent()?,
+            false => git_dir,
+        };
+        let permits = |path: &Path| self.is_safe_repository(path);
+        let HarmlessConfig { text, removed } = without_programs(bytes, directory, &permits)?;
+        if removed.is_empty() {
+            return Some(None);
+        }
+        let filtered = open_parent(root, &place.relative, false)
+            .map_err(io::Error::from)
+            .and_then(|(dir, name)| {
+                let whole = set_aside(dir.as_fd(), &name)?;
+                replace_file(dir.as_fd(), &name, &text, *mode)?;
+                Ok(Remedy::LinesRemoved {
+                    lines: removed,
+                    whole: place.path.with_file_name(whole),
+                })
+            });
+        Some(Some(UndoneChange {
+            path: place.path.clone(),
+            remedy: filtered,
+        }))
     }
 
     /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
@@ -404,67 +490,9 @@ fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
     })
 }
 
-fn read_state(
-    dir: BorrowedFd<'_>,
-    name: &OsStr,
-    bytes_left: &mut u64,
-) -> io::Result<SnapshotState> {
-    read_state_at(dir, name, bytes_left, 0)
-}
-
-fn read_state_at(
-    dir: BorrowedFd<'_>,
-    name: &OsStr,
-    bytes_left: &mut u64,
-    depth: usize,
-) -> io::Result<SnapshotState> {
-    let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // A writable place can be a file, which has nothing beneath it.
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(SnapshotState::Missing),
-        other => other?,
-    };
-    let mode = stat.st_mode & 0o7777;
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => {
-            let size = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
-            let content = match bytes_left.checked_sub(size) {
-                Some(rest) => {
-                    *bytes_left = rest;
-                    let mut bytes = Vec::new();
-                    File::from(rustix::fs::openat(dir, name, flags, Mode::empty())?)
-                        .take(size + 1)
-                        .read_to_end(&mut bytes)?;
-                    RecordedContent::Bytes(bytes)
-                }
-                None => {
-                    RecordedContent::Stamp(stat.st_ino, size, stat.st_ctime, stat.st_ctime_nsec)
-                }
-            };
-            SnapshotState::File { mode, content }
-        }
-        FileType::Symlink => {
-            let target = rustix::fs::readlinkat(dir, name, Vec::new())?;
-            SnapshotState::Link(OsString::from_vec(target.into_bytes()))
-        }
-        FileType::Directory if name == ".git" => SnapshotState::Repository,
-        FileType::Directory if depth >= MAX_TREE_DEPTH => SnapshotState::Other,
-        FileType::Directory => {
-            let inner = rustix::fs::openat(dir, name, flags | OFlags::DIRECTORY, Mode::empty())?;
-            let mut entries = BTreeMap::new();
-            for name in entry_names(&inner)? {
-                let state = read_state_at(inner.as_fd(), &name, bytes_left, depth + 1)?;
-                entries.insert(name, state);
-            }
-            SnapshotState::Directory { mode, entries }
-        }
-        _ => SnapshotState::Other,
-    })
-}
-
 /// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
 /// is left: nothing can be beneath it.
-fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<(PathBuf, io::Result<()>)> {
+fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<UndoneChange> {
     let up = place.relative.ancestors().skip(1);
     let mut parents: Vec<&Path> = up.filter(|path| !path.as_os_str().is_empty()).collect();
     parents.reverse();
@@ -475,72 +503,10 @@ fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<(PathBuf, io:
         let stat = rustix::fs::statat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
             let done = set_aside(dir.as_fd(), &name);
-            return Some((place.absolute_path(relative), done));
+            return Some(UndoneChange::set_aside(place.absolute_path(relative), done));
         }
     }
     None
-}
-
-/// Restores `name` to the state `was`.
-fn restore_state(dir: BorrowedFd<'_>, name: &OsStr, state: &SnapshotState) -> io::Result<()> {
-    let is_directory = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-        .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory);
-    match state {
-        SnapshotState::Missing | SnapshotState::Unreachable => remove(dir, name),
-        SnapshotState::Other => Ok(()),
-        SnapshotState::File {
-            content: RecordedContent::Stamp(..),
-            ..
-        } => Err(io::Error::other("too large to be restored")),
-        SnapshotState::File {
-            mode,
-            content: RecordedContent::Bytes(bytes),
-        } => {
-            if is_directory {
-                remove(dir, name)?;
-            }
-            let temp = format!(".{}.tmp", crate::sys::secret::random_hex(8));
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-            let mut file: File =
-                rustix::fs::openat(dir, &temp, flags, Mode::from_raw_mode(0o600))?.into();
-            file.write_all(bytes)?;
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(*mode))?;
-            Ok(rustix::fs::renameat(dir, &temp, dir, name)?)
-        }
-        SnapshotState::Repository if is_directory => Ok(()),
-        SnapshotState::Repository => {
-            remove(dir, name)?;
-            Ok(rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o755))?)
-        }
-        SnapshotState::Link(target) => {
-            remove(dir, name)?;
-            Ok(rustix::fs::symlinkat(target, dir, name)?)
-        }
-        SnapshotState::Directory { mode, entries } => {
-            if !is_directory {
-                remove(dir, name)?;
-                rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o700))?;
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-            rustix::fs::fchmod(&inner, Mode::from_raw_mode(mode | 0o700))?;
-            for new in entry_names(&inner)? {
-                if !entries.contains_key(&new) {
-                    remove(inner.as_fd(), &new)?;
-                }
-            }
-            for (name, was) in entries {
-                if read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone())
-                    .ok()
-                    .as_ref()
-                    != Some(was)
-                {
-                    restore_state(inner.as_fd(), name, was)?;
-                }
-            }
-            Ok(rustix::fs::fchmod(&inner, Mode::from_raw_mode(*mode))?)
-        }
-    }
 }
 
 #[cfg(test)]
@@ -619,7 +585,7 @@ mod tests {
             let found = remembered.restore();
             assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
             assert!(
-                found.iter().all(|(_, done)| done.is_ok()),
+                found.iter().all(|change| change.remedy.is_ok()),
                 "{command}: {found:?}"
             );
             assert_eq!(states(&dir), before, "{command}");
@@ -674,7 +640,8 @@ mod tests {
             let remembered =
                 PathSnapshot::take(std::slice::from_ref(&dir), &outside_git(&protected)).unwrap();
             sh(&dir, command);
-            assert!(remembered.restore().iter().all(|(_, done)| done.is_ok()));
+            let found = remembered.restore();
+            assert!(found.iter().all(|change| change.remedy.is_ok()));
             let found: Vec<&str> = names
                 .into_iter()
                 .filter(|name| *name != ".git" && dir.join(name).exists())
@@ -693,7 +660,7 @@ mod tests {
         );
         check(
             &format!("{make} echo '\tfsmonitor = x' >> .git/config"),
-            &[".git/hooks"],
+            &[".git/hooks", ".git/config"],
         );
         check(
             &format!("{make} echo .. > .git/commondir"),

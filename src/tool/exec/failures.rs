@@ -2,102 +2,161 @@
 
 use super::ExecTool;
 use crate::policy::Refusal;
+use crate::sys::sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
+
+/// How a command ended, as far as it matters to an explanation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandEnd {
+    Success,
+    Failure,
+    /// The shell found no program that it may run: exit status 126.
+    NotExecutable,
+    Timeout,
+}
+
+/// The file that git cannot change, as it says in `line`.
+fn config_file(line: &str) -> Option<&str> {
+    let (_, rest) = line.split_once("config file ")?;
+    let (path, _) = rest.split_once(": ")?;
+    Some(path.trim_matches(['\'', '"']))
+}
+
+/// The beginning of `line`, as much as a message can take.
+fn shorten(line: &str) -> String {
+    line.chars().take(80).collect()
+}
 
 impl ExecTool {
     /// The refusal for a command that changed protected files.
-    pub(super) fn restored_refusal(
-        &self,
-        text: &str,
-        restored: &[(PathBuf, std::io::Result<()>)],
-    ) -> Refusal {
-        let reach = &self.files.file_scope;
-        let (mut back, mut lost) = (Vec::new(), Vec::new());
-        for (path, done) in restored {
-            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
-            match done {
-                Ok(()) => back.push(format!("`{}`", shown.display())),
-                Err(error) => lost.push(format!("`{}` ({error})", shown.display())),
+    pub(super) fn undone_refusal(&self, text: &str, undone: &[UndoneChange]) -> Refusal {
+        let show = |path: &Path| {
+            let directory = &self.files.file_scope.directory;
+            let shown = path.strip_prefix(directory).unwrap_or(path);
+            format!("`{}`", shown.display())
+        };
+        let mut message = text.trim_start_matches('\n').to_owned();
+        let mut say = |line: String| message.push_str(&format!("\n({line})"));
+        let (mut restored, mut suggested_flag) = (Vec::new(), None);
+        for change in undone {
+            let path = show(&change.path);
+            match &change.remedy {
+                Ok(Remedy::Restored) => restored.push(change.path.as_path()),
+                Ok(Remedy::SetAside(other)) => say(format!(
+                    "{path} would start programs outside of this sandbox, so it was renamed to {}",
+                    show(other)
+                )),
+                Ok(Remedy::LinesRemoved { lines, whole }) => say(format!(
+                    "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is {}",
+                    lines
+                        .iter()
+                        .map(|line| format!("`{}`", shorten(line)))
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                    show(whole)
+                )),
+                Err(error) => say(format!(
+                    "commands may not change {path}, and it could not be restored ({error}): tell the user"
+                )),
             }
         }
-        let mut message = text.trim_start_matches('\n').to_owned();
-        // Only an existing path can be granted.
-        let grant = restored.iter().find(|(path, _)| path.exists());
-        let grant = grant.map(|(path, _)| {
-            let shown = path.strip_prefix(&reach.directory).unwrap_or(path);
-            format!("--write={}", shown.display())
-        });
-        if !back.is_empty() {
-            let or_granted = grant
-                .as_ref()
-                .map(|flag| format!("; the user can grant it with `{flag}`"));
-            message.push_str(&format!(
-                "\n(commands may not change {}, so it was restored, or set aside under another name; tell the user what to change in it{})",
-                back.join(", "),
+        if !restored.is_empty() {
+            // Only an existing path can be granted.
+            let existing = restored.iter().find(|path| path.exists());
+            suggested_flag =
+                existing.map(|path| format!("--write={}", show(path).trim_matches('`')));
+            let or_granted = suggested_flag.as_ref();
+            let or_granted =
+                or_granted.map(|flag| format!("; the user can grant it with `{flag}`"));
+            let paths: Vec<String> = restored.iter().map(|path| show(path)).collect();
+            say(format!(
+                "commands may not change {}, so it was restored; tell the user what to change in it{}",
+                paths.join(", "),
                 or_granted.unwrap_or_default()
             ));
             let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
-            if restored
-                .iter()
-                .any(|(path, done)| done.is_ok() && !of_git(path))
-            {
-                message.push_str(
-                    "\n(if git tracks such a file, it now shows it as changed or deleted: do not commit that)",
-                );
+            if !restored.iter().all(|path| of_git(path)) {
+                say("if git tracks such a file, it now shows it as changed or deleted: do not commit that".into());
             }
-        }
-        if !lost.is_empty() {
-            message.push_str(&format!(
-                "\n(commands may not change {}, and it could not be restored: tell the user)",
-                lost.join(", ")
-            ));
         }
         Refusal {
             message,
-            suggested_flag: grant,
+            suggested_flag,
         }
     }
 
-    /// Explains why `command` failed, if the sandbox was the cause. A command that `timed_out` may have printed
-    /// nothing.
+    /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
+    /// flag that permits it. A command that `timed_out` may have printed nothing.
     pub(super) fn explain_failure(
         &self,
         command: &str,
         text: &str,
-        timed_out: bool,
-    ) -> Option<(String, Option<&'static str>)> {
-        let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+        end: CommandEnd,
+    ) -> Option<(String, Option<String>)> {
         if !self.containment.is_sandboxed {
             return None;
         }
+        // A command that succeeded may have printed what is not about itself. Messages of programs have a colon.
+        let find = |signs: &[&str]| {
+            let mut lines = text.lines();
+            lines.find(|line| {
+                (end != CommandEnd::Success || line.contains(": "))
+                    && signs.iter().any(|sign| line.contains(sign))
+            })
+        };
         let wants_network = || {
             let is_word = |letter: char| letter.is_alphanumeric() || letter == '-';
             let mut words = command.split(|letter| !is_word(letter));
             words.any(|word| NETWORK_PROGRAMS.contains(&word))
         };
-        if !self.containment.has_network && (has(NETWORK_SIGNS) || (timed_out && wants_network())) {
-            let message =
-                "(commands have no network in this run; the user can grant it with `--net`)";
-            return Some((message.into(), Some("--net")));
+        let waited = end == CommandEnd::Timeout && wants_network();
+        if !self.containment.has_network && (waited || find(NETWORK_SIGNS).is_some()) {
+            let message = "(commands have no network in this run, not even to their own servers; the user can grant it with `--net`)";
+            return Some((message.into(), Some("--net".into())));
         }
-        if has(BUSY_SIGNS) && !self.writable_roots().is_empty() {
-            let message = "(in this run `.git/config`, git hooks and start-up files cannot be changed, nor the directories that \
-                 contain them moved or removed; the user can also grant one of them, as with `--write --write=.git/config`)";
+        if let Some(line) = find(BUSY_SIGNS)
+            && !self.writable_roots().is_empty()
+        {
+            let file = config_file(line).unwrap_or(".git/config");
+            let message = format!(
+                "(in this run `.git/config`, as tracking branches, remotes and submodules need it, git hooks and start-up \
+                 files cannot be changed, nor the directories that contain them moved or removed; the user can also grant \
+                 one of them, as with `--write --write={file}`)"
+            );
+            return Some((message, None));
+        }
+        if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
+            let message = match path.starts_with("/tmp") {
+                true => "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into(),
+                false => format!(
+                "(commands cannot see `{path}` in this run, whether it exists or not; the user can grant it with `--read={path}`)",
+                    path = path.display()
+                ),
+            };
+            return Some((message, None));
+        }
+        if find(RIGHTS_SIGNS).is_some() {
+            let message = "(in the sandbox no command can change owners, mount, trace other processes or change the system)";
             return Some((message.into(), None));
         }
-        if !has(FILE_SIGNS) {
+        // The file itself is no program.
+        if end == CommandEnd::NotExecutable || find(FILE_SIGNS).is_none() {
             return None;
         }
-        if has(LIST_SIGNS)
+        if find(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()
         {
             return Some((message, None));
         }
-        let may_write = self
-            .writable_roots()
-            .contains(&self.files.file_scope.directory);
-        let writes = self.writable_roots().into_iter();
-        let mut places: Vec<String> = writes
+        Some(self.explain_file_access())
+    }
+
+    /// Tells which files commands can access, and the flag that grants more.
+    fn explain_file_access(&self) -> (String, Option<String>) {
+        let roots = self.writable_roots();
+        let may_write = roots.contains(&self.files.file_scope.directory);
+        let mut places: Vec<String> = roots
+            .iter()
             .map(|path| {
                 format!(
                     "{} (except start-up files and git's config and hooks)",
@@ -111,7 +170,23 @@ impl ExecTool {
              can grant more with `--read PATH` or `--write`)",
             places.join(", ")
         );
-        Some((message, (!may_write).then_some("--write")))
+        (message, (!may_write).then(|| "--write".into()))
+    }
+
+    /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
+    /// tell the model about it.
+    fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
+        let sandbox = self.sandbox_spec().ok()?;
+        let is_visible = |path: &Path| {
+            let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
+            let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
+            is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
+        };
+        let is_part =
+            |letter: char| !letter.is_whitespace() && !"'\"`:;,()\u{2018}\u{2019}".contains(letter);
+        let words = line.split(|letter| !is_part(letter));
+        let mut paths = words.filter(|word| word.len() > 1).map(Path::new);
+        paths.find(|path| path.is_absolute() && !is_visible(path))
     }
 
     /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
@@ -153,11 +228,23 @@ const NETWORK_PROGRAMS: &[&str] = &[
 const FILE_SIGNS: &[&str] = &[
     "Permission denied",
     "permission denied",
-    "Operation not permitted",
-    "operation not permitted",
     "Read-only file system",
     "EACCES",
+    "EROFS",
+];
+
+/// Messages that programs print if they lack a right that no command has in the sandbox.
+const RIGHTS_SIGNS: &[&str] = &[
+    "Operation not permitted",
+    "operation not permitted",
     "EPERM",
+];
+
+/// Messages that programs print if a path does not exist.
+const ABSENT_SIGNS: &[&str] = &[
+    "No such file or directory",
+    "ENOENT",
+    "not a git repository",
 ];
 
 /// Messages that programs print if there is no network.
@@ -165,6 +252,10 @@ const NETWORK_SIGNS: &[&str] = &[
     "Address family not supported",
     "EAFNOSUPPORT",
     "Could not resolve host",
+    "Couldn't connect to server",
+    "Could not connect to server",
+    "Failed to connect to",
+    "Network is unreachable",
     "could not resolve",
     "Name or service not known",
     "Temporary failure in name resolution",

@@ -527,7 +527,10 @@ fn a_new_repository_cannot_make_git_run_commands() {
         for text in configs {
             let told = yard.run_commands(&["--write"], &[make(text)]);
             assert!(told[0].contains("made"), "{told:?}");
-            assert!(!config.exists(), "{user:?}: {text}: {told:?}");
+            assert!(told[0].contains("it was taken out"), "{told:?}");
+            let left = std::fs::read_to_string(&config).unwrap_or_default();
+            let is_gone = ["fsmonitor", "path", "\\", "\r"].map(|part| !left.contains(part));
+            assert_eq!(is_gone, [true; 4], "{user:?}: {text}: {left:?}");
             std::fs::remove_dir_all(yard.story.dir().join(".git")).unwrap();
         }
         let told = yard.run_commands(&["--write"], &[make("[core]\\n\\tbare = false\\n")]);

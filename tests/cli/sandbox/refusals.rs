@@ -145,6 +145,45 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
     );
 }
 
+/// What the output says decides, even if the command line ends in success; what the sandbox did not cause has no
+/// explanation.
+#[test]
+fn explanations_follow_the_output() {
+    let yard = SandboxFixture::new(User::Current);
+    let outside = yard.outside_dir().display().to_string();
+    yard.write_file(&yard.story.dir().join(".git/config"), "[core]\n");
+    yard.write_file(&yard.story.dir().join("plain"), "#!/bin/sh\n");
+    let rows: Vec<(String, &str)> = vec![
+        (
+            "touch /usr/x 2>&1 | tail -1".into(),
+            "commands can read the system",
+        ),
+        ("cat /root/x 2>&1 | head -3; true".into(), "--read=/root/x"),
+        (format!("cat {outside}/a; ls"), "a /tmp of their own"),
+        ("ls /usr/missing; cat missing".into(), ""),
+        ("cat /home/x".into(), "--read=/home/x"),
+        (
+            "git config --file .git/config a.b c || true".into(),
+            "--write=.git/config`",
+        ),
+        (
+            "echo 'curl: (7) Failed to connect to localhost port 8000'".into(),
+            "`--net`",
+        ),
+        ("echo 'the log says Permission denied'".into(), ""),
+        ("./plain".into(), ""),
+        ("chown 12345 plain".into(), "no command can change owners"),
+    ];
+    let commands: Vec<&str> = rows.iter().map(|(command, _)| command.as_str()).collect();
+    let told = yard.run_commands(&["--write"], &commands);
+    for ((command, expect), told) in rows.iter().zip(told) {
+        match *expect {
+            "" => assert!(!told.contains("\n("), "{command}: {told}"),
+            expect => assert_eq!(told.matches(expect).count(), 1, "{command}: {told}"),
+        }
+    }
+}
+
 #[test]
 fn changed_protected_files_are_restored_and_reported() {
     let yard = SandboxFixture::new(User::Current);
