@@ -78,7 +78,8 @@ pub enum ToolCommand {
 /// The agent reads AGENTS.md and the skills in skills/, .agents/skills/ and .claude/skills/ only in a trusted
 /// directory, because they are instructions. Read them first. The list is in ~/.nanobot/trust.json, by real path and with
 /// digests of these files, at every depth: one that changes or is added is not read until the directory is trusted
-/// again, and a directory that was replaced is no longer trusted.
+/// again, and a directory that was replaced is no longer trusted. In a trusted repository, the branch, the changed files
+/// and the last three commits are sent with a message if they differ from those sent before.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
     /// Directory [default: the current one]

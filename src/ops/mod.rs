@@ -10,6 +10,7 @@ pub(crate) mod context_window;
 pub(crate) mod default_session;
 pub(crate) mod doctor;
 pub(crate) mod dry_run;
+pub(crate) mod git_facts;
 pub(crate) mod interactive_approval;
 pub(crate) mod jobs;
 pub(crate) mod mcp_budget;

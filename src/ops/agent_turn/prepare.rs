@@ -5,6 +5,7 @@ use super::request::{ChatCommand, TurnRequest};
 use crate::answer_schema::AnswerSchema;
 use crate::message::{Origin, UserMessage};
 use crate::ops::context::Context;
+use crate::ops::git_facts::git_facts;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::prompt_files;
 use crate::ops::setup_input::SetupInput;
@@ -93,10 +94,14 @@ pub(crate) fn prepare(
         .sections
         .extend(job.map(|job| prompt::job_section(job.job_prompt)));
     let now = ctx.clock.now_in(settings.timezone.as_deref());
+    let mut facts = prompt::runtime_facts(&now, session.key());
+    if let Some(of_git) = git_facts(ctx, &settings, &setup, session.messages()) {
+        facts = format!("{facts}\n\n{of_git}");
+    }
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
-        runtime_facts: prompt::runtime_facts(&now, session.key()),
+        runtime_facts: facts,
         injected: false,
         images: Vec::new(),
     });

@@ -1,0 +1,67 @@
+//! What a turn tells the model about the repository that it works in: the branch, the changed files, the last commits.
+
+use crate::message::{Message, Origin, plain_text, tagged_block};
+use crate::ops::context::Context;
+use crate::ops::toolset::exec_tool;
+use crate::ops::turn_setup::TurnSetup;
+use crate::policy::net::Net;
+use crate::policy::{Policy, Sandbox};
+use crate::settings::Settings;
+use crate::sys::secret;
+use crate::tool::Tool;
+use crate::tool::files::Files;
+use crate::trust;
+use serde_json::json;
+use std::sync::Arc;
+
+/// The tag around the facts.
+const TAG: &str = "git";
+/// The time that git may take, in seconds. Without an answer by then, the turn begins without facts.
+const TIMEOUT_SECS: u64 = 2;
+/// At most 20 changed files and 3 commits. Git reads the index without refreshing it on disk.
+const COMMAND: &str = "git --no-optional-locks status --short --branch 2>/dev/null | head -21; \
+                       git log -3 --format='%h %s' 2>/dev/null";
+
+/// The facts about the repository around the directory of the turn, unless `messages` have them already. Only for a
+/// trusted directory: a branch or a commit of another one is not the user's word. Raises the origin of the conversation.
+pub(crate) fn git_facts(
+    ctx: &Context,
+    settings: &Settings,
+    setup: &TurnSetup,
+    messages: &[Message],
+) -> Option<String> {
+    let directory = &setup.policy.file_scope.directory;
+    // What the model could not find out by itself is not sent either.
+    let can_ask = setup.toolbox.names().contains(&"exec");
+    if setup.project.trusted.is_empty() || !can_ask || trust::repository_root(directory).is_none() {
+        return None;
+    }
+    let text = ask_git(ctx, settings, &setup.policy)?;
+    let facts = tagged_block(TAG, None, &text);
+    let content = "the branch, the files and the commits of the repository";
+    setup.shared.provenance.raise(Origin::Project, content);
+    let opening = format!("<{TAG}");
+    let earlier = messages.iter().rev().find_map(|message| match message {
+        Message::User(user) => user
+            .runtime_facts
+            .find(&opening)
+            .map(|at| &user.runtime_facts[at..]),
+        _ => None,
+    });
+    (earlier != Some(&facts)).then_some(facts)
+}
+
+/// The output of git, in the sandbox and without write access: a repository can name programs that git runs.
+fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String> {
+    let mut policy = policy.clone();
+    let roots = policy.file_scope.roots.iter_mut();
+    roots.for_each(|root| root.may_write = false);
+    policy.sandbox = Sandbox::Auto;
+    policy.net = Net::Default;
+    let files = Arc::new(Files::new(policy.file_scope.clone()).ok()?);
+    let exec = exec_tool(ctx, settings, &policy, &files);
+    let arguments = json!({ "command": COMMAND, "timeout": TIMEOUT_SECS });
+    let output = exec.run(&arguments, &mut |_| {}).ok()?;
+    let text = secret::redact_all(&plain_text(&output.parts)).into_owned();
+    (!output.command_failed && text.starts_with("## ")).then_some(text)
+}
