@@ -127,6 +127,26 @@ pub struct AgentArgs {
 
     #[command(flatten)]
     pub grants: GrantArgs,
+    /// Work in a git worktree, on a branch of that name
+    ///
+    /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.
+    #[arg(
+        long,
+        value_name = "BRANCH",
+        help_heading = "Permissions",
+        hide_short_help = true
+    )]
+    pub worktree: Option<String>,
+    /// Remove the worktree after the run
+    ///
+    /// Its branch stays if it has commits. A worktree with changes that are not committed stays too.
+    #[arg(
+        long,
+        requires = "worktree",
+        help_heading = "Permissions",
+        hide_short_help = true
+    )]
+    pub remove_worktree: bool,
     /// Maximum number of read-only tools, and of sub-agents, that run in parallel
     #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PARALLEL, value_parser = clap::value_parser!(u32).range(1..=64),
           help_heading = "Permissions", hide_short_help = true)]
@@ -172,7 +192,7 @@ pub struct AgentArgs {
     ///
     /// As JSON, as a curl command, or as a table of its parts and their tokens.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
-          help_heading = "Record and replay", conflicts_with_all = ["record", "replay"], hide_short_help = true)]
+          help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree"], hide_short_help = true)]
     pub dry_run: Option<DryRunFormat>,
     /// Record every exchange with the model in FILE
     #[arg(

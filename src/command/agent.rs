@@ -4,7 +4,8 @@ use super::arguments;
 use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
 use crate::error::Exit;
 use crate::ops::agent_turn;
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
+use crate::ops::worktree::Worktree;
 use crate::report::ReportFormat;
 
 /// Runs `nanobot agent`.
@@ -14,7 +15,19 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
         (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
         (_, OutputFormat::Text) => ReportFormat::Text,
     };
-    agent_turn::run(ctx, &arguments::turn_options(arguments), form)
+    let mut options = arguments::turn_options(arguments);
+    let name = arguments.worktree.as_deref();
+    let opened = name.map(|name| Worktree::open(ctx, &options.grants, name));
+    let worktree = match opened.transpose() {
+        Ok(worktree) => worktree,
+        Err(error) => return report_error(&error, ctx.terminal),
+    };
+    worktree.iter().for_each(|it| it.grant(&mut options.grants));
+    let exit = agent_turn::run(ctx, &options, form);
+    if let Some(worktree) = worktree.filter(|_| arguments.remove_worktree) {
+        worktree.remove(ctx);
+    }
+    exit
 }
 
 /// True if there is no input and the terminal is interactive: then `agent` is the REPL.
@@ -25,6 +38,7 @@ pub fn is_conversation(ctx: &Context, arguments: &Arguments) -> bool {
         && arguments.dry_run.is_none()
         && arguments.record.is_none()
         && arguments.timeout.is_none()
+        && arguments.worktree.is_none()
         && !arguments.resume
         && !arguments.ephemeral;
     let says_nothing = arguments.message.is_none()

@@ -39,6 +39,8 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         max_total_tokens,
         schema,
         grants: permissions,
+        worktree: _,
+        remove_worktree: _,
         max_parallel,
         offline,
         strict,

@@ -1,9 +1,10 @@
-//! What a turn tells the model about the repository that it works in: the branch, the changed files, the last commits.
+//! Facts that a turn tells the model about its repository: the branch, the changed files, the last commits.
 
 use crate::message::{Message, Origin, plain_text, tagged_block};
 use crate::ops::context::Context;
 use crate::ops::toolset::exec_tool;
 use crate::ops::turn_setup::TurnSetup;
+use crate::policy::file_scope::ScopeRoot;
 use crate::policy::net::Net;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
@@ -19,7 +20,7 @@ const TAG: &str = "git";
 /// The time that git may take, in seconds. Without an answer by then, the turn begins without facts.
 const TIMEOUT_SECS: u64 = 2;
 /// At most 20 changed files and 3 commits. Git reads the index without refreshing it on disk.
-const COMMAND: &str = "git --no-optional-locks status --short --branch 2>/dev/null | head -21; \
+const COMMAND: &str = "git --no-optional-locks status --short --branch . 2>/dev/null | head -21; \
                        git log -3 --format='%h %s' 2>/dev/null";
 
 /// The facts about the repository around the directory of the turn, unless `messages` have them already. Only for a
@@ -30,10 +31,9 @@ pub(crate) fn git_facts(
     setup: &TurnSetup,
     messages: &[Message],
 ) -> Option<String> {
-    let directory = &setup.policy.file_scope.directory;
     // What the model could not find out by itself is not sent either.
     let can_ask = setup.toolbox.names().contains(&"exec");
-    if setup.project.trusted.is_empty() || !can_ask || trust::repository_root(directory).is_none() {
+    if setup.project.trusted.is_empty() || !can_ask {
         return None;
     }
     let text = ask_git(ctx, settings, &setup.policy)?;
@@ -54,8 +54,15 @@ pub(crate) fn git_facts(
 /// The output of git, in the sandbox and without write access: a repository can name programs that git runs.
 fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String> {
     let mut policy = policy.clone();
-    let roots = policy.file_scope.roots.iter_mut();
-    roots.for_each(|root| root.may_write = false);
+    let scope = &mut policy.file_scope;
+    scope
+        .roots
+        .iter_mut()
+        .for_each(|root| root.may_write = false);
+    scope.roots.push(ScopeRoot {
+        path: trust::repository_root(&scope.directory)?.to_owned(),
+        may_write: false,
+    });
     policy.sandbox = Sandbox::Auto;
     policy.net = Net::Default;
     let files = Arc::new(Files::new(policy.file_scope.clone()).ok()?);

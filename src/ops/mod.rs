@@ -34,3 +34,4 @@ pub(crate) mod toolset;
 pub mod turn_options;
 pub(crate) mod turn_setup;
 pub(crate) mod web_tools;
+pub(crate) mod worktree;

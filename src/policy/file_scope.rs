@@ -126,8 +126,7 @@ impl FileScope {
             .strip_prefix(&root.path)
             .unwrap_or(Path::new(""))
             .to_owned();
-        let is_kept =
-            startup_files::is_protected(&relative) || self.is_home_startup_file(&path, &root.path);
+        let is_kept = self.is_startup_file(&path, &root.path);
         if access == FileAccess::Write && !self.is_unrestricted && is_kept {
             return Err(Refusal {
                 message: format!(
@@ -267,6 +266,15 @@ impl FileScope {
         path
     }
 
+    /// True if `path` is a protected start-up file within `root`, or belongs to git. A granted git directory is for git
+    /// itself, which commands run.
+    fn is_startup_file(&self, path: &Path, root: &Path) -> bool {
+        let is_in_git_dir = root.ends_with(".git") && path != root;
+        let start = root.parent().filter(|_| is_in_git_dir).unwrap_or(root);
+        let relative = path.strip_prefix(start).unwrap_or(Path::new(""));
+        startup_files::is_protected(relative) || self.is_home_startup_file(path, root)
+    }
+
     /// True if `path` is a protected start-up file in a home directory. A root within the protected path lifts the
     /// protection.
     fn is_home_startup_file(&self, path: &Path, root: &Path) -> bool {
@@ -351,9 +359,7 @@ impl FileScope {
         let is_named = |secret: PathBuf| root.path.starts_with(secret);
         let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named)
             && secrets::hidden_home_entry(place, &self.home).is_none_or(is_named);
-        let relative = place.strip_prefix(&root.path).unwrap_or(Path::new(""));
-        let is_kept =
-            startup_files::is_protected(relative) || self.is_home_startup_file(place, &root.path);
+        let is_kept = self.is_startup_file(place, &root.path);
         (
             self.is_unrestricted || is_open,
             root.may_write && (self.is_unrestricted || !is_kept),

@@ -186,6 +186,10 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "changes that a turn made with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },
     DocumentedPath {
+        path: "~/.nanobot/worktrees/REPOSITORY/BRANCH/",
+        meaning: "a worktree that `--worktree` made",
+    },
+    DocumentedPath {
         path: "~/.nanobot/defects/TIME.txt",
         meaning: "panic report to attach to a bug report, without API keys and conversation text; the last ten",
     },
@@ -301,6 +305,11 @@ impl Paths {
     /// Returns the REPL's history file. The Python program's file is in the same directory.
     pub fn history(&self) -> PathBuf {
         self.root.join("history/repl_history")
+    }
+
+    /// Returns the directory of the worktrees of `--worktree`.
+    pub fn worktrees(&self) -> PathBuf {
+        self.root.join("worktrees")
     }
 
     /// Returns the directory of sessions up to release 0.1.3.post7, and of the store of 0.3.

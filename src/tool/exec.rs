@@ -14,7 +14,6 @@ use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{self, SandboxError, SandboxSpec, private_tmp, system_paths};
 use crate::sys::utf8_stream::Utf8Decoder;
-use failures::CommandEnd;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -368,6 +367,16 @@ impl ExecTool {
             ..text.trim_start_matches('\n').to_owned().into()
         })
     }
+}
+
+/// The end of a command, as far as it matters to an explanation of its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandEnd {
+    Success,
+    Failure,
+    /// The shell found no program that it may run: exit status 126.
+    NotExecutable,
+    Timeout,
 }
 
 /// The refusal of a command that runs only without a sandbox.

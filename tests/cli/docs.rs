@@ -1,6 +1,7 @@
 //! Documentation that is generated from the code: help, man pages, and the tables of the README. `UPDATE_EXPECT=1 cargo
 //! test` updates it.
 
+use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
@@ -157,6 +158,29 @@ fn files_are_at_the_paths_in_the_readme() {
         log.to_str().unwrap(),
     ];
     story.run(added).stdout_has("1 tool");
+    let git = "git init -q REPOSITORY && git -C REPOSITORY -c user.name=A -c user.email=a@b commit -q --allow-empty -m x";
+    let has_git = require("git")
+        && story
+            .program("sh")
+            .args(["-c", git])
+            .status()
+            .unwrap()
+            .success();
+    if has_git {
+        let flags = [
+            "agent",
+            "-C",
+            "REPOSITORY",
+            "--worktree",
+            "BRANCH",
+            "-m",
+            "x",
+        ];
+        story
+            .run(flags.into_iter().chain(["--ephemeral", "--replay", "demo"]))
+            .stdout_has("demo")
+            .stderr_has("on branch");
+    }
     // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");
@@ -190,7 +214,8 @@ fn files_are_at_the_paths_in_the_readme() {
                 })
             }
         };
-        assert!(found, "{}", place.path);
+        let needs_git = path.contains("REPOSITORY");
+        assert!(found || needs_git && !has_git, "{}", place.path);
     }
 }
 

@@ -87,3 +87,4 @@ mod undo;
 mod usage;
 mod wait;
 mod web;
+mod worktree;

@@ -281,6 +281,14 @@ fn the_state_of_a_trusted_repository_is_sent() {
     assert_eq!(lines.next(), Some(" M a"));
     let commit = lines.find(|line| line.ends_with(" add a"));
     assert!(commit.is_some(), "{facts}");
+    // In a subdirectory, only its files are listed.
+    std::fs::create_dir(story.dir().join("sub")).unwrap();
+    run_in(&story, "sub", &["--new"]);
+    let facts = story.requests().last().unwrap().last_content();
+    assert!(
+        facts.contains("## main\n") && !facts.contains(" M "),
+        "{facts}"
+    );
     // They are not repeated, and nothing that the repository names ran outside of the sandbox, where it could write.
     assert!(!sent(&["-s", "work"]).contains("<git>"));
     assert!(!story.dir().join("ran").exists());

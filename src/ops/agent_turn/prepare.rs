@@ -94,14 +94,12 @@ pub(crate) fn prepare(
         .sections
         .extend(job.map(|job| prompt::job_section(job.job_prompt)));
     let now = ctx.clock.now_in(settings.timezone.as_deref());
-    let mut facts = prompt::runtime_facts(&now, session.key());
-    if let Some(of_git) = git_facts(ctx, &settings, &setup, session.messages()) {
-        facts = format!("{facts}\n\n{of_git}");
-    }
+    let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
+    let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-{id_mark}", report.envelope.turn),
         parts,
-        runtime_facts: facts,
+        runtime_facts: facts.collect::<Vec<_>>().join("\n\n"),
         injected: false,
         images: Vec::new(),
     });

@@ -398,7 +398,7 @@ const HARMLESS_KEYS: &[(&str, bool, ValueKind, &[&str])] = &[
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HarmlessConfig {
     pub(super) text: Vec<u8>,
-    /// What was taken out, as `section.key = value`.
+    /// The lines that were taken out, as `section.key = value`.
     pub(super) removed: Vec<String>,
 }
 

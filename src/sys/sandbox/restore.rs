@@ -29,11 +29,11 @@ const MAX_STEPS_BYTES: u64 = 1 << 20;
 pub struct UndoneChange {
     /// The path.
     pub path: PathBuf,
-    /// What was done about it. An error means that the change is still there.
+    /// The remedy. An error means that the change is still there.
     pub remedy: io::Result<Remedy>,
 }
 
-/// What was done about a change of a protected path.
+/// The treatment of a change of a protected path.
 #[derive(Debug)]
 pub enum Remedy {
     /// It is as it was before.

@@ -1,19 +1,9 @@
 //! The explanations that follow a failed command: what of it the sandbox refused or undid, and which flag grants it.
 
-use super::ExecTool;
+use super::{CommandEnd, ExecTool};
 use crate::policy::Refusal;
 use crate::sys::sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
-
-/// How a command ended, as far as it matters to an explanation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CommandEnd {
-    Success,
-    Failure,
-    /// The shell found no program that it may run: exit status 126.
-    NotExecutable,
-    Timeout,
-}
 
 /// The file that git cannot change, as it says in `line`.
 fn config_file(line: &str) -> Option<&str> {
@@ -135,6 +125,15 @@ impl ExecTool {
             };
             return Some((message, None));
         }
+        if find(REPOSITORY_SIGNS).is_some()
+            && let Some(root) = self.repository_above()
+        {
+            let root = root.display();
+            let message = format!(
+                "(the repository begins at `{root}`, which commands do not see in this run; the user can grant it with `--read={root}`)"
+            );
+            return Some((message, None));
+        }
         if find(RIGHTS_SIGNS).is_some() {
             let message = "(in the sandbox no command can change owners, mount, trace other processes or change the system)";
             return Some((message.into(), None));
@@ -171,6 +170,14 @@ impl ExecTool {
             places.join(", ")
         );
         (message, (!may_write).then(|| "--write".into()))
+    }
+
+    /// The root of the repository around the working directory, if that is not the directory itself.
+    fn repository_above(&self) -> Option<&Path> {
+        let mut above = self.files.file_scope.directory.ancestors();
+        let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
+        let is_inside = above.next().is_some_and(|directory| is_root(&directory));
+        above.find(is_root).filter(|_| !is_inside)
     }
 
     /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
@@ -244,8 +251,11 @@ const RIGHTS_SIGNS: &[&str] = &[
 const ABSENT_SIGNS: &[&str] = &[
     "No such file or directory",
     "ENOENT",
-    "not a git repository",
+    "not a git repository: ",
 ];
+
+/// The message of git outside of a repository.
+const REPOSITORY_SIGNS: &[&str] = &["not a git repository"];
 
 /// Messages that programs print if there is no network.
 const NETWORK_SIGNS: &[&str] = &[

@@ -4,7 +4,7 @@ use super::fixture::{SandboxFixture, User, print_count};
 use crate::requirements::require;
 use std::path::Path;
 
-/// What a command makes in `new`, and a setting that it must still have afterwards. `SRC` is a repository outside of the
+/// A command that makes a repository in `new`, and a setting that this must still have afterwards. `SRC` is a repository outside of the
 /// directory that commands may read, `src` one within it.
 const SETTINGS: &[(&str, &str)] = &[
     (

@@ -145,7 +145,7 @@ fn a_failure_caused_by_the_sandbox_is_explained_once() {
     );
 }
 
-/// What the output says decides, even if the command line ends in success; what the sandbox did not cause has no
+/// The output decides, even if the command line ends in success. Failures that the sandbox did not cause have no
 /// explanation.
 #[test]
 fn explanations_follow_the_output() {
