@@ -254,6 +254,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "session rename", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
         ("nanobot session rename pipe:3fa2 invoices", "Give it a readable key"),
     ] },
+    HelpPage { command: "session title", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
+        ("nanobot session title cli:direct 'Tax return'", "Shown by `nanobot session list`"),
+    ] },
     HelpPage { command: "session rm", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
         ("nanobot session rm invoices review:a", "Move to the trash"),
         ("nanobot session rm --for-good invoices", "Delete permanently"),

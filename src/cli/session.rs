@@ -55,6 +55,15 @@ pub enum SessionCommand {
         /// New key
         new: String,
     },
+    /// Give a session a title, or print the one it has
+    ///
+    /// Lists show the title in place of the first words.
+    Title {
+        /// Session key, from `session list`
+        key: String,
+        /// The title; empty removes it
+        title: Option<String>,
+    },
     /// Move sessions to the trash
     Rm {
         /// Session keys, from `session list`

@@ -3,9 +3,10 @@
 use crate::ops::context::Context;
 use crate::ops::model::{Endpoint, server_file_name};
 use crate::provider::context_window::{WindowReport, ask_server};
-use crate::provider::registry::{ProviderInfo, SelectedProvider};
+use crate::provider::registry::{ProviderInfo, ProviderKind, SelectedProvider};
 use crate::settings::{ModelSettings, Settings};
 use crate::sys::http::{Http, HttpTimeouts};
+use crate::sys::web_url;
 use std::time::Duration;
 
 /// The timeouts of a question to a local server about its model. The turn waits for the answer.
@@ -55,8 +56,12 @@ impl Endpoint {
     ) -> Option<WindowReport> {
         let is_configured = model_settings.overrides.context_window.is_some()
             || settings.context_window != Settings::DEFAULT_CONTEXT_WINDOW;
-        let is_local = self.choice.entry.is_some_and(ProviderInfo::is_local);
-        (is_local && !is_configured).then(|| {
+        let is_custom_here = |entry: &ProviderInfo| {
+            entry.kind == ProviderKind::Direct
+                && web_url::is_local_cleartext(&self.http_provider.base_url)
+        };
+        let is_local = |entry: &ProviderInfo| entry.is_local() || is_custom_here(entry);
+        (self.choice.entry.is_some_and(is_local) && !is_configured).then(|| {
             let SelectedProvider {
                 provider, model, ..
             } = &self.choice;

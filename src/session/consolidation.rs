@@ -7,17 +7,16 @@
 
 use super::Session;
 use super::files::LoggedMessage;
-use super::integrity::{MAX_ATTEMPTS, end_of_last_line, is_newer, refuse_newer, repair_end, stat};
-use super::layout::{SessionStore, SyncMode};
-use super::line::{self, ClosingLine, MetadataLine, SessionLine};
-use super::log::LogFileState;
+use super::integrity::{end_of_last_line, refuse_newer};
+use super::layout::SessionStore;
+use super::line::{self, MetadataLine, SessionLine};
 use super::metadata::{RecordedOrigin, SessionMetadata};
+use super::metadata_update::update_metadata;
 use super::tail_reader::{self, MessageWindow, ReverseLines};
 use crate::error::{Exit, exit_for};
 use crate::message::Message;
 use crate::message::token_estimate;
 use crate::sys::durable_file;
-use crate::sys::file_lock;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
@@ -357,65 +356,4 @@ fn is_next(metadata: &MetadataLine, from: usize) -> bool {
         true => metadata.last_consolidated == from,
         false => left.iter().any(|range| range.0 == from),
     }
-}
-
-/// Appends a metadata line after `change` has updated it. `change` receives the number of messages and returns false if
-/// there is nothing to write. It is called again if another program has written meanwhile.
-///
-/// # Errors
-/// Status 78 if a newer release wrote the session.
-fn update_metadata(
-    store: &SessionStore,
-    key: &str,
-    change: &mut dyn FnMut(&mut MetadataLine, usize) -> bool,
-) -> Result<bool> {
-    for _ in 0..MAX_ATTEMPTS {
-        let path = store.find_path(key)?;
-        let Some(file) = durable_file::open_existing_append(&path)? else {
-            return Ok(false);
-        };
-        refuse_newer(is_newer(&path)?, &path)?;
-        // The same lock as in a turn: newer releases have one for all sessions of a store.
-        let guard = File::open(path.with_file_name(".session-files.lock")).ok();
-        let guard = guard.as_ref().unwrap_or(&file);
-        repair_end(&file, guard, &path, &store.clock, &mut |_| {})?;
-        let known = LogFileState::from(&stat(&file, &path)?);
-        let tail = tail_reader::read(&file, &path, known.size, MessageWindow::default())?;
-        let mut metadata = tail.metadata;
-        if !change(&mut metadata, tail.count) {
-            return Ok(false);
-        }
-        metadata.key.get_or_insert_with(|| key.to_owned());
-        // Without these times, the Python program cannot read the session.
-        for time in [&mut metadata.created_at, &mut metadata.updated_at] {
-            time.get_or_insert_with(|| store.clock.local_timestamp());
-        }
-        (metadata.message_count, metadata.offset) = (Some(tail.count), Some(known.size));
-        let closing = ClosingLine {
-            turn: "",
-            // A line in mid-turn stays marked as such.
-            ending: match metadata.is_compaction {
-                true => line::COMPACTED,
-                false => "consolidation",
-            },
-            summary: None,
-        };
-        let line = line::format_metadata(&metadata, Some(&closing));
-        let written = file_lock::with_lock(guard, &path, || {
-            let is_known =
-                std::fs::metadata(&path).is_ok_and(|now| LogFileState::from(&now) == known);
-            if is_known {
-                durable_file::append_to(&file, &path, known.size, line.as_bytes())?;
-            }
-            Ok(is_known)
-        })?;
-        if written {
-            if store.sync == SyncMode::EachTurn {
-                durable_file::sync(&file, &path)?;
-            }
-            return Ok(true);
-        }
-    }
-    // Another program keeps writing; this can be done later.
-    Ok(false)
 }

@@ -45,8 +45,8 @@ pub(super) struct MetadataLine {
     /// Byte offset of the line with the summary of the compacted messages. A program that rewrites the file drops it,
     /// together with the summary.
     pub(super) summary_offset: Option<u64>,
-    /// True for the line of a compaction in mid-turn. Not carried over.
-    pub(super) is_compaction: bool,
+    /// True for a line that ends no turn. Not carried over.
+    pub(super) is_mid_turn: bool,
     /// Keys of other releases, carried over.
     pub(super) extra: Map<String, Value>,
 }
@@ -64,6 +64,9 @@ impl MetadataLine {
 
 /// Value of `ending` in the line of a compaction: the turn continues after it.
 pub(super) const COMPACTED: &str = "compacted";
+
+/// Value of `ending` in a line after a turn that was interrupted.
+pub(super) const OPEN: &str = "open";
 
 /// Keys that this program adds to a metadata line, beyond those of the Python program.
 const ADDED_KEYS: [&str; 5] = ["turn", "messages", "at", "ending", "summary"];
@@ -234,6 +237,7 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
             .and_then(|number| usize::try_from(number).ok())
     };
     drop(take("_type"));
+    let ending = take("ending");
     let mut metadata = MetadataLine {
         key: text(take("key")),
         created_at: text(take("created_at")),
@@ -247,7 +251,7 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
         message_count: count(take("messages")),
         offset: take("at").as_u64(),
         summary_offset: take("summary_at").as_u64(),
-        is_compaction: take("ending") == COMPACTED,
+        is_mid_turn: [COMPACTED, OPEN].iter().any(|open| ending == *open),
         extra: Map::new(),
     };
     for key in ADDED_KEYS {

@@ -34,6 +34,8 @@ pub struct SessionSummary {
     pub stats: Option<SessionStats>,
     /// The beginning of the first user message, on one line.
     pub first_words: String,
+    /// The title, if it has one.
+    pub title: Option<String>,
     /// True if a newer release of this program wrote it, so that it is read-only.
     pub is_newer: bool,
 }
@@ -133,6 +135,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
     let stats = metadata.session_metadata().stats;
+    let title = metadata.title();
     let modified = file_metadata
         .modified()
         .with_context(|| format!("stat `{}`", path.display()))?;
@@ -153,6 +156,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
         bytes: file_metadata.len(),
         stats: (stats != SessionStats::default()).then_some(stats),
         first_words: head.first_words,
+        title,
         is_newer,
     }))
 }

@@ -42,6 +42,9 @@ pub(super) struct SessionMetadata {
     /// Ids of turns that the provider rejected, oldest first.
     #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub(super) rejected_turns: Vec<String>,
+    /// The title that the user has given.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(super) title: String,
     #[serde(flatten)]
     other_keys: Map<String, Value>,
 }
@@ -163,6 +166,14 @@ impl MetadataLine {
     /// True if a newer release of this program wrote the log, so that nothing may be written to it.
     pub(super) fn is_newer(&self) -> bool {
         self.format_version() > FORMAT_VERSION
+    }
+
+    /// The title of the session: the one that the user has given, or else that of a newer Python release.
+    pub(super) fn title(&self) -> Option<String> {
+        let own = Some(self.session_metadata().title);
+        let other = || self.metadata.get("title")?.as_str().map(str::to_owned);
+        let is_set = |title: &String| !title.is_empty();
+        own.filter(is_set).or_else(|| other().filter(is_set))
     }
 
     /// Reads our entry. An invalid entry gives the defaults, because it is no reason to refuse a session.

@@ -31,6 +31,7 @@ mod list;
 mod lock;
 mod log;
 mod metadata;
+mod metadata_update;
 mod repair;
 mod search;
 mod search_pattern;
@@ -45,6 +46,7 @@ pub use layout::{SessionStore, SyncMode};
 pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
 pub use metadata::{RecordedOrigin, SessionStats};
+pub use metadata_update::set_title;
 pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
@@ -160,7 +162,7 @@ impl Session {
     /// Builds a session from the tail of its log.
     fn from_tail(key: &str, tail: LogTail, result_limit: usize, log: Option<SessionLog>) -> Self {
         let kept = tail.metadata.session_metadata();
-        let is_compaction = tail.metadata.is_compaction;
+        let is_mid_turn = tail.metadata.is_mid_turn;
         let window = HistoryWindow {
             count: tail.count,
             consolidated: tail.metadata.last_consolidated,
@@ -177,7 +179,7 @@ impl Session {
             estimated_tokens: 0,
             summary: tail.summary,
             window,
-            is_closed: tail.is_closed && !is_compaction,
+            is_closed: tail.is_closed && !is_mid_turn,
             rejected_turns: kept.rejected_turns,
             left_out,
             result_limit,

@@ -118,8 +118,9 @@ fn the_context_window_of_a_local_server_is_the_one_that_it_reports() {
     for (provider, path, answer) in [
         ("vllm", "/v1/models", list),
         ("lmStudio", "/v1/models", named),
-        ("llamaCpp", "/props", props),
+        ("llamaCpp", "/props", props.clone()),
         ("ollama", "/api/show", shown),
+        ("custom", "/props", props),
     ] {
         let story = Story::with_provider(provider, "m").script([says("1"), says("2"), says("3")]);
         story.server().describe_model(path, answer);

@@ -217,11 +217,11 @@ impl ServerState {
     /// after the questions before it.
     fn answer_model_question(&mut self, request: &Request) -> Option<Response> {
         let path = request.path.as_str();
-        let is_list = path.ends_with("/models")
-            && self
-                .model_questions
-                .last()
-                .is_some_and(|last| last == "/api/show");
+        let count = |end: &str| {
+            let questions = self.model_questions.iter();
+            questions.filter(|asked| asked.ends_with(end)).count()
+        };
+        let is_list = path.ends_with("/models") && count("/api/show") > count("/models");
         if !is_list && !matches!(path, "/props" | "/api/show") {
             return None;
         }

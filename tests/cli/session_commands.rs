@@ -80,7 +80,7 @@ fn listed_keys(ran: &RunResult<'_>) -> Vec<String> {
 #[test]
 fn list_describes_each_session() {
     story_with_three_sessions().run(["session", "list"]).stdout(
-        "SESSION     AGE  MESSAGES  TOKENS     COST  FIRST WORDS\n\
+        "SESSION     AGE  MESSAGES  TOKENS     COST  TITLE\n\
          cli:direct   3d         3                   hello\n\
          work:1      10d         2    1200  $0.2500  plan the week\n\
          empty        2y         0\n",
@@ -501,6 +501,73 @@ fn a_removed_session_can_be_restored() {
         names(&story.workspace().join("sessions")),
         [".trash", "cli_direct.jsonl"]
     );
+}
+
+/// A title replaces the first words in lists. It survives turns, and does not hide that a turn was interrupted.
+#[test]
+fn a_session_has_a_title() {
+    let story = story_with_three_sessions();
+    let title = |key: &str, text: &[&str]| story.run([&["session", "title", key], text].concat());
+    title("work:1", &[]).stdout("");
+    title("work:1", &["Plans of\u{1b}[2J 2026 "]).stdout("");
+    title("work:1", &[]).stdout("Plans of\u{fffd}[2J 2026\n");
+    let listed = |key: &str| story.run(["session", "list", key, "--json"]).json();
+    assert_eq!(listed("work:1")["title"], "Plans of\u{1b}[2J 2026");
+    assert_eq!(listed("work:1")["first_words"], "plan the week");
+    assert_eq!(listed("cli:direct")["title"], Value::Null);
+    assert_eq!(listed("work:1")["statistics"]["turns"], 2);
+    title("work:1", &["Plans"]).stdout("");
+    story
+        .run(["session", "list", "work:1"])
+        .stdout_has("$0.2500  Plans\n");
+    story
+        .run(["session", "show", "work:1"])
+        .stdout_has("\n# Plans\n");
+    title("work:1", &[""]).stdout("");
+    title("work:1", &[]).stdout("");
+    title("none", &["x"]).status(66).stderr_has("none");
+    // The title of a newer Python release is read.
+    let theirs = session_text("web:1", &[("user", "hi")]);
+    let theirs = theirs.replacen(
+        "\"metadata\":{}",
+        "\"metadata\":{\"title\":\"Greeting\"}",
+        1,
+    );
+    write(
+        &story.workspace().join("sessions/web_1.jsonl"),
+        theirs.as_bytes(),
+    );
+    title("web:1", &[]).stdout("Greeting\n");
+    title("web:1", &["Mine"]).stdout("");
+    title("web:1", &[]).stdout("Mine\n");
+}
+
+/// The origin of a session counts as complete only if its last turn has ended. A title is no end.
+#[test]
+fn a_title_does_not_end_an_interrupted_turn() {
+    let metadata = json!({ "origin": { "level": "user" } });
+    let text = closed_session_text("work:1", &[("user", "a"), ("assistant", "b")], &metadata);
+    let text = text
+        + &json!({ "role": "user", "content": "read" }).to_string()
+        + "\n"
+        + &json!({ "role": "assistant", "content": null, "tool_calls": [{ "id": "c", "type": "function",
+            "function": { "name": "web_fetch", "arguments": "{\"url\": \"https://x.org\"}" } }] }).to_string()
+        + "\n"
+        + &json!({ "role": "tool", "tool_call_id": "c", "name": "web_fetch", "content": "page" }).to_string()
+        + "\n";
+    let story = Story::bare().workspace_file("sessions/work_1.jsonl", text);
+    let origin = || {
+        let told = story
+            .run(["policy", "explain", "--session", "work:1"])
+            .text();
+        told.lines()
+            .filter(|line| line.contains("origin"))
+            .collect::<String>()
+    };
+    let before = origin();
+    assert!(before.contains("external"), "{before}");
+    story.run(["session", "title", "work:1", "x"]).stdout("");
+    assert_eq!(origin(), before);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::cmp::{Ordering, Reverse};
 const MAX_SUMMARY_COLUMNS: usize = 60;
 const MIN_SUMMARY_COLUMNS: usize = 10;
 /// The heading of that column.
-const SUMMARY_HEADING: &str = "FIRST WORDS";
+const SUMMARY_HEADING: &str = "TITLE";
 
 /// Runs `session list`.
 pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<Exit> {
@@ -96,11 +96,12 @@ fn session_json(session: &SessionSummary) -> String {
         bytes,
         stats,
         first_words,
+        title,
         is_newer,
     } = session;
     let mut line = json!({
         "key": key, "messages": messages, "created": created, "updated": updated, "used": used.to_string(),
-        "first_words": first_words, "bytes": bytes, "path": path, "read_only": is_newer,
+        "title": title, "first_words": first_words, "bytes": bytes, "path": path, "read_only": is_newer,
     });
     line["statistics"] = statistics_json(stats.as_ref());
     format!("{line}\n")
@@ -146,6 +147,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             .messages
             .map_or_else(|| "?".into(), |count| count.to_string());
         let of_stats = |part: fn(&SessionStats) -> String| session.stats.as_ref().map(part);
+        let title = session.title.as_ref().unwrap_or(&session.first_words);
         let tokens = of_stats(|stats| tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);
         let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
@@ -155,7 +157,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             messages,
             tokens.unwrap_or_default(),
             cost.unwrap_or_default(),
-            truncate(&single_line(&session.first_words), Some(room)),
+            truncate(&single_line(title), Some(room)),
         ]
     };
     let lines = |room: usize| {
@@ -164,7 +166,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
     };
     let room = match width {
         None => MAX_SUMMARY_COLUMNS,
-        // The first words take the columns that the others leave. Keys are never cut, since the user needs to type
+        // The titles take the columns that the others leave. Keys are never cut, since the user needs to type
         // them.
         Some(width) => {
             let bare = lines(0);

@@ -7,6 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::report::ReportFormat;
 use crate::session::{self, SessionStore};
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -70,6 +71,15 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 ));
             }
         }
+        Arguments::Title { key, title: None } => {
+            let found = session::summarize(&place, key)?.title;
+            let lines = found.iter().map(|title| format!("{}\n", sanitize(title)));
+            ctx.terminal.print(&lines.collect::<String>())?;
+        }
+        Arguments::Title {
+            key,
+            title: Some(title),
+        } => session::set_title(&place, key, title.trim())?,
         Arguments::Rm { keys, for_good } => remove::remove_sessions(ctx, &place, keys, *for_good)?,
         Arguments::Restore { key } => remove::restore(ctx, &place, key.as_deref())?,
         Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),

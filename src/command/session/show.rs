@@ -56,6 +56,7 @@ fn header(summary: &SessionSummary, path: &str) -> String {
         updated,
         bytes,
         stats,
+        title,
         is_newer,
         ..
     } = summary;
@@ -71,6 +72,7 @@ fn header(summary: &SessionSummary, path: &str) -> String {
         key.replace('\n', " "),
         whole.trim_end_matches([' ', ',']).to_owned(),
     ];
+    lines.extend(title.iter().map(|title| title.replace('\n', " ")));
     lines.extend(stats.iter().flat_map(totals));
     lines.push(path.to_owned());
     if *is_newer {

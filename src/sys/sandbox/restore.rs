@@ -222,10 +222,15 @@ impl PathSnapshot {
                 .filter_map(|(_, path)| path.parent())
                 .collect(),
         };
+        // Known before anything is restored, since that creates directories anew.
+        let replaced: Vec<bool> = self
+            .entries
+            .iter()
+            .map(SnapshotEntry::is_replaced)
+            .collect();
+        let places = self.entries.iter().zip(replaced);
         changed.extend(
-            self.entries
-                .iter()
-                .filter_map(|place| self.undo(place, &checked)),
+            places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );
         changed
     }
@@ -234,6 +239,7 @@ impl PathSnapshot {
     fn undo(
         &self,
         place: &SnapshotEntry,
+        is_replaced: bool,
         checked: &CheckedRepositories<'_>,
     ) -> Option<UndoneChange> {
         let root = &self.roots[place.root];
@@ -248,7 +254,7 @@ impl PathSnapshot {
             return None;
         }
         // Programs that create a repository write here; harmless content is accepted.
-        let is_new = place.is_replaced()
+        let is_new = is_replaced
             || place.before == SnapshotState::Missing
                 && (place.is_found_later || self.is_in_new_repository(place));
         if let (true, Ok(is)) = (is_new, &is) {
