@@ -1,6 +1,7 @@
 //! The `write_file` tool: writes a whole file.
 
-use super::files::{Files, WrittenFile};
+use super::files::Files;
+use super::files::change::WrittenFile;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput, make_diff};
 use crate::message::ToolSpec;
