@@ -5,6 +5,7 @@ use super::files::Files;
 use super::function_tool::FunctionTool;
 use super::{CallEffect, MASK_ERROR, ToolError, ToolOutput};
 use crate::diff::Diff;
+use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
 use crate::message::ToolSpec;
 use crate::sys::secret;
 use serde_json::{Value, json};
@@ -104,33 +105,22 @@ fn match_line_endings(new: &str, text: &str) -> String {
 
 /// Finds `old` in `text` line by line, ignoring white space around each line. The matches do not overlap.
 fn find_loosely(text: &str, old: &str) -> Vec<Range<usize>> {
-    let wanted: Vec<&str> = old
-        .trim_matches(['\n', '\r'])
-        .lines()
-        .map(str::trim)
-        .collect();
-    if wanted.iter().all(|line| line.is_empty()) {
+    let wanted: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
+    if wanted.iter().all(|line| line.trim().is_empty()) {
         return Vec::new();
     }
-    let mut lines = Vec::new();
+    let mut ranges = Vec::new();
     let mut at = 0;
     for line in text.split_inclusive('\n') {
-        lines.push(at..at + line.trim_end_matches(['\n', '\r']).len());
+        ranges.push(at..at + line.trim_end_matches(['\n', '\r']).len());
         at += line.len();
     }
-    let mut found = Vec::new();
-    let mut first = 0;
-    while first + wanted.len() <= lines.len() {
-        let window = &lines[first..first + wanted.len()];
-        if window
-            .iter()
-            .zip(&wanted)
-            .all(|(line, wanted)| text[line.clone()].trim() == *wanted)
-        {
-            found.push(window[0].start..window[window.len() - 1].end);
-            first += wanted.len();
-        } else {
-            first += 1;
+    let lines: Vec<&str> = ranges.iter().map(|range| &text[range.clone()]).collect();
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for first in find_lines(&lines, &wanted, IgnoredSpace::Surrounding) {
+        let start = ranges[first].start;
+        if found.last().is_none_or(|last| last.end <= start) {
+            found.push(start..ranges[first + wanted.len() - 1].end);
         }
     }
     found
@@ -139,71 +129,20 @@ fn find_loosely(text: &str, old: &str) -> Vec<Range<usize>> {
 /// Adapts `new` to replace `found`, which matched `old` loosely: takes over the line endings of `found`, and its
 /// indentation if the model left it out or used a different one.
 fn fit_replacement(new: &str, old: &str, found: &str) -> String {
-    let indent = |text: &str| {
-        let line = text
-            .lines()
-            .find(|line| !line.trim().is_empty())
-            .unwrap_or_default();
-        line[..line.len() - line.trim_start().len()].to_owned()
-    };
-    let (old_indent, found_indent) = (indent(old), indent(found));
+    let indentation_of = |text: &'_ str| indentation(&text.lines().collect::<Vec<_>>()).to_owned();
+    let (from, to) = (indentation_of(old), indentation_of(found));
     let new = new.trim_end_matches(['\n', '\r']);
-    let moved = new
-        .lines()
-        .map(|line| match line.strip_prefix(&old_indent) {
-            Some(rest) if !line.trim().is_empty() && old_indent != found_indent => {
-                format!("{found_indent}{rest}")
-            }
-            _ => line.to_owned(),
-        });
+    let moved = new.lines().map(|line| reindent(line, &from, &to));
     let end = if found.contains("\r\n") { "\r\n" } else { "\n" };
     moved.collect::<Vec<_>>().join(end)
 }
 
-/// Maximum lines of a file that are compared if nothing matches; more would take too long.
-const MAX_COMPARED_LINES: usize = 4_000;
-
 /// The part of `text` that is most similar to `old`, so that the model can see its mistake.
 fn describe_nearest(text: &str, old: &str) -> String {
-    let lines: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
-    let height = old.lines().count().max(1);
-    let first = old
-        .lines()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or_default()
-        .trim();
-    let offset = old
-        .lines()
-        .position(|line| line.trim() == first)
-        .unwrap_or(0);
-    let likeness =
-        |line: &&str| strsim::normalized_levenshtein(line_start(line.trim()), line_start(first));
-    let best = lines
-        .iter()
-        .map(likeness)
-        .enumerate()
-        .max_by(|one, other| one.1.total_cmp(&other.1));
-    let Some((index, _)) = best.filter(|(_, likeness)| *likeness > 0.5) else {
-        return "old_text was not found, and nothing is similar; read the file again".into();
-    };
-    let start = index.saturating_sub(offset);
-    let found = lines[start..(start + height).min(lines.len())].join("\n");
-    let diff = Diff::new(old.trim_end(), &found);
-    let percent = (diff.similarity() * 100.0).round();
-    let changes = diff.unified_with_header(1, "old_text", "the file");
-    format!(
-        "old_text was not found. The closest match is line {} ({percent}% similar):\n{}",
-        start + 1,
-        changes.trim_end().chars().take(3_000).collect::<String>()
-    )
-}
-
-/// The start of a line, long enough to compare it by.
-fn line_start(line: &str) -> &str {
-    &line[..line
-        .char_indices()
-        .nth(200)
-        .map_or(line.len(), |(at, _)| at)]
+    match describe_closest(text, old, "old_text") {
+        Some(closest) => format!("old_text was not found. {closest}"),
+        None => "old_text was not found, and nothing is similar; read the file again".into(),
+    }
 }
 
 #[cfg(test)]

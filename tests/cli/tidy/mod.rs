@@ -56,6 +56,8 @@ const LAYERS: &[(&str, &str)] = &[
     ("prompt", "message"),
     ("event", "message"),
     ("message", ""),
+    ("patch", ""),
+    ("line_search", ""),
     ("diff", ""),
     ("format", ""),
     ("shell_quote", ""),
@@ -64,7 +66,15 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// Modules that every other one may import, except where [`PURE`] forbids I/O.
-const IMPORTABLE_BY_ALL: [&str; 5] = ["sys", "error", "diff", "format", "shell_quote"];
+const IMPORTABLE_BY_ALL: [&str; 7] = [
+    "sys",
+    "error",
+    "diff",
+    "format",
+    "line_search",
+    "patch",
+    "shell_quote",
+];
 
 /// Files and directories without I/O. Of `sys` they may only import [`NO_IO_IN_SYS`].
 const PURE: &[&str] = &[
@@ -76,7 +86,9 @@ const PURE: &[&str] = &[
     "format",
     "guard",
     "history",
+    "line_search",
     "message",
+    "patch",
     "policy",
     "prompt",
     "shell_quote",

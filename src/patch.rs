@@ -1,0 +1,655 @@
+//! Patches in the envelope that OpenAI's models were trained on: parsed, and applied to the text of a file. Pure.
+//!
+//! Sections for files stand between `*** Begin Patch` and `*** End Patch`. Hunks have no line numbers; their lines are
+//! searched for in the file. A hunk that could apply at several places is an error, unless an `@@` line decides. The
+//! format is that of the prompting guide of GPT-4.1 and of the program Codex.
+
+use crate::line_search::{IgnoredSpace, describe_closest, find_lines, indentation, reindent};
+use std::iter::Peekable;
+
+/// Maximum characters of a hunk that an error quotes.
+const MAX_QUOTED_CHARS: usize = 3_000;
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const ADD_FILE: &str = "*** Add File:";
+const DELETE_FILE: &str = "*** Delete File:";
+const UPDATE_FILE: &str = "*** Update File:";
+const MOVE_TO: &str = "*** Move to:";
+const END_OF_FILE: &str = "*** End of File";
+
+/// The change of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilePatch<'a> {
+    Add {
+        path: &'a str,
+        text: String,
+    },
+    Delete {
+        path: &'a str,
+    },
+    Update {
+        path: &'a str,
+        /// The new path, if the file is moved.
+        new_path: Option<&'a str>,
+        hunks: Vec<Hunk<'a>>,
+    },
+}
+
+impl FilePatch<'_> {
+    /// The path of the file before the change.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Add { path, .. } | Self::Delete { path } | Self::Update { path, .. } => path,
+        }
+    }
+}
+
+/// Adjacent lines that are replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hunk<'a> {
+    /// Lines above the hunk, from the outermost one to the innermost one, such as those of a class and its method.
+    headers: Vec<&'a str>,
+    lines: Vec<HunkLine<'a>>,
+    /// True if the hunk ends at the end of the file.
+    is_at_end: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HunkLine<'a> {
+    Context(&'a str),
+    Removed(&'a str),
+    Added(&'a str),
+}
+
+/// A line number in the patch, and the line.
+type NumberedLine<'a> = (usize, &'a str);
+
+/// Parses the sections of a patch. A here-document around it, as for a shell, is ignored.
+///
+/// # Errors
+/// A message with the line that is wrong.
+pub fn parse(text: &str) -> Result<Vec<FilePatch<'_>>, String> {
+    let text = strip_here_document(text.trim());
+    let mut lines: Vec<NumberedLine<'_>> = (1..).zip(text.lines()).collect();
+    if lines.first().is_none_or(|(_, line)| line.trim() != BEGIN) {
+        return Err(format!("the first line must be `{BEGIN}`"));
+    }
+    if lines.last().is_none_or(|(_, line)| line.trim() != END) {
+        return Err(format!("the last line must be `{END}`"));
+    }
+    lines.pop();
+    let mut lines = lines.into_iter().skip(1).peekable();
+    let mut sections = Vec::new();
+    while let Some((number, line)) = lines.next() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let section = if let Some(path) = line.strip_prefix(ADD_FILE) {
+            let path = parse_path(path, number)?;
+            let text = parse_added_lines(&mut lines);
+            FilePatch::Add { path, text }
+        } else if let Some(path) = line.strip_prefix(DELETE_FILE) {
+            let path = parse_path(path, number)?;
+            FilePatch::Delete { path }
+        } else if let Some(path) = line.strip_prefix(UPDATE_FILE) {
+            parse_update(parse_path(path, number)?, &mut lines)?
+        } else {
+            return Err(format!(
+                "line {number}: expected `{ADD_FILE}`, `{DELETE_FILE}` or `{UPDATE_FILE}` with a path, or `+` before each \
+                 line of an added file; found `{line}`"
+            ));
+        };
+        sections.push(section);
+    }
+    match sections.is_empty() {
+        true => Err("the patch is empty".into()),
+        false => Ok(sections),
+    }
+}
+
+/// The content of a here-document such as `<<'EOF'`, with or without the command that reads it.
+fn strip_here_document(text: &str) -> &str {
+    let content = || {
+        let (first, rest) = text.split_once('\n')?;
+        let (command, word) = first.split_once("<<")?;
+        let word = word.trim().trim_matches(['\'', '"']);
+        let is_start = ["", "apply_patch"].contains(&command.trim()) && !word.is_empty();
+        let rest = rest.trim_end().strip_suffix(word)?;
+        is_start.then(|| rest.trim_end())
+    };
+    content().unwrap_or(text)
+}
+
+fn parse_path(text: &str, number: usize) -> Result<&str, String> {
+    match text.trim() {
+        "" => Err(format!("line {number}: the path is missing")),
+        path => Ok(path),
+    }
+}
+
+fn parse_added_lines<'a>(lines: &mut Peekable<impl Iterator<Item = NumberedLine<'a>>>) -> String {
+    let mut text = String::new();
+    while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with('+')) {
+        text.push_str(&line[1..]);
+        text.push('\n');
+    }
+    text
+}
+
+fn parse_update<'a>(
+    path: &'a str,
+    lines: &mut Peekable<impl Iterator<Item = NumberedLine<'a>>>,
+) -> Result<FilePatch<'a>, String> {
+    let new_path = match lines.next_if(|(_, line)| line.starts_with(MOVE_TO)) {
+        Some((number, line)) => Some(parse_path(&line[MOVE_TO.len()..], number)?),
+        None => None,
+    };
+    let mut hunks = Vec::new();
+    let is_section = |line: &str| line.starts_with("*** ");
+    while let Some((number, line)) = lines.next_if(|(_, line)| !is_section(line)) {
+        if line.is_empty() {
+            continue;
+        }
+        let mut hunk = Hunk::default();
+        let mut next = Some((number, line));
+        while let Some((_, line)) = next
+            && let Some(header) = line.strip_prefix("@@")
+        {
+            hunk.headers
+                .extend(Some(header.trim()).filter(|header| !header.is_empty()));
+            next = lines.next_if(|(_, line)| !is_section(line));
+        }
+        // Lines without a prefix at the end separate the hunk from the next one.
+        let mut separators = 0;
+        while let Some((number, line)) = next {
+            separators = if line.is_empty() { separators + 1 } else { 0 };
+            hunk.lines.push(parse_hunk_line(number, line)?);
+            next = lines.next_if(|(_, line)| !is_section(line) && !line.starts_with("@@"));
+        }
+        hunk.lines.truncate(hunk.lines.len() - separators);
+        if hunk.lines.is_empty() {
+            return Err(format!(
+                "line {number}: the hunk has no lines that begin with ` `, `-` or `+`"
+            ));
+        }
+        hunk.is_at_end = lines
+            .next_if(|(_, line)| line.trim_end() == END_OF_FILE)
+            .is_some();
+        hunks.push(hunk);
+    }
+    if hunks.is_empty() && new_path.is_none() {
+        return Err(format!("the section for `{path}` has no hunks"));
+    }
+    Ok(FilePatch::Update {
+        path,
+        new_path,
+        hunks,
+    })
+}
+
+fn parse_hunk_line(number: usize, line: &str) -> Result<HunkLine<'_>, String> {
+    // Some models leave out the blank of an empty line.
+    let Some(prefix) = line.chars().next() else {
+        return Ok(HunkLine::Context(""));
+    };
+    match prefix {
+        ' ' => Ok(HunkLine::Context(&line[1..])),
+        '-' => Ok(HunkLine::Removed(&line[1..])),
+        '+' => Ok(HunkLine::Added(&line[1..])),
+        _ => Err(format!(
+            "line {number}: expected ` `, `-`, `+` or `@@` at the start; found `{line}`"
+        )),
+    }
+}
+
+/// A line of a file, with its line ending or that of the file.
+#[derive(Clone, Copy)]
+struct FileLine<'a> {
+    text: &'a str,
+    ending: &'a str,
+}
+
+/// The place of a hunk: the index of its first line, and the white space by which the file differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HunkPlace {
+    start: usize,
+    ignored: IgnoredSpace,
+}
+
+/// Applies `hunks` to the `text` of a file, and returns the new text. The line endings, a byte-order mark and a missing
+/// newline at the end are kept.
+///
+/// # Errors
+/// A message with the number of the hunk that does not apply, and the lines that were searched for.
+pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
+    let (mark, body) = match text.strip_prefix('\u{feff}') {
+        Some(body) => ("\u{feff}", body),
+        None => ("", text),
+    };
+    let lines = split_lines(body);
+    let texts: Vec<&str> = lines.iter().map(|line| line.text).collect();
+    let mut new = mark.to_owned();
+    let mut done = 0;
+    for (number, hunk) in (1..).zip(hunks) {
+        let place = hunk
+            .locate(&texts, done)
+            .map_err(|error| format!("{}: {error}", hunk.name(number)))?;
+        for line in &lines[done..place.start] {
+            new.extend([line.text, line.ending]);
+        }
+        done = place.start + hunk.push_new_lines(&lines, place, &mut new);
+    }
+    for line in &lines[done..] {
+        new.extend([line.text, line.ending]);
+    }
+    if !body.is_empty() && !body.ends_with('\n') && new.ends_with('\n') {
+        new.pop();
+        if new.ends_with('\r') {
+            new.pop();
+        }
+    }
+    Ok(new)
+}
+
+fn split_lines(text: &str) -> Vec<FileLine<'_>> {
+    let split = |line| match (
+        str::strip_suffix(line, "\r\n"),
+        str::strip_suffix(line, "\n"),
+    ) {
+        (Some(text), _) => (text, Some("\r\n")),
+        (None, Some(text)) => (text, Some("\n")),
+        (None, None) => (line, None),
+    };
+    let first = text.split_inclusive('\n').next().map(split);
+    let default = first.and_then(|(_, ending)| ending).unwrap_or("\n");
+    let lines = text.split_inclusive('\n').map(split);
+    let with_ending = |(text, ending): (_, Option<_>)| FileLine {
+        text,
+        ending: ending.unwrap_or(default),
+    };
+    lines.map(with_ending).collect()
+}
+
+impl<'a> Hunk<'a> {
+    /// The name in errors.
+    fn name(&self, number: usize) -> String {
+        match self.headers.last() {
+            Some(header) => format!("hunk {number} (`@@ {header}`)"),
+            None => format!("hunk {number}"),
+        }
+    }
+
+    /// The lines that the file must have.
+    fn old_lines(&self) -> Vec<&'a str> {
+        let old = |line: &HunkLine<'a>| match *line {
+            HunkLine::Context(text) | HunkLine::Removed(text) => Some(text),
+            HunkLine::Added(_) => None,
+        };
+        self.lines.iter().filter_map(old).collect()
+    }
+
+    /// Finds the place of the hunk at or after the line `done`.
+    fn locate(&self, lines: &[&str], done: usize) -> Result<HunkPlace, String> {
+        let after_headers = self.find_headers(lines)?;
+        let old = self.old_lines();
+        // Each occurrence of the headers leads to one place: the next one.
+        let origins: Option<Vec<usize>> = after_headers.map(|starts| {
+            let mut origins: Vec<usize> = starts.iter().map(|start| done.max(*start)).collect();
+            origins.dedup();
+            origins
+        });
+        if old.is_empty() {
+            // By convention lines without context are appended.
+            let places = origins.unwrap_or_else(|| vec![lines.len()]);
+            return only_place(&places, IgnoredSpace::None, "the `@@` line occurs");
+        }
+        for ignored in IgnoredSpace::STEPS {
+            let found = find_lines(lines, &old, ignored);
+            let is_at_end = |start: &usize| start + old.len() == lines.len();
+            if self.is_at_end
+                && let Some(start) = found.last().copied().filter(is_at_end)
+                && start >= done
+            {
+                return Ok(HunkPlace { start, ignored });
+            }
+            let next = |origin: usize| found.iter().find(|start| **start >= origin).copied();
+            let mut places: Vec<usize> = match &origins {
+                Some(origins) => origins.iter().filter_map(|it| next(*it)).collect(),
+                None => found.iter().copied().filter(|it| *it >= done).collect(),
+            };
+            places.dedup();
+            if !places.is_empty() {
+                let place = only_place(&places, ignored, "its lines occur");
+                return place.map_err(|error| format!("{error}\n{}", quote(&old)));
+            }
+        }
+        Err(self.explain_missing(lines, &old, done))
+    }
+
+    /// The indices of the lines below the headers; several if they occur more than once, `None` without headers.
+    fn find_headers(&self, lines: &[&str]) -> Result<Option<Vec<usize>>, String> {
+        let mut starts: Option<Vec<usize>> = None;
+        for header in &self.headers {
+            let mut steps = IgnoredSpace::STEPS.iter();
+            let exact = steps.find_map(|ignored| {
+                let found = find_lines(lines, &[header], *ignored);
+                (!found.is_empty()).then_some(found)
+            });
+            // Models often shorten the line.
+            let found = exact.unwrap_or_else(|| {
+                let begins = |index: &usize| lines[*index].trim_start().starts_with(header);
+                (0..lines.len()).filter(begins).collect()
+            });
+            let next = |start: usize| found.iter().find(|index| **index >= start).copied();
+            let mut below: Vec<usize> = match &starts {
+                Some(starts) => starts.iter().filter_map(|start| next(*start)).collect(),
+                None => found.clone(),
+            };
+            below.dedup();
+            if below.is_empty() {
+                return Err(format!("the file has no line `{header}`"));
+            }
+            starts = Some(below.into_iter().map(|index| index + 1).collect());
+        }
+        Ok(starts)
+    }
+
+    /// Explains why `old` was not found at or after the line `done`.
+    fn explain_missing(&self, lines: &[&str], old: &[&str], done: usize) -> String {
+        let found = find_lines(lines, old, IgnoredSpace::Surrounding);
+        if let Some(line) = found.first() {
+            let line = line + 1;
+            return match line <= done {
+                true => format!(
+                    "its lines occur at line {line}, in or above the previous hunk; hunks must have the order of the \
+                     file\n{}",
+                    quote(old)
+                ),
+                false => format!(
+                    "its lines occur at line {line}, above the `@@` line\n{}",
+                    quote(old)
+                ),
+            };
+        }
+        let closest = describe_closest(&lines.join("\n"), &old.join("\n"), "the hunk");
+        let closest = closest.unwrap_or_else(|| "Nothing is similar; read the file again.".into());
+        format!(
+            "the file does not have these lines:\n{}\n{closest}",
+            quote(old)
+        )
+    }
+
+    /// Appends the lines that replace those at `place`, and returns the number of lines that they replace.
+    fn push_new_lines(&self, lines: &[FileLine<'_>], place: HunkPlace, new: &mut String) -> usize {
+        let old = self.old_lines();
+        let replaced = &lines[place.start..place.start + old.len()];
+        let texts: Vec<&str> = replaced.iter().map(|line| line.text).collect();
+        // The model left out the indentation, or used a different one.
+        let (from, to) = match place.ignored {
+            IgnoredSpace::Surrounding => (indentation(&old), indentation(&texts)),
+            IgnoredSpace::None | IgnoredSpace::Trailing => ("", ""),
+        };
+        let mut at = place.start;
+        for line in &self.lines {
+            match *line {
+                HunkLine::Context(_) => {
+                    new.extend([lines[at].text, lines[at].ending]);
+                    at += 1;
+                }
+                HunkLine::Removed(_) => at += 1,
+                HunkLine::Added(text) => {
+                    let near = lines.get(at).or_else(|| lines.last());
+                    new.push_str(&reindent(text, from, to));
+                    new.push_str(near.map_or("\n", |line| line.ending));
+                }
+            }
+        }
+        old.len()
+    }
+}
+
+/// The place, if there is only one.
+fn only_place(places: &[usize], ignored: IgnoredSpace, what: &str) -> Result<HunkPlace, String> {
+    if let [start] = *places {
+        return Ok(HunkPlace { start, ignored });
+    }
+    let numbers: Vec<String> = places
+        .iter()
+        .take(10)
+        .map(|place| (place + 1).to_string())
+        .collect();
+    Err(format!(
+        "{what} {} times, at lines {}; add context lines, or the `@@` line of the function or class around it",
+        places.len(),
+        numbers.join(", ")
+    ))
+}
+
+/// The lines of a hunk in an error.
+fn quote(lines: &[&str]) -> String {
+    lines.join("\n").chars().take(MAX_QUOTED_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FilePatch, apply, parse};
+
+    fn envelope(body: &str) -> String {
+        format!("*** Begin Patch\n{body}*** End Patch")
+    }
+
+    #[test]
+    fn sections_are_parsed() {
+        let check = |text: &str, expect: &str| {
+            let sections = parse(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            let describe = |section: &FilePatch<'_>| match section {
+                FilePatch::Add { path, text } => format!("add {path} {text:?}"),
+                FilePatch::Delete { path } => format!("delete {path}"),
+                FilePatch::Update {
+                    path,
+                    new_path,
+                    hunks,
+                } => format!("update {path} {new_path:?} {}", hunks.len()),
+            };
+            let sections: Vec<String> = sections.iter().map(describe).collect();
+            assert_eq!(sections.join("; "), expect, "{text:?}");
+        };
+        let add = envelope("*** Add File: a b.md\n+one\n+\n+*** two\n");
+        check(&add, r#"add a b.md "one\n\n*** two\n""#);
+        check(
+            &format!("\n{}\n", add.replace('\n', "\r\n")),
+            r#"add a b.md "one\n\n*** two\n""#,
+        );
+        check(&envelope("*** Add File: empty\n"), r#"add empty """#);
+        check(
+            &envelope("*** Delete File: /a\n\n*** Delete File: ~/b \n"),
+            "delete /a; delete ~/b",
+        );
+        for (start, end) in [
+            ("<<'EOF'", "EOF"),
+            ("apply_patch <<\"X\"", "X\n"),
+            ("<<EOF", "EOF"),
+        ] {
+            let text = format!("{start}\n{}\n{end}", envelope("*** Delete File: a\n"));
+            check(&text, "delete a");
+        }
+        let update = "*** Update File: a\n*** Move to: b\n";
+        check(&envelope(update), r#"update a Some("b") 0"#);
+        let hunks =
+            "@@ class A\n@@ def b\n-x\n+y\n\n@@\n x\n+y\n*** End of File\n*** Delete File: c\n";
+        check(
+            &envelope(&format!("{update}{hunks}")),
+            r#"update a Some("b") 2; delete c"#,
+        );
+        check(
+            &envelope("*** Update File: a\n-x\n@@\n+y\n"),
+            "update a None 2",
+        );
+    }
+
+    #[test]
+    fn wrong_patches_are_explained() {
+        let check = |text: &str, expect: &str| {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(expect), "{text:?}: {error}");
+        };
+        check("", "the first line must be `*** Begin Patch`");
+        check(
+            "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n",
+            "the first line must be",
+        );
+        check(
+            "rm -r x <<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF",
+            "the first line must be",
+        );
+        check(
+            "*** Begin Patch\n*** Delete File: a\n",
+            "the last line must be `*** End Patch`",
+        );
+        check("*** Begin Patch", "the last line must be");
+        check(&envelope(""), "the patch is empty");
+        check(
+            &envelope("*** Delete File:\n"),
+            "line 2: the path is missing",
+        );
+        check(
+            &envelope("*** Add File: a\none\n"),
+            "line 3: expected `*** Add File:`",
+        );
+        check(
+            &envelope("*** End Patch\n*** Begin Patch\n"),
+            "line 2: expected",
+        );
+        check(
+            &envelope("*** Rename File: a\n"),
+            "found `*** Rename File: a`",
+        );
+        check(&envelope("*** Update File: a\n"), "`a` has no hunks");
+        check(
+            &envelope("*** Update File: a\n@@ x\n"),
+            "line 3: the hunk has no lines",
+        );
+        check(
+            &envelope("*** Update File: a\n@@\nx\n"),
+            "line 4: expected ` `, `-`, `+` or `@@`",
+        );
+        check(
+            &envelope("*** Update File: a\n-x\n*** Move to: b\n"),
+            "line 4: expected",
+        );
+    }
+
+    fn apply_body(text: &str, body: &str) -> Result<String, String> {
+        let patch = envelope(&format!("*** Update File: a\n{body}"));
+        match &parse(&patch).unwrap()[..] {
+            [FilePatch::Update { hunks, .. }] => apply(text, hunks),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn hunks_are_applied() {
+        let check = |text: &str, body: &str, expect: &str| {
+            assert_eq!(
+                apply_body(text, body).as_deref(),
+                Ok(expect),
+                "{text:?} {body:?}"
+            );
+        };
+        check("a\nb\nc\n", "@@\n a\n-b\n+x\n+y\n c\n", "a\nx\ny\nc\n");
+        check("a\nb\nc\n", "-a\n-b\n-c\n", "");
+        check("a\nb\nc\n", "@@\n-a\n@@\n-c\n+d\n", "b\nd\n");
+        // Lines that occur again above the previous hunk are not meant.
+        check("x\na\nx\n", "@@\n-a\n+b\n@@\n-x\n+y\n", "x\nb\ny\n");
+        // The `@@` lines decide.
+        let methods =
+            "class A:\n  def f():\n    x\n  def g():\n    x\nclass B:\n  def g():\n    x\n";
+        check(
+            methods,
+            "@@ class B:\n-    x\n+    y\n",
+            &format!("{}    y\n", &methods[..methods.len() - 6]),
+        );
+        let expect = methods.replacen("  def g():\n    x", "  def g():\n    y", 1);
+        check(methods, "@@ class A\n@@ def g\n-    x\n+    y\n", &expect);
+        check(methods, "@@ class A:\n@@   def g():\n-x\n+y\n", &expect);
+        check("f\na\nb\n", "@@ f\n-a\n@@ f\n-b\n+c\n", "f\nc\n");
+        // Lines without context follow the `@@` line, or are appended.
+        check("a\nb\n", "@@ a\n+x\n", "a\nx\nb\n");
+        check("a\nb\n", "+x\n", "a\nb\nx\n");
+        check("", "+x\n", "x\n");
+        check("a\nb\na\n", "@@\n-a\n*** End of File\n", "a\nb\n");
+        check("a\nb\n", "@@\n-a\n*** End of File\n", "b\n");
+        // Line endings, a missing newline at the end, and a byte-order mark are kept.
+        check("a\r\nb\r\n", "@@\n a\n-b\n+x\n+y\n", "a\r\nx\r\ny\r\n");
+        check("a\r\nb\nc\n", "@@\n-b\n+x\n", "a\r\nx\nc\n");
+        check("a\nb", "@@\n a\n-b\n+x\n", "a\nx");
+        check("a\r\nb", "@@\n b\n+x\n", "a\r\nb\r\nx");
+        check("a\nb", "@@\n a\n-b\n", "a");
+        check("\u{feff}a\nb\n", "@@\n-a\n+x\n", "\u{feff}x\nb\n");
+        // White space: an exact match comes first, then one that differs at the end, then one with another indentation.
+        check("  a\na \na\n", "@@\n-a\n+x\n", "  a\na \nx\n");
+        check("  a\na \n", "@@\n-a\n+x\n", "  a\nx\n");
+        check("a  \nb\n", "@@\n a\n-b\n+x\n", "a  \nx\n");
+        check(
+            "\tif a:\n\t\tb\n",
+            "@@\n if a:\n-\tb\n+\tx\n+\ty\n",
+            "\tif a:\n\t\tx\n\t\ty\n",
+        );
+        check("a\n\nb\n", "@@\n a\n\n-b\n+x\n", "a\n\nx\n");
+    }
+
+    #[test]
+    fn hunks_that_do_not_apply_are_explained() {
+        let check = |text: &str, body: &str, expect: &[&str]| {
+            let error = apply_body(text, body).unwrap_err();
+            for part in expect {
+                assert!(error.contains(part), "no {part:?} in {error}");
+            }
+        };
+        check(
+            "a\nb\n",
+            "@@\n-a\n@@\n-c\n-zzz\n",
+            &[
+                "hunk 2: the file does not have these lines:\nc\nzzz",
+                "Nothing is similar",
+            ],
+        );
+        check(
+            "let value = 10;\n",
+            "@@\n-let value = 12;\n",
+            &[
+                "hunk 1: ",
+                "The closest match is line 1",
+                "+let value = 10;",
+            ],
+        );
+        check(
+            "a\nb\na\n",
+            "@@\n-a\n+x\n",
+            &[
+                "hunk 1: its lines occur 2 times, at lines 1, 3",
+                "`@@` line",
+            ],
+        );
+        check(" a\n  a\n", "@@\n-a\n", &["2 times, at lines 1, 2"]);
+        check(
+            "a\nb\n",
+            "@@\n-b\n@@\n-a\n",
+            &["hunk 2: its lines occur at line 1", "the order of the file"],
+        );
+        check(
+            "a\nb\n",
+            "@@ b\n-a\n",
+            &["hunk 1 (`@@ b`)", "above the `@@` line"],
+        );
+        check(
+            "a\n",
+            "@@ f\n-a\n",
+            &["hunk 1 (`@@ f`): the file has no line `f`"],
+        );
+        check("f\na\nf\na\n", "@@ f\n-a\n", &["at lines 2, 4"]);
+        check("f\nf\n", "@@ f\n+a\n", &["the `@@` line occurs 2 times"]);
+        check("", "@@\n-a\n", &["does not have these lines"]);
+    }
+}
