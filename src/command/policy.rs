@@ -8,8 +8,8 @@ use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
-use crate::policy::file_scope::FileAccess;
-use crate::policy::tool_names::{READ_TOOLS, WRITE_TOOLS};
+use crate::policy::call_files::{file_access, files_of_call};
+use crate::policy::tool_names::APPLY_PATCH;
 use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
 use crate::session::{self, RecordedOrigin, Session};
 use crate::settings::{Config, LayeredConfig};
@@ -94,15 +94,21 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
         PolicyDecision::Allow(rule) => rule,
         no => return no,
     };
-    // For a path, the access rules decide.
-    if let Some((path, access)) = path_and_access(name, call) {
-        return match policy.file_scope.decide(path, access) {
-            Ok(spot) => PolicyDecision::Allow(format!(
-                "{rule}; it is inside `{}`",
-                policy.file_scope.roots[spot.root].path.display()
-            )),
-            Err(refusal) => PolicyDecision::Deny(refusal),
-        };
+    // For paths, the access rules decide.
+    if let Some(access) = file_access(name) {
+        let mut places = Vec::new();
+        for file in files_of_call(name, call) {
+            match policy.file_scope.decide(file.path, access) {
+                Ok(place) => places.push(place.root),
+                Err(refusal) => return PolicyDecision::Deny(refusal),
+            }
+        }
+        places.dedup();
+        let roots = places.iter().map(|root| {
+            let root = &policy.file_scope.roots[*root].path;
+            format!("; it is inside `{}`", root.display())
+        });
+        return PolicyDecision::Allow(format!("{rule}{}", roots.collect::<String>()));
     }
     match tool.precheck(call) {
         Ok(()) => {}
@@ -164,6 +170,9 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
                     .into(),
             ));
         }
+        _ if tool == APPLY_PATCH => {
+            "only models that were trained on its format get it, unless `--tools` or the profile names it"
+        }
         _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
     };
     Ok(PolicyDecision::Deny(Refusal::new(format!(
@@ -195,15 +204,6 @@ fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
         .or(MAIN_ARGUMENTS.iter().find(has).copied())
         .unwrap_or("text");
     Ok(json!({ name: text }))
-}
-
-fn path_and_access<'a>(tool: &str, call: &'a Value) -> Option<(&'a str, FileAccess)> {
-    let access = match tool {
-        tool if WRITE_TOOLS.contains(&tool) => FileAccess::Write,
-        tool if READ_TOOLS.contains(&tool) => FileAccess::Read,
-        _ => return None,
-    };
-    Some((call["path"].as_str().unwrap_or("."), access))
 }
 
 fn explain_all(

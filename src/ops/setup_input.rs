@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use crate::tool::ask_user::UserPrompt;
 use crate::tool::cron::JobScheduler;
 use crate::workspace::Workspace;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The input for building the tools and the prompt of a turn.
@@ -37,6 +38,14 @@ pub(crate) struct SetupInput<'a> {
 }
 
 impl SetupInput<'_> {
+    /// The names and patterns of tools that `--tools` and the profile list.
+    pub(crate) fn listed_tools(&self) -> BTreeSet<String> {
+        let flag = self.grants.tools.iter().flatten().cloned();
+        let profile = self.profile.tools.iter().flatten();
+        flag.chain(profile.map(|name| name.text().to_owned()))
+            .collect()
+    }
+
     /// True if `--tools` lists the tool, or is not given.
     pub(crate) fn is_listed(&self, tool: &str) -> bool {
         self.grants.tools.is_none() || self.grants.lists_tool(tool)

@@ -19,6 +19,8 @@ pub(crate) struct SharedState {
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
     pub(crate) mcp_tools: McpTools,
+    /// Names and patterns of tools, as listed by `--tools` and the profile.
+    pub(crate) listed_tools: BTreeSet<String>,
 }
 
 impl SharedState {

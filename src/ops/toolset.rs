@@ -5,10 +5,12 @@ use crate::ops::shared_state::SharedState;
 use crate::ops::web_tools;
 use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
+use crate::policy::tool_names::APPLY_PATCH;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::durable_file;
 use crate::tool::Tool;
+use crate::tool::apply_patch;
 use crate::tool::cron::{CronTool, JobScheduler};
 use crate::tool::delete_file;
 use crate::tool::edit_file;
@@ -41,6 +43,10 @@ pub(crate) fn all_tools(
         tools.push(Box::new(write_file::tool(Arc::clone(files))));
         tools.push(Box::new(edit_file::tool(Arc::clone(files))));
         tools.push(Box::new(delete_file::tool(Arc::clone(files))));
+        let model = settings.models[0].model.as_deref().unwrap_or_default();
+        if apply_patch::is_trained_model(model) || shared.listed_tools.contains(APPLY_PATCH) {
+            tools.push(Box::new(apply_patch::tool(Arc::clone(files))));
+        }
         tools.push(Box::new(ListDir::new(Arc::clone(files))));
         tools.push(Box::new(Glob::new(Arc::clone(files))));
         tools.push(Box::new(Grep::new(Arc::clone(files))));

@@ -113,6 +113,7 @@ pub(crate) fn prepare(
             .collect(),
         offline: input.offline,
         mcp_tools,
+        listed_tools: input.listed_tools(),
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = match toolbox.specs().is_empty() {

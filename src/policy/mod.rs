@@ -3,6 +3,7 @@
 //! tools enforce them by opening through descriptors, and the sandbox in the kernel.
 
 use crate::shell_quote::quote;
+use call_files::{CallFile, files_of_call};
 use core::net::IpAddr;
 use file_scope::{FileAccess, FileScope, PathRule};
 use net::Net;
@@ -11,8 +12,9 @@ pub use refusal::Refusal;
 use regex::Regex;
 use rule::{Pattern, PolicyRule, RuleEffect};
 use serde_json::Value;
-use tool_names::{READ_TOOLS, WRITE_TOOLS};
+use tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS, tools_within};
 
+pub mod call_files;
 pub mod description;
 pub mod file_scope;
 pub mod net;
@@ -112,6 +114,20 @@ pub enum PolicyDecision {
     Deny(Refusal),
 }
 
+/// An item that a call is about, as rules and permissions apply to it.
+struct RuleSubject<'a> {
+    /// The tools whose rules and permissions apply.
+    tools: Vec<&'a str>,
+    /// The argument that rules match against, in every form in which a rule may write it.
+    forms: Vec<String>,
+}
+
+impl RuleSubject<'_> {
+    fn is_covered(&self, rule: &PolicyRule) -> bool {
+        self.tools.iter().any(|tool| rule.covers(tool, &self.forms))
+    }
+}
+
 impl Policy {
     /// Adds `rule`. A rule about paths is added to `reach`, which also checks the targets of links.
     pub fn add(&mut self, rule: PolicyRule) {
@@ -147,6 +163,21 @@ impl Policy {
 
     /// The reason why `tool` is not offered (a rule, permission, profile or list), or `None` if it is.
     pub fn withheld_reason(&self, tool: &str) -> Option<Refusal> {
+        // A patch mostly edits, so it is not offered where edits are forbidden.
+        let edits = (tool == APPLY_PATCH).then_some("edit_file");
+        let mut names = [tool].into_iter().chain(edits);
+        if let Some(refusal) = names.find_map(|name| self.forbidden_reason(name)) {
+            return Some(refusal);
+        }
+        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
+        (!self.tool_filters.iter().all(is_offered)).then(|| {
+            let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
+            Refusal::new(message)
+        })
+    }
+
+    /// The rule, profile or permission that forbids every call of `tool`, if there is one.
+    fn forbidden_reason(&self, tool: &str) -> Option<Refusal> {
         let denied = |rule: &&PolicyRule| {
             rule.effect == RuleEffect::Deny && rule.argument.is_none() && rule.tool.matches(tool)
         };
@@ -160,17 +191,12 @@ impl Policy {
         let is_never = |(name, permission): &&(Pattern, Permission)| {
             *permission == Permission::Never && name.matches(tool)
         };
-        if let Some((name, _)) = self.permissions.iter().find(is_never) {
-            return Some(Refusal::new(format!(
+        self.permissions.iter().find(is_never).map(|(name, _)| {
+            Refusal::new(format!(
                 "`{tool}` is never allowed: the permission of `{}` is `never`, set by `tools.permissions` or the profile `{}`",
                 name.text(),
                 self.profile
-            )));
-        }
-        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
-        (!self.tool_filters.iter().all(is_offered)).then(|| {
-            let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
-            Refusal::new(message)
+            ))
         })
     }
 
@@ -223,47 +249,69 @@ impl Policy {
             return PolicyDecision::Deny(self.read_only_refusal(tool));
         }
         let subjects = self.rule_subjects(tool, arguments);
-        let covers = |rule: &&PolicyRule| rule.covers(tool, &subjects);
         let with = |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
         // Denied paths are checked by `reach`, which also checks the targets of links.
         let of_paths = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
         let here = |rule: &&PolicyRule| !(of_paths && rule.argument.is_some());
-        if let Some(rule) = with(RuleEffect::Deny).filter(here).find(covers) {
+        let covers_any = |rule: &&PolicyRule| subjects.iter().any(|it| it.is_covered(rule));
+        if let Some(rule) = with(RuleEffect::Deny).filter(here).find(covers_any) {
             return PolicyDecision::Deny(Refusal::new(format!(
                 "`{tool}` is denied by the rule `{rule}` ({})",
                 rule.origin
             )));
         }
         if tool == "exec"
-            && let Some(refusal) = self.command_patterns.check(&subjects)
+            && let Some(refusal) = self.command_patterns.check(&subjects[0].forms)
         {
             return PolicyDecision::Deny(refusal);
         }
-        match self.permission(tool) {
-            Permission::Never => PolicyDecision::Deny(Refusal::new(format!(
-                "`{tool}` is never allowed in this run"
-            ))),
-            Permission::Always => PolicyDecision::Allow("permission: always".into()),
-            Permission::Ask => {
-                if let Some(rule) = with(RuleEffect::Allow).find(covers) {
-                    return PolicyDecision::Allow(format!("rule `{rule}` ({})", rule.origin));
+        let mut verdict = PolicyDecision::Allow("permission: always".into());
+        for subject in &subjects {
+            for name in &subject.tools {
+                match self.permission(name) {
+                    Permission::Always => {}
+                    Permission::Never => {
+                        return PolicyDecision::Deny(Refusal::new(format!(
+                            "`{name}` is never allowed in this run"
+                        )));
+                    }
+                    Permission::Ask => {
+                        let covers = |rule: &&PolicyRule| {
+                            [*name, tool]
+                                .iter()
+                                .any(|it| rule.covers(it, &subject.forms))
+                        };
+                        match with(RuleEffect::Allow).find(covers) {
+                            Some(_) if matches!(verdict, PolicyDecision::Ask(_)) => {}
+                            Some(rule) => {
+                                let why = format!("rule `{rule}` ({})", rule.origin);
+                                verdict = PolicyDecision::Allow(why);
+                            }
+                            None => verdict = self.ask(tool),
+                        }
+                    }
                 }
-                if self.auto_approve {
-                    return PolicyDecision::Allow(format!(
-                        "profile `{}`: approved automatically",
-                        self.profile
-                    ));
-                }
-                let flag = format!("--allow {}", quote(tool));
-                PolicyDecision::Ask(Refusal {
-                    message: format!(
-                        "`{tool}` requires approval, but this run cannot prompt; `{flag}` would allow it, and `{tool}` in \
-                         `tools.allow` of the config does so in every run"
-                    ),
-                    suggested_flag: Some(flag),
-                })
             }
         }
+        verdict
+    }
+
+    /// The decision about a call of `tool` that needs approval, and that no rule allows.
+    fn ask(&self, tool: &str) -> PolicyDecision {
+        if self.auto_approve {
+            return PolicyDecision::Allow(format!(
+                "profile `{}`: approved automatically",
+                self.profile
+            ));
+        }
+        let flag = format!("--allow {}", quote(tool));
+        PolicyDecision::Ask(Refusal {
+            message: format!(
+                "`{tool}` requires approval, but this run cannot prompt; `{flag}` would allow it, and `{tool}` in \
+                 `tools.allow` of the config does so in every run"
+            ),
+            suggested_flag: Some(flag),
+        })
     }
 
     /// The user's decision about a change that takes effect in later runs. No glob matches the word for it.
@@ -317,33 +365,43 @@ impl Policy {
         self.explicit_addresses.iter().any(is_it)
     }
 
-    /// The argument of a call that rules match against, in every form in which a rule may write it.
-    fn rule_subjects(&self, tool: &str, arguments: &Value) -> Vec<String> {
+    /// The items that a call is about: several only if it changes several files.
+    fn rule_subjects<'a>(&self, tool: &'a str, arguments: &'a Value) -> Vec<RuleSubject<'a>> {
         let text = |key: &str| arguments[key].as_str();
-        if READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool) {
-            let path = self.file_scope.absolute(text("path").unwrap_or("."));
-            let beneath = path.strip_prefix(&self.file_scope.directory).ok();
-            let name = path
-                .file_name()
-                .map(|name| name.to_string_lossy().into_owned());
-            let forms = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
-            let whole = path.to_string_lossy().into_owned();
-            return [Some(whole), forms, name].into_iter().flatten().collect();
+        let files = files_of_call(tool, arguments);
+        if !files.is_empty() {
+            return files.iter().map(|it| self.file_subject(tool, it)).collect();
         }
-        if tool == "cron" {
-            return vec![text("action").unwrap_or_default().to_owned()];
-        }
-        match (text("command"), text("url")) {
-            (Some(command), _) => vec![command.to_owned()],
-            (_, Some(url)) => {
+        let forms = match (tool, text("command"), text("url"), text("query")) {
+            (APPLY_PATCH, ..) => Vec::new(),
+            ("cron", ..) => vec![text("action").unwrap_or_default().to_owned()],
+            (_, Some(command), ..) => vec![command.to_owned()],
+            (_, _, Some(url), _) => {
                 let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
                 let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
                 vec![url.to_owned(), host.to_ascii_lowercase()]
             }
-            _ => match text("query") {
-                Some(query) => vec![query.to_owned()],
-                None => vec![arguments.to_string()],
-            },
+            (.., Some(query)) => vec![query.to_owned()],
+            _ => vec![arguments.to_string()],
+        };
+        let tools = vec![tool];
+        vec![RuleSubject { tools, forms }]
+    }
+
+    /// The subject of rules about a file of a call of `tool`.
+    fn file_subject<'a>(&self, tool: &'a str, file: &CallFile<'a>) -> RuleSubject<'a> {
+        let path = self.file_scope.absolute(file.path);
+        let beneath = path.strip_prefix(&self.file_scope.directory).ok();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let beneath = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
+        let whole = path.to_string_lossy().into_owned();
+        let mut tools = vec![tool, file.tool];
+        tools.dedup();
+        RuleSubject {
+            tools,
+            forms: [Some(whole), beneath, name].into_iter().flatten().collect(),
         }
     }
 
@@ -361,8 +419,9 @@ impl Policy {
                 };
                 // A policy that allows the tool without approval grants as much as any allow rule.
                 let names_one = !rule.tool.text().contains(['*', '?']);
+                let is_always = |tool: &&str| yours.permission(tool) == Permission::Always;
                 let is_free = yours.auto_approve
-                    || names_one && yours.permission(rule.tool.text()) == Permission::Always;
+                    || names_one && tools_within(rule.tool.text()).iter().all(is_always);
                 rule.effect == RuleEffect::Deny || is_free || others.iter().any(same)
             };
             rules.extend(mine.iter().filter(holds).cloned());

@@ -7,6 +7,7 @@ pub const TOOLS: &[&str] = &[
     "write_file",
     "edit_file",
     "delete_file",
+    APPLY_PATCH,
     "list_dir",
     "glob",
     "grep",
@@ -25,7 +26,18 @@ pub const RESERVED_WORDS: &[&str] = &["notes", "startup"];
 /// visible through another.
 pub const READ_TOOLS: &[&str] = &["read_file", "list_dir", "glob", "grep"];
 /// Tools that change files. A rule about the paths of one applies to all of them, as with [`READ_TOOLS`].
-pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file"];
+pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file", APPLY_PATCH];
+
+/// The tool that changes several files at once.
+pub const APPLY_PATCH: &str = "apply_patch";
+
+/// The tools whose changes a call of `tool` can make, itself included.
+pub fn tools_within(tool: &str) -> Vec<&str> {
+    match tool {
+        APPLY_PATCH => WRITE_TOOLS.to_vec(),
+        tool => vec![tool],
+    }
+}
 
 /// Checks that `name` can refer to a tool: a built-in, an `mcp_` name or a pattern.
 ///

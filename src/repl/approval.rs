@@ -256,13 +256,14 @@ impl TerminalPrompter {
                     _ => &["path", "old_text", "new_text"],
                 };
                 for line in Diff::new(&before, &after).unified(2).lines() {
-                    let style = match line.chars().next() {
-                        Some('+') => Style::new().green(),
-                        Some('-') => Style::new().red(),
-                        Some('@') => Style::new().cyan(),
-                        _ => Style::new(),
-                    };
-                    add(" ", line, &style);
+                    add(" ", line, &diff_line_style(line));
+                }
+            }
+            // A patch shows every change itself.
+            "apply_patch" => {
+                shown = &["patch"];
+                for line in text("patch").trim_end().lines() {
+                    add(" ", line, &diff_line_style(line));
                 }
             }
             _ => {}
@@ -307,6 +308,15 @@ enum CurrentContent {
     Text(String),
     /// Cannot be shown: too large, not a regular file, or not UTF-8.
     Other,
+}
+
+fn diff_line_style(line: &str) -> Style {
+    match line.chars().next() {
+        Some('+') => Style::new().green(),
+        Some('-') => Style::new().red(),
+        Some('@') => Style::new().cyan(),
+        _ => Style::new(),
+    }
 }
 
 /// The question for the user, in one line of fixed text.

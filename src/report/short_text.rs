@@ -1,6 +1,7 @@
 //! Formats calls, refusals, times and sizes as short one-line texts.
 
 use crate::message::{MessagePart, plain_text};
+use crate::patch::{self, FilePatch};
 use crate::sys::durable_file::format_size;
 use serde_json::Value;
 use std::time::Duration;
@@ -62,6 +63,12 @@ pub fn truncate_line(text: &str, limit: usize) -> String {
 /// Returns the identifying arguments of a call.
 pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
+    if name == "apply_patch" {
+        let patch = text(&"patch").unwrap_or_default();
+        let sections = patch::parse(&patch).unwrap_or_default();
+        let paths: Vec<&str> = sections.iter().map(FilePatch::path).collect();
+        return paths.join(" ");
+    }
     let line = match IDENTIFYING_ARGUMENTS.iter().find(|(tool, _)| *tool == name) {
         Some((_, choices)) => choices.iter().find_map(|keys| {
             let found: Vec<String> = keys.iter().filter_map(text).collect();
@@ -190,6 +197,9 @@ mod tests {
         check("spawn", json!({ "task": "look around" }), "look around");
         check("cron", json!({ "action": "list" }), "list");
         check("todo", json!({ "items": "x" }), "");
+        let patch = "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n-x\n*** End Patch";
+        check("apply_patch", json!({ "patch": patch }), "a b");
+        check("apply_patch", json!({ "patch": "-x" }), "");
         check("mcp_thing", json!({ "n": 1, "what": "that" }), "that");
         check("mcp_thing", json!({}), "");
         check("mcp_thing", Value::Null, "");

@@ -150,6 +150,14 @@ impl Files {
 
     /// As [`Self::read`], for internal use: the content is not recorded as seen.
     pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
+        let (file, _, path) = self.open_regular(given)?;
+        let bytes =
+            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        Ok((bytes, path))
+    }
+
+    /// Opens the regular file `given` for reading, if it is not too large.
+    fn open_regular(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
         let (file, metadata, path) = self.open(given)?;
         if metadata.is_dir() {
             return Err(format!("`{given}` is a directory; use list_dir").into());
@@ -164,9 +172,7 @@ impl Files {
             )
             .into());
         }
-        let bytes =
-            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
-        Ok((bytes, path))
+        Ok((file, metadata, path))
     }
 
     /// The path of the directory `given`, once it is checked that it may be listed.

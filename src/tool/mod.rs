@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+pub mod apply_patch;
 pub mod arguments;
 pub mod ask_user;
 pub mod cron;

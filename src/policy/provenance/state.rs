@@ -7,7 +7,9 @@ use super::addresses::{
 use super::trust_context::TrustContext;
 use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blocks};
 use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
+use crate::policy::call_files::files_of_call;
 use crate::policy::refusal::DENIED;
+use crate::policy::tool_names::APPLY_PATCH;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -27,7 +29,14 @@ const OWN_TEXT_TOOLS: &[&str] = &[
     "spawn",
 ];
 /// Tools that reveal file content or names.
-const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file"];
+const FILE_TOOLS: &[&str] = &[
+    "read_file",
+    "grep",
+    "list_dir",
+    "glob",
+    "edit_file",
+    APPLY_PATCH,
+];
 /// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
 const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
@@ -154,11 +163,10 @@ impl ProvenanceState {
     fn observe_reply(&mut self, reply: &Reply, context: &TrustContext) {
         for call in &reply.tool_calls {
             let text = |name: &str| call.arguments[name].as_str();
-            if ["write_file", "edit_file"].contains(&call.name.as_str())
-                && let Some(path) = text("path")
-            {
-                self.written_files.insert(context.resolve(path));
-            }
+            let files = files_of_call(&call.name, &call.arguments).into_iter();
+            let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
+            self.written_files
+                .extend(written.map(|file| context.resolve(file.path)));
             let vouches = self.origin == Origin::User
                 || text("url")
                     .and_then(parse_address)
@@ -206,12 +214,14 @@ impl ProvenanceState {
                 called.as_ref().is_some_and(|called| called.is_trusted)
             }
             (name, Some(called)) if FILE_TOOLS.contains(&name) => {
-                let path = called.arguments["path"].as_str().unwrap_or(".");
-                let place = context.resolve(path);
-                self.raise(context.origin_of_file(&place), || format!("`{path}`"));
-                VERBATIM_TOOLS.contains(&name)
-                    && !failed
-                    && !self.may_contain_model_text(&place, context)
+                let mut is_others_text = true;
+                for file in files_of_call(name, &called.arguments) {
+                    let place = context.resolve(file.path);
+                    let path = file.path;
+                    self.raise(context.origin_of_file(&place), || format!("`{path}`"));
+                    is_others_text &= !self.may_contain_model_text(&place, context);
+                }
+                VERBATIM_TOOLS.contains(&name) && !failed && is_others_text
             }
             (name, _) => {
                 let is_local = name == "exec" && !context.commands_have_network

@@ -21,10 +21,91 @@ pub struct WrittenFile {
     pub was_read: bool,
 }
 
+/// A change of one file.
+pub(in crate::tool) struct FileChange<'a> {
+    /// The path as the model wrote it.
+    pub(in crate::tool) given: &'a str,
+    /// The new content; `None` to remove the file.
+    pub(in crate::tool) new: Option<&'a [u8]>,
+    /// The mode of the file, if it changes or the file is new.
+    pub(in crate::tool) mode: Option<u32>,
+    pub(in crate::tool) expect: ExpectedState,
+}
+
+/// A change, and the content and the mode that the file had before; `None` if it did not exist.
+pub(in crate::tool) struct RevertibleChange<'a> {
+    pub(in crate::tool) change: FileChange<'a>,
+    pub(in crate::tool) old: Option<(&'a [u8], u32)>,
+}
+
+/// The state that a file must have before it is changed.
+pub(in crate::tool) enum ExpectedState {
+    /// The state that this run last read or wrote, if it did.
+    Known,
+    Missing,
+    Digest(String),
+}
+
+/// A file that is about to be changed.
+pub(in crate::tool) struct LoadedFile {
+    pub(in crate::tool) bytes: Vec<u8>,
+    pub(in crate::tool) digest: String,
+    pub(in crate::tool) mode: u32,
+}
+
+/// The extent to which a change is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeStep {
+    Check,
+    Make,
+}
+
+impl<'a> FileChange<'a> {
+    /// A change from the state that this run knows.
+    fn new(given: &'a str, new: Option<&'a [u8]>) -> Self {
+        Self {
+            given,
+            new,
+            mode: None,
+            expect: ExpectedState::Known,
+        }
+    }
+
+    /// Checks that the existing entry is the expected one. `current` is its content if it is a file, and `known` the
+    /// digest at the last read or write of this run.
+    fn check_current(
+        &self,
+        old: &ExistingEntry,
+        current: Option<&(Vec<u8>, u32)>,
+        known: Option<&Option<String>>,
+    ) -> Result<(), FileError> {
+        let given = self.given;
+        let mark = current.map(|(bytes, _)| digest(bytes));
+        let is_expected = match (&self.expect, old) {
+            (ExpectedState::Missing, ExistingEntry::Missing) => true,
+            (ExpectedState::Missing, _) => {
+                return Err(FileError::Tool(format!("`{given}` exists already").into()));
+            }
+            (ExpectedState::Digest(_), ExistingEntry::Missing) => false,
+            (ExpectedState::Digest(expect), ExistingEntry::File(_)) => {
+                mark.as_ref() == Some(expect)
+            }
+            (ExpectedState::Known, ExistingEntry::File(_)) => {
+                known.is_none_or(|known| *known == mark)
+            }
+            (_, _) => true,
+        };
+        match is_expected {
+            true => Ok(()),
+            false => Err(FileError::Tool(changed_error(given))),
+        }
+    }
+}
+
 impl Files {
     /// Replaces the content of the file `given` with `bytes`, or creates it.
     pub fn write(&self, given: &str, bytes: &[u8]) -> Result<WrittenFile, ToolError> {
-        self.change(given, Some(bytes), None)
+        self.change(&FileChange::new(given, Some(bytes)), ChangeStep::Make)
     }
 
     /// Replaces the content of a file with the result of `edit`. Returns its path, the old content and the new one.
@@ -35,45 +116,122 @@ impl Files {
     ) -> Result<(PathBuf, String, String), ToolError> {
         // Check before reading: if the file is read-only, the model should get that error.
         self.file_scope.decide(given, FileAccess::Write)?;
-        let (bytes, path) = self.load(given)?;
-        let mark = digest(&bytes);
-        let seen = self.lock_changes().digests.get(&path).cloned();
-        if seen.is_some_and(|seen| seen.as_ref() != Some(&mark)) {
-            return Err(changed_error(given));
-        }
-        let before = String::from_utf8(bytes)
-            .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))?;
+        let LoadedFile { bytes, digest, .. } = self.load_for_change(given)?;
+        let before = to_text(given, &bytes)?.to_owned();
         let after = edit(&before).map_err(|error| format!("`{given}`: {error}"))?;
-        let written = self.change(given, Some(after.as_bytes()), Some(&mark))?;
+        let change = FileChange {
+            expect: ExpectedState::Digest(digest),
+            ..FileChange::new(given, Some(after.as_bytes()))
+        };
+        let written = self.change(&change, ChangeStep::Make)?;
         Ok((written.path, before, after))
     }
 
     /// Removes the file, link or empty directory `given`. Returns its path.
     pub fn remove(&self, given: &str) -> Result<PathBuf, ToolError> {
-        Ok(self.change(given, None, None)?.path)
+        let change = FileChange::new(given, None);
+        Ok(self.change(&change, ChangeStep::Make)?.path)
     }
 
-    /// Changes the content of `given` to `new`, or removes it if that is `None`. Fails if the current content does not
-    /// have the digest `expect`.
-    fn change(
+    /// Reads the file `given`, which is about to be changed.
+    ///
+    /// # Errors
+    /// It cannot be read, or it was changed since this run last read it.
+    pub(in crate::tool) fn load_for_change(&self, given: &str) -> Result<LoadedFile, ToolError> {
+        let (file, metadata, path) = self.open_regular(given)?;
+        let bytes =
+            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        let digest = digest(&bytes);
+        let last = self.lock_changes().digests.get(&path).cloned();
+        if last.is_some_and(|last| last.as_ref() != Some(&digest)) {
+            return Err(changed_error(given));
+        }
+        let mode = metadata.permissions().mode() & 0o7777;
+        Ok(LoadedFile {
+            bytes,
+            digest,
+            mode,
+        })
+    }
+
+    /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, those made before it are
+    /// taken back. Returns the paths.
+    ///
+    /// # Errors
+    /// A change is refused or fails, or two of them have the same path.
+    pub(in crate::tool) fn change_all(
         &self,
-        given: &str,
-        new: Option<&[u8]>,
-        expect: Option<&str>,
-    ) -> Result<WrittenFile, ToolError> {
+        changes: &[RevertibleChange<'_>],
+    ) -> Result<Vec<PathBuf>, ToolError> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for RevertibleChange { change, .. } in changes {
+            let path = self.change(change, ChangeStep::Check)?.path;
+            if paths.contains(&path) {
+                let given = change.given;
+                return Err(format!("`{given}` is changed more than once").into());
+            }
+            paths.push(path);
+        }
+        for (count, RevertibleChange { change, .. }) in changes.iter().enumerate() {
+            if let Err(error) = self.change(change, ChangeStep::Make) {
+                return Err(match self.revert(&changes[..count]) {
+                    Ok(()) => error,
+                    Err(undone) => format!(
+                        "{}; and `{}` could not be restored: {}",
+                        error.message(),
+                        undone.0,
+                        undone.1.message()
+                    )
+                    .into(),
+                });
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Takes back `changes`, the last one first. The error has the path of the file that could not be restored.
+    fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
+        for RevertibleChange { change, old } in changes.iter().rev() {
+            let given = change.given;
+            let old = old.as_ref();
+            let back = FileChange {
+                mode: old.map(|(_, mode)| *mode),
+                ..FileChange::new(given, old.map(|(bytes, _)| *bytes))
+            };
+            self.change(&back, ChangeStep::Make)
+                .map_err(|error| (given, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change, or only checks if it can be made.
+    fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
+        let FileChange {
+            given, new, mode, ..
+        } = *change;
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
         let ChangeState { digests, recorder } = &mut *changes;
-        let (mut before, mut was_seen) = (None, false);
+        let (mut old_size, mut was_read) = (None, false);
         let last = match new {
             Some(_) => FinalLink::Follow,
             // Remove the link itself, not its target.
             None => FinalLink::NoFollow,
         };
         let done = self.follow(given, FileAccess::Write, last, |root, path, relative| {
-            let mut approve = |change: PendingChange<'_>| {
-                let (old, temp) = match change {
+            let mut is_checked = false;
+            // An error prevents the change.
+            let mut end_check = || {
+                is_checked = step == ChangeStep::Check;
+                match is_checked {
+                    true => Err(FileError::Io(ErrorKind::Interrupted.into())),
+                    false => Ok(()),
+                }
+            };
+            let mut approve = |pending: PendingChange<'_>| {
+                let (old, temp) = match pending {
                     PendingChange::Directory(made) => {
+                        end_check()?;
                         let top = path.ancestors().nth(relative.components().count());
                         let made = top.unwrap_or(path).join(made);
                         return recorder
@@ -83,56 +241,36 @@ impl Files {
                     }
                     PendingChange::File { old, temp } => (old, temp),
                 };
-                let bytes;
-                let was = match &old {
-                    ExistingEntry::Missing if expect.is_some() => {
-                        return Err(FileError::Tool(changed_error(given)));
-                    }
-                    ExistingEntry::Missing => PreviousState::Nothing,
-                    ExistingEntry::Symlink(target) => PreviousState::Link(target),
-                    ExistingEntry::Directory(mode) => PreviousState::Directory { mode: *mode },
-                    ExistingEntry::File(file) => {
-                        let metadata = file.metadata()?;
-                        if metadata.len() > READ_LIMIT_BYTES {
-                            return Err(FileError::Tool(too_large_error(given, metadata.len())));
-                        }
-                        bytes = read_content(file)?;
-                        let mark = digest(&bytes);
-                        let known = digests.get(path);
-                        let is_known = match expect {
-                            Some(expect) => expect == mark,
-                            None => known.is_none_or(|known| known.as_ref() == Some(&mark)),
-                        };
-                        if !is_known {
-                            return Err(FileError::Tool(changed_error(given)));
-                        }
-                        was_seen = known.is_some() || expect.is_some();
-                        before = Some(bytes.len() as u64);
-                        PreviousState::File {
-                            bytes: &bytes,
-                            mode: metadata.permissions().mode() & 0o7777,
-                        }
-                    }
-                };
+                let current = read_entry(given, &old)?;
+                let known = digests.get(path);
+                if let Some((bytes, _)) = &current {
+                    (old_size, was_read) = (Some(bytes.len() as u64), known.is_some());
+                }
+                change.check_current(&old, current.as_ref(), known)?;
+                end_check()?;
+                let state = previous_state(&old, current.as_ref());
                 recorder
                     .as_mut()
                     .map_or(Ok(()), |recorder| {
-                        recorder.record_change(path, &was, new, temp)
+                        recorder.record_change(path, &state, new, temp)
                     })
                     .map_err(|error| unsaved_error(&error))
             };
-            match new {
-                Some(bytes) => root.write(relative, bytes, None, &mut approve).map(drop),
+            let done = match new {
+                Some(bytes) => root.write(relative, bytes, mode, &mut approve).map(drop),
                 None => root.remove(relative, &mut approve),
-            }
+            };
+            if is_checked { Ok(()) } else { done }
         });
         let verb = if new.is_some() { "written" } else { "removed" };
         let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
-        digests.insert(path.clone(), new.map(digest));
+        if step == ChangeStep::Make {
+            digests.insert(path.clone(), new.map(digest));
+        }
         Ok(WrittenFile {
             path,
-            old_size: before,
-            was_read: was_seen,
+            old_size,
+            was_read: was_read || matches!(change.expect, ExpectedState::Digest(_)),
         })
     }
 
@@ -155,6 +293,38 @@ impl Files {
             FileError::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
         }
     }
+}
+
+/// The content and the mode of an existing file; `None` for any other entry.
+fn read_entry(given: &str, entry: &ExistingEntry) -> Result<Option<(Vec<u8>, u32)>, FileError> {
+    let ExistingEntry::File(file) = entry else {
+        return Ok(None);
+    };
+    let metadata = file.metadata()?;
+    if metadata.len() > READ_LIMIT_BYTES {
+        return Err(FileError::Tool(too_large_error(given, metadata.len())));
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    Ok(Some((read_content(file)?, mode)))
+}
+
+/// The state before a change, as it is recorded.
+fn previous_state<'a>(
+    entry: &'a ExistingEntry,
+    current: Option<&'a (Vec<u8>, u32)>,
+) -> PreviousState<'a> {
+    match (entry, current) {
+        (_, Some((bytes, mode))) => PreviousState::File { bytes, mode: *mode },
+        (ExistingEntry::Symlink(target), _) => PreviousState::Link(target),
+        (ExistingEntry::Directory(mode), _) => PreviousState::Directory { mode: *mode },
+        (ExistingEntry::Missing | ExistingEntry::File(_), None) => PreviousState::Nothing,
+    }
+}
+
+/// The content of the file `given` as text.
+pub(in crate::tool) fn to_text<'a>(given: &str, bytes: &'a [u8]) -> Result<&'a str, String> {
+    std::str::from_utf8(bytes)
+        .map_err(|_| format!("`{given}` is not UTF-8 text and cannot be edited"))
 }
 
 fn changed_error(given: &str) -> ToolError {
