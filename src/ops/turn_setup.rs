@@ -101,16 +101,11 @@ pub(crate) fn prepare(
     });
     found.notices().iter().for_each(|text| notice(text));
     let skills = found.skills;
+    let hosts = settings.web.config_hosts.iter().cloned();
     let shared = SharedState {
         provenance: seen,
         files,
-        hosts: settings
-            .web
-            .config_hosts
-            .iter()
-            .cloned()
-            .chain(hosts_of_skills(&skills))
-            .collect(),
+        hosts: hosts.chain(hosts_of_skills(&skills)).collect(),
         offline: input.offline,
         mcp_tools,
         listed_tools: input.listed_tools(),

@@ -132,7 +132,7 @@ impl<'a> PlannedSection<'a> {
         };
         Some(RevertibleChange {
             change: FileChange {
-                given: path,
+                path,
                 new: Some(text.as_bytes()),
                 // As with every change, not the set-user-ID and set-group-ID bits.
                 mode: moved.map(|old| old.mode & 0o1777),
@@ -153,7 +153,7 @@ impl<'a> PlannedSection<'a> {
             .is_some_and(|(path, _)| *path == self.path);
         (!stays).then(|| RevertibleChange {
             change: FileChange {
-                given: self.path,
+                path: self.path,
                 new: None,
                 mode: None,
                 expect: ExpectedState::Digest(old.digest.clone()),

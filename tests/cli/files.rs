@@ -273,7 +273,7 @@ fn tool_results(story: &Story) -> Vec<String> {
 #[allow(clippy::print_stdout, reason = "the count is to be seen")]
 fn no_path_form_escapes_the_scope() {
     type ArgumentsForPath = fn(&str) -> Value;
-    let tools: [(&str, ArgumentsForPath); 9] = [
+    let tools: [(&str, ArgumentsForPath); 11] = [
         ("read_file", |path| json!({ "path": path })),
         (
             "write_file",
@@ -284,6 +284,14 @@ fn no_path_form_escapes_the_scope() {
             |path| json!({ "path": path, "old_text": CANARY, "new_text": "PWNED" }),
         ),
         ("delete_file", |path| json!({ "path": path })),
+        ("apply_patch", |path| {
+            let section = format!("*** Update File: {path}\n-{CANARY}\n+PWNED\n");
+            json!({ "patch": format!("*** Begin Patch\n{section}*** End Patch") })
+        }),
+        ("apply_patch", |path| {
+            let section = format!("*** Delete File: {path}\n");
+            json!({ "patch": format!("*** Begin Patch\n{section}*** End Patch") })
+        }),
         ("list_dir", |path| json!({ "path": path })),
         (
             "list_dir",
@@ -314,7 +322,7 @@ fn no_path_form_escapes_the_scope() {
             };
             let mut forms = path_forms(&story, &outside);
             count = forms.len();
-            if !["write_file", "edit_file", "delete_file"].contains(&name) {
+            if !["write_file", "edit_file", "delete_file", "apply_patch"].contains(&name) {
                 forms.extend(system_path_forms());
             }
             let list = forms.iter().map(|form| (name, call(form)));
@@ -327,7 +335,15 @@ fn no_path_form_escapes_the_scope() {
             let before: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();
             let config = std::fs::read(story.home().join(".nanobot/config.json")).unwrap();
             let ran = story
-                .run(["agent", "-m", "x", "--write", "--ephemeral"])
+                .run([
+                    "agent",
+                    "-m",
+                    "x",
+                    "--write",
+                    "--ephemeral",
+                    "--model",
+                    "gpt-5",
+                ])
                 .stdout("done\n");
             drop(ran.error_text());
             let after: Vec<_> = secrets.iter().map(|path| snapshot_tree(path)).collect();

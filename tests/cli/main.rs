@@ -4,6 +4,7 @@
 compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
 
 mod anthropic;
+mod apply_patch;
 mod attach;
 mod budgets;
 mod check;

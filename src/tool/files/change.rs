@@ -24,7 +24,7 @@ pub struct WrittenFile {
 /// A change of one file.
 pub(in crate::tool) struct FileChange<'a> {
     /// The path as the model wrote it.
-    pub(in crate::tool) given: &'a str,
+    pub(in crate::tool) path: &'a str,
     /// The new content; `None` to remove the file.
     pub(in crate::tool) new: Option<&'a [u8]>,
     /// The mode of the file, if it changes or the file is new.
@@ -40,8 +40,8 @@ pub(in crate::tool) struct RevertibleChange<'a> {
 
 /// The state that a file must have before it is changed.
 pub(in crate::tool) enum ExpectedState {
-    /// The state that this run last read or wrote, if it did.
-    Known,
+    /// That of the last read or write in this run; any if there was none.
+    Unchanged,
     Missing,
     Digest(String),
 }
@@ -62,12 +62,12 @@ enum ChangeStep {
 
 impl<'a> FileChange<'a> {
     /// A change from the state that this run knows.
-    fn new(given: &'a str, new: Option<&'a [u8]>) -> Self {
+    fn new(path: &'a str, new: Option<&'a [u8]>) -> Self {
         Self {
-            given,
+            path,
             new,
             mode: None,
-            expect: ExpectedState::Known,
+            expect: ExpectedState::Unchanged,
         }
     }
 
@@ -79,7 +79,7 @@ impl<'a> FileChange<'a> {
         current: Option<&(Vec<u8>, u32)>,
         known: Option<&Option<String>>,
     ) -> Result<(), FileError> {
-        let given = self.given;
+        let given = self.path;
         let mark = current.map(|(bytes, _)| digest(bytes));
         let is_expected = match (&self.expect, old) {
             (ExpectedState::Missing, ExistingEntry::Missing) => true,
@@ -90,7 +90,7 @@ impl<'a> FileChange<'a> {
             (ExpectedState::Digest(expect), ExistingEntry::File(_)) => {
                 mark.as_ref() == Some(expect)
             }
-            (ExpectedState::Known, ExistingEntry::File(_)) => {
+            (ExpectedState::Unchanged, ExistingEntry::File(_)) => {
                 known.is_none_or(|known| *known == mark)
             }
             (_, _) => true,
@@ -167,7 +167,7 @@ impl Files {
         for RevertibleChange { change, .. } in changes {
             let path = self.change(change, ChangeStep::Check)?.path;
             if paths.contains(&path) {
-                let given = change.given;
+                let given = change.path;
                 return Err(format!("`{given}` is changed more than once").into());
             }
             paths.push(path);
@@ -192,7 +192,7 @@ impl Files {
     /// Takes back `changes`, the last one first. The error has the path of the file that could not be restored.
     fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
         for RevertibleChange { change, old } in changes.iter().rev() {
-            let given = change.given;
+            let given = change.path;
             let old = old.as_ref();
             let back = FileChange {
                 mode: old.map(|(_, mode)| *mode),
@@ -207,7 +207,10 @@ impl Files {
     /// Makes a change, or only checks if it can be made.
     fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
         let FileChange {
-            given, new, mode, ..
+            path: given,
+            new,
+            mode,
+            ..
         } = *change;
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
