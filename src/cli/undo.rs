@@ -10,8 +10,8 @@ use clap::Args;
 /// or changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If one of the
 /// files was changed since by something else, nothing is changed, and the exit status is 1.
 ///
-/// Covers changes by `write_file`, `edit_file` and `delete_file`, not by commands that the agent runs with `exec`. The
-/// journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
+/// Covers changes by `write_file`, `edit_file`, `delete_file` and `apply_patch`, not by commands that the agent runs with
+/// `exec`. The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {
     /// Number of the turn, from `--list`

@@ -706,6 +706,70 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_needs_the_permission_for_each_of_its_files() {
+        let sections = "*** Add File: n/a\n*** Update File: n/b\n-x\n*** Delete File: c\n";
+        let patch =
+            |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+        let check = |words: &[&str], body: &str, expect: &str| {
+            let found = verdict(&policy(words), "apply_patch", &patch(body));
+            assert_eq!(found, expect, "{words:?} {body}");
+        };
+        check(&[], sections, "allow");
+        check(&["reads"], sections, "absent");
+        check(&["deny apply_patch"], sections, "absent");
+        check(&["deny edit_file"], sections, "absent");
+        check(&["only *_file"], sections, "absent");
+        check(&["deny delete_file"], sections, "deny");
+        check(&["delete_file=never"], sections, "deny");
+        check(&["delete_file=never"], "*** Add File: a\n", "allow");
+        check(&["apply_patch=ask"], sections, "ask");
+        check(&["apply_patch=ask"], "not a patch", "ask");
+        check(&["apply_patch=ask", "allow apply_patch"], sections, "allow");
+        check(
+            &["apply_patch=ask", "allow apply_patch(n/*)"],
+            sections,
+            "ask",
+        );
+        check(
+            &["apply_patch=ask", "allow edit_file"],
+            "*** Update File: a\n-x\n",
+            "ask",
+        );
+        check(&["write_file=ask"], sections, "ask");
+        check(&["write_file=ask"], "*** Delete File: a\n", "allow");
+        check(
+            &["write_file=ask"],
+            "*** Update File: a\n*** Move to: b\n",
+            "ask",
+        );
+        check(
+            &["write_file=ask", "allow write_file(n/*)"],
+            sections,
+            "allow",
+        );
+        check(&["write_file=ask", "allow apply_patch"], sections, "allow");
+        check(&["delete_file=ask", "allow write_file"], sections, "ask");
+        check(&["delete_file=ask", "consents"], sections, "allow");
+        // A rule of one operand does not lift what the other one asks for.
+        let intersection = |ours: &[&str], theirs: &[&str], expect: &str| {
+            let both = policy(ours).intersection(&policy(theirs));
+            let found = verdict(&both, "apply_patch", &patch(sections));
+            assert_eq!(found, expect, "{ours:?} {theirs:?}");
+        };
+        intersection(&["apply_patch=ask", "allow apply_patch"], &[], "allow");
+        intersection(
+            &["apply_patch=ask", "allow apply_patch"],
+            &["edit_file=ask"],
+            "ask",
+        );
+        intersection(
+            &["edit_file=ask", "allow edit_file"],
+            &["apply_patch=ask"],
+            "ask",
+        );
+    }
+
+    #[test]
     fn third_party_tools_require_approval() {
         let check = |words: &[&str], expect: &str| {
             let mut policy = policy(words);
@@ -806,6 +870,8 @@ mod tests {
         "allow write_file(sub/*)",
         "deny read_file(sub/*)",
         "write_file=ask",
+        "apply_patch=ask",
+        "allow apply_patch",
         "only mcp_?",
         "only mcp_*",
         "net",
@@ -849,6 +915,10 @@ mod tests {
             ("mcp_a", json!({})),
             ("mcp_bb", json!({})),
             ("cron", json!({"action": "add"})),
+            (
+                "apply_patch",
+                json!({"patch": "*** Begin Patch\n*** Add File: /d/a.md\n*** Delete File: /e/x\n*** End Patch"}),
+            ),
         ];
         for (tool, arguments) in &calls {
             let is_allowed = verdict(policy, tool, arguments) == "allow";

@@ -564,6 +564,27 @@ mod tests {
             EVIL,
             None,
         );
+        let patch = |body: &str| {
+            let arguments = json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+            successful_call("apply_patch", arguments, "updated")
+        };
+        let read = successful_call("read_file", json!({"path": "a"}), EVIL);
+        check(
+            &[
+                patch("*** Add File: b\n+x\n*** Add File: a\n+x\n"),
+                read.clone(),
+            ],
+            EVIL,
+            None,
+        );
+        check(
+            &[patch("*** Update File: b\n*** Move to: a\n"), read],
+            EVIL,
+            None,
+        );
+        // A patch that is refused or fails may quote its files, but one that is no patch has none.
+        check(&[asks(), patch("*** Delete File: a\n")], EVIL, None);
+        check(&[asks(), patch("")], EVIL, Some(Clean));
         let words = Message::Assistant(Reply {
             text: EVIL.into(),
             ..Reply::default()

@@ -3,6 +3,7 @@
 use crate::server::{calls, says};
 use crate::story::{Story, write};
 use crate::undo::snapshot_tree;
+use crate::web::{PageServer, page_response};
 use serde_json::{Value, json};
 
 /// A story whose model was trained on the format.
@@ -163,6 +164,31 @@ fn a_patch_with_a_forbidden_file_changes_nothing() {
         .run(["agent", "-m", "x", "--write", "--allow", "delete_file"])
         .stdout("Yes.\n");
     assert!(!story.dir().join("gone.txt").exists());
+}
+
+#[test]
+fn instruction_files_are_guarded_and_given() {
+    let pages = PageServer::start(|_| page_response("text/plain", "words of another"));
+    let note = patch("*** Add File: new.txt\n+x\n*** Add File: ~/.nanobot/workspace/USER.md\n+x\n");
+    let story = codex_story()
+        .file("src/AGENTS.md", "No panics here.")
+        .set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }));
+    story.run(["trust", "-q"]);
+    let update = "*** Update File: src/old.rs\n@@ fn b() {\n-    1\n+    2\n";
+    story.server().script([
+        calls("web_fetch", json!({ "url": pages.url("/") })),
+        calls("apply_patch", patch(update)),
+        calls("apply_patch", note),
+        says("done"),
+    ]);
+    let ran = story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert!(ran.error_text().contains("--allow notes"));
+    let requests = story.requests();
+    let result = requests[2].last_content();
+    assert!(result.contains("No panics here."), "{result}");
+    let result = requests[3].last_content();
+    assert!(result.contains("instructs later runs"), "{result}");
+    assert!(!story.dir().join("new.txt").exists());
 }
 
 #[test]

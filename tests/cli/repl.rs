@@ -130,6 +130,33 @@ fn a_change_is_shown_and_made_only_after_approval() {
 }
 
 #[test]
+fn a_patch_is_shown_and_applied_only_after_approval() {
+    let patch = "*** Begin Patch\n*** Update File: notes.md\n@@\n milk\n+bread\n*** Add File: new.md\n+x\n*** End Patch";
+    let call = || calls("apply_patch", json!({ "patch": patch }));
+    let story = Story::with_provider("custom", "codex-mini-latest")
+        .file("notes.md", "milk\n")
+        .script([call(), says("Not written."), call(), says("Written.")]);
+    let mut screen = wait_until_started(story.screen(24, 120).args(["repl"]));
+    send_line(&mut screen, "add bread").until_prompt("  allow?");
+    for row in [
+        "*** Update File: notes.md",
+        "+bread",
+        "*** Add File: new.md",
+    ] {
+        screen.until(row);
+    }
+    send_line(&mut screen, "no").until("Not written.");
+    screen.until_prompt("> ");
+    assert!(!story.dir().join("new.md").exists());
+    send_line(&mut screen, "again").until_prompt("  allow?");
+    send_line(&mut screen, "y").until("Written.");
+    let text = std::fs::read_to_string(story.dir().join("notes.md")).unwrap();
+    assert_eq!(text, "milk\nbread\n");
+    assert!(story.dir().join("new.md").exists());
+    exit_and_check(&mut screen);
+}
+
+#[test]
 fn a_session_grant_is_not_asked_again_and_always_adds_a_rule() {
     let write = |name: &str| calls("write_file", json!({ "path": name, "content": "x" }));
     let story = Story::new().script([
