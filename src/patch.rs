@@ -434,6 +434,7 @@ fn quote(lines: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{FilePatch, apply, parse};
+    use crate::fuzz::{self, lossy_text};
 
     fn envelope(body: &str) -> String {
         format!("*** Begin Patch\n{body}*** End Patch")
@@ -651,5 +652,25 @@ mod tests {
         check("f\na\nf\na\n", "@@ f\n-a\n", &["at lines 2, 4"]);
         check("f\nf\n", "@@ f\n+a\n", &["the `@@` line occurs 2 times"]);
         check("", "@@\n-a\n", &["does not have these lines"]);
+    }
+
+    #[test]
+    fn fuzz_patches() {
+        let patch = envelope(
+            "*** Update File: a\n@@ f\n a\n-b\n+c\n*** End of File\n*** Add File: b\n+x\n",
+        );
+        let moved = envelope("*** Update File: a\n*** Move to: b\n-a\n*** Delete File: c\n");
+        let here_document = format!("<<'EOF'\n{patch}\nEOF");
+        let seeds = [patch.as_bytes(), moved.as_bytes(), here_document.as_bytes()];
+        let text = "f\r\na\r\nb";
+        fuzz::check(&seeds, |input, _| {
+            for section in parse(&lossy_text(input)).unwrap_or_default() {
+                if let FilePatch::Update { hunks, .. } = section
+                    && let Err(error) = apply(text, &hunks)
+                {
+                    assert!(error.starts_with("hunk "), "{error}");
+                }
+            }
+        });
     }
 }

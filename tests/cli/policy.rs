@@ -188,7 +188,9 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
 #[test]
 fn every_tool_of_a_run_is_known_by_name() {
     let story = Story::new().script([says("ok")]);
-    story.run(["agent", "-m", "x"]).stdout("ok\n");
+    story
+        .run(["agent", "-m", "x", "--model", "gpt-5"])
+        .stdout("ok\n");
     let asked = &story.requests()[0].body;
     let mut offered: Vec<&str> = asked["tools"]
         .as_array()
