@@ -3,11 +3,14 @@
 use crate::ops::context::Context;
 use crate::ops::model::{Endpoint, server_file_name};
 use crate::provider::context_window::{WindowReport, ask_server};
-use crate::provider::registry::{ProviderInfo, ProviderKind, SelectedProvider};
+use crate::provider::registry::{ProviderInfo, SelectedProvider};
 use crate::settings::{ModelSettings, Settings};
 use crate::sys::http::{Http, HttpTimeouts};
 use crate::sys::web_url;
 use std::time::Duration;
+
+/// The provider whose address the user gives.
+const CUSTOM_PROVIDER: &str = "custom";
 
 /// The timeouts of a question to a local server about its model. The turn waits for the answer.
 const WINDOW_REPORT_TIMEOUTS: HttpTimeouts = HttpTimeouts {
@@ -57,7 +60,7 @@ impl Endpoint {
         let is_configured = model_settings.overrides.context_window.is_some()
             || settings.context_window != Settings::DEFAULT_CONTEXT_WINDOW;
         let is_custom_here = |entry: &ProviderInfo| {
-            entry.kind == ProviderKind::Direct
+            entry.name == CUSTOM_PROVIDER
                 && web_url::is_local_cleartext(&self.http_provider.base_url)
         };
         let is_local = |entry: &ProviderInfo| entry.is_local() || is_custom_here(entry);

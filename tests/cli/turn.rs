@@ -73,11 +73,11 @@ fn the_connection_is_reused_between_iterations() {
         says("ok"),
     ]);
     story.run(["agent", "-m", "x"]).stdout("ok\n");
+    let requests = story.requests();
     assert!(
-        story
-            .requests()
+        requests
             .iter()
-            .all(|request| request.connection == 0)
+            .all(|request| request.connection == requests[0].connection)
     );
 }
 

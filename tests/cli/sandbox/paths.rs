@@ -175,12 +175,14 @@ fn nested_repositories_keep_their_hooks_and_config() {
         .into_iter()
         .enumerate()
     {
-        let found = told[number].contains("commands may not change");
+        // The one that was moved away is replaced by another repository.
+        let phrases = ["commands may not change", "it was taken out"];
+        let found = phrases.iter().any(|phrase| told[number].contains(phrase));
         assert_eq!(found, put_back, "{number}: {}", told[number]);
     }
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).ok();
     let mine = Some("mine\n".to_owned());
-    assert_eq!(read("sub/.git/config"), mine);
+    assert_eq!(read("sub/.git/config").as_deref(), Some(""));
     assert_eq!(read("a/b/deep/.git/config"), mine);
     assert!(read("new/.git/config").is_some_and(|text| text.contains("name = mine")));
     assert_eq!(read("sub/.git/hooks/post-checkout"), None);
