@@ -561,7 +561,8 @@ fn a_title_does_not_end_an_interrupted_turn() {
     story.run(["session", "title", "work:1", "x"]).stdout("");
     story
         .run(["agent", "-s", "work:1", "-m", "x"])
-        .stdout("ok\n");
+        .stdout("ok\n")
+        .stderr_has("has no answer");
     story
         .run(["policy", "explain", "--session", "work:1"])
         .stdout_has("origin      external");
