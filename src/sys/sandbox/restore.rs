@@ -254,7 +254,7 @@ impl PathSnapshot {
             return None;
         }
         // Programs that create a repository write here; harmless content is accepted.
-        let is_new = is_replaced
+        let is_new = is_replaced && !matches!(is, Ok(SnapshotState::Missing))
             || place.before == SnapshotState::Missing
                 && (place.is_found_later || self.is_in_new_repository(place));
         if let (true, Ok(is)) = (is_new, &is) {
