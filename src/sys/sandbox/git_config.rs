@@ -1,6 +1,7 @@
 //! Reads the config of a new repository, and takes out what could make git run a program. It understands git's syntax
 //! only as far as git itself writes it: one key on each line. What is not understood is taken out too.
 
+use super::new_repository::enclosing_git_dir;
 use std::path::{Component, Path, PathBuf};
 
 /// The permitted form of a config value.
@@ -15,383 +16,207 @@ enum ValueKind {
     /// The address of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
     /// Also the path of one, whose own hooks git may run: the caller decides on it.
     Url,
-    /// A relative path.
-    RelativePath,
+    /// The working tree of a submodule, relative to its git directory. With any other one, a checkout would write
+    /// outside of the repository.
+    Worktree,
 }
 
-/// The config keys that run nothing: section, true if the section has a subsection name, form of the values, keys. `*`
-/// stands for every key. From git-config(1).
-const HARMLESS_KEYS: &[(&str, bool, ValueKind, &[&str])] = &[
+/// The config keys that run nothing: section, true if the section has a subsection name, form of the values, keys with
+/// blanks
+/// between them. `*` stands for every key. From git-config(1).
+const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
     (
         "core",
         false,
         ValueKind::Text,
-        &[
-            "repositoryformatversion",
-            "filemode",
-            "bare",
-            "logallrefupdates",
-            "ignorecase",
-            "symlinks",
-            "precomposeunicode",
-            "autocrlf",
-            "eol",
-            "safecrlf",
-            "whitespace",
-            "quotepath",
-            "abbrev",
-            "commentchar",
-            "commentstring",
-            "trustctime",
-            "checkstat",
-            "untrackedcache",
-            "splitindex",
-            "preloadindex",
-            "sparsecheckout",
-            "sparsecheckoutcone",
-            "multipackindex",
-            "commitgraph",
-            "compression",
-            "bigfilethreshold",
-            "longpaths",
-            "fscache",
-        ],
+        "repositoryformatversion filemode bare logallrefupdates ignorecase symlinks \
+         precomposeunicode autocrlf eol safecrlf whitespace quotepath abbrev commentchar \
+         commentstring trustctime checkstat untrackedcache splitindex preloadindex sparsecheckout \
+         sparsecheckoutcone multipackindex commitgraph compression bigfilethreshold longpaths \
+         fscache",
     ),
-    ("core", false, ValueKind::Boolean, &["fsmonitor"]),
-    // Of a submodule, and of files stored elsewhere.
-    ("core", false, ValueKind::RelativePath, &["worktree"]),
+    ("core", false, ValueKind::Boolean, "fsmonitor"),
+    ("core", false, ValueKind::Worktree, "worktree"),
     (
         "extensions",
         false,
         ValueKind::Text,
-        &[
-            "objectformat",
-            "compatobjectformat",
-            "refstorage",
-            "worktreeconfig",
-            "relativeworktrees",
-            "preciousobjects",
-            "noop",
-        ],
+        "objectformat compatobjectformat refstorage worktreeconfig relativeworktrees \
+         preciousobjects noop",
     ),
-    (
-        "extensions",
-        false,
-        ValueKind::RemoteName,
-        &["partialclone"],
-    ),
-    (
-        "user",
-        false,
-        ValueKind::Text,
-        &["name", "email", "useconfigonly"],
-    ),
-    ("author", false, ValueKind::Text, &["name", "email"]),
-    ("committer", false, ValueKind::Text, &["name", "email"]),
-    ("init", false, ValueKind::Text, &["defaultbranch"]),
-    ("remote", true, ValueKind::Url, &["url", "pushurl"]),
+    ("extensions", false, ValueKind::RemoteName, "partialclone"),
+    ("user", false, ValueKind::Text, "name email useconfigonly"),
+    ("author", false, ValueKind::Text, "name email"),
+    ("committer", false, ValueKind::Text, "name email"),
+    ("init", false, ValueKind::Text, "defaultbranch"),
+    ("remote", true, ValueKind::Url, "url pushurl"),
     (
         "remote",
         true,
         ValueKind::Text,
-        &[
-            "fetch",
-            "push",
-            "mirror",
-            "tagopt",
-            "prune",
-            "prunetags",
-            "promisor",
-            "partialclonefilter",
-            "skipdefaultupdate",
-            "skipfetchall",
-            "followremotehead",
-            "gh-resolved",
-        ],
+        "fetch push mirror tagopt prune prunetags promisor partialclonefilter skipdefaultupdate \
+         skipfetchall followremotehead gh-resolved",
     ),
-    ("remote", false, ValueKind::RemoteName, &["pushdefault"]),
-    (
-        "branch",
-        true,
-        ValueKind::RemoteName,
-        &["remote", "pushremote"],
-    ),
+    ("remote", false, ValueKind::RemoteName, "pushdefault"),
+    ("branch", true, ValueKind::RemoteName, "remote pushremote"),
     (
         "branch",
         true,
         ValueKind::Text,
-        &[
-            "merge",
-            "rebase",
-            "description",
-            "vscode-merge-base",
-            "gh-merge-base",
-        ],
+        "merge rebase description vscode-merge-base gh-merge-base",
     ),
     (
         "branch",
         false,
         ValueKind::Text,
-        &["autosetupmerge", "autosetuprebase", "sort"],
+        "autosetupmerge autosetuprebase sort",
     ),
-    ("submodule", true, ValueKind::Url, &["url"]),
+    ("submodule", true, ValueKind::Url, "url"),
     (
         "submodule",
         true,
         ValueKind::Text,
-        &[
-            "active",
-            "branch",
-            "ignore",
-            "shallow",
-            "fetchrecursesubmodules",
-        ],
+        "active branch ignore shallow fetchrecursesubmodules",
     ),
     (
         "submodule",
         false,
         ValueKind::Text,
-        &["recurse", "fetchjobs", "active", "propagatebranches"],
+        "recurse fetchjobs active propagatebranches",
     ),
-    ("pull", false, ValueKind::Text, &["rebase", "ff"]),
+    ("pull", false, ValueKind::Text, "rebase ff"),
     (
         "push",
         false,
         ValueKind::Text,
-        &[
-            "default",
-            "autosetupremote",
-            "followtags",
-            "gpgsign",
-            "recursesubmodules",
-            "useforceifincludes",
-        ],
+        "default autosetupremote followtags gpgsign recursesubmodules useforceifincludes",
     ),
     (
         "fetch",
         false,
         ValueKind::Text,
-        &[
-            "prune",
-            "prunetags",
-            "parallel",
-            "all",
-            "output",
-            "recursesubmodules",
-            "fsckobjects",
-            "writecommitgraph",
-            "showforcedupdates",
-            "negotiationalgorithm",
-            "unpacklimit",
-        ],
+        "prune prunetags parallel all output recursesubmodules fsckobjects writecommitgraph \
+         showforcedupdates negotiationalgorithm unpacklimit",
     ),
     (
         "commit",
         false,
         ValueKind::Text,
-        &["gpgsign", "verbose", "status", "cleanup"],
+        "gpgsign verbose status cleanup",
     ),
     (
         "tag",
         false,
         ValueKind::Text,
-        &["gpgsign", "forcesignannotated", "sort"],
+        "gpgsign forcesignannotated sort",
     ),
-    ("gpg", false, ValueKind::Text, &["format"]),
+    ("gpg", false, ValueKind::Text, "format"),
     (
         "merge",
         false,
         ValueKind::Text,
-        &[
-            "ff",
-            "conflictstyle",
-            "renames",
-            "renamelimit",
-            "directoryrenames",
-            "log",
-            "stat",
-            "autostash",
-            "verbosity",
-        ],
+        "ff conflictstyle renames renamelimit directoryrenames log stat autostash verbosity",
     ),
     (
         "rebase",
         false,
         ValueKind::Text,
-        &[
-            "autosquash",
-            "autostash",
-            "updaterefs",
-            "stat",
-            "missingcommitscheck",
-            "forkpoint",
-            "rebasemerges",
-            "abbreviatecommands",
-        ],
+        "autosquash autostash updaterefs stat missingcommitscheck forkpoint rebasemerges \
+         abbreviatecommands",
     ),
-    ("rerere", false, ValueKind::Text, &["enabled", "autoupdate"]),
+    ("rerere", false, ValueKind::Text, "enabled autoupdate"),
     (
         "diff",
         false,
         ValueKind::Text,
-        &[
-            "algorithm",
-            "renames",
-            "renamelimit",
-            "colormoved",
-            "colormovedws",
-            "mnemonicprefix",
-            "noprefix",
-            "context",
-            "interhunkcontext",
-            "indentheuristic",
-            "submodule",
-            "ignoresubmodules",
-            "wserrorhighlight",
-            "statgraphwidth",
-        ],
+        "algorithm renames renamelimit colormoved colormovedws mnemonicprefix noprefix context \
+         interhunkcontext indentheuristic submodule ignoresubmodules wserrorhighlight \
+         statgraphwidth",
     ),
-    ("color", false, ValueKind::Text, &["*"]),
-    ("color", true, ValueKind::Text, &["*"]),
-    ("column", false, ValueKind::Text, &["*"]),
-    ("advice", false, ValueKind::Text, &["*"]),
+    ("color", false, ValueKind::Text, "*"),
+    ("color", true, ValueKind::Text, "*"),
+    ("column", false, ValueKind::Text, "*"),
+    ("advice", false, ValueKind::Text, "*"),
     (
         "status",
         false,
         ValueKind::Text,
-        &[
-            "short",
-            "branch",
-            "aheadbehind",
-            "showuntrackedfiles",
-            "showstash",
-            "submodulesummary",
-            "relativepaths",
-            "renames",
-        ],
+        "short branch aheadbehind showuntrackedfiles showstash submodulesummary relativepaths \
+         renames",
     ),
     (
         "log",
         false,
         ValueKind::Text,
-        &[
-            "date",
-            "decorate",
-            "abbrevcommit",
-            "follow",
-            "showsignature",
-            "showroot",
-        ],
+        "date decorate abbrevcommit follow showsignature showroot",
     ),
     (
         "stash",
         false,
         ValueKind::Text,
-        &["showpatch", "showstat", "showincludeuntracked"],
+        "showpatch showstat showincludeuntracked",
     ),
     (
         "grep",
         false,
         ValueKind::Text,
-        &[
-            "linenumber",
-            "column",
-            "patterntype",
-            "extendedregexp",
-            "fullname",
-            "threads",
-        ],
+        "linenumber column patterntype extendedregexp fullname threads",
     ),
     (
         "gc",
         false,
         ValueKind::Text,
-        &[
-            "auto",
-            "autodetach",
-            "autopacklimit",
-            "pruneexpire",
-            "reflogexpire",
-            "reflogexpireunreachable",
-            "worktreepruneexpire",
-            "writecommitgraph",
-            "packrefs",
-            "cruftpacks",
-            "bigpackthreshold",
-        ],
+        "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable \
+         worktreepruneexpire writecommitgraph packrefs cruftpacks bigpackthreshold",
     ),
     (
         "maintenance",
         false,
         ValueKind::Text,
-        &["auto", "autodetach", "strategy"],
+        "auto autodetach strategy",
     ),
-    (
-        "maintenance",
-        true,
-        ValueKind::Text,
-        &["enabled", "schedule"],
-    ),
+    ("maintenance", true, ValueKind::Text, "enabled schedule"),
     (
         "pack",
         false,
         ValueKind::Text,
-        &[
-            "threads",
-            "window",
-            "windowmemory",
-            "depth",
-            "compression",
-            "packsizelimit",
-            "usebitmaps",
-            "writereverseindex",
-        ],
+        "threads window windowmemory depth compression packsizelimit usebitmaps writereverseindex",
     ),
     (
         "index",
         false,
         ValueKind::Text,
-        &["version", "threads", "sparse", "skiphash"],
+        "version threads sparse skiphash",
     ),
-    (
-        "feature",
-        false,
-        ValueKind::Text,
-        &["manyfiles", "experimental"],
-    ),
+    ("feature", false, ValueKind::Text, "manyfiles experimental"),
     (
         "i18n",
         false,
         ValueKind::Text,
-        &["commitencoding", "logoutputencoding"],
+        "commitencoding logoutputencoding",
     ),
     (
         "worktree",
         false,
         ValueKind::Text,
-        &["guessremote", "userelativepaths"],
+        "guessremote userelativepaths",
     ),
-    ("checkout", false, ValueKind::Text, &["guess", "workers"]),
+    ("checkout", false, ValueKind::Text, "guess workers"),
     (
         "receive",
         false,
         ValueKind::Text,
-        &[
-            "denycurrentbranch",
-            "denynonfastforwards",
-            "denydeletes",
-            "fsckobjects",
-        ],
+        "denycurrentbranch denynonfastforwards denydeletes fsckobjects",
     ),
-    ("transfer", false, ValueKind::Text, &["fsckobjects"]),
+    ("transfer", false, ValueKind::Text, "fsckobjects"),
     (
         "http",
         false,
         ValueKind::Text,
-        &["postbuffer", "lowspeedlimit", "lowspeedtime", "version"],
+        "postbuffer lowspeedlimit lowspeedtime version",
     ),
-    ("lfs", false, ValueKind::Text, &["repositoryformatversion"]),
-    ("lfs", true, ValueKind::Text, &["access", "locksverify"]),
+    ("lfs", false, ValueKind::Text, "repositoryformatversion"),
+    ("lfs", true, ValueKind::Text, "access locksverify"),
 ];
 
 /// A config without what could make git run a program.
@@ -402,13 +227,43 @@ pub(super) struct HarmlessConfig {
     pub(super) removed: Vec<String>,
 }
 
-/// Takes out of `config` what could make git run a program. Paths of other repositories, made absolute from `directory`,
-/// stay if `permits` accepts them. Returns `None` for what is not text.
-pub(super) fn without_programs(
-    config: &[u8],
-    directory: &Path,
-    permits: &dyn Fn(&Path) -> bool,
-) -> Option<HarmlessConfig> {
+/// The git directory of a config, and the repositories of this system that its remotes may be.
+pub(super) struct ConfigPlace<'a> {
+    pub(super) git_dir: &'a Path,
+    /// True if the repository at this absolute path may be a remote.
+    pub(super) permits: &'a dyn Fn(&Path) -> bool,
+}
+
+impl ConfigPlace<'_> {
+    /// The outermost git directory, if the one of the config is within it.
+    fn outer_git_dir(&self) -> Option<PathBuf> {
+        enclosing_git_dir(self.git_dir).filter(|outer| outer != self.git_dir)
+    }
+
+    /// The absolute path of a remote. `None` for a relative one of a submodule or a linked worktree, which starts from
+    /// another directory.
+    fn absolute(&self, path: &str) -> Option<PathBuf> {
+        let is_inner = self.outer_git_dir().is_some();
+        let directory = match self.git_dir.ends_with(".git") {
+            true => self.git_dir.parent()?,
+            false => self.git_dir,
+        };
+        (path.starts_with('/') || !is_inner).then(|| without_dots(&directory.join(path)))
+    }
+
+    /// True if `path` is a directory within the repository around a submodule.
+    fn is_worktree(&self, path: &str) -> bool {
+        let outer = self.outer_git_dir();
+        let Some(top) = outer.as_deref().and_then(Path::parent) else {
+            return false;
+        };
+        let path = without_dots(&self.git_dir.join(path));
+        path.starts_with(top) && path != top && enclosing_git_dir(&path).is_none()
+    }
+}
+
+/// Takes out of `config` what could make git run a program. Returns `None` for what is not text.
+pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> Option<HarmlessConfig> {
     let text = std::str::from_utf8(config).ok()?;
     let (mut kept, mut removed) = (Vec::new(), Vec::new());
     // The current section, and its header until a line of it is kept.
@@ -425,7 +280,7 @@ pub(super) fn without_programs(
                 removed.push(line.to_owned());
             }
         } else if let Some(section) = section.as_ref().filter(|_| is_plain)
-            && section.permits_line(line, directory, permits)
+            && section.permits_line(line, place)
         {
             kept.extend(header.take());
             kept.push(whole);
@@ -471,7 +326,7 @@ impl<'a> SectionHeader<'a> {
             .map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
     }
 
-    fn permits_line(&self, line: &str, directory: &Path, permits: &dyn Fn(&Path) -> bool) -> bool {
+    fn permits_line(&self, line: &str, place: &ConfigPlace<'_>) -> bool {
         // A key alone stands for true.
         let (key, value) = line.split_once('=').unwrap_or((line, "true"));
         let blank = [' ', '\t'];
@@ -487,20 +342,18 @@ impl<'a> SectionHeader<'a> {
             .filter(|(section, has_subsection, _, keys)| {
                 *section == self.section
                     && *has_subsection == self.subsection.is_some()
-                    && keys.iter().any(|name| *name == key || *name == "*")
+                    && keys.split(' ').any(|name| name == key || name == "*")
             })
             .any(|(_, _, kind, _)| match kind {
                 ValueKind::Text => true,
                 ValueKind::Boolean => ["true", "false", "yes", "no", "on", "off", "0", "1"]
                     .contains(&&*value.to_ascii_lowercase()),
                 ValueKind::RemoteName => is_remote_name(&value),
-                ValueKind::RelativePath => {
-                    let is_safe =
-                        |letter: char| letter.is_alphanumeric() || "/._-".contains(letter);
-                    !value.starts_with(['/', '-']) && value.chars().all(is_safe)
-                }
+                ValueKind::Worktree => value.starts_with("..") && place.is_worktree(&value),
                 ValueKind::Url => match local_path(&value) {
-                    Some(path) => permits(&without_dots(&directory.join(path))),
+                    Some(path) => place
+                        .absolute(path)
+                        .is_some_and(|path| (place.permits)(&path)),
                     None => is_remote_address(&value),
                 },
             })
@@ -557,7 +410,8 @@ fn is_remote_address(address: &str) -> bool {
         rest => rest.unwrap_or(address),
     };
     // A host that begins with a dash would be an option of ssh.
-    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    let host = rest.split('/').next().unwrap_or(rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
     ![rest, host]
         .iter()
         .any(|part| part.is_empty() || part.starts_with('-'))
@@ -580,13 +434,18 @@ pub(super) fn without_dots(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::without_programs;
+    use super::{ConfigPlace, without_programs};
     use std::path::Path;
 
     #[test]
     fn harmless_configs() {
         let permits = |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
-        let filter = |text: &[u8]| without_programs(text, Path::new("/w/new"), &permits);
+        let filter_in = |git_dir: &str, text: &[u8]| {
+            let git_dir = Path::new(git_dir);
+            let permits = &permits;
+            without_programs(text, &ConfigPlace { git_dir, permits })
+        };
+        let filter = |text: &[u8]| filter_in("/w/new/.git", text);
         let check = |text: &str, expect: bool| {
             let found = filter(text.as_bytes()).unwrap();
             assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
@@ -665,7 +524,18 @@ mod tests {
         check("[core]\n\u{a0}bare = false\n", false);
         check("[core]\n\u{b}bare = false\n", false);
         check("[core]\n  bare\t=\tfalse \t\n", true);
-        check("[core]\n\tworktree = ../../../sub-1\n", true);
+        check("[core]\n\tworktree = ..\n", false);
+        let in_module = |text: &str| {
+            let found = filter_in("/w/new/.git/modules/lib", text.as_bytes());
+            found.unwrap().removed.is_empty()
+        };
+        assert!(in_module("[core]\n\tworktree = ../../../sub-1\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../..\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../../..\n"));
+        assert!(!in_module("[core]\n\tworktree = /w/new/sub\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../hooks\n"));
+        assert!(!in_module("[remote \"o\"]\n\turl = ../x y\n"));
+        assert!(in_module("[remote \"o\"]\n\turl = /a/b.git\n"));
         check("[core]\n\tworktree = /etc\n", false);
         check(
             "[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n",

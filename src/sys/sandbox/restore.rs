@@ -7,7 +7,7 @@
 //! following symbolic links. No process of the command is alive by then: its namespace has ended.
 
 use super::files_beneath::{open_parent, set_aside};
-use super::git_config::{HarmlessConfig, without_programs};
+use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
 use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file, restore_state,
 };
@@ -398,13 +398,11 @@ impl CheckedRepositories<'_> {
         if name != "config" && name != "config.worktree" {
             return None;
         }
-        // Git finds other repositories from the directory around `.git`.
-        let directory = match git_dir.ends_with(".git") {
-            true => git_dir.parent()?,
-            false => git_dir,
+        let config = ConfigPlace {
+            git_dir,
+            permits: &|path| self.is_safe_repository(path),
         };
-        let permits = |path: &Path| self.is_safe_repository(path);
-        let HarmlessConfig { text, removed } = without_programs(bytes, directory, &permits)?;
+        let HarmlessConfig { text, removed } = without_programs(bytes, &config)?;
         if removed.is_empty() {
             return Some(None);
         }
