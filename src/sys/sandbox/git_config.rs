@@ -22,8 +22,7 @@ enum ValueKind {
 }
 
 /// The config keys that run nothing: section, true if the section has a subsection name, form of the values, keys with
-/// blanks
-/// between them. `*` stands for every key. From git-config(1).
+/// blanks between them. `*` stands for every key. From git-config(1).
 const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
     (
         "core",
