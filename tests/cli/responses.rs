@@ -108,7 +108,7 @@ fn reasoning_is_sent_back_unchanged() {
         for asked in &asked[1..3] {
             assert_eq!(asked.messages()[1..6], expect, "{words:?}");
         }
-        let answer = json!({ "role": "assistant", "content": "Done.", "phase": "final_answer" });
+        let answer = json!({ "type": "message", "role": "assistant", "content": "Done.", "phase": "final_answer" });
         assert_eq!(asked[2].messages()[8..10], [kept("rs_3"), answer]);
         for asked in &asked {
             let body = &asked.body;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Serves a GGUF model with llama.cpp's own server on a loopback port, until it is killed. The environment has the key.
 
-    KEY=… llamacpp.py FILE PORT
+    KEY=… llamacpp.py FILE PORT [WINDOW]
 """
 
 import os
@@ -16,6 +16,7 @@ params.hostnames = ["127.0.0.1"]
 params.port = int(sys.argv[2])
 params.api_keys = [os.environ["KEY"]]
 params.n_parallel = 1
+params.n_ctx = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 params.n_gpu_layers = 0
 params.warmup = False
 server = xllamacpp.Server(params)

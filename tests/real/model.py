@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes a model of 1 MB with known answers that llama.cpp can load.
+"""Writes a model of 20 MB with known answers that llama.cpp can load.
 
 It is a real model of the `llama` architecture: tokenizer, chat template, attention, feed-forward. Its weights are
 constructed rather than learned. Each token is its own direction, the layer adds nothing to it, and the output maps each token
@@ -16,17 +16,21 @@ import numpy as np
 CONTEXT = 32768
 FEED_FORWARD = HEAD = 32
 
-ANSWERS, CALLS, SEES = "<|answers|>", "<|calls|>", "<|sees|>"
+ANSWERS, CALLS, SEES, THINKS, TELLS = "<|answers|>", "<|calls|>", "<|sees|>", "<|thinks|>", "<|tells|>"
 ANSWER = ["Hello", "▁from", "▁a", "▁tiny", "▁model."]
 CALL = ["<tool_call>", "\n", '{"name":▁"list_dir",', '▁"arguments":▁{"path":▁"."}}', "\n</tool_call>"]
 SIGHT = ["There", "▁are", "▁notes."]
+THOUGHT = ["<think>", "Hm.", "</think>", "Thought", "▁about."]
+STORY = ["word0", *(f"▁word{number}" for number in range(1, 1200))]
 
 # The last token of the prompt selects the answer, and the template selects that token: a message with the word `list` is
-# answered by a call, and a result with the word `notes` by a sentence about it.
+# answered by a call, and a result with the word `notes` by a sentence about it; `ponder` is answered after some reasoning,
+# and `story` by 1,200 words.
 TEMPLATE = """\
 {%- if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}
 {% endfor %}{% endif %}
-{%- for message in messages %}<|{{ message.role }}|>{{ message.content or '' }}
+{%- for message in messages %}<|{{ message.role }}|>
+{%- if message.reasoning_content %}<think>{{ message.reasoning_content }}</think>{% endif %}{{ message.content or '' }}
 {%- for call in message.tool_calls or [] %}<tool_call>
 {"name": {{ call.function.name | tojson }}, "arguments": {{ call.function.arguments | tojson }}}
 </tool_call>{% endfor %}
@@ -35,17 +39,20 @@ TEMPLATE = """\
 {%- set last = messages[-1] %}
 {%- if tools and last.role == 'user' and 'list' in last.content %}<|calls|>
 {%- elif last.role == 'tool' and 'notes' in last.content %}<|sees|>
+{%- elif last.role == 'user' and 'ponder' in last.content %}<|thinks|>
+{%- elif last.role == 'user' and 'story' in last.content %}<|tells|>
 {%- else %}<|answers|>{% endif %}
 {%- endif %}"""
 
-CONTROL = ["<s>", "</s>", ANSWERS, CALLS, SEES]
+CONTROL = ["<s>", "</s>", ANSWERS, CALLS, SEES, THINKS, TELLS]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
-TOKENS = ["<unk>", *CONTROL, *BYTES, *ANSWER, *CALL, *SIGHT]
+WORDS = ANSWER + CALL + SIGHT + THOUGHT + STORY
+TOKENS = ["<unk>", *CONTROL, *BYTES, *WORDS]
 KINDS = (
     [gguf.TokenType.UNKNOWN]
     + [gguf.TokenType.CONTROL] * len(CONTROL)
     + [gguf.TokenType.BYTE] * len(BYTES)
-    + [gguf.TokenType.NORMAL] * len(ANSWER + CALL + SIGHT)
+    + [gguf.TokenType.NORMAL] * len(WORDS)
 )
 
 
@@ -87,7 +94,8 @@ def weights(size):
     random = np.random.default_rng(0)
     some = lambda *shape: random.normal(0, 0.1, shape)
     output = np.zeros((size, size))
-    for chain in ([ANSWERS, *ANSWER, "</s>"], [CALLS, *CALL, "</s>"], [SEES, *SIGHT, "</s>"]):
+    for first, words in ((ANSWERS, ANSWER), (CALLS, CALL), (SEES, SIGHT), (THINKS, THOUGHT), (TELLS, STORY)):
+        chain = [first, *words, "</s>"]
         for this, following in zip(chain, chain[1:]):
             output[TOKENS.index(following), TOKENS.index(this)] = 2.0  # times the root of the size, from the norm before it
     return {

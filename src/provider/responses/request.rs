@@ -95,6 +95,8 @@ impl<'a> ResponsesTool<'a> {
 #[serde(untagged)]
 enum InputItem<'a> {
     Message {
+        /// Optional for the vendor; llama.cpp refuses the text of a reply without it.
+        r#type: &'static str,
         role: &'static str,
         content: ItemContent<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,6 +149,7 @@ fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<Input
     for message in request.messages {
         match message {
             Message::User(user) => list.push(InputItem::Message {
+                r#type: "message",
                 role: "user",
                 content: ItemContent::Parts(user_content(user, format)),
                 phase: None,
@@ -229,6 +232,7 @@ fn add_assistant_items<'a>(
     };
     let text = |words: &'a str, phase: &'a Value| {
         (!words.is_empty()).then(|| InputItem::Message {
+            r#type: "message",
             role: "assistant",
             content: ItemContent::Text(words.into()),
             phase: phase.as_str(),
@@ -421,8 +425,8 @@ mod tests {
             reply("", 0, Value::Null),
         ]);
         let expect = json!([
-            { "role": "user", "content": [image, file, say("look"), say("[now]")] },
-            { "role": "assistant", "content": "I look." },
+            { "type": "message", "role": "user", "content": [image, file, say("look"), say("[now]")] },
+            { "type": "message", "role": "assistant", "content": "I look." },
             call(0),
             call(1),
             output(json!("1")),
@@ -444,7 +448,8 @@ mod tests {
         let keep = json!([secret, aside, { "type": "function_call" }, secret,
                           { "type": "message", "phase": "final_answer", "length": 2 }, { "type": "function_call" }, secret]);
         let message = reply("onetwo", 3, keep);
-        let words = |words: &str| json!({ "role": "assistant", "content": words });
+        let words =
+            |words: &str| json!({ "type": "message", "role": "assistant", "content": words });
         let mut marked = words("on");
         marked["phase"] = "final_answer".into();
         let expect = json!([
