@@ -96,7 +96,7 @@ pub enum CronCommand {
 /// line contains only the job's id.
 ///
 /// The answer is printed, and cron mails it to you. With `--channel` and `--to` it is delivered there instead; with
-/// `--quiet` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only
+/// `--channel none` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only
 /// saved too; the job's prompt says so. Failures are always printed.
 ///
 /// A one-time job is removed when it succeeds, and disabled when it fails. If the provider is not available or the
@@ -226,10 +226,10 @@ pub struct JobRunArgs {
     pub deliver: bool,
     #[arg(long, hide = true)]
     pub no_deliver: bool,
-    /// Deliver the answer: to a `file`, or a `command`
+    /// Deliver it to a `file`, a `command`, or `none`
     ///
-    /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`. Other channels are saved, but
-    /// this version does not deliver to them.
+    /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none` only saves it. Other
+    /// channels are saved, but this version does not deliver to them.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
     /// File, command or recipient of the channel

@@ -568,7 +568,7 @@ fn a_missing_cron_environment_is_reported() {
     check(&Story::new(), &[], "");
     let story = Story::bare();
     let id = add_job(&story, &["-e", "1h", "-q"]);
-    assert_eq!(job_terms(&story, &id)["quiet"], true);
+    assert_eq!(job_terms(&story, &id)["quiet"], false);
 }
 
 #[test]

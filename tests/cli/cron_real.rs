@@ -251,7 +251,11 @@ fn jobs_are_started_by_the_real_cron() {
         ],
     );
     let printed = add("printed", "be printed", &always);
-    let quiet = add("quiet", "x", &[&always[..], &["--quiet"]].concat());
+    let quiet = add(
+        "quiet",
+        "x",
+        &[&always[..], &["--channel", "none"]].concat(),
+    );
     let silent = add("silent", "say nothing", &always);
     let refused = add("refused", "be refused", &always);
     // Not in the current hour, so that cron finds nothing due each minute.

@@ -480,6 +480,34 @@ fn quiet_jobs_store_their_answer() {
         .stdout("for the record\n");
 }
 
+/// The silence of a job has a flag of its own; `-q` only concerns what `cron add` says.
+#[test]
+fn a_job_without_a_channel_stores_its_answer() {
+    let story = Story::new();
+    let quiet = |arguments: &[&str]| {
+        story
+            .run([&["cron"], arguments].concat())
+            .stdout_has("✓")
+            .stderr("");
+        story.run(["cron", "show", "a"]).text()
+    };
+    let add = ["add", "-n", "a", "-m", "x", "-e", "1h"];
+    let told = quiet(&[&add[..], &["-q"]].concat());
+    assert!(told.contains("  printed\n"), "{told}");
+    let told = quiet(&["-q", "edit", "a", "--channel", "none"]);
+    assert!(told.contains("saved, not printed"), "{told}");
+    let told = quiet(&["-q", "edit", "a", "--channel", "file", "--to", "log"]);
+    assert!(told.contains("appended to"), "{told}");
+    let told = quiet(&["-q", "edit", "a", "--channel", "none"]);
+    assert!(told.contains("saved, not printed"), "{told}");
+    let told = quiet(&["-q", "edit", "a", "--channel", ""]);
+    assert!(told.contains("  printed\n"), "{told}");
+    story
+        .run(["cron", "edit", "a", "--channel", "none", "--to", "x"])
+        .status(2)
+        .stderr_has("`--channel none` has no destination");
+}
+
 #[test]
 fn missed_slots_are_caught_up_once_or_never() {
     let daily = json!({ "kind": "cron", "expr": "0 2 * * *", "tz": null });

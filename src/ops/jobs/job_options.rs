@@ -104,16 +104,43 @@ pub(crate) fn apply_flags(
         terms.catch_up = what;
     }
     terms.applied |= *applied;
-    terms.quiet |= ctx.quiet;
+    let is_none = channel.as_deref() == Some(NO_CHANNEL);
+    if channel.is_some() {
+        terms.quiet = is_none;
+    }
     if let Some(path) = &ctx.config {
         terms.config = Some(permissions::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        apply_delivery(ctx, job, &mut terms, flags)?;
+        match is_none {
+            true => apply_delivery(ctx, job, &mut terms, &without_channel(flags)?)?,
+            false => apply_delivery(ctx, job, &mut terms, flags)?,
+        }
     }
     let resolved = apply_grants(ctx, &mut terms, grants)?;
     job.options = Some(terms);
     Ok(resolved)
+}
+
+/// The channel of an answer that is only saved.
+const NO_CHANNEL: &str = "none";
+
+/// The delivery flags of a job whose answer is only saved.
+///
+/// # Errors
+/// A destination was given all the same.
+fn without_channel(flags: &JobFlags) -> Result<JobFlags> {
+    if flags.deliver || flags.to.is_some() {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "`--channel none` has no destination",
+            "the command without `--deliver` and `--to`",
+        ));
+    }
+    Ok(JobFlags {
+        channel: Some(String::new()),
+        ..flags.clone()
+    })
 }
 
 /// Applies the delivery flags to `job` and `terms`.
