@@ -25,6 +25,7 @@ use std::time::Instant;
 
 mod conversation;
 pub(crate) mod execute;
+mod message_size;
 pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
@@ -230,6 +231,19 @@ fn run_caught(
     }
 }
 
+/// Chooses the model, which must be able to take the message.
+fn choose_model(
+    ctx: &Context,
+    options: &TurnOptions,
+    prepared: &prepare::PreparedTurn,
+    account: &CallPurpose,
+    report: &mut Reporter,
+) -> Result<model::ModelHandle> {
+    let model = model::choose(ctx, options, &prepared.settings, account, report)?;
+    message_size::check(prepared.message.as_ref(), model.known_max_tokens)?;
+    Ok(model)
+}
+
 /// The steps of a turn. `summary` and `post_turn` are filled on the way, so they are available after a failure too.
 fn run_turn(
     ctx: &Context,
@@ -289,7 +303,7 @@ fn run_turn(
         job: prepared.job.clone(),
         cause: "turn",
     };
-    let model = model::choose(ctx, options, &prepared.settings, &account, report)?;
+    let model = choose_model(ctx, options, &prepared, &account, report)?;
     summary.provider.clone_from(&model.provider_name);
     summary.model.clone_from(&model.model);
     let memory = MemorySnapshot::take(ctx, &prepared.settings)?;

@@ -1,7 +1,7 @@
 //! The context window of a model on a local server: when it is asked for, and where the answer is kept.
 
 use crate::ops::context::Context;
-use crate::ops::model::{Endpoint, server_file_name};
+use crate::ops::model::{Endpoint, resolve_endpoint, server_file_name};
 use crate::provider::context_window::{WindowReport, ask_server};
 use crate::provider::registry::{ProviderInfo, SelectedProvider};
 use crate::settings::{ModelSettings, Settings};
@@ -19,6 +19,19 @@ const WINDOW_REPORT_TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::from_secs(2),
     total: Duration::from_secs(3),
 };
+
+/// The context window of the model to be asked, in tokens, input and output together, or the configured default if the
+/// model is unknown.
+pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
+    let asked = &settings.models[0];
+    let configured = asked.overrides.context_window;
+    configured.unwrap_or_else(|| {
+        resolve_endpoint(ctx, settings, asked, true, true)
+            .map_or(settings.context_window, |endpoint| {
+                endpoint.context_tokens(ctx, asked, settings)
+            })
+    })
+}
 
 impl Endpoint {
     /// The context window that a local server has reported, unless one is configured.

@@ -46,6 +46,8 @@ pub(crate) struct ModelHandle {
     pub(crate) model: String,
     /// The context window in tokens, input and output together.
     pub(crate) context_tokens: u32,
+    /// The largest context window of it and its fallbacks, if all of them are known.
+    pub(crate) known_max_tokens: Option<u32>,
     /// The provider with its retries, budget and fallbacks.
     pub(crate) provider: Arc<dyn Provider>,
     /// The budget of the run, and its cost so far.
@@ -65,6 +67,7 @@ pub(crate) fn choose(
             provider_name: demo::NAME.into(),
             model: demo::NAME.into(),
             context_tokens: settings.context_window,
+            known_max_tokens: None,
             provider: Arc::new(demo::DemoProvider),
             budget: Arc::default(),
         },
@@ -88,6 +91,7 @@ pub(crate) fn choose(
                 provider_name: "replay".into(),
                 model: model.unwrap_or_else(|| "replay".into()),
                 context_tokens: settings.context_window,
+                known_max_tokens: None,
                 provider: Arc::new(replay),
                 budget: Arc::default(),
             }
@@ -222,11 +226,13 @@ fn fallback_chain(
             ),
         });
     }
+    let known_max_tokens = FallbackModel::largest_window(&links);
     let (provider, model, context) = first.expect("the settings name at least one model");
     Ok(ModelHandle {
         provider_name: provider,
         model,
         context_tokens: context,
+        known_max_tokens,
         provider: Arc::new(FallbackProvider::new(links, shows_pieces)),
         budget,
     })
@@ -493,19 +499,6 @@ fn apply_overrides(choice: &mut SelectedProvider, overrides: ModelOverrides) {
             cache_write: price.cache_write.unwrap_or(price.input),
         }));
     }
-}
-
-/// The context window of the model to be asked, in tokens, input and output together, or the configured default if the
-/// model is unknown.
-pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
-    let asked = &settings.models[0];
-    let configured = asked.overrides.context_window;
-    configured.unwrap_or_else(|| {
-        resolve_endpoint(ctx, settings, asked, true, true)
-            .map_or(settings.context_window, |endpoint| {
-                endpoint.context_tokens(ctx, asked, settings)
-            })
-    })
 }
 
 /// The attachments that the model accepts. If the provider cannot be resolved, the request itself will report it.

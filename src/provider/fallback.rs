@@ -16,6 +16,14 @@ pub struct FallbackModel {
     pub provider: Box<dyn Provider>,
 }
 
+impl FallbackModel {
+    /// The largest context window of `models`, if all of them are known.
+    pub fn largest_window(models: &[Self]) -> Option<u32> {
+        let windows = models.iter().map(|model| model.context_tokens);
+        windows.collect::<Option<Vec<u32>>>()?.into_iter().max()
+    }
+}
+
 /// Sends requests to the first of `models` that is available. There must be at least one link.
 pub struct FallbackProvider {
     models: Vec<FallbackModel>,

@@ -299,3 +299,33 @@ fn an_answer_is_not_continued_beyond_the_iteration_limit() {
         .status(3);
     story.run(["agent", "-m", "And?"]).stdout("Fine.\n");
 }
+
+/// A message that no model of the run can take is refused before it is uploaded, and leaves no trace.
+#[test]
+fn a_message_far_beyond_the_window_is_not_sent() {
+    let story = |large: u64| {
+        Story::new()
+            .set("agents.defaults.model", json!("small"))
+            .set(
+                "models",
+                json!({ "small": { "contextWindowTokens": 4000 }, "large": { "contextWindowTokens": large } }),
+            )
+            .set("agents.defaults.fallbackModels", json!(["large"]))
+            .stdin("word ".repeat(20_000))
+    };
+    let refused = story(8000);
+    let ran = refused.run(["agent", "-m", "summarise"]).status(65);
+    let told = ran.stdout("").error_text();
+    assert!(
+        told.starts_with("nanobot: the message has 97.7 KB, about 25")
+            && told.contains(" tokens, and the model takes at most 8000\n  try: at most 15.6 KB"),
+        "{told}"
+    );
+    assert_eq!(refused.requests().len(), 0);
+    refused.run(["session", "list"]).stdout("");
+    // A fallback may be able to take it, and an estimate may be wrong.
+    for large in [30_000, 18_000] {
+        let story = story(large).script([says("ok")]);
+        story.run(["agent", "-m", "summarise"]).stdout("ok\n");
+    }
+}

@@ -10,6 +10,7 @@ use crate::memory::{
 };
 use crate::message::{Message, MessagePart, Origin, Reply, Usage, UserMessage};
 use crate::ops::context::Context;
+use crate::ops::context_window;
 use crate::ops::model;
 use crate::ops::prompt_files;
 use crate::ops::turn_options::TurnOptions;
@@ -101,7 +102,7 @@ impl<'a> Consolidator<'a> {
     ) -> Result<Self> {
         let mut settings = ctx.settings()?;
         let answering =
-            turn_context_tokens.unwrap_or_else(|| model::context_window(ctx, &settings));
+            turn_context_tokens.unwrap_or_else(|| context_window::context_window(ctx, &settings));
         let terms = consolidation_limits(&settings, answering);
         if let Some(model) = model.or(settings.memory.model.as_deref()) {
             settings = ctx.settings_with(FlagOverrides {
@@ -109,7 +110,7 @@ impl<'a> Consolidator<'a> {
                 ..FlagOverrides::default()
             })?;
         }
-        let context = model::context_window(ctx, &settings);
+        let context = context_window::context_window(ctx, &settings);
         Ok(Self {
             sessions: ctx.session_store(&settings)?,
             memory: Memory::new(&settings.workspace, &ctx.clock),

@@ -1,0 +1,44 @@
+//! A message that no model of the run can take is refused before anything is sent.
+
+use crate::error::{Exit, fail_with_hint};
+use crate::message::token_estimate;
+use crate::message::{MessagePart, UserMessage};
+use crate::sys::durable_file::format_size;
+use anyhow::Result;
+
+/// Checks that the text of `message` is not far beyond the context window of `window` tokens, if that is known. Its tokens are only estimated, so the server
+/// decides about a message that is less than half as long again.
+///
+/// # Errors
+/// Status 65, with the size that would fit.
+pub(super) fn check(message: Option<&UserMessage>, window: Option<u32>) -> Result<()> {
+    let (Some(message), Some(window)) = (message, window) else {
+        return Ok(());
+    };
+    let texts = message.parts.iter().filter_map(|part| match part {
+        MessagePart::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let (mut bytes, mut tokens) = (0, 0);
+    for text in texts {
+        bytes += text.len() as u64;
+        tokens += token_estimate::for_text(text);
+    }
+    let window = u64::from(window);
+    if tokens <= window + window / 2 {
+        return Ok(());
+    }
+    // The answer needs space too.
+    let fitting = bytes.saturating_mul(window / 2) / tokens;
+    Err(fail_with_hint(
+        Exit::BadInput,
+        format!(
+            "the message has {}, about {tokens} tokens, and the model takes at most {window}",
+            format_size(bytes)
+        ),
+        format!(
+            "at most {} of such text, or a model with a larger context window",
+            format_size(fitting)
+        ),
+    ))
+}
