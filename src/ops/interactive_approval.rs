@@ -55,6 +55,8 @@ impl ApprovalHandler for InteractiveApproval {
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),
+            // The permission is for this call, and input for a command that it starts would need no other.
+            background: None,
             ..self.shared.clone()
         };
         let mut tools = all_tools(&self.ctx, &self.settings, &policy, &shared);

@@ -78,7 +78,7 @@ impl Grants {
     /// True if `--tools` lists `tool`.
     pub(crate) fn lists_tool(&self, tool: &str) -> bool {
         let mut listed = self.tools.iter().flatten();
-        listed.any(|name| Pattern::new(name.as_str()).matches(tool))
+        listed.any(|name| Pattern::new(name.as_str()).lists(tool))
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use crate::tool::exec::BackgroundCommands;
 use crate::tool::files::Files;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct SharedState {
     pub(crate) mcp_tools: McpTools,
     /// Names and patterns of tools, as listed by `--tools` and the profile.
     pub(crate) listed_tools: BTreeSet<String>,
+    /// The commands in the background. `None` if none can be started: they would outlast what permits them.
+    pub(crate) background: Option<Arc<BackgroundCommands>>,
 }
 
 impl SharedState {

@@ -25,6 +25,8 @@ pub(crate) fn prepare_subagent(
     let files = shared.files.with_policy(policy);
     let shared = SharedState {
         files: Arc::new(files.context("open the granted directories")?),
+        // A command of the parent may have more permissions.
+        background: Some(Arc::default()),
         ..shared.clone()
     };
     let mut tools = all_tools(ctx, settings, policy, &shared);

@@ -5,7 +5,7 @@ use crate::ops::shared_state::SharedState;
 use crate::ops::web_tools;
 use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
-use crate::policy::tool_names::APPLY_PATCH;
+use crate::policy::tool_names::{APPLY_PATCH, PROCESS};
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::durable_file;
@@ -14,7 +14,7 @@ use crate::tool::apply_patch;
 use crate::tool::cron::{CronTool, JobScheduler};
 use crate::tool::delete_file;
 use crate::tool::edit_file;
-use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool};
+use crate::tool::exec::{ExecContainment, ExecLimits, ExecTool, ProcessTool};
 use crate::tool::files::Files;
 use crate::tool::glob::Glob;
 use crate::tool::grep::Grep;
@@ -60,7 +60,15 @@ pub(crate) fn all_tools(
                 durable_file::create_dir(&workspace.root.join("cron"))
             }));
         }
-        tools.push(Box::new(exec));
+        match &shared.background {
+            Some(commands) if policy.is_offered(PROCESS) => {
+                let exec = Arc::new(exec.with_background(Arc::clone(commands)));
+                let process = ProcessTool::new(Arc::clone(&exec), Arc::clone(commands));
+                tools.push(Box::new(exec));
+                tools.push(Box::new(process));
+            }
+            _ => tools.push(Box::new(exec)),
+        }
     }
     tools.push(Box::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));

@@ -109,6 +109,7 @@ pub(crate) fn prepare(
         offline: input.offline,
         mcp_tools,
         listed_tools: input.listed_tools(),
+        background: Some(Arc::default()),
     };
     let toolbox = build_toolbox(ctx, input, &policy, &shared, own_tools)?;
     let skill_list = match toolbox.specs().is_empty() {

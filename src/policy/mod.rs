@@ -12,7 +12,7 @@ pub use refusal::Refusal;
 use regex::Regex;
 use rule::{Pattern, PolicyRule, RuleEffect};
 use serde_json::Value;
-use tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS, tools_within};
+use tool_names::{APPLY_PATCH, EXEC, PROCESS, READ_TOOLS, WRITE_TOOLS, tools_within};
 
 pub mod call_files;
 pub mod description;
@@ -163,13 +163,17 @@ impl Policy {
 
     /// The reason why `tool` is not offered (a rule, permission, profile or list), or `None` if it is.
     pub fn withheld_reason(&self, tool: &str) -> Option<Refusal> {
-        // A patch mostly edits, so it is not offered where edits are forbidden.
-        let edits = (tool == APPLY_PATCH).then_some("edit_file");
-        let mut names = [tool].into_iter().chain(edits);
+        let required = match tool {
+            // A patch mostly edits, so it is not offered where edits are forbidden.
+            APPLY_PATCH => Some("edit_file"),
+            PROCESS => Some(EXEC),
+            _ => None,
+        };
+        let mut names = [tool].into_iter().chain(required);
         if let Some(refusal) = names.find_map(|name| self.forbidden_reason(name)) {
             return Some(refusal);
         }
-        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.matches(tool));
+        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.lists(tool));
         (!self.tool_filters.iter().all(is_offered)).then(|| {
             let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
             Refusal::new(message)
@@ -260,8 +264,9 @@ impl Policy {
                 rule.origin
             )));
         }
-        if tool == "exec"
-            && let Some(refusal) = self.command_patterns.check(&subjects[0].forms)
+        let mut commands = subjects.iter().filter(|it| it.tools.contains(&EXEC));
+        if let Some(command) = commands.next()
+            && let Some(refusal) = self.command_patterns.check(&command.forms)
         {
             return PolicyDecision::Deny(refusal);
         }
@@ -375,6 +380,7 @@ impl Policy {
         let forms = match (tool, text("command"), text("url"), text("query")) {
             (APPLY_PATCH, ..) => Vec::new(),
             ("cron", ..) => vec![text("action").unwrap_or_default().to_owned()],
+            (PROCESS, ..) => vec![text("input").unwrap_or_default().to_owned()],
             (_, Some(command), ..) => vec![command.to_owned()],
             (_, _, Some(url), _) => {
                 let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
@@ -384,7 +390,11 @@ impl Policy {
             (.., Some(query)) => vec![query.to_owned()],
             _ => vec![arguments.to_string()],
         };
-        let tools = vec![tool];
+        let tools = match tool {
+            // Reading and ending need no more than the command that was permitted.
+            PROCESS if text("input").is_some() => tools_within(tool),
+            tool => vec![tool],
+        };
         vec![RuleSubject { tools, forms }]
     }
 

@@ -1,7 +1,7 @@
 //! Rules as users write them: `TOOL`, or `TOOL(glob)` to match an argument. A rule never grants a shell command:
 //! commands are contained by the sandbox, not recognized by their text, and `exec(…)` can only be denied.
 
-use super::tool_names::{self, RESERVED_WORDS};
+use super::tool_names::{self, EXEC, PROCESS, RESERVED_WORDS};
 use std::fmt;
 
 /// The effect of a rule.
@@ -51,7 +51,10 @@ impl PolicyRule {
             false => tool_names::check(tool)?,
         }
         let tool = Pattern::new(tool);
-        if effect == RuleEffect::Allow && argument.is_some() && tool.matches("exec") {
+        if effect == RuleEffect::Allow
+            && argument.is_some()
+            && [EXEC, PROCESS].iter().any(|it| tool.matches(it))
+        {
             return Err(
                 "cannot be enforced: commands are confined by the sandbox, not by their text, so `exec` is allowed as a whole or not at all"
                     .into(),
@@ -105,6 +108,11 @@ impl Pattern {
     pub fn may_match_prefix(&self, beginning: &str) -> bool {
         let stem = self.0.split(['*', '?']).next().unwrap_or_default();
         stem.starts_with(beginning) || self.has_wildcard() && beginning.starts_with(stem)
+    }
+
+    /// True if `tool` is in a list of tools with this entry. What lists `exec` lists `process`, and nothing else does.
+    pub fn lists(&self, tool: &str) -> bool {
+        self.matches(if tool == PROCESS { EXEC } else { tool })
     }
 
     /// True if the pattern matches the whole of `text`.

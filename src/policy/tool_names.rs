@@ -11,7 +11,8 @@ pub const TOOLS: &[&str] = &[
     "list_dir",
     "glob",
     "grep",
-    "exec",
+    EXEC,
+    PROCESS,
     "todo",
     "web_search",
     "web_fetch",
@@ -31,10 +32,18 @@ pub const WRITE_TOOLS: &[&str] = &["write_file", "edit_file", "delete_file", APP
 /// The tool that changes several files at once.
 pub const APPLY_PATCH: &str = "apply_patch";
 
+/// The tool that runs commands.
+pub const EXEC: &str = "exec";
+
+/// The tool for commands in the background. Its input is text for a program that may be a shell, so it is a command as far
+/// as permissions and rules matter.
+pub const PROCESS: &str = "process";
+
 /// The tools whose changes a call of `tool` can make, itself included.
 pub fn tools_within(tool: &str) -> Vec<&str> {
     match tool {
         APPLY_PATCH => WRITE_TOOLS.to_vec(),
+        PROCESS => vec![PROCESS, EXEC],
         tool => vec![tool],
     }
 }

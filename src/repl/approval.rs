@@ -221,6 +221,10 @@ impl TerminalPrompter {
                 shown = &["command"];
                 add("$", text("command"), &plain);
             }
+            "process" if arguments["input"].is_string() => {
+                shown = &["input"];
+                add("›", text("input").trim_end_matches('\n'), &plain);
+            }
             "write_file" | "edit_file" => {
                 add("·", &format!("path: {}", text("path")), &plain);
                 let old = self.current_content(case);

@@ -17,6 +17,7 @@ const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
     ("glob", &[&["pattern", "path"]]),
     ("grep", &[&["pattern", "path"]]),
     ("exec", &[&["command"]]),
+    ("process", &[&["id", "input"], &["id"]]),
     ("web_search", &[&["query"]]),
     ("web_fetch", &[&["url"]]),
     ("spawn", &[&["label"], &["task"]]),

@@ -20,9 +20,9 @@ static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 static FILE_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Receives an output piece by piece. As long as it is short there is no file.
-pub struct OutputKeeper<'a> {
+pub struct OutputKeeper {
     /// Candidate parents of the directory.
-    parents: &'a [PathBuf],
+    parents: Vec<PathBuf>,
     /// Number of bytes from which on it is kept.
     limit: usize,
     /// The output so far, while there is no file.
@@ -73,11 +73,11 @@ enum KeeperState {
     Failed,
 }
 
-impl<'a> OutputKeeper<'a> {
+impl OutputKeeper {
     /// Keeps an output of more than `limit` bytes, in one of `parents`.
-    pub fn new(parents: &'a [PathBuf], limit: usize) -> Self {
+    pub fn new(parents: &[PathBuf], limit: usize) -> Self {
         Self {
-            parents,
+            parents: parents.to_vec(),
             limit,
             start: String::new(),
             redactor: StreamRedactor::for_all_keys(),
@@ -106,7 +106,7 @@ impl<'a> OutputKeeper<'a> {
             self.start.push_str(text);
             if self.start.len() > self.limit {
                 let start = std::mem::take(&mut self.start);
-                self.state = match create(self.parents) {
+                self.state = match create(&self.parents) {
                     Ok((file, path)) => {
                         let kept = KeptOutput {
                             path,

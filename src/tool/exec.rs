@@ -1,7 +1,10 @@
 //! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
 //! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
 
+mod background;
 mod failures;
+
+pub use background::{BackgroundCommands, ProcessTool};
 
 use super::dangerous_command::dangerous_command;
 use super::files::Files;
@@ -83,6 +86,8 @@ pub struct ExecTool {
     temp_parents: Vec<PathBuf>,
     tools: InstalledTools,
     before_first_run: Option<Box<BeforeFirstRun>>,
+    /// `None` if no commands can be started in the background.
+    background: Option<Arc<BackgroundCommands>>,
     /// The sandbox of commands that may change what tools read in a directory, and of those that may not.
     sandbox_specs: [OnceLock<SandboxSpec>; 2],
 }
@@ -126,6 +131,7 @@ impl ExecTool {
             temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
             tools,
             before_first_run: None,
+            background: None,
             sandbox_specs: Default::default(),
         }
     }
@@ -134,6 +140,18 @@ impl ExecTool {
     /// paths that exist: a missing one could be created, and give instructions to other runs until it is removed again.
     pub fn with_before_first_run(mut self, action: Box<BeforeFirstRun>) -> Self {
         self.before_first_run = Some(action);
+        self
+    }
+
+    /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
+    pub fn with_background(mut self, commands: Arc<BackgroundCommands>) -> Self {
+        let mut parameters = Value::clone(&self.spec.parameters);
+        parameters["properties"]["background"] = json!({
+            "type": "boolean",
+            "description": "return at once, with an id for `process`; the command ends with your turn",
+        });
+        self.spec.parameters = parameters.into();
+        self.background = Some(commands);
         self
     }
 
@@ -221,7 +239,11 @@ impl Tool for ExecTool {
         &self.spec
     }
 
-    fn effect(&self, _: &Value) -> CallEffect {
+    fn effect(&self, arguments: &Value) -> CallEffect {
+        // The next call of the reply may need what was started.
+        if arguments.get("background").is_some() {
+            return CallEffect::Writes;
+        }
         match self.containment.is_sandboxed && self.writable_roots().is_empty() {
             true => CallEffect::Reads,
             false => CallEffect::Writes,
@@ -241,6 +263,7 @@ impl Tool for ExecTool {
         let timeout = arguments["timeout"]
             .as_u64()
             .map_or(self.timeout, Duration::from_secs);
+        let is_background = arguments["background"] == true;
         let fence = self.configured_sandbox_spec()?;
         let private = fence.as_ref().and_then(|fence| fence.writable.last());
         let spec = CommandSpec {
@@ -253,6 +276,9 @@ impl Tool for ExecTool {
             sandbox: fence,
             input: None,
         };
+        if is_background {
+            return self.start_in_background(command, &spec);
+        }
         let mut letters = Utf8Decoder::default();
         let mut keeper = OutputKeeper::new(&self.temp_parents, self.capture_bytes * 2);
         let mut pass = |text: &str| {
@@ -264,6 +290,24 @@ impl Tool for ExecTool {
         pass(&letters.finish());
         let kept = keeper.finish();
         self.to_output(command, (&finished, kept.as_ref()), timeout)
+    }
+}
+
+impl Tool for Arc<ExecTool> {
+    fn spec(&self) -> &ToolSpec {
+        self.as_ref().spec()
+    }
+
+    fn effect(&self, arguments: &Value) -> CallEffect {
+        self.as_ref().effect(arguments)
+    }
+
+    fn run(
+        &self,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        self.as_ref().run(arguments, on_output)
     }
 }
 
@@ -313,7 +357,12 @@ impl ExecTool {
         (finished, kept): (&process::CommandResult, Option<&KeptOutput>),
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let mut text = format_output(finished, kept, self.capture_bytes);
+        let output = (
+            &finished.head[..],
+            &finished.tail[..],
+            finished.omitted_bytes,
+        );
+        let mut text = format_output(output, kept, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
         match (
             finished.status.and_then(|status| status.code()),
@@ -357,6 +406,12 @@ impl ExecTool {
                 suggested_flag: Some(flag),
             });
             text.push_str(&line(message));
+        }
+        if !finished.undone_in_background.is_empty() {
+            text.push_str("\n(a background command changed protected files:)");
+            text = self
+                .undone_refusal(&text, &finished.undone_in_background)
+                .message;
         }
         if !finished.undone.is_empty() {
             return Err(self.undone_refusal(&text, &finished.undone).into());
@@ -414,17 +469,17 @@ fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
 
 /// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
 fn format_output(
-    finished: &process::CommandResult,
+    (head, tail, omitted_bytes): (&[u8], &[u8], u64),
     kept: Option<&KeptOutput>,
     keep: usize,
 ) -> String {
-    let head = String::from_utf8_lossy(&finished.head);
-    let tail = String::from_utf8_lossy(&finished.tail);
+    let head = String::from_utf8_lossy(head);
+    let tail = String::from_utf8_lossy(tail);
     let excess = tail.len().saturating_sub(keep);
     let start = (excess..=tail.len())
         .find(|at| tail.is_char_boundary(*at))
         .unwrap_or(tail.len());
-    let left_out = finished.omitted_bytes + start as u64;
+    let left_out = omitted_bytes + start as u64;
     let text = match left_out {
         0 => format!("{head}{tail}"),
         _ => format!(

@@ -6,6 +6,7 @@ compile_error!("the tests need a feature: cargo test --locked --features test-ho
 mod anthropic;
 mod apply_patch;
 mod attach;
+mod background;
 mod budgets;
 mod check;
 mod compaction;

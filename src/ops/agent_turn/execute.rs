@@ -84,6 +84,7 @@ pub(crate) fn execute(
         None => turn::run(&mut agent, session, prepared.message.take(), &mut sink),
     };
     drop(running_subagents);
+    end_background_commands(setup, report);
     if !options.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, account, &ending.stats)
     {
@@ -91,6 +92,20 @@ pub(crate) fn execute(
         report.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
+}
+
+/// Ends the background commands of the turn. The model was told that they end with it.
+fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
+    let commands = setup.shared.background.iter();
+    for change in commands.flat_map(|commands| commands.end_all()) {
+        let path = change.path.display();
+        report.notice(&match change.remedy {
+            Ok(_) => format!("a background command changed `{path}`, which is protected: it was undone"),
+            Err(error) => format!(
+                "a background command changed `{path}`, which is protected, and that could not be undone: {error}"
+            ),
+        });
+    }
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.

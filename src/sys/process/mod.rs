@@ -1,7 +1,9 @@
-//! Child processes: commands that run to completion (`run`) and long-running servers (`server`). Each has a process
+//! Child processes: commands that run to completion (`run`) or in the background (`background`), and long-running servers
+//! (`server`). Each has a process
 //! group of its own, and namespaces of its own where it is sandboxed and the system allows them
 //! (`namespaced_supervisor`). None of its processes outlives this run.
 
+pub mod background;
 pub(in crate::sys) mod children;
 mod inspect;
 mod namespaced_supervisor;

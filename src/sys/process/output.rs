@@ -16,10 +16,7 @@ impl OutputPipe {
     pub(super) fn new(pipe: PipeReader, limit: usize) -> Self {
         Self {
             pipe: Some(pipe),
-            captured: HeadAndTail {
-                limit_bytes: limit,
-                ..HeadAndTail::default()
-            },
+            captured: HeadAndTail::new(limit),
             buffer: vec![0; 64 << 10],
         }
     }
@@ -59,7 +56,15 @@ pub(super) struct HeadAndTail {
 }
 
 impl HeadAndTail {
-    fn push(&mut self, bytes: &[u8]) {
+    /// Keeps `limit` bytes of the beginning, and as many of the end.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            limit_bytes: limit,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         let head_bytes = self
             .limit_bytes
             .saturating_sub(self.head.len())

@@ -68,6 +68,8 @@ pub struct CommandResult {
     pub had_leftovers: bool,
     /// Its changes of protected paths, which were undone.
     pub undone: Vec<UndoneChange>,
+    /// Those of background commands, which were undone too.
+    pub undone_in_background: Vec<UndoneChange>,
 }
 
 impl CommandResult {
@@ -81,6 +83,7 @@ impl CommandResult {
             stop: Some(stop),
             had_leftovers: false,
             undone: Vec::new(),
+            undone_in_background: Vec::new(),
         }
     }
 
@@ -139,7 +142,7 @@ fn run_with(
         .sandbox
         .as_ref()
         .filter(|sandbox| sandbox.writable.len() > 1);
-    let lock =
+    let mut lock =
         match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
             None => None,
             Some(Ok(lock)) => Some(lock),
@@ -169,8 +172,9 @@ fn run_with(
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(&mut |_| {})?;
     }
-    let undone = remembered.map(PathSnapshot::restore).unwrap_or_default();
-    drop(lock);
+    let undone = remembered.as_ref().map(PathSnapshot::restore);
+    let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
+    drop((remembered, lock));
     let HeadAndTail {
         head,
         tail,
@@ -184,7 +188,8 @@ fn run_with(
         status,
         stop: stopped,
         had_leftovers: leftovers,
-        undone,
+        undone: undone.unwrap_or_default(),
+        undone_in_background: undone_in_background.unwrap_or_default(),
     })
 }
 

@@ -13,9 +13,10 @@ use crate::sys::sandbox::{self, ProtectedPids, SandboxSpec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, BorrowedFd};
 #[cfg(not(test))]
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -50,7 +51,8 @@ pub struct ServerProcess {
     pub input: Option<PipeWriter>,
     /// Its standard output.
     pub output: Option<PipeReader>,
-    /// Its standard error. It must be read too, or the server blocks when the pipe is full.
+    /// Its standard error. It must be read too, or the server blocks when the pipe is full. `None` if it goes to standard
+    /// output, as that of a command.
     pub errors: Option<PipeReader>,
     /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
     /// creating them, so the caller has to check for them at the end and report them to the user.
@@ -90,7 +92,20 @@ impl std::fmt::Display for ServerExit {
 /// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
 /// run is cancelled.
 pub fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
-    start_with(supervisor_command()?, spec)
+    require_sandbox(spec)?;
+    start_with(supervisor_command()?, spec, LaunchKind::Server)
+}
+
+/// Starts a command that runs in the background: in the sandbox of commands, and with standard error in its standard
+/// output. Its directory is opened at once, whatever its path leads to later.
+///
+/// # Errors
+/// As [`start`]. If a required sandbox is unavailable, the error contains a [`sandbox::SandboxError`].
+pub(super) fn start_command(spec: &ServerSpec) -> io::Result<ServerProcess> {
+    if spec.sandbox.is_some() {
+        sandbox::check_available().map_err(io::Error::other)?;
+    }
+    start_with(supervisor_command()?, spec, LaunchKind::BackgroundCommand)
 }
 
 /// Prepares a command that starts this program as a supervisor.
@@ -103,22 +118,26 @@ fn supervisor_command() -> io::Result<Command> {
 
 /// Starts a server, in namespaces of its own if the system allows them, otherwise with `supervisor` as the command that
 /// becomes the supervisor.
-fn start_with(supervisor: Command, spec: &ServerSpec) -> io::Result<ServerProcess> {
-    require_sandbox(spec)?;
+fn start_with(
+    supervisor: Command,
+    spec: &ServerSpec,
+    kind: LaunchKind,
+) -> io::Result<ServerProcess> {
     prepare();
     if let Some(sandbox) = &spec.sandbox
         && knows_namespaces() != Some(false)
-        && let Some(server) = launch(namespace_command(sandbox)?, spec, true)?
+        && let Some(server) = launch(namespace_command(sandbox)?, spec, kind, true)?
     {
         return Ok(server);
     }
-    launch(supervisor, spec, false)?.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    launch(supervisor, spec, kind, false)?.ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// Starts a server. Returns `None` if the system allows no namespaces.
 fn launch(
     mut supervisor: Command,
     spec: &ServerSpec,
+    kind: LaunchKind,
     in_namespaces: bool,
 ) -> io::Result<Option<ServerProcess>> {
     let protected = spec
@@ -128,21 +147,36 @@ fn launch(
         .cloned();
     let absent = protected.filter(|place| place.symlink_metadata().is_err());
     let absent = absent.collect();
+    let is_command = kind == LaunchKind::BackgroundCommand;
+    let mut sandbox = spec.sandbox.clone();
+    if is_command && in_namespaces {
+        sandbox = sandbox.map(SandboxSpec::without_foreign_sockets);
+    }
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
-        directory: spec.directory.clone(),
+        // The supervisor of a command is started in the command's directory.
+        directory: match is_command {
+            true => ".".into(),
+            false => spec.directory.clone(),
+        },
         env: spec.env.clone(),
         in_namespaces,
-        kind: LaunchKind::Server,
+        kind,
         self_test: None,
-        sandbox: spec.sandbox.clone(),
+        sandbox,
         protected: ProtectedPids::current(),
     };
-    supervisor.current_dir("/");
+    supervisor.current_dir(match is_command {
+        true => spec.directory.as_path(),
+        false => Path::new("/"),
+    });
     let (read, input) = io::pipe()?;
     let (output, write) = io::pipe()?;
-    let (errors, complain) = io::pipe()?;
+    let (errors, complain) = match is_command {
+        true => (None, write.try_clone()?),
+        false => io::pipe().map(|(errors, complain)| (Some(errors), complain))?,
+    };
     // Only the server holds its ends from then on, so each side sees when the other closes.
     let streams = [read.into(), write.into(), complain.into()];
     let (child, connection) =
@@ -150,7 +184,7 @@ fn launch(
     let mut server = ServerProcess {
         input: Some(input),
         output: Some(output),
-        errors: Some(errors),
+        errors,
         absent_protected: absent,
         connection,
         exit: None,
@@ -239,15 +273,20 @@ impl ServerProcess {
         self.exit
     }
 
+    /// The descriptor that becomes readable when it ends.
+    pub(super) fn end_fd(&self) -> BorrowedFd<'_> {
+        self.connection.control.as_fd()
+    }
+
     /// Closes the server's input and orders the supervisor to end.
-    fn request_shutdown(&mut self) {
+    pub(super) fn request_shutdown(&mut self) {
         self.input = None;
         self.connection.order_end();
     }
 
     /// Waits until the supervisor has finished or `end` is reached. In the latter case the supervisor is killed, and
     /// the server's processes, which then become ours, are ended.
-    fn wait_or_kill(&mut self, end: Instant) {
+    pub(super) fn wait_or_kill(&mut self, end: Instant) {
         if std::mem::replace(&mut self.is_finished, true) {
             return;
         }
@@ -305,7 +344,9 @@ use tests::supervisor_command;
 
 #[cfg(test)]
 mod tests {
-    use super::{SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec, end_all, start_with};
+    use super::{
+        LaunchKind, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec, end_all, start_with,
+    };
     use crate::sys::process::supervisor;
     use crate::sys::process::tests::{is_process_running, serialize};
     use crate::sys::sandbox::SandboxSpec;
@@ -346,7 +387,7 @@ mod tests {
     }
 
     fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
-        start_with(test_command("be_the_supervisor"), spec)
+        start_with(test_command("be_the_supervisor"), spec, LaunchKind::Server)
     }
 
     /// The first line of its output, without the line break.

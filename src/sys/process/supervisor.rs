@@ -63,6 +63,8 @@ pub(super) enum LaunchKind {
     Server,
     /// It ends at once if the parent is gone.
     Command,
+    /// A command that ends as a server does.
+    BackgroundCommand,
     /// Nothing is started. The sandbox is entered, and tested if asked for.
     Trial,
 }
@@ -123,7 +125,9 @@ pub(super) fn supervise() -> io::Result<bool> {
     let kind = launch.kind;
     let started = match kind {
         LaunchKind::Trial => try_sandbox(launch),
-        LaunchKind::Server | LaunchKind::Command => start_server(launch, streams),
+        LaunchKind::Server | LaunchKind::Command | LaunchKind::BackgroundCommand => {
+            start_server(launch, streams)
+        }
     };
     let report = started
         .unwrap_or_else(|error| SupervisorReport::Failed(error.raw_os_error(), error.to_string()));

@@ -1,14 +1,20 @@
 //! A lock by which only one sandboxed command at a time may change a set of directories.
+//!
+//! A background command takes it to start, and then leaves its snapshot and its locks of directories to the run: other runs
+//! wait until all background commands have ended, and other commands of this run do not. While background commands run, the
+//! snapshots of all of them are kept and restored from the newest to the oldest. A newer one may record what an older command
+//! had changed, and would bring that back; the oldest one was taken when none ran.
 
 use crate::error::Stop;
-use crate::sys::sandbox::SandboxSpec;
+use crate::sys::sandbox::{PathSnapshot, SandboxSpec, UndoneChange};
 use crate::sys::signal::{self, Deadline};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
@@ -18,10 +24,33 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// such commands at once would mistake each other's changes for the state to keep.
 #[derive(Debug)]
 pub(super) struct WriteLock {
-    _process_lock: MutexGuard<'static, ()>,
+    background: MutexGuard<'static, Vec<BackgroundWriter>>,
     /// The writable directories and their ancestors, locked against other processes.
-    _directory_locks: Vec<File>,
+    directory_locks: Vec<DirectoryLock>,
 }
+
+/// The background commands of this run that may write, oldest first. Locked while another such command runs or starts, so
+/// that only one snapshot at a time is taken or restored.
+static PROCESS_LOCK: Mutex<Vec<BackgroundWriter>> = Mutex::new(Vec::new());
+
+/// What remains of the lock with which a background command was started.
+#[derive(Debug)]
+struct BackgroundWriter {
+    snapshot: PathSnapshot,
+    directory_locks: Vec<DirectoryLock>,
+    is_running: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct DirectoryLock {
+    id: DirectoryId,
+    is_exclusive: bool,
+    /// Closing it releases the lock.
+    _file: File,
+}
+
+/// The device and the inode number of a directory.
+type DirectoryId = (u64, u64);
 
 impl WriteLock {
     /// Acquires the lock, waiting while `deadline` lasts.
@@ -32,7 +61,6 @@ impl WriteLock {
         sandbox: &SandboxSpec,
         mut deadline: Deadline,
     ) -> Result<Self, LockError> {
-        static PROCESS_LOCK: Mutex<()> = Mutex::new(());
         let mut wait = || {
             if deadline.is_expired() {
                 return Err(LockError::Busy);
@@ -40,15 +68,19 @@ impl WriteLock {
             deadline.subtract(POLL_INTERVAL);
             signal::sleep(POLL_INTERVAL).map_err(LockError::Stopped)
         };
-        let here = loop {
-            match PROCESS_LOCK.try_lock() {
-                Ok(here) => break here,
-                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => wait()?,
+        let background = loop {
+            match try_lock_process() {
+                Some(background) => break background,
+                None => wait()?,
             }
         };
         let mut locks = Vec::new();
-        for (file, exclusive) in directories_to_lock(sandbox) {
+        for (id, (file, exclusive)) in directories_to_lock(sandbox) {
+            let mut held = background.iter().flat_map(|it| &it.directory_locks);
+            // The background commands do not release it while this one has their list.
+            if held.any(|lock| lock.id == id && (lock.is_exclusive || !exclusive)) {
+                continue;
+            }
             let kind = match exclusive {
                 true => FlockOperation::NonBlockingLockExclusive,
                 false => FlockOperation::NonBlockingLockShared,
@@ -61,13 +93,87 @@ impl WriteLock {
                     Ok(()) | Err(_) => break,
                 }
             }
-            locks.push(file);
+            locks.push(DirectoryLock {
+                id,
+                is_exclusive: exclusive,
+                _file: file,
+            });
         }
         Ok(Self {
-            _process_lock: here,
-            _directory_locks: locks,
+            background,
+            directory_locks: locks,
         })
     }
+
+    /// Undoes what background commands have changed of protected paths.
+    pub(super) fn restore_background(&mut self) -> Vec<UndoneChange> {
+        restore_all(&mut self.background)
+    }
+
+    /// Leaves the lock to a background command that was started after `snapshot` was taken.
+    pub(super) fn leave_to_background(mut self, snapshot: PathSnapshot) -> BackgroundLock {
+        let is_running = Arc::new(AtomicBool::new(true));
+        self.background.push(BackgroundWriter {
+            snapshot,
+            directory_locks: self.directory_locks,
+            is_running: Arc::clone(&is_running),
+        });
+        BackgroundLock { is_running }
+    }
+}
+
+/// The part of a background command in the lock. Dropping this means that no process of the command is left.
+#[derive(Debug)]
+pub(super) struct BackgroundLock {
+    is_running: Arc<AtomicBool>,
+}
+
+impl BackgroundLock {
+    /// Undoes what background commands have changed of protected paths, unless another command is running that does it at
+    /// its end.
+    pub(super) fn restore(&self) -> Vec<UndoneChange> {
+        restore_if_free()
+    }
+
+    /// As [`Self::restore`], after the end of the command.
+    pub(super) fn finish(self) -> Vec<UndoneChange> {
+        self.is_running.store(false, Ordering::SeqCst);
+        restore_if_free()
+    }
+}
+
+impl Drop for BackgroundLock {
+    fn drop(&mut self) {
+        if self.is_running.swap(false, Ordering::SeqCst) {
+            drop(restore_if_free());
+        }
+    }
+}
+
+fn try_lock_process() -> Option<MutexGuard<'static, Vec<BackgroundWriter>>> {
+    match PROCESS_LOCK.try_lock() {
+        Ok(background) => Some(background),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+fn restore_if_free() -> Vec<UndoneChange> {
+    try_lock_process().map_or_else(Vec::new, |mut background| restore_all(&mut background))
+}
+
+/// Restores all snapshots, and releases them and the locks if no command is left.
+fn restore_all(background: &mut Vec<BackgroundWriter>) -> Vec<UndoneChange> {
+    // Asked first: a command that ends meanwhile is checked once more.
+    let mut writers = background.iter();
+    let is_last = !writers.any(|writer| writer.is_running.load(Ordering::SeqCst));
+    let newest_first = background.iter().rev();
+    let undone = newest_first.flat_map(|writer| writer.snapshot.restore());
+    let undone = undone.collect();
+    if is_last {
+        background.clear();
+    }
+    undone
 }
 
 /// The reason that the lock was not acquired.
@@ -78,8 +184,8 @@ pub(super) enum LockError {
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
-fn directories_to_lock(sandbox: &SandboxSpec) -> Vec<(File, bool)> {
-    let mut places: BTreeMap<(u64, u64), (File, bool)> = BTreeMap::new();
+fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<DirectoryId, (File, bool)> {
+    let mut places: BTreeMap<DirectoryId, (File, bool)> = BTreeMap::new();
     // The last writable directory is the private one.
     let roots = sandbox.writable.iter().rev().skip(1);
     for (path, exclusive) in roots.flat_map(|root| {
@@ -103,5 +209,5 @@ fn directories_to_lock(sandbox: &SandboxSpec) -> Vec<(File, bool)> {
             .or_insert((file, exclusive));
         place.1 |= exclusive;
     }
-    places.into_values().collect()
+    places
 }

@@ -129,7 +129,8 @@ impl SandboxSpec {
     }
 
     /// Closes the sockets of other processes in the granted places: a command in namespaces of its own may open local
-    /// sockets, and their modes do not tell whether they are its own. Those that are bound later stay open to it.
+    /// sockets, and their modes do not tell whether they are its own. Those in the private directory, where only commands
+    /// of the run bind them, and those that are bound later stay open to it.
     pub fn without_foreign_sockets(mut self) -> Self {
         let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         // The last field is a path, which may contain blanks.
@@ -138,7 +139,9 @@ impl SandboxSpec {
             .filter_map(|line| line.find('/').map(|at| &line[at..]));
         let real = paths.filter_map(|path| std::fs::canonicalize(path).ok());
         let granted = self.readable.iter().chain(&self.writable);
+        let private = self.writable.last();
         let found: Vec<PathBuf> = real
+            .filter(|path| !private.is_some_and(|private| path.starts_with(private)))
             .filter(|path| granted.clone().any(|place| path.starts_with(place)))
             .collect();
         self.denied.extend(found);

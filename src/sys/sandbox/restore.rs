@@ -4,7 +4,7 @@
 //! A mount protects what exists. It cannot keep a missing path from being created, and where it stands nothing can be
 //! removed or renamed, which is too much for repositories within a directory. So these are read beforehand, including
 //! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
-//! following symbolic links. No process of the command is alive by then: its namespace has ended.
+//! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 
 use super::files_beneath::{open_parent, set_aside};
 use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
@@ -208,12 +208,12 @@ impl PathSnapshot {
         changed
     }
 
-    /// Undoes the changes of protected paths.
-    pub fn restore(mut self) -> Vec<UndoneChange> {
+    /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
+    /// can make them anew.
+    pub fn restore(&self) -> Vec<UndoneChange> {
         let repository_paths = list_repository_paths(&self.root_paths);
         let mut changed = self.set_run_steps_aside(&repository_paths);
         let later = self.find_later(&repository_paths);
-        self.entries.extend(later);
         let checked = CheckedRepositories {
             roots: &self.root_paths,
             git_dirs: repository_paths
@@ -223,12 +223,9 @@ impl PathSnapshot {
                 .collect(),
         };
         // Known before anything is restored, since that creates directories anew.
-        let replaced: Vec<bool> = self
-            .entries
-            .iter()
-            .map(SnapshotEntry::is_replaced)
-            .collect();
-        let places = self.entries.iter().zip(replaced);
+        let entries = || self.entries.iter().chain(&later);
+        let replaced: Vec<bool> = entries().map(SnapshotEntry::is_replaced).collect();
+        let places = entries().zip(replaced);
         changed.extend(
             places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
         );

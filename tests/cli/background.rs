@@ -1,0 +1,386 @@
+//! Commands in the background: input, output, their end, and what they may not do.
+
+use crate::requirements::require;
+use crate::screen::Key;
+use crate::server::{Responder, calls, says};
+use crate::signals::{is_alive, send_signal};
+use crate::story::Story;
+use crate::wait::{until, until_exists};
+use serde_json::{Value, json};
+
+/// A call that starts `command`.
+fn starts(command: &str) -> (&'static str, Value) {
+    ("exec", json!({ "command": command, "background": true }))
+}
+
+fn runs(command: &str) -> (&'static str, Value) {
+    ("exec", json!({ "command": command, "timeout": 60 }))
+}
+
+/// A call of `process` that waits as long as it may.
+fn process(mut arguments: Value) -> (&'static str, Value) {
+    arguments["wait"] = json!(60);
+    ("process", arguments)
+}
+
+fn writes(id: &str, input: &str) -> (&'static str, Value) {
+    process(json!({ "id": id, "input": input }))
+}
+
+/// Makes the calls one after another. Returns their results, and what the run printed to standard error.
+fn results(story: &Story, flags: &[&str], list: &[(&'static str, Value)]) -> (Vec<String>, String) {
+    let script = list.iter().map(|(name, value)| calls(name, value.clone()));
+    story.server().script(script.chain([says("done")]));
+    let before = story.requests().len();
+    let ran = story.run(["agent", "-m", "go", "--ephemeral"].iter().chain(flags));
+    let errors = ran.error_text();
+    ran.stdout("done\n");
+    let requests = story.requests();
+    let found = requests[before + 1..]
+        .iter()
+        .map(|it| story.normalize_paths(&it.last_content()));
+    (found.collect(), errors)
+}
+
+/// As [`results`]; nothing is printed to standard error.
+fn quiet_results(story: &Story, flags: &[&str], list: &[(&'static str, Value)]) -> Vec<String> {
+    let (found, errors) = results(story, flags, list);
+    assert_eq!(errors, "", "{found:#?}");
+    found
+}
+
+#[test]
+fn input_and_output_of_a_running_command() {
+    let found = quiet_results(
+        &Story::new(),
+        &[],
+        &[
+            starts("sh"),
+            writes("sh-1", "a=1; echo one\n"),
+            writes("sh-1", "echo $a two >&2\n"),
+            process(json!({ "id": "sh-1", "input": "exit 3\n" })),
+            writes("sh-1", "echo x\n"),
+            process(json!({ "id": "sh-1" })),
+            starts("cat; echo bye"),
+            writes("cat-2", "to you\n"),
+            process(json!({ "id": "cat-2", "end": true })),
+        ],
+    );
+    let expect = [
+        "Started in the background as `sh-1`. It ends with your turn, or when `process` ends it.",
+        "one\n(still running)",
+        "1 two\n(still running)",
+        "(no output)\nExit code: 3",
+        "nothing was written: `sh-1` has ended (it exited with status 3)",
+        "`sh-1` has ended (it exited with status 3); there is no more output",
+        "Started in the background as `cat-2`. It ends with your turn, or when `process` ends it.",
+        "to you\n(still running)",
+        "bye\nExited with status 0",
+    ];
+    assert_eq!(found, expect);
+}
+
+#[test]
+fn a_server_in_the_background_answers_a_command() {
+    if !require("python3") {
+        return;
+    }
+    let server = "import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.bind(os.environ['TMPDIR'] + '/server')
+s.listen()
+print('ready', flush=True)
+while True:
+    c, _ = s.accept()
+    c.sendall(b'hello ' + c.recv(100))
+    c.close()
+";
+    let client = "import os, socket
+s = socket.socket(socket.AF_UNIX)
+s.connect(os.environ['TMPDIR'] + '/server')
+s.sendall(b'client')
+print(s.recv(100).decode())
+";
+    // With permission to write, both hold the lock of the run.
+    for flags in [&[][..], &["--write"], &["--write", "--net"]] {
+        let story = Story::new()
+            .file("server.py", server)
+            .file("client.py", client);
+        let found = quiet_results(
+            &story,
+            flags,
+            &[
+                starts("python3 server.py"),
+                process(json!({ "id": "python3-1" })),
+                runs("python3 client.py"),
+                runs("python3 client.py"),
+            ],
+        );
+        let expect = ["ready\n(still running)", "hello client", "hello client"];
+        assert_eq!(found[1..], expect, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_flood_of_output_is_bounded_and_kept() {
+    let story = Story::new();
+    let found = quiet_results(
+        &story,
+        &[],
+        &[
+            starts("seq 1 200000; echo the end; cat"),
+            runs("true"),
+            process(json!({ "id": "seq-1" })),
+            starts("yes"),
+            process(json!({ "id": "yes-2" })),
+            process(json!({ "id": "yes-2", "end": true })),
+        ],
+    );
+    let [_, _, counted, _, first, last] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert!(counted.starts_with("1\n2\n") && counted.contains("for read_file and grep"));
+    assert!(counted.ends_with("(still running)"), "{counted}");
+    assert!(first.contains("bytes left out") && first.ends_with("(still running)"));
+    assert!(last.ends_with("Killed by signal 15"), "{last}");
+    assert!(found.iter().all(|text| text.len() < 20_000));
+}
+
+#[test]
+fn unusual_commands() {
+    let mark = format!("{}.31", 400_000 + std::process::id());
+    let (found, errors) = results(
+        &Story::new(),
+        &[],
+        &[
+            // It closes its streams and goes on.
+            starts(&format!("exec sleep {mark} <&- >&- 2>&-")),
+            ("process", json!({ "id": "exec-1", "wait": 0 })),
+            writes("exec-1", "x\n"),
+            // It ignores requests to end.
+            starts("trap '' TERM HUP; echo on; while :; do sleep 60; done"),
+            process(json!({ "id": "trap-2" })),
+            process(json!({ "id": "trap-2", "end": true })),
+            // It leaves a process behind.
+            starts(&format!("setsid sleep {mark} & echo off")),
+            process(json!({ "id": "setsid-3" })),
+            process(json!({ "id": "none" })),
+            (
+                "exec",
+                json!({ "command": "true", "background": true, "working_dir": "missing" }),
+            ),
+            starts("rm -rf /"),
+            writes("exec-1", "rm -rf /\n"),
+        ],
+    );
+    assert_eq!(found[1], "(no output)\n(still running)");
+    assert_eq!(errors.matches("denied: ").count(), 2, "{errors}");
+    assert!(
+        found[2].contains("the command has closed its input"),
+        "{}",
+        found[2]
+    );
+    assert_eq!(found[4], "on\n(still running)");
+    assert_eq!(found[5], "(no output)\nKilled by signal 9");
+    assert_eq!(found[7], "off\nExited with status 0");
+    assert_eq!(
+        found[8],
+        "there is no background command `none` in this turn; there are exec-1, trap-2, setsid-3"
+    );
+    assert!(found[9].contains("missing"), "{}", found[9]);
+    assert!(found[10].contains("not run: this"), "{}", found[10]);
+    assert!(found[11].contains("not written: this"), "{}", found[11]);
+    assert!(!is_alive(&mark));
+}
+
+#[test]
+fn at_most_eight_run_and_all_end_with_the_turn() {
+    let mark = format!("{}.32", 400_000 + std::process::id());
+    let command = format!("trap '' TERM; setsid sleep {mark} & echo on; sleep {mark}");
+    let mut list = vec![starts(&command); 9];
+    list.push(("process", json!({ "id": "trap-8", "end": true })));
+    list.push(starts(&command));
+    let story = Story::new();
+    let found = quiet_results(&story, &[], &list);
+    assert!(found[8].starts_with("not run: at most 8"), "{}", found[8]);
+    assert!(found[10].starts_with("Started"), "{}", found[10]);
+    assert!(!is_alive(&mark));
+    // The next turn does not know them.
+    let found = quiet_results(&story, &[], &[process(json!({ "id": "trap-1" }))]);
+    assert!(
+        found[0].contains("this turn has started none"),
+        "{}",
+        found[0]
+    );
+}
+
+/// A run with a background command, which is interrupted by `end` while the model answers.
+fn interrupt(number: u32, end: impl Fn(&mut std::process::Child)) {
+    let mark = format!("{}.{number}", 400_000 + std::process::id());
+    let command = format!("(trap '' TERM HUP INT; setsid sleep {mark} & sleep {mark})");
+    let story = Story::new();
+    let (name, arguments) = starts(&command);
+    story.server().script([calls(name, arguments)]);
+    let waiting = runs("sleep 600");
+    story.server().script([calls(waiting.0, waiting.1)]);
+    let mut child = story.command(["agent", "-m", "x"]).spawn().unwrap();
+    story.server().wait_for_requests(2);
+    until("the command runs", || is_alive(&mark));
+    end(&mut child);
+    child.wait().unwrap();
+    until("the command has ended", || !is_alive(&mark));
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_command() {
+    interrupt(33, |child| send_signal(child, 2));
+    interrupt(34, |child| send_signal(child, 15));
+    interrupt(35, |child| child.kill().unwrap());
+}
+
+#[test]
+fn protected_files_are_restored() {
+    let story = Story::new();
+    let plant = "echo evil > .bashrc; echo on; read x; echo evil > .bashrc; echo off; cat";
+    let (found, errors) = results(
+        &story,
+        &["--write"],
+        &[
+            starts(plant),
+            process(json!({ "id": "echo-1" })),
+            runs("ls -A; touch made"),
+            writes("echo-1", "go\n"),
+            process(json!({ "id": "echo-1", "end": true })),
+        ],
+    );
+    assert!(found[1].contains("on\n(still running)"), "{}", found[1]);
+    assert!(found[1].contains("may not change `.bashrc`, so it was restored"));
+    assert_eq!(found[2], "(no output)");
+    assert!(found[3].contains("may not change `.bashrc`, so it was restored"));
+    assert_eq!(found[4], "(no output)\nExited with status 0");
+    assert_eq!(errors.matches("denied: process").count(), 2, "{errors}");
+    assert!(story.dir().join("made").exists());
+    assert!(!story.dir().join(".bashrc").exists());
+}
+
+#[test]
+fn what_is_planted_at_the_end_of_a_turn_is_removed() {
+    let story = Story::new();
+    let (name, arguments) = starts("echo evil > .bashrc; touch planted; cat");
+    let planted = story.dir().join("planted");
+    let waits: Responder = Box::new(move |request| {
+        until_exists(&planted);
+        says("done")(request)
+    });
+    story.server().script([calls(name, arguments), waits]);
+    let ran = story.run(["agent", "-m", "go", "--write"]);
+    ran.stdout("done\n").stderr_has(
+        "a background command changed `$DIR/.bashrc`, which is protected: it was undone",
+    );
+    assert!(!story.dir().join(".bashrc").exists());
+}
+
+#[test]
+fn other_runs_wait_for_background_commands_that_may_write() {
+    let story = Story::new();
+    let (name, arguments) = starts("cat");
+    story.server().script([calls(name, arguments)]);
+    let dir = story.dir();
+    story
+        .server()
+        .script([Box::new(move |request: &crate::server::Request| {
+            until_exists(&dir.join("go"));
+            says("done")(request)
+        }) as Responder]);
+    let first = story
+        .command(["agent", "-m", "x", "--write"])
+        .spawn()
+        .unwrap();
+    story.server().wait_for_requests(2);
+    let words = r#"{"command": "touch ran", "timeout": 1}"#;
+    let other = ["tool", "run", "exec", words, "--write"];
+    let ran = story.run(other);
+    assert_ne!(ran.code(), 0);
+    let told = ran.text() + &ran.error_text();
+    assert!(told.contains("another command that may change"), "{told}");
+    std::fs::write(story.dir().join("go"), "").unwrap();
+    story.wait(first).stdout("done\n");
+    story.run(other).stdout("(no output)\n");
+}
+
+#[test]
+fn process_is_as_permitted_as_exec() {
+    let offered = |flags: &[&str], expect: [bool; 2]| {
+        let story = Story::new().script([says("done")]);
+        story
+            .run(["agent", "-m", "go"].iter().chain(flags))
+            .stdout("done\n");
+        let tools = story.requests()[0].body["tools"].to_string();
+        let found = ["\"exec\"", "\"process\""].map(|name| tools.contains(name));
+        assert_eq!(found, expect, "{flags:?}");
+        assert_eq!(tools.contains("\"background\""), expect == [true, true]);
+    };
+    offered(&[], [true, true]);
+    offered(&["--tools", "exec"], [true, true]);
+    offered(&["--deny", "exec"], [false, false]);
+    offered(&["--disabled-tools", "exec"], [false, false]);
+    offered(&["--deny", "process"], [true, false]);
+    offered(&["--tools", "read_file"], [false, false]);
+    // A rule about commands is one about input.
+    let (found, errors) = results(
+        &Story::new(),
+        &["--deny", "exec(*secret*)"],
+        &[
+            starts("sh"),
+            writes("sh-1", "cat secret\n"),
+            writes("sh-1", "echo on\n"),
+        ],
+    );
+    assert!(
+        found[1].contains("denied by the rule `exec(*secret*)`"),
+        "{}",
+        found[1]
+    );
+    assert_eq!(found[2], "on\n(still running)");
+    assert!(errors.contains("denied: process"), "{errors}");
+    let story = Story::new().set("tools.permissions", json!({ "exec": "ask" }));
+    let explain = |arguments: &str| story.run(["policy", "explain", "process", arguments]);
+    explain(r#"{"id": "sh-1", "input": "ls"}"#)
+        .status(77)
+        .stdout_has("requires approval");
+    explain(r#"{"id": "sh-1"}"#).stdout_has("allowed");
+}
+
+#[test]
+fn input_needs_the_approval_of_a_command() {
+    let story = Story::new()
+        .set("tools.permissions", json!({ "exec": "ask" }))
+        .script([
+            calls("exec", json!({ "command": "sh", "background": true })),
+            calls("process", json!({ "id": "sh-1", "wait": 0 })),
+            calls(
+                "process",
+                json!({ "id": "sh-1", "input": "touch $TMPDIR/x; echo first\n" }),
+            ),
+            calls("process", json!({ "id": "sh-1", "input": "echo second\n" })),
+            says("All done."),
+        ]);
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen.until_prompt("> ").type_("go").press(Key::Enter);
+    screen.until("$ sh").until_prompt("  allow?");
+    screen.type_("y").press(Key::Enter);
+    // Reading needs none.
+    screen
+        .until("› touch $TMPDIR/x; echo first")
+        .until_prompt("  allow?");
+    screen.type_("y").press(Key::Enter);
+    screen.until("› echo second").until_prompt("  allow?");
+    screen.type_("n").press(Key::Enter);
+    screen.until("All done.").press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+    let requests = story.requests();
+    let results = [2, 3, 4].map(|at| requests[at].last_content());
+    assert_eq!(results[0], "(no output)\n(still running)");
+    assert_eq!(results[1], "first\n(still running)");
+    assert!(!results[2].contains("second"), "{}", results[2]);
+}
