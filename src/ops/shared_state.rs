@@ -3,7 +3,7 @@
 use crate::ops::mcp_tools::McpTools;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
-use crate::tool::exec::BackgroundCommands;
+use crate::tool::exec::background_commands::BackgroundCommands;
 use crate::tool::files::Files;
 use std::collections::BTreeSet;
 use std::sync::Arc;

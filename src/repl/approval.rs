@@ -276,11 +276,7 @@ impl TerminalPrompter {
             if shown.contains(&name.as_str()) {
                 continue;
             }
-            let value = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            add("·", &format!("{name}: {value}"), &plain);
+            add("·", &format!("{name}: {}", argument_text(value)), &plain);
         }
         rows
     }
@@ -491,6 +487,14 @@ impl UserPrompt for TerminalPrompter {
             }
             Ok(())
         })
+    }
+}
+
+/// An argument as a person reads it.
+fn argument_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 

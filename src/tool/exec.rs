@@ -1,10 +1,9 @@
 //! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
 //! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
 
-mod background;
+pub mod background_commands;
 mod failures;
-
-pub use background::{BackgroundCommands, ProcessTool};
+pub mod process_tool;
 
 use super::dangerous_command::dangerous_command;
 use super::files::Files;
@@ -17,6 +16,7 @@ use crate::sys::kept_output::{KeptOutput, OutputKeeper};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::sandbox::{self, SandboxError, SandboxSpec, private_tmp, system_paths};
 use crate::sys::utf8_stream::Utf8Decoder;
+use background_commands::BackgroundCommands;
 use serde_json::{Value, json};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};

@@ -19,9 +19,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The quiet time after which an output counts as complete for now.
-const QUIET_TIME: Duration = Duration::from_millis(50);
+const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 /// The longest wait for that, if the output does not pause.
-const MAX_SETTLE_TIME: Duration = Duration::from_millis(500);
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time that the end of the output may take after the command has ended.
 const END_OF_OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -43,7 +43,7 @@ pub struct NewOutput {
     /// The number of bytes between the two that were not kept.
     pub omitted_bytes: u64,
     /// The file with all of it, if it is long.
-    pub kept: Option<KeptOutput>,
+    pub file: Option<KeptOutput>,
 }
 
 /// Starts the command in the background, without a timeout: that of `spec` limits only the wait for other commands. Long
@@ -141,8 +141,8 @@ impl BackgroundProcess {
             let now = signal::now();
             let until = match has_output {
                 true => {
-                    let settle_end = *settle_end.get_or_insert(now + MAX_SETTLE_TIME);
-                    settle_end.min(now + QUIET_TIME).min(end)
+                    let settle_end = *settle_end.get_or_insert(now + SETTLE_TIMEOUT);
+                    settle_end.min(now + QUIET_INTERVAL).min(end)
                 }
                 false => end,
             };
@@ -284,7 +284,7 @@ impl OutputReader {
             head,
             tail,
             omitted_bytes,
-            kept: keeper.finish(),
+            file: keeper.finish(),
         }
     }
 

@@ -33,7 +33,7 @@ pub(super) struct WriteLock {
 /// that only one snapshot at a time is taken or restored.
 static PROCESS_LOCK: Mutex<Vec<BackgroundWriter>> = Mutex::new(Vec::new());
 
-/// What remains of the lock with which a background command was started.
+/// The part of the lock that remains with a background command after its start.
 #[derive(Debug)]
 struct BackgroundWriter {
     snapshot: PathSnapshot,
@@ -43,14 +43,14 @@ struct BackgroundWriter {
 
 #[derive(Debug)]
 struct DirectoryLock {
-    id: DirectoryId,
+    id: LockedDirectoryId,
     is_exclusive: bool,
     /// Closing it releases the lock.
     _file: File,
 }
 
 /// The device and the inode number of a directory.
-type DirectoryId = (u64, u64);
+type LockedDirectoryId = (u64, u64);
 
 impl WriteLock {
     /// Acquires the lock, waiting while `deadline` lasts.
@@ -184,8 +184,8 @@ pub(super) enum LockError {
 
 /// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
-fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<DirectoryId, (File, bool)> {
-    let mut places: BTreeMap<DirectoryId, (File, bool)> = BTreeMap::new();
+fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, (File, bool)> {
+    let mut places: BTreeMap<LockedDirectoryId, (File, bool)> = BTreeMap::new();
     // The last writable directory is the private one.
     let roots = sandbox.writable.iter().rev().skip(1);
     for (path, exclusive) in roots.flat_map(|root| {

@@ -1,6 +1,9 @@
-//! Commands in the background: `exec` starts them, and the `process` tool reads their output, writes to their input, and ends
-//! them. They end with the turn at the latest.
+//! The `process` tool: reads the output of commands that `exec` has started in the background, writes to their input, and
+//! ends them. They end with the turn at the latest.
 
+use super::background_commands::{
+    BackgroundCommand, BackgroundCommands, CommandState, add, check_count, unknown_id,
+};
 use super::{CommandEnd, ExecTool, format_output, start_error};
 use crate::message::ToolSpec;
 use crate::policy::Refusal;
@@ -8,65 +11,20 @@ use crate::policy::tool_names::PROCESS;
 use crate::sys::process::CommandSpec;
 use crate::sys::process::background::{self, BackgroundProcess, NewOutput};
 use crate::sys::process::server::ServerExit;
-use crate::sys::sandbox::UndoneChange;
 use crate::sys::signal::Deadline;
-use crate::sys::sync::IgnorePoison;
 use crate::tool::dangerous_command::dangerous_command;
 use crate::tool::{CallEffect, Tool, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum number of commands that run in the background at a time.
-const MAX_RUNNING: usize = 8;
 /// Maximum wait that a model may ask for, in seconds.
 const MAX_WAIT_SECS: u64 = 60;
 /// The wait for output unless the model asks for another one, in seconds.
 const DEFAULT_WAIT_SECS: u64 = 1;
 /// The time that a command may take to read its input.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum length of the name in an id.
-const MAX_NAME_CHARS: usize = 16;
-
-/// The background commands of a turn. Dropping this ends them.
-#[derive(Default)]
-pub struct BackgroundCommands {
-    commands: Mutex<Vec<BackgroundCommand>>,
-}
-
-struct BackgroundCommand {
-    id: String,
-    command: String,
-    state: CommandState,
-}
-
-enum CommandState {
-    Running(BackgroundProcess),
-    /// The model was told its end.
-    Ended(ServerExit),
-}
-
-impl BackgroundCommands {
-    /// Ends all commands in parallel. Returns the changes of protected paths that were undone.
-    pub fn end_all(&self) -> Vec<UndoneChange> {
-        let commands = std::mem::take(&mut *self.commands.lock().ignore_poison());
-        let processes = commands.into_iter().filter_map(|it| match it.state {
-            CommandState::Running(process) => Some(process),
-            CommandState::Ended(_) => None,
-        });
-        background::end_all(processes.collect())
-    }
-}
-
-impl Drop for BackgroundCommands {
-    fn drop(&mut self) {
-        for change in self.end_all() {
-            let path = change.path.display();
-            log::warn!(target: "sandbox", "a background command changed `{path}`, which was undone");
-        }
-    }
-}
 
 impl ExecTool {
     /// Starts `command` and returns its id.
@@ -76,35 +34,13 @@ impl ExecTool {
         spec: &CommandSpec,
     ) -> Result<ToolOutput, ToolError> {
         let Some(commands) = &self.background else {
-            return Err(
-                "not run: this run, or a permission for one call, has no background commands"
-                    .into(),
-            );
+            return Err("not run: commands cannot be started in the background here".into());
         };
-        let mut commands = commands.commands.lock().ignore_poison();
-        let mut running = Vec::new();
-        for it in commands.iter_mut() {
-            if let CommandState::Running(process) = &mut it.state
-                && process.exit().is_none()
-            {
-                running.push(it.id.as_str());
-            }
-        }
-        if running.len() >= MAX_RUNNING {
-            let running = running.join(", ");
-            return Err(format!(
-                "not run: at most {MAX_RUNNING} commands can run in the background; end one with `{PROCESS}`: {running}"
-            )
-            .into());
-        }
+        let mut commands = commands.lock();
+        check_count(&mut commands)?;
         let process = background::start(spec, &self.temp_parents)
             .map_err(|error| start_error(&error, spec.timeout))?;
-        let id = format!("{}-{}", short_name(command), commands.len() + 1);
-        commands.push(BackgroundCommand {
-            id: id.clone(),
-            command: command.to_owned(),
-            state: CommandState::Running(process),
-        });
+        let id = add(&mut commands, command, process);
         Ok(format!(
             "Started in the background as `{id}`. It ends with your turn, or when `{PROCESS}` ends it."
         )
@@ -126,18 +62,6 @@ impl ExecTool {
             text.push_str(&format!("\n{message}"));
         }
         (text, end != CommandEnd::Success)
-    }
-}
-
-/// The name of the program that `command` seems to start, for an id.
-fn short_name(command: &str) -> String {
-    let word = command.split_whitespace().next().unwrap_or_default();
-    let name = word.rsplit('/').next().unwrap_or_default();
-    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
-    let name: String = name.chars().filter(is_plain).take(MAX_NAME_CHARS).collect();
-    match name.is_empty() {
-        true => "command".into(),
-        false => name,
     }
 }
 
@@ -195,7 +119,7 @@ impl Tool for ProcessTool {
             ))
             .into());
         }
-        let mut commands = self.commands.commands.lock().ignore_poison();
+        let mut commands = self.commands.lock();
         let Some(found) = commands.iter_mut().find(|it| it.id == id) else {
             return Err(unknown_id(id, &commands).into());
         };
@@ -222,11 +146,11 @@ impl Tool for ProcessTool {
             head,
             tail,
             omitted_bytes,
-            kept,
+            file,
         } = process.take_output();
         let undone = process.restore_protected();
         let output = (&head[..], &tail[..], omitted_bytes);
-        let mut text = format_output(output, kept.as_ref(), self.exec.capture_bytes);
+        let mut text = format_output(output, file.as_ref(), self.exec.capture_bytes);
         if !(head.is_empty() && tail.is_empty()) {
             on_output(&text);
         }
@@ -266,18 +190,5 @@ fn write_input(process: &mut BackgroundProcess, text: &str) -> Option<String> {
             Some("nothing more can be written: the command has closed its input, or ended".into())
         }
         Err(error) => Some(format!("the input was not written: {error}")),
-    }
-}
-
-fn unknown_id(id: &str, commands: &[BackgroundCommand]) -> String {
-    let ids: Vec<&str> = commands.iter().map(|it| it.id.as_str()).collect();
-    match ids.is_empty() {
-        true => format!(
-            "there is no background command `{id}`: this turn has started none, and those of earlier turns have ended"
-        ),
-        false => format!(
-            "there is no background command `{id}` in this turn; there are {}",
-            ids.join(", ")
-        ),
     }
 }
