@@ -691,6 +691,26 @@ mod tests {
             "allow",
         );
         check(&["only read_file"], "exec", run("ls"), "absent");
+        let write = |input: &str| json!({ "id": "sh-1", "input": input });
+        let read = || json!({ "id": "sh-1" });
+        check(&[], "process", write("ls"), "allow");
+        check(&["exec=ask"], "process", write("ls"), "ask");
+        check(&["exec=ask"], "process", read(), "allow");
+        check(&["exec=ask", "allow exec"], "process", write("ls"), "allow");
+        check(
+            &["exec=ask", "allow process"],
+            "process",
+            write("ls"),
+            "allow",
+        );
+        check(&["process=ask"], "process", read(), "ask");
+        check(&["exec=never"], "process", read(), "absent");
+        check(&["deny exec"], "process", read(), "absent");
+        check(&["deny process"], "exec", run("ls"), "allow");
+        check(&["deny exec(rm *)"], "process", write("rm -r x"), "deny");
+        check(&["deny exec(rm *)"], "process", read(), "allow");
+        check(&["only exec"], "process", read(), "allow");
+        check(&["only process"], "process", read(), "absent");
         check(&["only mcp_*"], "mcp_a", json!({}), "allow");
         check(&["reads"], "write_file", at("x"), "absent");
         check(&["reads"], "read_file", at("x"), "allow");
@@ -922,6 +942,8 @@ mod tests {
         let calls = [
             ("exec", json!({"command": "rm x"})),
             ("exec", json!({"command": "ls"})),
+            ("process", json!({"id": "sh-1", "input": "rm x"})),
+            ("process", json!({"id": "sh-1"})),
             ("mcp_a", json!({})),
             ("mcp_bb", json!({})),
             ("cron", json!({"action": "add"})),

@@ -264,6 +264,29 @@ fn protected_files_are_restored() {
 }
 
 #[test]
+fn a_later_command_reports_what_was_planted_before_it() {
+    let story = Story::new();
+    let (name, arguments) = starts("echo evil > .bashrc; touch planted; cat");
+    let planted = story.dir().join("planted");
+    let waits: Responder = Box::new(move |request| {
+        until_exists(&planted);
+        let (name, arguments) = runs("echo on");
+        calls(name, arguments)(request)
+    });
+    let script = [calls(name, arguments), waits, says("done")];
+    story.server().script(script);
+    let ran = story.run(["agent", "-m", "go", "--write"]);
+    ran.stdout("done\n");
+    let told = story.requests()[2].last_content();
+    assert!(
+        told.starts_with("on\n(a background command changed protected files:)"),
+        "{told}"
+    );
+    assert!(told.contains("`.bashrc`, so it was restored"), "{told}");
+    assert!(!story.dir().join(".bashrc").exists());
+}
+
+#[test]
 fn what_is_planted_at_the_end_of_a_turn_is_removed() {
     let story = Story::new();
     let (name, arguments) = starts("echo evil > .bashrc; touch planted; cat");

@@ -318,7 +318,7 @@ fn the_hello_request_is_lean() {
         request.len() / 4
     );
     let request: Value = serde_json::from_str(&request).unwrap();
-    assert_eq!(request["tools"].as_array().unwrap().len(), 13);
+    assert_eq!(request["tools"].as_array().unwrap().len(), 14);
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn custom_profiles_set_prompt_tools_rules_and_model() {
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["read_file", "exec"]);
+    assert_eq!(names, ["read_file", "exec", "process"]);
     crate::story::write(&path, b"---\nsandbox: off\n---\n");
     story
         .run(["agent", "-m", "x", "--profile", "reviewer"])
