@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 pub(crate) fn home(home: &Path, port: u16, path: &str) -> PathBuf {
     let workspace = home.join(".nanobot/workspace");
     std::fs::create_dir_all(workspace.join("sessions")).unwrap();
+    // The server stands for a vendor's, which is not asked for its context window.
     let config = json!({
-        "agents": { "defaults": { "model": "m", "provider": "custom" } },
+        "agents": { "defaults": { "contextWindowTokens": 256_000, "model": "m", "provider": "custom" } },
         "providers": { "custom": { "apiKey": "k", "apiBase": format!("http://127.0.0.1:{port}/{path}") } },
     });
     std::fs::write(home.join(".nanobot/config.json"), config.to_string()).unwrap();
