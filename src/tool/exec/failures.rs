@@ -76,7 +76,7 @@ impl ExecTool {
     }
 
     /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
-    /// flag that permits it. A command that `timed_out` may have printed nothing.
+    /// flag that permits it. A command that timed out may have printed nothing.
     pub(super) fn explain_failure(
         &self,
         command: &str,
