@@ -43,6 +43,12 @@ impl CompactedHistory {
         }
     }
 
+    /// Estimated tokens of the user's messages.
+    pub fn user_tokens(&self) -> u64 {
+        let tokens = self.user_messages.iter();
+        tokens.map(|text| token_estimate::for_text(text)).sum()
+    }
+
     /// The compaction in the form of a user message, marked as injected.
     pub fn to_message(&self) -> Message {
         let mut text = String::from(

@@ -160,9 +160,33 @@ impl Turn<'_, '_, '_> {
         if *stage == ShrinkStage::ResultsTruncated {
             *stage = ShrinkStage::Summarized;
             let done = self.compact(None, self.session.estimated_tokens() / 4, None);
-            return self.report_compaction(done);
+            if self.report_compaction(done)? {
+                return Ok(true);
+            }
         }
-        Ok(false)
+        self.truncate_compacted_messages()
+    }
+
+    /// Halves the user's messages that stand beside the summary of an earlier compaction, if they are a large part of
+    /// the request: it was made for a larger window. True if that was possible.
+    fn truncate_compacted_messages(&mut self) -> Result<bool> {
+        let Some(previous) = self.session.summary() else {
+            return Ok(false);
+        };
+        let weight = previous.user_tokens();
+        if weight < self.session.estimated_tokens() / 4 {
+            return Ok(false);
+        }
+        let truncated = CompactedHistory::new(&previous.summary, Some(previous), &[], weight / 2);
+        if truncated.user_tokens() >= weight {
+            return Ok(false);
+        }
+        self.session
+            .compact(self.session.messages().len() - 1, truncated)?;
+        let notice =
+            "the session is too long for the model; the user's earlier messages are truncated";
+        (self.sink)(Event::Notice(notice))?;
+        Ok(true)
     }
 
     /// Replaces all but the end of the turn by a summary; that end is kept if it has at most `max_tail_tokens` tokens.

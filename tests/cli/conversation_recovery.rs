@@ -148,6 +148,50 @@ fn a_message_that_is_too_long_does_not_end_the_conversation() {
 }
 
 #[test]
+fn a_compacted_conversation_fits_a_smaller_window() {
+    let story = Story::new();
+    // A server whose window has this many bytes for messages.
+    let answer = |window: usize| -> Responder {
+        Box::new(move |request| {
+            let messages = request.messages();
+            let sent: usize = messages[1..].iter().map(|m| m.to_string().len()).sum();
+            let answer = if sent > window {
+                too_long()
+            } else {
+                says("Noted.")
+            };
+            answer(request)
+        })
+    };
+    let long = "word ".repeat(2000);
+    story.server().always(answer(50_000));
+    for number in 0..3 {
+        let message = format!("{number} {long}");
+        story.run(["agent", "-m", &message]).stdout("Noted.\n");
+    }
+    story
+        .run(["session", "compact", "cli:direct"])
+        .stdout_has("Compacted: ");
+    // The summary holds half of the messages: there is no reply left that another summary could replace.
+    story.server().always(answer(5_000));
+    story
+        .run(["agent", "-m", "Who?"])
+        .stdout("Noted.\n")
+        .stderr_has("the user's earlier messages are truncated");
+    story.run(["agent", "-m", "And now?"]).stdout("Noted.\n");
+    let last = sent(&story, story.requests().len() - 1).concat();
+    assert!(last.contains("0 word") && last.contains("2 word"), "{last}");
+    // A message that does not fit by itself leaves the earlier ones as they are.
+    drop(story.run(["agent", "-m", &long]).status(65).error_text());
+    story.run(["agent", "-m", "And now?"]).stdout("Noted.\n");
+    let after = sent(&story, story.requests().len() - 1).concat();
+    assert!(
+        after.contains("0 word") && after.contains("2 word"),
+        "{after}"
+    );
+}
+
+#[test]
 fn a_refused_message_is_left_out_of_the_consolidation() {
     let story = Story::new().set("agents.defaults.memoryWindow", json!(2));
     let memory =
