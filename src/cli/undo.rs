@@ -1,4 +1,4 @@
-//! `nanobot undo`: changes of the file tools, taken back.
+//! `nanobot undo`: a turn's changes, taken back.
 
 use super::value::turn;
 use clap::Args;
@@ -10,8 +10,9 @@ use clap::Args;
 /// or changed files in it and is not undone yet; repeat it to undo the turn before. There is no prompt. If one of the
 /// files was changed since by something else, nothing is changed, and the exit status is 1.
 ///
-/// Covers changes by `write_file`, `edit_file`, `delete_file` and `apply_patch`, not by commands that the agent runs with
-/// `exec`. The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
+/// Covers changes by the file tools, and by commands that the agent ran with `exec` as far as they could be copied: not in
+/// `.git` and in folders of dependencies and build results, not in a directory with more than 5,000 entries, and no file
+/// beyond 4 MiB. The turn says what it cannot take back. The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {
     /// Number of the turn, from `--list`

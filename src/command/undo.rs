@@ -116,10 +116,7 @@ fn describe_turn(turn: &UndoTurn) -> String {
         count => format!("{count} files"),
     };
     let session = sanitize(&turn.info.session).replace('\n', "?");
-    format!(
-        "turn {} of {time} in `{session}`, {files}; changes by commands are not included",
-        turn.id
-    )
+    format!("turn {} of {time} in `{session}`, {files}", turn.id)
 }
 
 /// True if `turn` ran in the directory `here` or in one around it, or changed files beneath `here`. Directories around

@@ -183,7 +183,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/undo/N/",
-        meaning: "changes that a turn made with the file tools, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
+        meaning: "changes that a turn made, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
     },
     DocumentedPath {
         path: "~/.nanobot/worktrees/REPOSITORY/BRANCH/",
@@ -316,6 +316,14 @@ impl Paths {
     pub fn old_sessions(&self) -> PathBuf {
         self.root.join("sessions")
     }
+}
+
+/// Directories without files of the project itself: what they hold comes and goes with git, dependencies and builds.
+const GENERATED_DIRS: [&str; 6] = [".git", "node_modules", "target", ".venv", "venv", "vendor"];
+
+/// True if a directory at `path` holds no files of the project itself, by its name.
+pub fn is_generated_dir(path: &Path) -> bool {
+    GENERATED_DIRS.iter().any(|name| path.ends_with(name))
 }
 
 #[cfg(test)]

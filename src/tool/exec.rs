@@ -285,8 +285,9 @@ impl Tool for ExecTool {
             keeper.feed(text);
             on_output(text);
         };
-        let finished = process::run(&spec, &mut |bytes| pass(&letters.feed(bytes)))
-            .map_err(|error| start_error(&error, timeout))?;
+        let mut run = || process::run(&spec, &mut |bytes| pass(&letters.feed(bytes)));
+        let finished = self.files.record_command(&mut run);
+        let finished = finished.map_err(|error| start_error(&error, timeout))?;
         pass(&letters.finish());
         let kept = keeper.finish();
         self.to_output(command, (&finished, kept.as_ref()), timeout)

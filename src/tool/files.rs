@@ -17,7 +17,8 @@ use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
-use std::collections::HashMap;
+use crate::undo::command_changes::CommandScope;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -52,6 +53,17 @@ struct ChangeState {
     /// The digest at the last read or write of each file; `None` if it was removed.
     digests: HashMap<PathBuf, Option<String>>,
     recorder: Option<ChangeRecorder>,
+    /// Why changes of commands could not be recorded.
+    failures: BTreeSet<String>,
+}
+
+impl ChangeState {
+    /// Lets the recorder do its part for a command, and keeps its failure.
+    fn with_recorder(&mut self, act: impl FnOnce(&mut ChangeRecorder) -> anyhow::Result<()>) {
+        if let Some(Err(error)) = self.recorder.as_mut().map(act) {
+            self.failures.insert(format!("{error:#}"));
+        }
+    }
 }
 
 impl Files {
@@ -133,6 +145,50 @@ impl Files {
     /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
     pub fn record_changes(&self, recorder: ChangeRecorder) {
         self.lock_changes().recorder = Some(recorder);
+    }
+
+    /// Runs a command that may change files, and records its changes for undo. Failures are reported at the end
+    /// of the turn.
+    pub(super) fn record_command<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.begin_command();
+        let result = run();
+        self.end_command();
+        result
+    }
+
+    /// Prepares to record the changes of a command until the end of the turn.
+    pub(super) fn begin_command(&self) {
+        let reach = &self.file_scope;
+        let writable: Vec<PathBuf> = reach.command_writable_roots().map(Path::to_owned).collect();
+        if writable.is_empty() {
+            return;
+        }
+        let hidden = reach.hidden.iter().chain(&reach.read_only);
+        let scope = CommandScope {
+            writable,
+            excluded: hidden.cloned().collect(),
+        };
+        self.lock_changes()
+            .with_recorder(|recorder| recorder.begin_command(&scope));
+    }
+
+    /// Records the changes of commands since the last look.
+    fn end_command(&self) {
+        self.lock_changes()
+            .with_recorder(ChangeRecorder::end_command);
+    }
+
+    /// Records the changes of commands in the background, which have ended. Returns what commands changed that cannot be
+    /// taken back, each path with its reason.
+    pub fn end_commands(&self) -> Vec<String> {
+        let mut changes = self.lock_changes();
+        changes.with_recorder(ChangeRecorder::end_command);
+        let gaps = changes.recorder.as_mut().map(ChangeRecorder::take_gaps);
+        let failures = std::mem::take(&mut changes.failures);
+        failures
+            .into_iter()
+            .chain(gaps.into_iter().flatten())
+            .collect()
     }
 
     /// Locks the state. A change is recorded in one piece, so the state is consistent even after a panic.

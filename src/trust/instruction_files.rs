@@ -2,6 +2,7 @@
 //! recognized.
 
 use crate::sys::digest::keyed_digest;
+use crate::sys::paths::is_generated_dir;
 use crate::sys::rooted_fs;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -16,8 +17,6 @@ const MAX_SKILL_BYTES: u64 = 1 << 20;
 
 /// The folders of a directory that may hold skills, in order of precedence: ours, then those that other agents use.
 pub(super) const SKILL_DIRS: [&str; 3] = ["skills", ".agents/skills", ".claude/skills"];
-/// Directories without instructions of the project itself: what they hold comes and goes with its dependencies.
-const SKIPPED_DIRS: &[&str] = &[".git", "node_modules", "target", ".venv", "venv", "vendor"];
 
 /// The paths at which `directory` may hold instructions for the agent.
 pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
@@ -42,8 +41,8 @@ pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<St
             }
         }
         for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
-            let is_skipped = SKIPPED_DIRS.iter().any(|name| entry.file_name() == *name);
-            if !is_skipped && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let is_generated = is_generated_dir(&entry.path());
+            if !is_generated && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(entry.path());
             }
         }

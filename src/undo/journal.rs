@@ -59,6 +59,15 @@ impl RestorableState {
     }
 }
 
+/// The current state of a path that a turn is about to change.
+#[derive(Debug)]
+pub enum PreviousState<'a> {
+    Nothing,
+    File { bytes: &'a [u8], mode: u32 },
+    Link(&'a Path),
+    Directory { mode: u32 },
+}
+
 /// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -94,10 +103,18 @@ pub struct ChangedPath {
     pub path: PathBuf,
     /// The state before the turn's first change.
     pub before: RestorableState,
-    /// The digests of the contents that the turn wrote, in order; `None` for a removal.
+    /// The digests of the contents that the turn left, in order; `None` for a removal.
     pub written_digests: Vec<Option<String>>,
     /// The state of the path when the turn was undone.
     pub at_undo: Option<RestorableState>,
+}
+
+impl ChangedPath {
+    /// True if the turn wrote content with this digest. The content of a link is its target.
+    pub(super) fn has_written(&self, digest: &str) -> bool {
+        let mut written = self.written_digests.iter().flatten();
+        written.any(|written| written == digest)
+    }
 }
 
 /// A turn that changed at least one path.

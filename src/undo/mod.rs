@@ -1,13 +1,13 @@
-//! Undo for the changes that a turn makes with the file tools.
+//! Undo for the changes that a turn makes.
 //!
-//! Each turn that changes files gets a folder with a journal and the content of each file before its first change. Both
-//! are on disk before the change is made. The folders are numbered; the newest has the highest number. Changes made by
-//! shell commands are not recorded.
+//! Each turn that changes files gets a folder with a journal and the content of each file before its first change. For
+//! the file tools, both are on disk before the change is made; [`command_changes`] are recorded once the command has
+//! ended. The folders are numbered; the newest has the highest number.
 
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use anyhow::{Context, Result, anyhow};
-use journal::JournalLine;
+use journal::{JournalLine, PreviousState};
 use std::collections::{HashMap, HashSet};
 use std::fs::{DirBuilder, File};
 use std::io::{ErrorKind, Write};
@@ -15,10 +15,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub mod command_changes;
 pub mod journal;
 mod path_text;
 pub mod restore;
 
+use command_changes::{CommandChange, CommandScope, DirectorySnapshot};
 use journal::{RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
@@ -144,15 +146,6 @@ fn is_running(folder: &Path) -> bool {
     file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
-/// The current state of a path that a turn is about to change.
-#[derive(Debug)]
-pub enum PreviousState<'a> {
-    Nothing,
-    File { bytes: &'a [u8], mode: u32 },
-    Link(&'a Path),
-    Directory { mode: u32 },
-}
-
 /// Saves the state of each path before a turn changes it.
 #[derive(Debug)]
 pub struct ChangeRecorder {
@@ -160,6 +153,8 @@ pub struct ChangeRecorder {
     info: TurnInfo,
     /// Present from the first change on.
     journal: Option<OpenJournal>,
+    /// Present from the first command on that may change files.
+    snapshot: Option<DirectorySnapshot>,
 }
 
 #[derive(Debug)]
@@ -182,13 +177,76 @@ impl ChangeRecorder {
             undo,
             info,
             journal: None,
+            snapshot: None,
         }
+    }
+
+    /// Prepares for a command that may change what is in `scope`.
+    ///
+    /// # Errors
+    /// The files cannot be copied, so that the command's changes cannot be taken back.
+    pub fn begin_command(&mut self, scope: &CommandScope) -> Result<()> {
+        if self.snapshot.as_ref().is_some_and(|it| it.running > 0) {
+            self.record_command_changes()?;
+        }
+        if self.snapshot.is_none() {
+            durable_file::create_dir(&self.undo.dir)?;
+            let snapshot =
+                DirectorySnapshot::new(&self.undo.dir).context("create a temporary file")?;
+            self.snapshot = Some(snapshot);
+        }
+        let snapshot = self.snapshot.as_mut().expect("it was created just now");
+        snapshot.running += 1;
+        snapshot
+            .refresh(scope)
+            .context("copy the files that a command may change")
+    }
+
+    /// Records the changes of a command that has ended.
+    ///
+    /// # Errors
+    /// They cannot be saved, so that they cannot be taken back.
+    pub fn end_command(&mut self) -> Result<()> {
+        let recorded = self.record_command_changes();
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.running = snapshot.running.saturating_sub(1);
+        }
+        recorded
+    }
+
+    /// The changes of commands that cannot be taken back: paths, each with its reason.
+    pub fn take_gaps(&mut self) -> Vec<String> {
+        let snapshot = self.snapshot.as_mut();
+        let gaps = snapshot.map(|snapshot| std::mem::take(&mut snapshot.gaps));
+        gaps.into_iter().flatten().collect()
+    }
+
+    fn record_command_changes(&mut self) -> Result<()> {
+        let snapshot = self.snapshot.as_mut();
+        let changes = snapshot
+            .map(DirectorySnapshot::take_changes)
+            .unwrap_or_default();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        for (path, change) in &changes {
+            let (before, new) = match change {
+                CommandChange::CreatedDirectory => {
+                    self.record_directory(path)?;
+                    continue;
+                }
+                CommandChange::Changed { before, content } => (before, Some(&content[..])),
+                CommandChange::Removed { before } => (before, None),
+            };
+            self.append_change(path, &before.as_previous(), new, "")?;
+        }
+        self.open_journal()?.sync()
     }
 
     /// Records that the directory `path` is about to be created.
     pub fn record_directory(&mut self, path: &Path) -> Result<()> {
         let open = self.open_journal()?;
-        open.append(&JournalLine::CreatedDirectory(path.to_owned()), false)?;
+        open.append(&JournalLine::CreatedDirectory(path.to_owned()))?;
         open.created_dirs.insert(path.to_owned());
         Ok(())
     }
@@ -205,6 +263,22 @@ impl ChangeRecorder {
         new: Option<&[u8]>,
         temp: &str,
     ) -> Result<()> {
+        let is_first = self.append_change(path, before, new, temp)?;
+        match is_first {
+            true => self.open_journal()?.sync(),
+            // Later lines about a path only serve to tell who changed a file last.
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Self::record_change`], but without syncing the journal. True if this is the first change of `path`.
+    fn append_change(
+        &mut self,
+        path: &Path,
+        before: &PreviousState<'_>,
+        new: Option<&[u8]>,
+        temp: &str,
+    ) -> Result<bool> {
         let open = self.open_journal()?;
         let is_first = !open.entry_numbers.contains_key(path);
         let mut line = JournalLine::Change {
@@ -227,7 +301,8 @@ impl ChangeRecorder {
                 *was = Some(state);
             }
         }
-        open.append(&line, is_first)
+        open.append(&line)?;
+        Ok(is_first)
     }
 
     fn open_journal(&mut self) -> Result<&mut OpenJournal> {
@@ -246,7 +321,7 @@ impl ChangeRecorder {
                 created_dirs: HashSet::new(),
                 saved_bytes: 0,
             };
-            open.append(&JournalLine::Turn(self.info.clone()), false)?;
+            open.append(&JournalLine::Turn(self.info.clone()))?;
             self.journal = Some(open);
         }
         Ok(self.journal.as_mut().expect("it was opened just now"))
@@ -280,14 +355,12 @@ impl OpenJournal {
         })
     }
 
-    /// Writes a line. With `safe`, it is synced to disk before this returns. Later lines about a path do not need that:
-    /// they only serve to tell who changed a file last.
-    fn append(&mut self, line: &JournalLine, sync: bool) -> Result<()> {
-        append_line(&self.file, &self.dir.join(journal::JOURNAL_FILE), line)?;
-        if sync {
-            durable_file::sync(&self.file, &self.dir)?;
-        }
-        Ok(())
+    fn append(&mut self, line: &JournalLine) -> Result<()> {
+        append_line(&self.file, &self.dir.join(journal::JOURNAL_FILE), line)
+    }
+
+    fn sync(&self) -> Result<()> {
+        durable_file::sync(&self.file, &self.dir)
     }
 }
 

@@ -139,13 +139,12 @@ impl<'a> RestorePlan<'a> {
         }
         match (now, self.direction) {
             (_, RestoreDirection::Redo) => false,
-            (RestorableState::File { hash, .. }, _) => entry
-                .written_digests
-                .iter()
-                .any(|left| left.as_ref() == Some(hash)),
+            (RestorableState::File { hash, .. }, _) => entry.has_written(hash),
             (RestorableState::Nothing, _) => entry.written_digests.contains(&None),
             (RestorableState::Directory { .. }, _) => self.turn.created_dirs.contains(&entry.path),
-            (RestorableState::Link { .. }, _) => false,
+            (RestorableState::Link { target }, _) => {
+                entry.has_written(&digest(target.as_os_str().as_encoded_bytes()))
+            }
         }
     }
 

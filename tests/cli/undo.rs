@@ -1,4 +1,4 @@
-//! `undo`: restores what a turn changed with its file tools, byte for byte.
+//! `undo`: restores what a turn changed, byte for byte.
 
 use crate::crash::Random;
 use crate::server::{Ending, Request, Responder, Response, calls, calls_all, says, sends};
@@ -138,28 +138,25 @@ fn a_turn_of_fifty_changes_is_undone_and_redone() {
     assert_ne!(before, after);
     let told = story
         .run(["undo", "--dry-run"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .text();
     assert!(
         told.contains("would restore f/0.txt\n") && told.contains("would remove new/a/b/c.txt\n")
     );
     assert_eq!(snapshot_tree(&story.dir()), after);
-    let told = story
-        .run(["undo"])
-        .stderr_has("changes by commands are not included")
-        .text();
+    let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
     assert!(told.contains("restored f/0.txt\n") && told.contains("removed new/a/b/c.txt\n"));
     assert_eq!(snapshot_tree(&story.dir()), before);
     story
         .run(["undo", "--redo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout_has("restored f/0.txt\n");
     let mut again = snapshot_tree(&story.dir());
     // Recreated files have the mode of new files, which is the same here.
     assert_eq!(again, after);
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout_has("restored");
     again = snapshot_tree(&story.dir());
     assert_eq!(again, before);
@@ -188,12 +185,12 @@ fn turns_are_undone_one_after_the_other() {
         .stderr_has("`a`: it was changed");
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(now(), "two");
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(now(), "one");
     story
@@ -211,12 +208,12 @@ fn turns_are_undone_one_after_the_other() {
     assert_eq!(line["paths"][0], "$DIR/a");
     story
         .run(["undo", "--redo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(now(), "two");
     story
         .run(["undo", "--redo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(now(), "three");
     story
@@ -250,7 +247,7 @@ fn undo_selects_the_last_turn_of_the_directory() {
     let dir = story.dir();
     run(&["agent", "-m", "x", "-C", dir.to_str().unwrap(), "--write"]).stdout("ok\n");
     run(&["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored $DIR/a\n");
     run(&["undo"]).status(66).stderr_has("nothing to undo");
     run(&["undo", "1"]).stdout("restored $DIR/a\n");
@@ -278,7 +275,7 @@ fn turns_match_by_the_changed_directory_and_its_contents() {
     story.run(["agent", "-m", "x", &flag]).stdout("ok\n");
     // Another turn has changed this file.
     undo(&other)
-        .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file; changes by commands are not included\n")
+        .stderr("nanobot: turn 2 of 2026-01-02 03:04 in `cli:direct`, 1 file\n")
         .stdout("restored b\n");
     undo(&other).status(66).stderr_has("nothing to undo");
     // And this one is in the parent directory.
@@ -311,7 +308,7 @@ fn files_changed_by_others_since_are_left_alone() {
     assert_eq!(snapshot_tree(&story.dir()), now);
     story
         .run(["undo", "--force"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\nrestored b\nremoved new/c\n");
     let text = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
     assert_eq!((text("a"), text("b")), ("one".into(), "two".into()));
@@ -319,21 +316,9 @@ fn files_changed_by_others_since_are_left_alone() {
     assert_eq!(text("new/other"), "theirs");
     story
         .run(["undo", "--redo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout_has("restored a\n");
     assert_eq!(snapshot_tree(&story.dir()), now);
-
-    // Changes by a command of the same turn count as changes by others.
-    let story = Story::new().file("a", "one").script([
-        calls("write_file", json!({ "path": "a", "content": "ours" })),
-        calls("exec", json!({ "command": "echo more >> a" })),
-        says("ok"),
-    ]);
-    story.run(["agent", "-m", "x", "--write"]).stdout("ok\n");
-    story
-        .run(["undo"])
-        .status(1)
-        .stderr_has("`a`: it was changed");
 }
 
 fn file_text(story: &Story, name: &str) -> String {
@@ -365,7 +350,7 @@ fn undo_follows_no_links() {
     story.run(["undo"]).status(1).stderr_has("it was changed");
     story
         .run(["undo", "--force"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored sub/a\n");
     assert_eq!(std::fs::read(outside.join("a")).unwrap(), b"ours");
     assert_eq!(file_text(&story, "sub/a"), "one");
@@ -425,7 +410,7 @@ fn a_running_turn_is_not_undone() {
     child.wait().unwrap();
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("removed a\n");
     assert!(!story.dir().join("a").exists());
 }
@@ -487,9 +472,7 @@ fn check_kills(rounds: usize, seed: u64) {
         child.kill().unwrap();
         child.wait().unwrap();
         changed += usize::from(snapshot_tree(&story.dir()) != before);
-        let ran = story
-            .run(["undo"])
-            .stderr_has("changes by commands are not included");
+        let ran = story.run(["undo"]).stderr_has("nanobot: turn ");
         match ours {
             // It was killed before it had recorded a change.
             0 if ran.code() == 66 => drop((ran.text(), ran.error_text())),
@@ -547,7 +530,7 @@ fn a_truncated_journal_is_readable() {
     std::fs::write(&journal, format!("{text}{{\"change\":{{\"path\":\"/x")).unwrap();
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
     assert_eq!(file_text(&story, "a"), "one");
     assert!(!story.dir().join("new").exists());
@@ -636,7 +619,7 @@ fn the_backups_are_denied_to_the_tools() {
     assert!(results[3].contains("is internal to nanobot"));
     story
         .run(["undo"])
-        .stderr_has("changes by commands are not included")
+        .stderr_has("nanobot: turn ")
         .stdout("restored a\n");
 }
 
@@ -678,4 +661,163 @@ fn old_turns_are_pruned() {
     left.sort_unstable();
     assert_eq!(left.len(), 99);
     assert_eq!((left[0], left[97], left[98]), (31, 128, 130));
+}
+
+/// Runs `command` in the story's directory, with permission to write.
+fn run_command(story: &Story, arguments: Value) -> String {
+    story
+        .server()
+        .script([calls("exec", arguments), says("done")]);
+    let ran = story.run(["agent", "-m", "x", "--write"]);
+    let errors = ran.error_text();
+    ran.stdout("done\n");
+    errors
+}
+
+#[test]
+fn changes_of_commands_are_undone_and_redone() {
+    let story = story_with_files();
+    let before = snapshot_tree(&story.dir());
+    let edits = "sed -i s/keep/kept/ f/*.txt && rm -r deep 'no newline' dangling && mkdir -p new/a && echo 1 > new/a/one \
+                 && ln -s one new/a/link && : > bin && touch f/1.txt && mv f/2.txt moved.txt && ln -sfn f/3.txt link";
+    assert_eq!(run_command(&story, json!({ "command": edits })), "");
+    let after = snapshot_tree(&story.dir());
+    assert_ne!(before, after);
+    for _ in 0..2 {
+        drop(story.run(["undo"]).stderr_has("nanobot: turn ").text());
+        assert_eq!(snapshot_tree(&story.dir()), before);
+        drop(
+            story
+                .run(["undo", "--redo"])
+                .stderr_has("nanobot: turn ")
+                .text(),
+        );
+        assert_eq!(snapshot_tree(&story.dir()), after);
+    }
+    // What the user changed since then is left alone.
+    write(&story.dir().join("new/a/one"), b"mine");
+    story.run(["undo"]).status(1).stderr_has("new/a/one");
+    assert_eq!(file_text(&story, "new/a/one"), "mine");
+}
+
+#[test]
+fn tools_and_commands_of_a_turn_are_undone_together() {
+    let story = Story::new().file("a", "old");
+    let put = |text: &str| calls("write_file", json!({ "path": "a", "content": text }));
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    story.server().script([
+        run("true"),
+        put("1"),
+        run("cat a > b; echo 2 > a"),
+        calls("read_file", json!({ "path": "a" })),
+        put("3"),
+        run("rm b"),
+        says("done"),
+    ]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    assert_eq!(file_text(&story, "a"), "3");
+    story
+        .run(["undo"])
+        .stderr_has("nanobot: turn ")
+        .stdout("restored a\n");
+    assert_eq!(file_text(&story, "a"), "old");
+}
+
+#[test]
+fn changes_between_the_commands_of_a_turn_are_the_users() {
+    let story = Story::new().file("mine", "old").file("its", "old");
+    let place = story.dir().join("mine");
+    let run = |command: &str| calls("exec", json!({ "command": command }));
+    let second = run("echo new > its");
+    // The user writes while the model thinks.
+    let edits: Responder = Box::new(move |request| {
+        write(&place, b"new");
+        second(request)
+    });
+    story
+        .server()
+        .script([run("cat mine"), edits, says("done")]);
+    story.run(["agent", "-m", "x", "--write"]).stdout("done\n");
+    story
+        .run(["undo"])
+        .stderr_has("nanobot: turn ")
+        .stdout("restored its\n");
+    assert_eq!(
+        (file_text(&story, "mine"), file_text(&story, "its")),
+        ("new".into(), "old".into())
+    );
+}
+
+#[test]
+fn changes_of_background_and_stopped_commands_are_undone() {
+    let story = Story::new().file("a", "old");
+    for arguments in [
+        json!({ "command": "echo new > a; echo x > b; sleep 600", "timeout": 1 }),
+        json!({ "command": "echo new > a; echo x > b; exec sleep 600", "background": true }),
+    ] {
+        let is_background = arguments.get("background").is_some();
+        let wait = calls(
+            "exec",
+            json!({ "command": "until test -e b; do sleep 0.01; done" }),
+        );
+        let script = [calls("exec", arguments), wait, says("done")];
+        story.server().script(script);
+        drop(story.run(["agent", "-m", "x", "--write"]).text());
+        assert_eq!(file_text(&story, "a"), "new\n", "{is_background}");
+        let told = story.run(["undo"]).stderr_has("nanobot: turn ").text();
+        assert!(
+            told.contains("restored a\n") && told.contains("removed b\n"),
+            "{told}"
+        );
+        assert_eq!(file_text(&story, "a"), "old");
+    }
+}
+
+#[test]
+fn what_commands_change_beyond_the_limits_is_told() {
+    let story = Story::new().file("small", "old");
+    std::fs::write(story.dir().join("big"), vec![b'x'; (4 << 20) + 1]).unwrap();
+    let told = run_command(
+        &story,
+        json!({ "command": "echo >> big; echo new > small" }),
+    );
+    assert!(
+        told.contains("`nanobot undo` cannot take back all that commands changed: `"),
+        "{told}"
+    );
+    assert!(
+        told.contains("/big`: it is too large to be copied\n"),
+        "{told}"
+    );
+    story
+        .run(["undo"])
+        .stderr_has("nanobot: turn ")
+        .stdout("restored small\n");
+    // Reading the large file is no change.
+    assert_eq!(
+        run_command(&story, json!({ "command": "cat big | wc -c" })),
+        ""
+    );
+    // Folders of dependencies do not count.
+    let fill = |folder: &str| format!("mkdir -p {folder} && cd {folder} && seq 5001 | xargs touch");
+    assert_eq!(
+        run_command(&story, json!({ "command": fill("node_modules/x") })),
+        ""
+    );
+    let told = run_command(&story, json!({ "command": fill("many") }));
+    assert!(told.contains("it has more than 5000 entries\n"), "{told}");
+    story.run(["undo"]).status(66).stderr_has("nothing to undo");
+}
+
+#[test]
+fn commands_that_only_read_leave_no_trace() {
+    let story = Story::new().file("a", "old");
+    for flags in [&["--write"][..], &[]] {
+        let script = [calls("exec", json!({ "command": "cat a" })), says("done")];
+        story.server().script(script);
+        let arguments = ["agent", "-m", "x"].iter().chain(flags);
+        story.run(arguments).stdout("done\n");
+    }
+    let left = std::fs::read_dir(story.home().join(".nanobot/undo"));
+    assert_eq!(left.into_iter().flatten().count(), 0);
 }

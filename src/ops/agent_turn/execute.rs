@@ -85,6 +85,7 @@ pub(crate) fn execute(
     };
     drop(running_subagents);
     end_background_commands(setup, report);
+    report_undo_gaps(setup, report);
     if !options.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, account, &ending.stats)
     {
@@ -106,6 +107,26 @@ fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
             ),
         });
     }
+}
+
+/// Maximum number of paths that the notice about undo names.
+const MAX_NAMED_GAPS: usize = 3;
+
+/// Reports what commands may have changed that `nanobot undo` cannot take back.
+fn report_undo_gaps(setup: &TurnSetup, report: &mut Reporter) {
+    let gaps = setup.shared.files.end_commands();
+    if gaps.is_empty() {
+        return;
+    }
+    let named = &gaps[..gaps.len().min(MAX_NAMED_GAPS)];
+    let more = match gaps.len() - named.len() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    report.notice(&format!(
+        "`nanobot undo` cannot take back all that commands changed: {}{more}",
+        named.join(", ")
+    ));
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.

@@ -38,6 +38,7 @@ impl ExecTool {
         };
         let mut commands = commands.lock();
         check_count(&mut commands)?;
+        self.files.begin_command();
         let process = background::start(spec, &self.temp_parents)
             .map_err(|error| start_error(&error, spec.timeout))?;
         let id = add(&mut commands, command, process);

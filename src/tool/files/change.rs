@@ -6,7 +6,7 @@ use crate::sys::digest::digest;
 use crate::sys::durable_file::format_size;
 use crate::sys::rooted_fs::{self, ExistingEntry, PendingChange};
 use crate::tool::ToolError;
-use crate::undo::PreviousState;
+use crate::undo::journal::PreviousState;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -214,7 +214,9 @@ impl Files {
         } = *change;
         // Keep the lock to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
-        let ChangeState { digests, recorder } = &mut *changes;
+        let ChangeState {
+            digests, recorder, ..
+        } = &mut *changes;
         let (mut old_size, mut was_read) = (None, false);
         let last = match new {
             Some(_) => FinalLink::Follow,
