@@ -62,6 +62,20 @@ pub enum Origin {
     External,
 }
 
+impl Origin {
+    /// All origins, lowest first.
+    pub const ALL: [Self; 3] = [Self::User, Self::Project, Self::External];
+
+    /// The name, as it is serialized.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+            Self::External => "external",
+        }
+    }
+}
+
 /// A user message, from a person, a pipe or a job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserMessage {

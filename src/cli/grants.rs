@@ -33,7 +33,8 @@ pub struct GrantArgs {
     pub net: Option<Vec<String>>,
     /// Approve a tool that would need approval
     ///
-    /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated.
+    /// `TOOL`, or `TOOL(glob)` for some arguments; may be repeated. `sessions` offers the tool that reads other
+    /// conversations.
     #[arg(long, value_name = "RULE", action = ArgAction::Append, hide_short_help = true)]
     pub allow: Vec<String>,
     /// Deny a tool; overrides everything else

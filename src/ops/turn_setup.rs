@@ -11,6 +11,7 @@ use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
 use crate::ops::permissions::{self, Grants};
 use crate::ops::prompt_files;
+use crate::ops::session_library::StoredSessions;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
@@ -20,6 +21,7 @@ use crate::policy::net::Net;
 use crate::policy::provenance::ProvenanceTracker;
 use crate::policy::provenance::addresses::find_linked_hosts;
 use crate::policy::rule::Pattern;
+use crate::policy::tool_names::SESSIONS;
 use crate::policy::{Permission, Policy, Sandbox};
 use crate::prompt::{self, PromptInput, PromptSection};
 use crate::settings::keys::nearest;
@@ -32,6 +34,7 @@ use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
 use crate::tool::cron::JobScheduler;
 use crate::tool::files::Files;
+use crate::tool::sessions::SessionsTool;
 use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
 use crate::undo::journal::TurnInfo;
@@ -330,6 +333,11 @@ fn build_toolbox(
         }
     });
     tools.extend(jobs.as_ref().map(|jobs| jobs.tool(policy, shared)));
+    let is_named = policy.is_named(SESSIONS) || shared.listed_tools.contains(SESSIONS);
+    if input.user_prompt.is_some() || is_named {
+        let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
+        tools.push(Box::new(SessionsTool::new(Arc::new(sessions))));
+    }
     if let Some(person) = &input.user_prompt {
         tools.push(Box::new(AskUser::new(Arc::clone(person))));
     }

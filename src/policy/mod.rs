@@ -161,6 +161,16 @@ impl Policy {
         self.withheld_reason(tool).is_none()
     }
 
+    /// True if the user named `tool` in an allow rule or a permission, and not by a pattern.
+    pub fn is_named(&self, tool: &str) -> bool {
+        let allows =
+            |rule: &PolicyRule| rule.effect == RuleEffect::Allow && rule.tool.text() == tool;
+        let permits = |(name, permission): &(Pattern, Permission)| {
+            name.text() == tool && *permission != Permission::Never
+        };
+        self.rules.iter().any(allows) || self.permissions.iter().any(permits)
+    }
+
     /// The reason why `tool` is not offered (a rule, permission, profile or list), or `None` if it is.
     pub fn withheld_reason(&self, tool: &str) -> Option<Refusal> {
         let required = match tool {

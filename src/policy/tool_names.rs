@@ -13,6 +13,7 @@ pub const TOOLS: &[&str] = &[
     "grep",
     EXEC,
     PROCESS,
+    SESSIONS,
     "todo",
     "web_search",
     "web_fetch",
@@ -38,6 +39,9 @@ pub const EXEC: &str = "exec";
 /// The tool for commands in the background. Its input is text for a program that may be a shell, so it is a command as far
 /// as permissions and rules matter.
 pub const PROCESS: &str = "process";
+
+/// The tool for other conversations. It is for the user's own turns: the repl has it, other runs if the user names it.
+pub const SESSIONS: &str = "sessions";
 
 /// The tools whose changes a call of `tool` can make, itself included.
 pub fn tools_within(tool: &str) -> Vec<&str> {

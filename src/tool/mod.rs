@@ -37,6 +37,7 @@ pub mod list_dir;
 pub mod mcp;
 pub mod read_file;
 pub mod sandbox_spec;
+pub mod sessions;
 pub mod spawn;
 pub mod todo;
 mod walk;

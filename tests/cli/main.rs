@@ -74,6 +74,7 @@ mod server;
 mod session_commands;
 mod session_robustness;
 mod sessions;
+mod sessions_tool;
 mod signals;
 mod skill;
 mod story;

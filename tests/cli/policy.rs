@@ -189,7 +189,9 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
 fn every_tool_of_a_run_is_known_by_name() {
     let story = Story::new().script([says("ok")]);
     story
-        .run(["agent", "-m", "x", "--model", "gpt-5"])
+        .run([
+            "agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions",
+        ])
         .stdout("ok\n");
     let asked = &story.requests()[0].body;
     let mut offered: Vec<&str> = asked["tools"]

@@ -9,7 +9,7 @@ use super::user_text::{is_attachment_placeholder, is_number, is_piped, split_blo
 use crate::message::{Message, MessagePart, Origin, Reply, ToolResult, UserMessage};
 use crate::policy::call_files::files_of_call;
 use crate::policy::refusal::DENIED;
-use crate::policy::tool_names::{APPLY_PATCH, EXEC, PROCESS};
+use crate::policy::tool_names::{APPLY_PATCH, EXEC, PROCESS, SESSIONS};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -205,6 +205,11 @@ impl ProvenanceState {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
+            (SESSIONS, Some(_)) => {
+                let origin = origin_of_sessions(parts, *failed);
+                self.raise(origin, || "another conversation".into());
+                false
+            }
             ("web_search", _) => {
                 self.raise(Origin::External, || "search results".into());
                 true
@@ -227,10 +232,9 @@ impl ProvenanceState {
                 let is_local = [EXEC, PROCESS].contains(&name) && !context.commands_have_network
                     || FILE_TOOLS.contains(&name)
                     || context.trusted_tools.iter().any(|tool| tool == name);
-                let origin = if is_local {
-                    Origin::Project
-                } else {
-                    Origin::External
+                let origin = match is_local {
+                    true => Origin::Project,
+                    false => Origin::External,
                 };
                 self.raise(origin, || format!("the result of `{name}`"));
                 false
@@ -277,6 +281,20 @@ fn keep_address_lines(text: &str) -> String {
         _ => "",
     };
     text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+/// The origin that the first line of a result of `sessions` states. A failure holds no text of other conversations.
+fn origin_of_sessions(parts: &[MessagePart], failed: bool) -> Origin {
+    if failed {
+        return Origin::User;
+    }
+    let text = crate::message::plain_text(parts);
+    let first = text.lines().next().unwrap_or_default();
+    let is_stated = |origin: &Origin| first == format!("[origin: {}]", origin.name());
+    Origin::ALL
+        .into_iter()
+        .find(is_stated)
+        .unwrap_or(Origin::External)
 }
 
 /// True if a result is a refusal that quotes only what the model had requested.

@@ -1,0 +1,175 @@
+//! The `sessions` tool: who has it, what it finds, and the origin that it brings along.
+
+use crate::screen::Key;
+use crate::server::{calls, says};
+use crate::story::Story;
+use serde_json::{Value, json};
+
+/// Two conversations: one of the user's words, and one about an attached file.
+fn two_conversations() -> Story {
+    let story = Story::new().script([says("Noted: a cat."), says("It says the same.")]);
+    story
+        .run(["agent", "-s", "pets", "-m", "My cat is Mia."])
+        .stdout("Noted: a cat.\n");
+    let story = story.file("log.txt", "the cat sat\n");
+    story
+        .run([
+            "agent",
+            "-s",
+            "logs",
+            "-m",
+            "What does it say?",
+            "-a",
+            "log.txt",
+        ])
+        .stdout("It says the same.\n");
+    story
+}
+
+/// Makes the calls in a run that has the tool. Returns their results.
+fn results(story: &Story, list: &[Value]) -> Vec<String> {
+    let script = list.iter().map(|it| calls("sessions", it.clone()));
+    story.server().script(script.chain([says("done")]));
+    let before = story.requests().len();
+    story
+        .run([
+            "agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions",
+        ])
+        .stdout("done\n");
+    let requests = story.requests();
+    requests[before + 1..]
+        .iter()
+        .map(crate::server::Request::last_content)
+        .collect()
+}
+
+/// The origin of the session `new`.
+fn origin(story: &Story) -> String {
+    let explained = story.run(["policy", "explain", "--session", "new"]).text();
+    let line = explained.lines().find(|line| line.contains("origin"));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn other_conversations_are_listed_searched_and_read() {
+    let story = two_conversations();
+    let found = results(
+        &story,
+        &[
+            json!({ "action": "list" }),
+            json!({ "action": "search", "text": "THE CAT" }),
+            json!({ "action": "search", "text": "dog" }),
+            json!({ "action": "read", "key": "pets" }),
+            json!({ "action": "read", "key": "pets", "from": 2, "count": 1 }),
+            json!({ "action": "read", "key": "no such" }),
+            json!({ "action": "search" }),
+        ],
+    );
+    assert!(
+        found[0].starts_with(
+            "[origin: project]\n2 other sessions, newest first:\n- logs (2 messages, "
+        ),
+        "{}",
+        found[0]
+    );
+    assert!(
+        found[0].contains("\n- pets (2 messages, ") && found[0].ends_with("): My cat is Mia."),
+        "{}",
+        found[0]
+    );
+    assert!(
+        found[1].starts_with("[origin: project]\nlogs #1 user, ")
+            && found[1].contains(": the cat sat\n"),
+        "{}",
+        found[1]
+    );
+    assert_eq!(found[2], "[origin: user]\nNo match.");
+    assert!(
+        found[3].starts_with("[origin: user]\n#1 user, ")
+            && found[3].contains(":\nMy cat is Mia.\n#2 assistant, "),
+        "{}",
+        found[3]
+    );
+    assert!(
+        found[4].starts_with("[origin: user]\n#2 assistant, ")
+            && found[4].ends_with(":\nNoted: a cat.\n"),
+        "{}",
+        found[4]
+    );
+    assert!(found[5].contains("no session `no such`"), "{}", found[5]);
+    assert!(
+        found[6].contains("`text` is required for search"),
+        "{}",
+        found[6]
+    );
+}
+
+#[test]
+fn a_conversation_takes_on_the_origin_of_one_that_it_reads() {
+    let story = two_conversations();
+    drop(results(
+        &story,
+        &[json!({ "action": "read", "key": "pets" })],
+    ));
+    assert!(origin(&story).contains("user"), "{}", origin(&story));
+    drop(results(
+        &story,
+        &[json!({ "action": "read", "key": "logs" })],
+    ));
+    assert!(origin(&story).contains("project"), "{}", origin(&story));
+    // A session of the Python program has recorded no origin: anything may be in it.
+    let line = json!({ "role": "user", "content": "hello", "timestamp": "2026-01-01T00:00:00" });
+    let head = json!({ "_type": "metadata", "created_at": "2026-01-01T00:00:00", "metadata": {}, "key": "old" });
+    std::fs::write(
+        story.workspace().join("sessions").join("old.jsonl"),
+        format!("{head}\n{line}\n"),
+    )
+    .unwrap();
+    let job = json!({ "action": "add", "message": "x", "every_seconds": 3600 });
+    story.server().script([
+        calls("sessions", json!({ "action": "read", "key": "old" })),
+        calls("cron", job),
+        says("done"),
+    ]);
+    story
+        .run([
+            "agent", "-s", "new", "--new", "-m", "go", "--allow", "sessions",
+        ])
+        .stderr_has("--allow cron")
+        .stdout("done\n");
+    assert!(origin(&story).contains("external"), "{}", origin(&story));
+}
+
+#[test]
+fn only_the_user_hands_out_other_conversations() {
+    let story = two_conversations();
+    story.server().script([says("-"), says("-")]);
+    let has_tool = |story: &Story| {
+        let asked = story.requests().pop().unwrap();
+        asked.body["tools"].to_string().contains("\"sessions\"")
+    };
+    story.run(["agent", "-m", "x"]).stdout("-\n");
+    assert!(!has_tool(&story));
+    // A pattern does not mean it.
+    story
+        .run(["agent", "-m", "x", "--allow", "*"])
+        .stdout("-\n");
+    assert!(!has_tool(&story));
+    // The files stay closed to all other tools.
+    let call = calls(
+        "read_file",
+        json!({ "path": story.workspace().join("sessions").join("pets.jsonl") }),
+    );
+    story.server().script([call, says("-")]);
+    story
+        .run(["agent", "-m", "x", "--allow", "sessions"])
+        .stderr_has("is internal to nanobot")
+        .stdout("-\n");
+    story.server().script([says("Hi.")]);
+    let mut screen = story.screen(24, 80).args(["repl"]);
+    screen.until_prompt("> ");
+    screen.type_("hi").press(Key::Enter).until("Hi.");
+    assert!(has_tool(&story));
+    screen.until_prompt("> ").press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
+}
