@@ -359,12 +359,13 @@ fn file_scope(
     }
     let position = roots.0.len();
     for path in &grants.read {
-        roots.add(resolve_existing(path)?, false);
+        roots.add(resolve_existing(path, None)?, false);
     }
     for path in &grants.write {
         let path = match path == Path::new(".") {
             true => directory.clone(),
-            false => resolve_existing(path)?,
+            // A missing path may be meant as a file or as a directory.
+            false => resolve_existing(path, Some("`mkdir` it first, or `touch` it for a file"))?,
         };
         roots.add(path, true);
     }
@@ -496,7 +497,7 @@ fn working_directory(
     real_paths: &mut PathResolver,
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
-        let found = resolve_existing(path)?;
+        let found = resolve_existing(path, None)?;
         return match found.is_dir() {
             true => Ok(found),
             false => Err(fail_with_hint(
@@ -543,12 +544,13 @@ pub(crate) fn home_directory_notice(
     })
 }
 
-fn resolve_existing(path: &Path) -> Result<PathBuf> {
+fn resolve_existing(path: &Path, hint: Option<&str>) -> Result<PathBuf> {
     resolve_if_exists(path)?.ok_or_else(|| {
-        fail(
-            Exit::NoInput,
-            format!("no such file or directory: `{}`", path.display()),
-        )
+        let message = format!("no such file or directory: `{}`", path.display());
+        match hint {
+            Some(hint) => fail_with_hint(Exit::NoInput, message, hint),
+            None => fail(Exit::NoInput, message),
+        }
     })
 }
 

@@ -904,4 +904,8 @@ fn a_missing_path_in_the_config_is_not_fatal() {
             .status(66)
             .stderr_has("no such file or directory: `");
     }
+    story
+        .run(["agent", "-m", "x", "--write=new"])
+        .status(66)
+        .stderr_has("try: `mkdir` it first, or `touch` it for a file\n");
 }
