@@ -44,6 +44,7 @@
 //! | [`mcp`] | the MCP client: servers, their tools, pins and cached offers |
 //! | [`session`] | the conversation log: open, lock, repair, append |
 //! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
+//! | [`channel`] | chat channels: inbound and outbound messages, the inbox, access; one file per service |
 //! | [`cron`] | jobs: schedules, the job file, crontab lines |
 //! | [`attach`] | `--attach`: files, directories and pages as parts of a message |
 //! | [`undo`] | the journal of file changes, and how it is undone |
@@ -66,7 +67,7 @@
 //! ```text
 //! main → lib → command → repl → ops → { guard, report, answer_schema } → turn → { session, provider, tool → mcp } → event → message
 //!
-//! ops also uses               memory, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
+//! ops also uses               memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
 //! everything may use          sys, error, diff, format, line_search, patch, shell_quote
 //! ```
@@ -88,6 +89,7 @@
 //! | backoff | The growing delay between retries (RFC 9110 `Retry-After`). |
 //! | budget | Upper bound on the cost of a run or a day. |
 //! | cancellation token | A flag that ends the waits of a group of threads (`tokio_util::CancellationToken`). |
+//! | channel | A chat service that carries messages (the Python program). |
 //! | compaction | Replacing old messages of a session by a summary, to fit the context window (model APIs). |
 //! | consolidation | Moving facts from a session into `MEMORY.md` and `HISTORY.md` (the Python program). |
 //! | context window | Maximum number of tokens of one request and its reply (model APIs). |
@@ -102,9 +104,11 @@
 //! | guard | A check before each request: it can stop the turn, inject a message or compact. |
 //! | heartbeat | A scheduled look at the tasks in `HEARTBEAT.md` (the Python program). |
 //! | hint | The line after an error that says what to do next (git, cargo). |
+//! | inbox | The journal of a channel's messages and answers (mail, Erlang). |
 //! | job | A message with a schedule, run by cron (cron(8)). |
 //! | ledger | The log of tokens and costs of all runs. |
 //! | MCP server | A program or an address that adds tools (Model Context Protocol). |
+//! | pairing | Allowing a sender by a code that was sent to it (the Python program, Bluetooth). |
 //! | policy | The value that decides for each tool call: allowed, denied, or needs approval. |
 //! | profile | A named set of permissions: `plan`, `default`, `full` (Vibe's agents). |
 //! | provenance | Where the text in a request comes from; it decides what addresses may be reached. |
@@ -137,6 +141,7 @@ compile_error!("the tests need a feature: cargo test --locked --features test-ho
 
 pub mod answer_schema;
 pub mod attach;
+pub mod channel;
 pub mod cli;
 pub mod command;
 pub mod cron;

@@ -5,6 +5,7 @@
 //! it; `resolve` builds the settings. `resolve` only expands and checks what a run needs, so an error in an unused
 //! part does not stop it; `check` covers the whole config.
 
+pub mod channels;
 pub mod check;
 mod config_hosts;
 pub mod expand;

@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("lib", "command ops cli"),
     (
         "command",
-        "repl ops cli report session tool mcp provider memory cron undo skill trust ledger workspace settings policy event message",
+        "repl ops cli report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",
     ),
     (
         "repl",
@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "ops",
-        "guard report answer_schema turn session tool mcp provider memory cron attach undo skill trust ledger workspace settings policy history prompt event message",
+        "guard report answer_schema turn session tool mcp provider memory channel cron attach undo skill trust ledger workspace settings policy history prompt event message",
     ),
     ("cli", ""),
     ("guard", "turn history event message"),
@@ -43,6 +43,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("mcp", "settings"),
     ("provider", "ledger event message"),
     ("memory", "message"),
+    ("channel", "settings"),
     ("cron", ""),
     ("attach", "policy message"),
     ("undo", ""),

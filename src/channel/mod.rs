@@ -1,0 +1,238 @@
+//! Chat channels: inbound and outbound messages, and one file for each service.
+//!
+//! [`Channel`] is what a service can do: hand over what is new, and send one part of an answer. The order of writes is
+//! that of `ops::channel`. A service is asked by a process that ends, so nothing here keeps
+//! a connection open or a state in memory.
+
+pub mod table;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A service that carries messages. Methods may be called from several threads at once.
+pub trait Channel: Send + Sync {
+    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`]; `None` on first contact. Waits up to
+    /// `wait` for the first of them, where the service allows it; zero never waits at the service. Hands them on in
+    /// batches: when `deliver` returns, the batch is on disk, and only then may it be acknowledged at the service.
+    /// Returns at the latest when `wait` is over, and after the first answer that held messages.
+    ///
+    /// # Errors
+    /// With the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a
+    /// rejected token, 78 for a config that cannot work. Errors of `deliver` are returned unchanged.
+    fn poll(
+        &self,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Sends one part. `key` is the same when a part is sent again, and no other part has it. Returns the service's id
+    /// of the message. The implementation retries short failures itself (5xx, connection refused, a rate limit of up
+    /// to 60 s).
+    ///
+    /// # Errors
+    /// The part was not sent, or possibly not: [`SendError`] says what to do.
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError>;
+
+    /// Writes the content of an attachment, at most `limit_bytes` of it. Returns false if it is longer.
+    ///
+    /// # Errors
+    /// The attachment cannot be fetched, or `into` cannot be written.
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool>;
+
+    /// Shows in the chat that an answer is being written. Called again every four seconds; failures are ignored.
+    fn show_typing(&self, _destination: &Destination) {}
+
+    /// Notes at the service that a message was answered, by a reaction or a flag. Best effort, after the answer.
+    fn mark_answered(&self, _message: &InboundMessage) {}
+
+    /// Asks the service for our own account. Called by `channel test` and, once a day, before a poll.
+    ///
+    /// # Errors
+    /// As [`Channel::poll`].
+    fn identity(&self) -> Result<Identity>;
+
+    /// Does what a login at a terminal needs, and returns one line for the user: a token is checked, or exchanged for
+    /// another one.
+    ///
+    /// # Errors
+    /// As [`Channel::poll`].
+    fn login(&self) -> Result<String> {
+        let Identity { id, name } = self.identity()?;
+        Ok(format!("{name} ({id})"))
+    }
+
+    /// The key of the session in which the messages of a chat are answered.
+    fn session_key(&self, chat: &Chat) -> String;
+}
+
+/// Our account at a service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub id: String,
+    /// The user name, as others mention it.
+    pub name: String,
+}
+
+/// Messages, and the position after them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    pub messages: Vec<InboundMessage>,
+    /// The position after the messages, as the service's adapter writes and reads it.
+    pub cursor: Value,
+}
+
+/// A chat, room, topic or address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chat {
+    pub id: String,
+    /// The topic or thread in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// True if only the sender and we are in it.
+    #[serde(default)]
+    pub is_direct: bool,
+}
+
+/// The sender of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sender {
+    /// The id that the service has verified.
+    pub id: String,
+    /// The user name without `@`, which can change hands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// True for a bot.
+    #[serde(default)]
+    pub is_bot: bool,
+}
+
+/// A message from a service. It is stored in the inbox in this form.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InboundMessage {
+    /// The message's id, unique in the channel.
+    pub id: String,
+    pub chat: Chat,
+    pub from: Sender,
+    /// The words that the sender typed in this message, and nothing else.
+    #[serde(default)]
+    pub text: String,
+    /// Text by others, or of unknown origin: quotes, forwards, link previews, names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quotes: Vec<QuotedText>,
+    /// True if a group message addresses us: a mention, a command with our name, or a reply to our message.
+    #[serde(default)]
+    pub mentions_us: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<RemoteFile>,
+    /// Time of sending, in seconds since 1970; 0 if unknown.
+    #[serde(default)]
+    pub sent_at: i64,
+    /// Facts that the answer needs, such as the id to reply to; only the adapter reads them.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub reply_facts: Value,
+}
+
+/// Text in a message that its sender did not type. It is untrusted content.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotedText {
+    /// A short name for the model, such as `quoted message` or `forwarded message`.
+    pub label: String,
+    pub text: String,
+}
+
+/// An attachment that is still at the service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RemoteFile {
+    /// The service's id or address of the content.
+    pub id: String,
+    /// The file name as the sender gave it; untrusted.
+    #[serde(default)]
+    pub name: String,
+    pub kind: AttachmentKind,
+    /// The size that the service states.
+    #[serde(default)]
+    pub size_bytes: Option<u64>,
+}
+
+/// The kind of an attachment, as far as services treat kinds differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AttachmentKind {
+    Image,
+    Voice,
+    Audio,
+    Video,
+    #[default]
+    File,
+}
+
+/// The place to which a part is sent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Destination {
+    pub chat: Chat,
+    /// [`InboundMessage::reply_facts`] of the answered message; null for a message that answers none.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub reply_facts: Value,
+}
+
+/// One part of an outbound message, in the form that the service takes. It is stored in the inbox in this form.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The text in the markup of the service.
+    #[serde(default)]
+    pub markup: String,
+    /// The same text without markup, for services that take both, and for markup that the service rejects.
+    #[serde(default)]
+    pub plain: String,
+    /// A file to send; the text is then empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+}
+
+/// A message to a chat: Markdown text and files, before it is split into parts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OutboundMessage {
+    pub destination: Destination,
+    pub markdown: String,
+    pub files: Vec<PathBuf>,
+}
+
+/// The reason why a part was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// A rate limit that is longer than the adapter waits: status 75. The part stays in the outbox.
+    #[error("{cause}")]
+    RateLimited {
+        cause: String,
+        /// Time after which the service takes messages again.
+        wait: Option<Duration>,
+    },
+    /// The service is down after all tries, or the connection broke: status 69. The part may have been sent.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The service rejects our token: status 77. The part stays in the outbox.
+    #[error("{0}")]
+    TokenRejected(String),
+    /// The recipient has blocked us, or does not accept messages: status 77. It is given up.
+    #[error("{0}")]
+    RecipientRefused(String),
+    /// The chat does not exist, or the part cannot be made to fit: status 65. It is given up.
+    #[error("{0}")]
+    Undeliverable(String),
+    /// The config cannot work: status 78. The part stays in the outbox.
+    #[error("{0}")]
+    Misconfigured(String),
+    /// The run was cancelled, or a file cannot be read.
+    #[error(transparent)]
+    Other(#[from] anyhow::Error),
+}

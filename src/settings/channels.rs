@@ -1,0 +1,134 @@
+//! The settings of chat channels, read only by the commands that use channels.
+
+use super::keys::KEYS;
+use super::layers::LayeredConfig;
+use crate::sys::secret::Secret;
+use anyhow::Result;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The keys `channels.NAME.…` of one channel, each with its value or its default.
+#[derive(Clone, Debug)]
+pub struct ChannelConfig {
+    /// The channel's name, as in the config.
+    pub name: &'static str,
+    /// Values by the rest of the path, such as `allowFrom` or `dm.enabled`. A secret is wrapped.
+    values: BTreeMap<&'static str, ChannelValue>,
+}
+
+#[derive(Clone, Debug)]
+enum ChannelValue {
+    Plain(Value),
+    Secret(Secret),
+}
+
+/// The keys of `channels` that apply to every channel.
+#[derive(Clone, Debug)]
+pub struct ChannelSettings {
+    /// Give a pairing code to unknown senders.
+    pub pairing: bool,
+    /// Maximum number of turns at once.
+    pub max_parallel: usize,
+    /// Age in hours above which a message is not answered any more.
+    pub max_age_hours: u64,
+    /// Turns that one sender may start in an hour.
+    pub per_sender_per_hour: usize,
+    /// Polls that try to send a part again before it is given up, where the service does not say that waiting helps.
+    pub send_max_retries: u64,
+}
+
+impl ChannelSettings {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// Status 78 for a value that cannot be used.
+    pub fn read(layers: &LayeredConfig<'_>) -> Result<Self> {
+        let get = |path: &str| -> Result<Value> {
+            let key = KEYS.iter().find(|key| key.path == path);
+            let key = key.expect("only keys of the table are asked for");
+            Ok(layers.read_key(key)?.unwrap_or_else(|| key.default_value()))
+        };
+        let count = |path: &str| -> Result<u64> { Ok(get(path)?.as_u64().unwrap_or_default()) };
+        let size = |path: &str| -> Result<usize> {
+            Ok(usize::try_from(count(path)?).unwrap_or(usize::MAX))
+        };
+        Ok(Self {
+            pairing: get("channels.pairing")? == Value::Bool(true),
+            max_parallel: size("channels.maxParallel")?,
+            max_age_hours: count("channels.maxAgeHours")?,
+            per_sender_per_hour: size("channels.perSenderPerHour")?,
+            send_max_retries: count("channels.sendMaxRetries")?,
+        })
+    }
+}
+
+impl ChannelConfig {
+    /// Reads all keys of the channel `name`.
+    ///
+    /// # Errors
+    /// Status 78 for a value that cannot be used.
+    pub fn read(layers: &LayeredConfig<'_>, name: &'static str) -> Result<Self> {
+        let mut values = BTreeMap::new();
+        for key in KEYS {
+            let rest = key.path.strip_prefix("channels.");
+            let rest = rest.and_then(|rest| rest.strip_prefix(name)?.strip_prefix('.'));
+            let Some(rest) = rest else { continue };
+            let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
+            let value = match (key.kind.is_secret(), value) {
+                (true, Value::String(text)) => ChannelValue::Secret(Secret::new(text)),
+                (_, value) => ChannelValue::Plain(value),
+            };
+            values.insert(rest, value);
+        }
+        Ok(Self { name, values })
+    }
+
+    /// The text of a key, trimmed; `None` if it is blank or null.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let text = self.plain(key)?.as_str()?.trim();
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The value of a key that is true or false.
+    pub fn flag(&self, key: &str) -> bool {
+        self.plain(key) == Some(&Value::Bool(true))
+    }
+
+    /// The value of a number.
+    pub fn count(&self, key: &str) -> Option<u64> {
+        self.plain(key)?.as_u64()
+    }
+
+    /// The texts of a list.
+    pub fn list(&self, key: &str) -> Vec<String> {
+        let items = self.plain(key).and_then(Value::as_array);
+        let texts = items.into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
+    }
+
+    /// The value of a secret; `None` if it is empty.
+    pub fn secret(&self, key: &str) -> Option<&Secret> {
+        match self.values.get(key)? {
+            ChannelValue::Secret(secret) => Some(secret).filter(|secret| !secret.is_empty()),
+            ChannelValue::Plain(_) => None,
+        }
+    }
+
+    /// All keys with their values as JSON; secrets that are set are `***`.
+    pub fn describe(&self) -> Vec<(&'static str, String)> {
+        let show = |value: &ChannelValue| match value {
+            ChannelValue::Plain(value) => value.to_string(),
+            ChannelValue::Secret(secret) if secret.is_empty() => "\"\"".to_owned(),
+            ChannelValue::Secret(secret) => secret.to_string(),
+        };
+        let pairs = self.values.iter();
+        pairs.map(|(key, value)| (*key, show(value))).collect()
+    }
+
+    fn plain(&self, key: &str) -> Option<&Value> {
+        match self.values.get(key)? {
+            ChannelValue::Plain(value) => Some(value),
+            ChannelValue::Secret(_) => None,
+        }
+    }
+}
