@@ -58,6 +58,7 @@
 //! | [`prompt`] | the system prompt; pure |
 //! | [`event`] | what happens in a turn, as sinks receive it; plain data |
 //! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
+//! | [`markdown`] | the grammar of Markdown: lines, inline marks, tables; pure |
 //! | [`diff`], [`format`], [`line_search`], [`patch`], [`shell_quote`] | text to text; pure |
 //! | [`error`] | exit statuses, and errors with a hint |
 //! | [`sys`] | every contact with the operating system, one file or folder per kind |
@@ -69,7 +70,7 @@
 //!
 //! ops also uses               memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
-//! everything may use          sys, error, diff, format, line_search, patch, shell_quote
+//! everything may use          sys, error, diff, format, line_search, markdown, patch, shell_quote
 //! ```
 //!
 //! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
@@ -155,6 +156,7 @@ pub mod guard;
 pub mod history;
 pub mod ledger;
 pub mod line_search;
+pub mod markdown;
 pub mod mcp;
 pub mod memory;
 pub mod message;

@@ -13,21 +13,20 @@
 //! The input must already be harmless: escape sequences are neutralised before parsing, and colours are added
 //! afterwards.
 
-use inline::InlineParser;
-use line::{CodeFence, Container, FenceLine, LineKind, LineStart};
-use style::{Span, TextStyle};
+use crate::markdown::inline::InlineParser;
+use crate::markdown::line::{
+    self, CodeFence, Container, FenceLine, LineKind, LineStart, MAX_UNDECIDED_BYTES,
+};
+use crate::markdown::style::TextStyle;
+use style::{Span, show_event, show_inline};
 use table::MarkdownTable;
 use wrap::RowWrapper;
 
 mod char_width;
-mod inline;
-mod line;
 pub(super) mod style;
 mod table;
 mod wrap;
 
-/// Bytes after which an undecided start of a line is treated as text.
-const MAX_UNDECIDED_BYTES: usize = 600;
 /// Minimum columns for text, regardless of its indentation.
 const MIN_TEXT_COLUMNS: usize = 8;
 /// Maximum columns of a horizontal rule.
@@ -136,8 +135,9 @@ impl Markdown {
             }
             MarkdownLineState::Text(look) => {
                 let rows = &mut self.rows;
-                let mut show = |look, text: &str| rows.push_text(look, text);
-                self.inline.feed(text, *look, &mut show);
+                self.inline.feed(text, *look, &mut |event| {
+                    show_event(event, &mut |look, text| rows.push_text(look, text));
+                });
             }
             MarkdownLineState::Code => self.rows.output.add(TextStyle::CODE, text),
             MarkdownLineState::TableRow | MarkdownLineState::CodeFence(_) => {
@@ -156,8 +156,9 @@ impl Markdown {
             MarkdownLineState::Hidden | MarkdownLineState::Beginning => {}
             MarkdownLineState::Text(look) => {
                 let rows = &mut self.rows;
-                self.inline
-                    .end(look, &mut |look, text| rows.push_text(look, text));
+                self.inline.end(look, &mut |event| {
+                    show_event(event, &mut |look, text| rows.push_text(look, text));
+                });
                 self.rows.end();
             }
             MarkdownLineState::Code => self.rows.output.end_row(),
@@ -330,7 +331,7 @@ impl Markdown {
         if let Some(lines) = table.as_text() {
             for line in lines {
                 let rows = &mut self.rows;
-                inline::render(line, TextStyle::PLAIN, &mut |look, text| {
+                show_inline(line, TextStyle::PLAIN, &mut |look, text| {
                     rows.push_text(look, text);
                 });
                 self.rows.end();
@@ -402,8 +403,8 @@ fn faint_span(text: &str) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use super::style::{Span, SpanBuffer, TextStyle};
-    use super::{Markdown, char_width};
+    use super::style::{Span, SpanBuffer};
+    use super::{Markdown, TextStyle, char_width};
 
     fn spans<'t>(pieces: impl IntoIterator<Item = &'t str>, width: usize) -> Vec<Span> {
         let (mut markdown, mut ink) = (Markdown::default(), SpanBuffer::default());
@@ -450,6 +451,15 @@ mod tests {
         check("\n\n  a\n***\nb\n- - -\n", 4, "a\n────\nb\n────");
         assert_eq!(spans([""], 80), []);
         check("**a\n\nb**", 80, "**a\n\nb**");
+    }
+
+    #[test]
+    fn links_say_where_they_lead() {
+        check(
+            "[a **b**](https://x/y) <https://z> [a@b.c](mailto:a@b.c) ![cat](cat.png)!",
+            80,
+            "a b (https://x/y) https://z a@b.c cat (cat.png)!",
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Streams the answer to a terminal, rendered or as the model wrote it.
 
 use super::markdown::Markdown;
-use super::markdown::style::{Span, TextStyle};
+use super::markdown::style::Span;
 use crate::event::Event;
+use crate::markdown::style::TextStyle;
 use crate::sys::terminal::{Sanitizer, StdoutWriter, Terminal};
 use anyhow::Result;
 use console::Style;

@@ -1,40 +1,7 @@
 //! Styled text as a sequence of spans. The mapping from looks to colours is left to the caller.
 
-/// The style of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::report) struct TextStyle {
-    pub bold: bool,
-    pub italic: bool,
-    pub struck: bool,
-    pub code: bool,
-    /// An address.
-    pub link: bool,
-    /// Decoration that is not part of the text: bars, rules, labels.
-    pub faint: bool,
-}
-
-impl TextStyle {
-    pub(super) const FAINT: Self = Self {
-        faint: true,
-        ..Self::PLAIN
-    };
-    pub(super) const CODE: Self = Self {
-        code: true,
-        ..Self::PLAIN
-    };
-    pub(super) const BOLD: Self = Self {
-        bold: true,
-        ..Self::PLAIN
-    };
-    pub(super) const PLAIN: Self = Self {
-        bold: false,
-        italic: false,
-        struck: false,
-        code: false,
-        link: false,
-        faint: false,
-    };
-}
+use crate::markdown::inline::{self, InlineEvent};
+use crate::markdown::style::TextStyle;
 
 /// Text of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,5 +57,24 @@ impl SpanBuffer {
 
     pub(super) fn take(&mut self) -> Vec<Span> {
         std::mem::take(&mut self.0)
+    }
+}
+
+/// Shows a complete text.
+pub(super) fn show_inline(text: &str, look: TextStyle, show: &mut dyn FnMut(TextStyle, &str)) {
+    inline::parse(text, look, &mut |event| show_event(event, show));
+}
+
+/// Shows a piece of a line. A link's address follows its text, so that the target is visible and is what the user
+/// clicks.
+pub(super) fn show_event(event: InlineEvent<'_>, show: &mut dyn FnMut(TextStyle, &str)) {
+    match event {
+        InlineEvent::Text(look, text) => show(look, text),
+        InlineEvent::LinkStart(_) => {}
+        InlineEvent::LinkEnd(look, address) => {
+            show(look, " (");
+            show(TextStyle { link: true, ..look }, address);
+            show(look, ")");
+        }
     }
 }

@@ -1,21 +1,14 @@
 //! Tables, held back until they are complete, since the last row may widen a column.
 
-use super::inline;
-use super::style::{Span, SpanBuffer, TextStyle};
+use super::style::{Span, SpanBuffer, show_inline};
 use super::wrap::{RowWrapper, spans_columns, trim_spans};
+use crate::markdown::style::TextStyle;
+use crate::markdown::table::{Align, parse_alignments, split_cells};
 use termimad::TblFit;
 
 /// The separator between two columns.
 const COLUMN_SEPARATOR: &str = " │ ";
 const SEPARATOR_COLUMNS: usize = 3;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Align {
-    #[default]
-    Left,
-    Center,
-    Right,
-}
 
 /// Lines that form a table if the second one is a delimiter row.
 #[derive(Debug, Default)]
@@ -154,12 +147,12 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
         for (column, cell) in cells.iter().enumerate() {
             let mut rows = RowWrapper::with_width(width);
             if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
-                inline::render(name, TextStyle::BOLD, &mut |look, text| {
+                show_inline(name, TextStyle::BOLD, &mut |look, text| {
                     rows.push_text(look, text);
                 });
                 rows.push_text(TextStyle::PLAIN, ": ");
             }
-            inline::render(cell, TextStyle::PLAIN, &mut |look, text| {
+            show_inline(cell, TextStyle::PLAIN, &mut |look, text| {
                 rows.push_text(look, text);
             });
             all.extend(split_rows(rows));
@@ -170,13 +163,13 @@ fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> 
 
 fn cell_spans(cell: &str, look: TextStyle) -> Vec<Span> {
     let mut ink = SpanBuffer::default();
-    inline::render(cell, look, &mut |look, text| ink.add(look, text));
+    show_inline(cell, look, &mut |look, text| ink.add(look, text));
     ink.take()
 }
 
 fn wrap_cell(cell: &str, width: usize, look: TextStyle) -> Vec<Vec<Span>> {
     let mut rows = RowWrapper::with_width(width);
-    inline::render(cell, look, &mut |look, text| rows.push_text(look, text));
+    show_inline(cell, look, &mut |look, text| rows.push_text(look, text));
     split_rows(rows)
 }
 
@@ -197,50 +190,9 @@ fn split_rows(mut rows: RowWrapper) -> Vec<Vec<Span>> {
     all.iter_mut().map(SpanBuffer::take).collect()
 }
 
-/// Returns the alignments of the columns, if `line` is a delimiter row such as `|:--|--:|`.
-fn parse_alignments(line: &str) -> Option<Vec<Align>> {
-    let cells = split_cells(line);
-    let align = |cell: &&str| {
-        let dashes = cell.strip_prefix(':').unwrap_or(cell);
-        let dashes = dashes.strip_suffix(':').unwrap_or(dashes);
-        let is_rule = !dashes.is_empty() && dashes.bytes().all(|byte| byte == b'-');
-        is_rule.then_some(match (cell.starts_with(':'), cell.ends_with(':')) {
-            (true, true) => Align::Center,
-            (false, true) => Align::Right,
-            _ => Align::Left,
-        })
-    };
-    cells.iter().map(align).collect()
-}
-
-/// Splits a line into cells at bars, except bars in code or after a backslash.
-fn split_cells(line: &str) -> Vec<&str> {
-    let line = line.trim();
-    let line = line.strip_prefix('|').unwrap_or(line);
-    let mut cells = Vec::new();
-    let (mut from, mut escaped, mut code) = (0, false, false);
-    for (at, byte) in line.bytes().enumerate() {
-        match byte {
-            _ if std::mem::take(&mut escaped) => {}
-            b'\\' => escaped = true,
-            b'`' => code = !code,
-            b'|' if !code || !line[at..].contains('`') => {
-                cells.push(line[from..at].trim());
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    let last = line[from..].trim();
-    if !last.is_empty() || cells.is_empty() {
-        cells.push(last);
-    }
-    cells
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{MarkdownTable, split_cells};
+    use super::MarkdownTable;
 
     fn check(lines: &[&str], width: usize, expect: &str) {
         let mut table = MarkdownTable::default();
@@ -278,16 +230,5 @@ mod tests {
             "a          │  b\n───────────┼────\nsome words │  x\nthat are   │\nmany       │",
         );
         check(&wide, 6, "a:\nsome\nwords\nthat\nare\nmany\nb: x");
-    }
-
-    #[test]
-    fn bars_part_cells() {
-        assert_eq!(
-            split_cells(r"| a | `b|c` | d\|e |"),
-            ["a", "`b|c`", r"d\|e"]
-        );
-        assert_eq!(split_cells("a|b"), ["a", "b"]);
-        assert_eq!(split_cells("| a ` | b |"), ["a `", "b"]);
-        assert_eq!(split_cells("||"), [""; 1]);
     }
 }

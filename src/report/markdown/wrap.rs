@@ -3,7 +3,8 @@
 //! Only the current word is held back until it ends: a row grows with every word, and finished output never changes.
 
 use super::char_width;
-use super::style::{Span, SpanBuffer, TextStyle};
+use super::style::{Span, SpanBuffer};
+use crate::markdown::style::TextStyle;
 
 /// The rows under construction.
 #[derive(Debug, Default)]

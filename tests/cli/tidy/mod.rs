@@ -59,6 +59,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("message", ""),
     ("patch", ""),
     ("line_search", ""),
+    ("markdown", ""),
     ("diff", ""),
     ("format", ""),
     ("shell_quote", ""),
@@ -67,18 +68,20 @@ const LAYERS: &[(&str, &str)] = &[
 ];
 
 /// Modules that every other one may import, except where [`PURE`] forbids I/O.
-const IMPORTABLE_BY_ALL: [&str; 7] = [
+const IMPORTABLE_BY_ALL: [&str; 8] = [
     "sys",
     "error",
     "diff",
     "format",
     "line_search",
+    "markdown",
     "patch",
     "shell_quote",
 ];
 
 /// Files and directories without I/O. Of `sys` they may only import [`NO_IO_IN_SYS`].
 const PURE: &[&str] = &[
+    "channel/dialect",
     "cli",
     "cron/expression",
     "cron/schedule",
@@ -88,6 +91,7 @@ const PURE: &[&str] = &[
     "guard",
     "history",
     "line_search",
+    "markdown",
     "message",
     "patch",
     "policy",

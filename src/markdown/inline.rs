@@ -11,7 +11,7 @@ const MAX_MARK_DISTANCE_BYTES: usize = 600;
 
 /// A line that is being parsed.
 #[derive(Debug, Default)]
-pub(super) struct InlineParser {
+pub struct InlineParser {
     pending: String,
     /// The character before `held`.
     before: Option<char>,
@@ -61,12 +61,23 @@ impl Closers {
     }
 }
 
+/// A piece of a parsed line, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InlineEvent<'t> {
+    /// Text of one style. With `link`, the text is itself an address.
+    Text(TextStyle, &'t str),
+    /// The text of a link to this address begins.
+    LinkStart(&'t str),
+    /// The text of the link ends. The style is that of the text around it.
+    LinkEnd(TextStyle, &'t str),
+}
+
 /// The callback that receives the output.
-pub(super) type SpanSink<'a> = dyn FnMut(TextStyle, &str) + 'a;
+pub type InlineSink<'a> = dyn FnMut(InlineEvent<'_>) + 'a;
 
 impl InlineParser {
     /// Adds text to the line; shows what is decided.
-    pub(super) fn feed(&mut self, text: &str, look: TextStyle, show: &mut SpanSink<'_>) {
+    pub fn feed(&mut self, text: &str, look: TextStyle, show: &mut InlineSink<'_>) {
         self.pending.push_str(text);
         let done = resolve(
             &self.pending,
@@ -82,7 +93,7 @@ impl InlineParser {
     }
 
     /// Ends the line.
-    pub(super) fn end(&mut self, look: TextStyle, show: &mut SpanSink<'_>) {
+    pub fn end(&mut self, look: TextStyle, show: &mut InlineSink<'_>) {
         resolve(
             &self.pending,
             self.before,
@@ -95,8 +106,8 @@ impl InlineParser {
     }
 }
 
-/// Shows a complete text.
-pub(super) fn render(text: &str, look: TextStyle, show: &mut SpanSink<'_>) {
+/// Parses a complete text.
+pub fn parse(text: &str, look: TextStyle, show: &mut InlineSink<'_>) {
     resolve(text, None, true, &mut Closers::default(), look, show);
 }
 
@@ -127,14 +138,14 @@ fn resolve(
     is_over: bool,
     closers: &mut Closers,
     look: TextStyle,
-    show: &mut SpanSink<'_>,
+    show: &mut InlineSink<'_>,
 ) -> usize {
     let mut at = 0;
     while at < text.len() {
         let rest = &text[at..];
         let plain = rest.find(is_mark).unwrap_or(rest.len());
         if plain > 0 {
-            show(look, &rest[..plain]);
+            show(InlineEvent::Text(look, &rest[..plain]));
             before = rest[..plain].chars().next_back();
             at += plain;
             continue;
@@ -142,16 +153,16 @@ fn resolve(
         let length = match parse_mark(text, at, before, is_over, closers) {
             InlineMark::Open => return at,
             InlineMark::Literal(length) => {
-                show(look, &rest[..length]);
+                show(InlineEvent::Text(look, &rest[..length]));
                 length
             }
             InlineMark::Escaped(marks) => {
-                show(look, &rest[marks..=marks]);
+                show(InlineEvent::Text(look, &rest[marks..=marks]));
                 marks + 1
             }
             InlineMark::Break => 1,
             InlineMark::Code(code, length) => {
-                show(TextStyle { code: true, ..look }, code);
+                show(InlineEvent::Text(TextStyle { code: true, ..look }, code));
                 length
             }
             InlineMark::Emphasis(inner, marks, length) => {
@@ -187,17 +198,17 @@ fn resolve(
     at
 }
 
-/// Shows the text and the address, so that the link's target is visible and is what the user clicks.
-fn show_link(text: &str, address: &str, look: TextStyle, show: &mut SpanSink<'_>) {
+/// Shows a link. One without a text of its own is its address, shown without `mailto:`.
+fn show_link(text: &str, address: &str, look: TextStyle, show: &mut InlineSink<'_>) {
     let link = TextStyle { link: true, ..look };
     let bare = address.strip_prefix("mailto:").unwrap_or(address);
     if text.is_empty() || text == address || text == bare {
-        return show(link, if text.is_empty() { address } else { text });
+        let text = if text.is_empty() { address } else { text };
+        return show(InlineEvent::Text(link, text));
     }
+    show(InlineEvent::LinkStart(address));
     resolve(text, Some('['), true, &mut Closers::default(), look, show);
-    show(look, " (");
-    show(link, address);
-    show(look, ")");
+    show(InlineEvent::LinkEnd(look, address));
 }
 
 fn is_mark(letter: char) -> bool {
@@ -462,14 +473,19 @@ fn parse_autolink(text: &str) -> InlineMark<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InlineParser, MAX_MARK_DISTANCE_BYTES, TextStyle};
+    use super::{InlineEvent, InlineParser, MAX_MARK_DISTANCE_BYTES, TextStyle};
 
     /// Marks the styled text in the test output.
     fn pieces(cuts: &[&str]) -> String {
         let mut all: Vec<(TextStyle, String)> = Vec::new();
-        let mut show = |look: TextStyle, text: &str| match all.last_mut() {
+        let mut push = |look: TextStyle, text: &str| match all.last_mut() {
             Some((last, words)) if *last == look => words.push_str(text),
             _ => all.push((look, text.to_owned())),
+        };
+        let mut show = |event: InlineEvent<'_>| match event {
+            InlineEvent::Text(look, text) => push(look, text),
+            InlineEvent::LinkStart(_) => push(TextStyle::PLAIN, "["),
+            InlineEvent::LinkEnd(_, address) => push(TextStyle::PLAIN, &format!("]({address})")),
         };
         let mut inline = InlineParser::default();
         for cut in cuts {
@@ -530,22 +546,22 @@ mod tests {
     }
 
     #[test]
-    fn links_say_where_they_lead() {
-        check("[a b](https://x/y)", "a b ({l:https://x/y})");
-        check("[**a**](x \"title\").", "{b:a} ({l:x}).");
+    fn links_have_addresses() {
+        check("[a b](https://x/y)", "[a b](https://x/y)");
+        check("[**a**](x \"title\").", "[{b:a}](x).");
         check("[https://x](https://x)", "{l:https://x}");
         check("[a@b.c](mailto:a@b.c)", "{l:a@b.c}");
         check(
             "<https://x/y> <a@b.c> <div> a < b",
             "{l:https://x/y} {l:a@b.c} <div> a < b",
         );
-        check("![cat](cat.png)!", "cat ({l:cat.png})!");
+        check("![cat](cat.png)!", "[cat](cat.png)!");
         check(
             "[a](b(c)d) [x] [y][z] [1](2 3)",
-            "a ({l:b(c)d}) [x] [y][z] [1](2 3)",
+            "[a](b(c)d) [x] [y][z] [1](2 3)",
         );
         check("a[0](", "a[0](");
-        check("[a [b] c](d)", "a [b] c ({l:d})");
+        check("[a [b] c](d)", "[a [b] c](d)");
     }
 
     #[test]
@@ -557,7 +573,11 @@ mod tests {
             assert_eq!(pieces(&[&long[..cut], &long[cut..]]), long);
         }
         let mut shown = 0;
-        InlineParser::default().feed(&long, TextStyle::PLAIN, &mut |_, text| shown += text.len());
+        InlineParser::default().feed(&long, TextStyle::PLAIN, &mut |event| {
+            if let InlineEvent::Text(_, text) = event {
+                shown += text.len();
+            }
+        });
         assert!(shown > 100, "{shown}");
     }
 
@@ -569,14 +589,17 @@ mod tests {
         let text = "**b ".repeat(20_000);
         let mut inline = InlineParser::default();
         let mut shown = String::new();
-        for _ in 0..20_000 {
-            inline.feed("**b ", TextStyle::PLAIN, &mut |_, text| {
+        let mut show = |event: InlineEvent<'_>| {
+            if let InlineEvent::Text(_, text) = event {
                 shown.push_str(text);
-            });
+            }
+        };
+        for _ in 0..20_000 {
+            inline.feed("**b ", TextStyle::PLAIN, &mut show);
         }
         assert!(inline.pending.len() < MAX_MARK_DISTANCE_BYTES);
         assert!(inline.closers.0[0].searched_bytes >= inline.pending.len() - 4);
-        inline.end(TextStyle::PLAIN, &mut |_, text| shown.push_str(text));
+        inline.end(TextStyle::PLAIN, &mut show);
         assert_eq!(shown, text);
     }
 }

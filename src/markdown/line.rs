@@ -4,10 +4,15 @@
 //! Lists are parsed leniently: content indented by two columns more than a list's mark belongs to the item,
 //! regardless of the mark's width.
 
+/// Bytes after which an undecided start of a line is treated as text.
+pub const MAX_UNDECIDED_BYTES: usize = 600;
+
 /// A block that contains lines: a quote or a list item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Container {
+pub enum Container {
+    /// A quote.
     Quote,
+    /// An item of a list.
     Item {
         /// The first column of the item's content.
         content_column: usize,
@@ -24,20 +29,25 @@ impl Container {
 
 /// The start of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LineStart {
+pub struct LineStart {
     /// The number of open containers that the line continues.
-    pub(super) continued: usize,
+    pub continued: usize,
     /// The containers that the line opens.
-    pub(super) opened: Vec<Container>,
-    pub(super) kind: LineKind,
+    pub opened: Vec<Container>,
+    /// The kind of the line.
+    pub kind: LineKind,
     /// The byte offset of its text.
-    pub(super) at: usize,
+    pub at: usize,
 }
 
+/// The kind of a line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum LineKind {
+pub enum LineKind {
+    /// Nothing but spaces.
     Blank,
+    /// A heading of level 1 to 6.
     Heading(usize),
+    /// A horizontal rule.
     Rule,
     /// A possible line of a table; the complete line decides.
     Row,
@@ -45,16 +55,19 @@ pub(super) enum LineKind {
     CodeFence(CodeFence),
     /// Indented code.
     Code,
+    /// Words.
     Text,
 }
 
 /// The delimiter of a code block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CodeFence {
-    pub(super) mark: char,
-    pub(super) length: usize,
+pub struct CodeFence {
+    /// "`" or `~`.
+    pub mark: char,
+    /// The number of marks.
+    pub length: usize,
     /// The column of its marks.
-    pub(super) column: usize,
+    pub column: usize,
 }
 
 /// Columns of indentation that make a line code.
@@ -108,7 +121,7 @@ impl<'t> LineCursor<'t> {
 
 /// Parses the start of a line after the `open` containers; `None` if more text is needed. `is_over` if `head` is the
 /// complete line. With `codes`, indentation may make the line code.
-pub(super) fn parse_start(
+pub fn parse_start(
     head: &str,
     is_over: bool,
     open: &[Container],
@@ -334,7 +347,7 @@ impl TaskMark {
 
 /// The kind of a line in a code block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum FenceLine {
+pub enum FenceLine {
     /// Code that starts at this byte.
     Code(usize),
     /// The end of the code block.
@@ -344,7 +357,7 @@ pub(super) enum FenceLine {
 }
 
 /// Parses a line in the code block of `fence`, within `open`; `None` if more text is needed.
-pub(super) fn parse_fence_line(
+pub fn parse_fence_line(
     head: &str,
     is_over: bool,
     open: &[Container],

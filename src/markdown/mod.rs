@@ -1,0 +1,10 @@
+//! The grammar of Markdown, for the terminal and for chat services. Pure.
+//!
+//! [`line`] parses the start of a line, [`inline`] the marks within it, [`table`] the cells of a table. All of them take
+//! incomplete text, because the terminal shows an answer while it arrives.
+
+pub mod document;
+pub mod inline;
+pub mod line;
+pub mod style;
+pub mod table;
