@@ -4,6 +4,7 @@
 //! that of `ops::channel`. A service is asked by a process that ends, so nothing here keeps
 //! a connection open or a state in memory.
 
+pub mod dialect;
 pub mod table;
 
 use anyhow::Result;
