@@ -15,6 +15,7 @@ pub mod model;
 pub mod model_flags;
 pub mod onboard;
 pub mod pages;
+pub mod pipe;
 pub mod policy;
 pub mod provider;
 pub mod repl;
@@ -124,6 +125,8 @@ pub enum CliCommand {
     },
     /// Check HEARTBEAT.md once, and do the tasks that are due
     Heartbeat(heartbeat::HeartbeatArgs),
+    /// Answer messages that arrive as JSON lines
+    Pipe(pipe::PipeArgs),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
     /// Show the configuration, and test whether it works

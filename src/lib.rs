@@ -281,13 +281,12 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Trust(arguments) => command::trust::run(&ctx, &arguments),
         cli::CliCommand::Cron { command } => command::cron::run(&ctx, &command),
         cli::CliCommand::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
+        cli::CliCommand::Pipe(arguments) => command::pipe::run(&ctx, &arguments),
         cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
         cli::CliCommand::Metrics => command::metrics::run(&ctx),
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
-        cli::CliCommand::Completions(arguments) => {
-            command::completions::run(ctx.env, ctx.terminal, &arguments)
-        }
+        cli::CliCommand::Completions(it) => command::completions::run(ctx.env, ctx.terminal, &it),
         cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),
     };
     // Every command ends the servers that it started, except when it fails.

@@ -114,6 +114,16 @@ pub fn job_section(job_prompt: &str) -> PromptSection {
     }
 }
 
+/// Builds the section for messages of a chat or of a program. The same for every message, as [`job_section`].
+pub fn chat_section(chat_prompt: &str) -> PromptSection {
+    PromptSection {
+        name: "chat".to_owned(),
+        reason: "instructions for messages of a chat",
+        text: format!("# Chat\n\n{chat_prompt}"),
+        continues_previous: false,
+    }
+}
+
 /// Joins the sections into the system prompt.
 pub fn join_sections(sections: &[PromptSection]) -> String {
     let mut text = String::new();

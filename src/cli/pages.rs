@@ -66,12 +66,6 @@ fn add_pages_below(
 
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {
-    let line = match path {
-        "" => {
-            "Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help".to_owned()
-        }
-        path => format!("All flags, examples and exit statuses: nanobot {path} --help"),
-    };
     let command = command.mut_args(|arg| {
         let is_shared = GLOBAL_FLAGS.contains(&arg.get_id().as_str());
         let arg = match arg.is_positional() {
@@ -83,11 +77,16 @@ fn to_short_help(command: Command, path: &str) -> Command {
             false => arg,
         }
     });
-    let command = match path {
-        "" => command.help_template("{about}\n{usage-heading} {usage}\n{subcommands}{after-help}"),
-        _ => command,
-    };
-    command.after_help(line)
+    match path {
+        // Without empty lines: the list of commands fills a screen of 24 lines.
+        "" => command.help_template(
+            "{about}\n{usage-heading} {usage}\n{subcommands}\n\
+             Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help",
+        ),
+        path => command.after_help(format!(
+            "All flags, examples and exit statuses: nanobot {path} --help"
+        )),
+    }
 }
 
 fn to_long_help(command: Command, page: Option<&HelpPage>, statuses: &str) -> Command {
@@ -490,6 +489,10 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot trust", "The current directory"),
         ("nanobot trust --list", "List trusted directories"),
         ("nanobot trust --revoke ~/src/other", "Stop trusting a directory"),
+    ] },
+    HelpPage { command: "pipe", statuses: ALL_STATUSES, variables: TURN_VARIABLES, files: &["config.json", "workspace/", "usage", "undo/"], examples: &[
+        ("echo '{\"session\":\"test\",\"text\":\"hello\"}' | nanobot pipe", "One message"),
+        ("mosquitto_sub -q 1 -c -i bot -t ask -F %j | jq -c '{session: .topic, text: .payload}' | nanobot pipe -j 4", "Messages of an MQTT topic"),
     ] },
     HelpPage { command: "metrics", statuses: COMMON_STATUSES, variables: &[], files: &["usage.jsonl", "cron/jobs.json", "cron/ID/"], examples: &[
         ("nanobot metrics > nanobot.prom.$$ && mv nanobot.prom.$$ /var/lib/node_exporter/nanobot.prom", "From a crontab line"),

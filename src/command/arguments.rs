@@ -87,7 +87,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
 }
 
 /// Converts the model flags to turn options.
-fn model_options(flags: ModelArgs) -> TurnOptions {
+pub(super) fn model_options(flags: ModelArgs) -> TurnOptions {
     let ModelArgs {
         model,
         max_tokens,

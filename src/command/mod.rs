@@ -12,6 +12,7 @@ pub mod metrics;
 pub mod model;
 pub mod onboard;
 pub(crate) mod parse;
+pub mod pipe;
 pub mod policy;
 pub mod provider;
 pub mod repl;

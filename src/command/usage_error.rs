@@ -126,6 +126,6 @@ pub(crate) fn no_gateway() -> anyhow::Error {
     fail_with_hint(
         Exit::Usage,
         "there is no gateway: nanobot is not a server, and runs once for each message",
-        "a pipe or a crontab line with `nanobot agent -m`",
+        "`nanobot pipe`, or a crontab line with `nanobot agent -m`",
     )
 }

@@ -91,6 +91,20 @@ impl PostTurnWork {
         }
     }
 
+    /// Like [`Self::run`], in a process whose other threads go on: standard output stays open.
+    pub(crate) fn run_beside_others(&self, ctx: &Context, exit: Exit) {
+        if !matches!(exit, Exit::Answered | Exit::Denied) {
+            return;
+        }
+        let done = self.memory.check_writable().and_then(|()| {
+            self.consolidation
+                .run(ctx, Duration::ZERO, ProgressLevel::Quiet)
+        });
+        if let Err(error) = done {
+            ctx.notice(&format!("consolidation failed: {error:#}"));
+        }
+    }
+
     fn run_inline(&self, ctx: &Context, verbose: bool) -> Result<()> {
         ctx.terminal.close_output(verbose)?;
         let level = if verbose {

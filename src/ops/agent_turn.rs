@@ -1,6 +1,6 @@
 //! One agent turn, from options to exit status: read the request, open the session, prepare, execute, finish.
 //!
-//! Commands, jobs and the REPL call the three `run…` functions. Every failure inside a turn, panics included, ends in a
+//! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn, panics included, ends in a
 //! [`TurnOutcome`].
 
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
@@ -17,7 +17,7 @@ use crate::sys::signal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
 use anyhow::{Context as _, Result};
 use execute::MemorySnapshot;
-use origin::{JobTurn, ReplContext, TurnOrigin};
+use origin::{ChatTurn, JobTurn, ReplContext, TurnOrigin};
 use request::ChatCommand;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -101,8 +101,24 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
 
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
+    run_deferred(ctx, options, TurnOrigin::Job(job))
+}
+
+/// Runs the turn of a chat message. Prints progress only: the channel sends the answer.
+pub(crate) fn run_chat_turn(
+    ctx: &Context,
+    options: &TurnOptions,
+    chat: ChatTurn<'_>,
+) -> TurnOutcome {
+    run_deferred(ctx, options, TurnOrigin::Chat(chat))
+}
+
+fn run_deferred(ctx: &Context, options: &TurnOptions, origin: TurnOrigin<'_>) -> TurnOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Deferred);
-    let outcome = run_caught(ctx, options, TurnOrigin::Job(job), &mut report);
+    if let Some(chat) = origin.chat() {
+        chat.id.clone_into(&mut report.envelope.turn);
+    }
+    let outcome = run_caught(ctx, options, origin, &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {
         json::result_json(
@@ -156,6 +172,14 @@ impl TurnOutcome {
         ctx.servers.shut_down();
         if let Some(work) = &self.post_turn {
             work.run(ctx, self.exit, false);
+        }
+    }
+
+    /// Does the deferred work after the answer is delivered, while other turns of this process go on.
+    pub(crate) fn finish_beside_others(&self, ctx: &Context) {
+        ctx.servers.shut_down();
+        if let Some(work) = &self.post_turn {
+            work.run_beside_others(ctx, self.exit);
         }
     }
 }

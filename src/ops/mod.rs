@@ -19,6 +19,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod mcp_tools;
 pub(crate) mod model;
 pub(crate) mod permissions;
+pub(crate) mod pipe;
 pub(crate) mod profiles;
 pub(crate) mod prompt_files;
 pub(crate) mod request_report;

@@ -204,7 +204,8 @@ fn tool_call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
 }
 
-fn usage_json(usage: Usage) -> Value {
+/// Converts token counts to a JSON object.
+pub fn usage_json(usage: Usage) -> Value {
     let Usage {
         input,
         cached,
@@ -218,7 +219,7 @@ fn usage_json(usage: Usage) -> Value {
 }
 
 /// Rounds to 1e-8 dollars, because sums of floating-point numbers accumulate rounding errors.
-fn round_dollars(usd: f64) -> f64 {
+pub fn round_dollars(usd: f64) -> f64 {
     (usd * 1e8).round() / 1e8
 }
 

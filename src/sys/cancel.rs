@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub struct CancelToken {
     is_cancelled: AtomicBool,
+    /// True if signals do not end the work under it, nor under tokens that are created in it.
+    is_shielded: bool,
     /// Becomes readable on cancellation, which wakes waiting threads.
     pub(super) wake_rx: PipeReader,
     wake_tx: PipeWriter,
@@ -24,9 +26,22 @@ impl CancelToken {
     /// # Errors
     /// No file descriptors are left.
     pub fn new() -> io::Result<Arc<Self>> {
+        Self::create(is_shielded())
+    }
+
+    /// Creates a token for work that goes on after a signal. The thread that started it waits for it.
+    ///
+    /// # Errors
+    /// No file descriptors are left.
+    pub fn shielded() -> io::Result<Arc<Self>> {
+        Self::create(true)
+    }
+
+    fn create(is_shielded: bool) -> io::Result<Arc<Self>> {
         let (wake_rx, wake_tx) = io::pipe()?;
         Ok(Arc::new(Self {
             is_cancelled: AtomicBool::new(false),
+            is_shielded,
             wake_rx,
             wake_tx,
         }))
@@ -49,6 +64,11 @@ impl CancelToken {
 /// Returns this thread's token, to pass on to a new thread.
 pub fn current() -> Option<Arc<CancelToken>> {
     CURRENT.with_borrow(Clone::clone)
+}
+
+/// True if signals do not end the work of this thread.
+pub fn is_shielded() -> bool {
+    CURRENT.with_borrow(|token| token.as_ref().is_some_and(|token| token.is_shielded))
 }
 
 /// Runs `work` on this thread under `token`, then restores the previous token.

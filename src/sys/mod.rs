@@ -24,6 +24,7 @@ pub mod secret;
 pub mod shell;
 pub mod signal;
 pub mod sse;
+pub mod stdin_lines;
 pub mod sync;
 pub mod terminal;
 pub mod test_dns;

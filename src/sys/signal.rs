@@ -137,6 +137,9 @@ pub fn check() -> Result<(), Stop> {
     if cancel::current().is_some_and(|token| token.is_cancelled()) {
         return Err(Stop(Exit::Interrupted));
     }
+    if cancel::is_shielded() {
+        return Ok(());
+    }
     let ends = *lock_ending_since();
     if let Some(since) = ends {
         let over = EXTRA_TIME_END.get().filter(|_| received_exit().is_none());
@@ -181,10 +184,11 @@ fn ending_exit() -> Exit {
     received_exit().unwrap_or(Exit::Timeout)
 }
 
-/// Marks the run as ending, whatever the cause. Waits work again for a limited time, for final output.
+/// Marks the run as ending, whatever the cause. Waits work again for a limited time, for final output. Cancelling a
+/// thread does not end the run.
 pub fn begin_shutdown() {
     KILL_ON_INTERRUPT.store(true, Ordering::SeqCst);
-    if check().is_err() {
+    if cancel::scope(None, check).is_err() {
         lock_ending_since().get_or_insert_with(now);
     }
 }
@@ -355,7 +359,7 @@ pub fn wait(
             fds.iter()
                 .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)),
         );
-        if lock_ending_since().is_none() {
+        if lock_ending_since().is_none() && !cancel::is_shielded() {
             slice = slice.min(timeout_left().unwrap_or(slice));
             let wake_rx = WAKE_RX.get().and_then(Option::as_ref);
             all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));

@@ -262,7 +262,10 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["--show-completion"], "nanobot completions bash");
     check(&["-v"], "nanobot --version");
     check(&["channels", "status"], "a pipe or a crontab line");
-    check(&["gateway", "--port", "1"], "a pipe or a crontab line");
+    check(
+        &["gateway", "--port", "1"],
+        "`nanobot pipe`, or a crontab line",
+    );
     check(&["serve"], "a pipe or a crontab line");
     check(&["sessions", "restore-workspace"], "nanobot session");
 }

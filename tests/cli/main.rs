@@ -53,6 +53,7 @@ mod memory;
 mod models;
 mod onboard;
 mod oracle;
+mod pipe_command;
 mod pipes;
 mod policy;
 mod progress;

@@ -1,7 +1,8 @@
-//! The origin of a turn: a command line, a job, or the REPL.
+//! The origin of a turn: a command line, a job, a chat, or the REPL.
 
 use crate::mcp::client::ElicitationHandler;
 use crate::policy::Policy;
+use crate::prompt::{self, PromptSection};
 use crate::sys::terminal::Terminal;
 use crate::tool::ask_user::UserPrompt;
 use std::cell::RefCell;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub(crate) enum TurnOrigin<'a> {
     CommandLine,
     Job(JobTurn<'a>),
+    Chat(ChatTurn<'a>),
     Repl(&'a ReplContext),
 }
 
@@ -19,6 +21,23 @@ impl<'a> TurnOrigin<'a> {
     pub(crate) fn job(&self) -> Option<&JobTurn<'a>> {
         match self {
             Self::Job(job) => Some(job),
+            Self::CommandLine | Self::Chat(_) | Self::Repl(_) => None,
+        }
+    }
+
+    /// The chat whose message the turn answers.
+    pub(crate) fn chat(&self) -> Option<&ChatTurn<'a>> {
+        match self {
+            Self::Chat(chat) => Some(chat),
+            Self::CommandLine | Self::Job(_) | Self::Repl(_) => None,
+        }
+    }
+
+    /// The section of the system prompt about it.
+    pub(crate) fn prompt_section(&self) -> Option<PromptSection> {
+        match self {
+            Self::Job(job) => Some(prompt::job_section(job.job_prompt)),
+            Self::Chat(chat) => Some(prompt::chat_section(chat.chat_prompt)),
             Self::CommandLine | Self::Repl(_) => None,
         }
     }
@@ -27,7 +46,7 @@ impl<'a> TurnOrigin<'a> {
     pub(crate) fn repl(&self) -> Option<&ReplContext> {
         match self {
             Self::Repl(context) => Some(context),
-            Self::CommandLine | Self::Job(_) => None,
+            Self::CommandLine | Self::Job(_) | Self::Chat(_) => None,
         }
     }
 }
@@ -46,6 +65,18 @@ pub(crate) struct JobTurn<'a> {
     pub(crate) last_turn_only: bool,
     /// The reason why the message is untrusted content; `None` if it is trusted.
     pub(crate) untrusted_reason: Option<&'static str>,
+}
+
+/// A turn that answers a message of a chat service, or of a program that writes to `nanobot pipe`.
+pub(crate) struct ChatTurn<'a> {
+    /// The turn's id, which is on disk before the turn begins.
+    pub(crate) id: &'a str,
+    /// A section of the system prompt about the chat.
+    pub(crate) chat_prompt: &'a str,
+    /// True if an allowed person typed the message; false for text of a program.
+    pub(crate) is_typed: bool,
+    /// A phrase for text in the message that its sender did not type; `None` if there is none.
+    pub(crate) external_content: Option<&'a str>,
 }
 
 /// State shared by the turns of one REPL.

@@ -1,6 +1,6 @@
 //! A turn that is ready to run: its session, tools, system prompt and message.
 
-use super::origin::{JobTurn, TurnOrigin};
+use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::answer_schema::AnswerSchema;
 use crate::message::{Origin, UserMessage};
@@ -87,12 +87,10 @@ pub(crate) fn prepare(
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
-    restore_origin(&session, job, &setup);
+    restore_origin(&session, origin, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, summary);
-    setup
-        .sections
-        .extend(job.map(|job| prompt::job_section(job.job_prompt)));
+    setup.sections.extend(origin.prompt_section());
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
     let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
@@ -127,8 +125,8 @@ pub(crate) fn prepare(
     })
 }
 
-/// Starts with the origin of the earlier turns, and of the job.
-fn restore_origin(session: &Session, job: Option<&JobTurn<'_>>, setup: &TurnSetup) {
+/// Starts with the origin of the earlier turns, and of the job or the chat message.
+fn restore_origin(session: &Session, origin: &TurnOrigin<'_>, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         match session.is_origin_complete() {
@@ -136,8 +134,11 @@ fn restore_origin(session: &Session, job: Option<&JobTurn<'_>>, setup: &TurnSetu
             false => provenance.raise(*level, content),
         }
     }
-    if let Some(reason) = job.and_then(|job| job.untrusted_reason) {
+    if let Some(reason) = origin.job().and_then(|job| job.untrusted_reason) {
         provenance.raise(Origin::Project, reason);
+    }
+    if let Some(content) = origin.chat().and_then(|chat| chat.external_content) {
+        provenance.raise(Origin::External, content);
     }
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn read(
         TurnOrigin::Job(job) => job.input.take(),
         TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
         TurnOrigin::Repl(context) => context.extra_input.take(),
+        TurnOrigin::Chat(_) => None,
     };
     let job = origin.job();
     let (settings, profile) =
@@ -93,14 +94,19 @@ pub(crate) fn read(
     }
     // Piped text without a message becomes the message, but its author is still unknown, so it is untrusted.
     let is_bare = options.message.as_deref().is_none_or(|text| text == "-");
-    let is_untrusted =
-        piped.is_some() && is_bare || job.is_some_and(|job| job.untrusted_reason.is_some());
+    let is_programs = origin.chat().is_some_and(|chat| !chat.is_typed);
+    let is_untrusted = piped.is_some() && is_bare
+        || is_programs
+        || job.is_some_and(|job| job.untrusted_reason.is_some());
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
     let parts = build_message(ctx, options, &settings, piped, report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(text)]
-            if options.message.is_some() && options.prompt_file.is_none() && job.is_none() =>
+            if options.message.is_some()
+                && options.prompt_file.is_none()
+                && job.is_none()
+                && !is_programs =>
         {
             ChatCommand::parse(text.trim())
         }

@@ -152,6 +152,7 @@ impl ProvenanceState {
                 match kind {
                     "stdin" => self.raise(Origin::Project, || "piped input".into()),
                     "page" => self.raise(Origin::External, || "an attached page".into()),
+                    "quote" => self.raise(Origin::External, || "text quoted in a message".into()),
                     kind => self.raise(Origin::Project, || format!("an attached {kind}")),
                 }
                 self.addresses

@@ -5,7 +5,7 @@ use crate::message::{MessagePart, UserMessage};
 /// The id suffix of a message that was piped in without text from the user.
 pub const PIPED_SUFFIX: &str = "stdin";
 /// The blocks within a user message that hold third-party content.
-const BLOCK_TAGS: &[&str] = &["stdin", "file", "page", "directory"];
+const BLOCK_TAGS: &[&str] = &["stdin", "file", "page", "directory", "quote"];
 /// Placeholders for attachments in a session that was loaded from disk.
 const ATTACHMENT_PLACEHOLDERS: &[&str] = &["[image: ", "[document: ", "[image]"];
 

@@ -1,0 +1,29 @@
+//! `nanobot pipe`: the message bus.
+
+use super::grants::GrantArgs;
+use super::model_flags::ModelArgs;
+use clap::Args;
+
+/// Answer messages that arrive as JSON lines
+///
+/// Reads one message a line from standard input, and writes each answer as a line when it is ready. Messages of a session
+/// are answered in order, those of different sessions in parallel. This connects any message broker through its own
+/// command-line client.
+///
+/// A message is an object with `text`, and either `session` or `channel` and `chat`. `id` comes back with the answer,
+/// `files` are attached, `facts` and unknown keys come back unchanged. An answer is an object with `text` and `status`; an
+/// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
+/// `ack`. A line that is no message gets an `error` line, and the exit status is 65.
+///
+/// What is read is a program's text, not the user's: it cannot do what needs the user's words. Relative paths start at the
+/// workspace unless `-C` is given.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PipeArgs {
+    /// Number of messages that are answered at the same time
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub jobs: u32,
+    #[command(flatten)]
+    pub model: ModelArgs,
+    #[command(flatten)]
+    pub grants: GrantArgs,
+}

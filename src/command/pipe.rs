@@ -1,0 +1,34 @@
+//! `nanobot pipe`: reads the flags that apply to every message.
+
+use crate::cli::agent::DEFAULT_MAX_PARALLEL;
+use crate::cli::pipe::PipeArgs as Arguments;
+use crate::command::arguments::{grants as from_flags, model_options};
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::pipe;
+use crate::ops::turn_options::TurnOptions;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Time for which a message waits for a session that another run uses.
+const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Runs `nanobot pipe`.
+pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+    let Arguments {
+        jobs,
+        model,
+        grants,
+    } = arguments;
+    let mut grants = from_flags(grants);
+    if grants.directory.is_none() {
+        grants.directory = Some(ctx.settings()?.workspace);
+    }
+    let options = TurnOptions {
+        grants,
+        lock_timeout: SESSION_LOCK_TIMEOUT,
+        max_parallel: DEFAULT_MAX_PARALLEL as usize,
+        ..model_options(model.clone())
+    };
+    pipe::run(ctx, &options, *jobs as usize)
+}

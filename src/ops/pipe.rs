@@ -1,0 +1,272 @@
+//! The message bus: messages as JSON lines on standard input, answers as JSON lines on standard output.
+//!
+//! The main thread reads, a thread for each job answers. No more is read while twice as many messages wait as are
+//! answered, so that a full pipe holds the sender back. A signal ends the reading; what has begun is answered. Each
+//! answer and its acknowledgement are one write, after the session is on disk.
+
+mod message;
+
+use crate::error::{Exit, exit_for};
+use crate::ops::agent_turn::origin::ChatTurn;
+use crate::ops::agent_turn::{self, TurnOutcome};
+use crate::ops::context::Context;
+use crate::ops::turn_options::TurnOptions;
+use crate::report::json;
+use crate::sys::cancel::{self, CancelToken};
+use crate::sys::secret::random_hex;
+use crate::sys::signal;
+use crate::sys::stdin_lines::StdinLines;
+use crate::sys::sync::IgnorePoison;
+use anyhow::{Context as _, Result};
+use message::PipeMessage;
+use serde_json::{Value, json};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// The section of the system prompt.
+const PROMPT: &str = "A program passes on messages to you, one at a time, and delivers your answers. This run is unattended, \
+    and you cannot ask questions.";
+/// Interval at which a reader that waits for room checks for signals.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Causes of the exit status, the most important first.
+const EXIT_PRECEDENCE: [Exit; 9] = [
+    Exit::Io,
+    Exit::Config,
+    Exit::Refused,
+    Exit::Unavailable,
+    Exit::TryAgain,
+    Exit::BadInput,
+    Exit::Failed,
+    Exit::Budget,
+    Exit::Denied,
+];
+
+/// Answers the messages on standard input with `jobs` threads. `options` apply to each turn.
+///
+/// # Errors
+/// Standard input or output fails, or a signal arrived.
+pub(crate) fn run(ctx: &Context, options: &TurnOptions, jobs: usize) -> Result<Exit> {
+    signal::install(None).context("wait for signals")?;
+    let token = CancelToken::shielded().context("start the pipe")?;
+    let bus = MessageBus {
+        ctx,
+        options,
+        jobs,
+        state: Mutex::default(),
+        changed: Condvar::new(),
+    };
+    let read = thread::scope(|scope| {
+        for _ in 0..jobs {
+            let token = Arc::clone(&token);
+            scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
+        }
+        let read = bus.read_all();
+        let mut state = bus.lock();
+        state.is_closed = true;
+        if read.is_err() {
+            // Unanswered messages have no acknowledgement, so they come again.
+            state.waiting.clear();
+        }
+        drop(state);
+        bus.changed.notify_all();
+        read
+    });
+    ctx.servers.shut_down();
+    let state = bus.state.into_inner().ignore_poison();
+    match state.write_error {
+        Some(error) => Err(error),
+        None => read.map(|()| {
+            let mut causes = EXIT_PRECEDENCE.into_iter();
+            let first = causes.find(|exit| state.causes.contains(&exit.code()));
+            first.unwrap_or(Exit::Answered)
+        }),
+    }
+}
+
+struct MessageBus<'a> {
+    ctx: &'a Context,
+    options: &'a TurnOptions,
+    /// The number of threads that answer.
+    jobs: usize,
+    state: Mutex<BusState>,
+    /// Notified when the state changes.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct BusState {
+    /// Messages in the order of their lines.
+    waiting: VecDeque<PipeMessage>,
+    /// Keys of the sessions that answer a message.
+    busy: HashSet<String>,
+    /// True if no more messages come.
+    is_closed: bool,
+    /// The statuses of failures.
+    causes: HashSet<u8>,
+    /// The failure of standard output, which ends everything.
+    write_error: Option<anyhow::Error>,
+}
+
+impl MessageBus<'_> {
+    fn lock(&self) -> MutexGuard<'_, BusState> {
+        self.state.lock().ignore_poison()
+    }
+
+    /// Reads messages until the input ends.
+    fn read_all(&self) -> Result<()> {
+        let mut reader = StdinLines::new();
+        let mut number = 0_u64;
+        while let Some(line) = reader.next_line()? {
+            number += 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match PipeMessage::parse(&line) {
+                Ok(message) => {
+                    if !self.enqueue(message)? {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
+                    self.lock().causes.insert(Exit::BadInput.code());
+                    self.write(&format!("{line}\n"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a message once there is room for it. False if nothing can be written any more.
+    fn enqueue(&self, message: PipeMessage) -> Result<bool> {
+        let mut state = self.lock();
+        while state.waiting.len() >= 2 * self.jobs && state.write_error.is_none() {
+            let waited = self.changed.wait_timeout(state, SIGNAL_CHECK_INTERVAL);
+            state = waited.ignore_poison().0;
+            signal::check()?;
+        }
+        if state.write_error.is_some() {
+            return Ok(false);
+        }
+        state.waiting.push_back(message);
+        drop(state);
+        self.changed.notify_all();
+        Ok(true)
+    }
+
+    /// Answers messages until no more come.
+    fn answer_all(&self) {
+        while let Some(message) = self.take() {
+            let session = message.session.clone();
+            self.answer(message);
+            self.lock().busy.remove(&session);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for a message whose session is free. `None` if no more come.
+    fn take(&self) -> Option<PipeMessage> {
+        let mut state = self.lock();
+        loop {
+            if state.write_error.is_some() {
+                return None;
+            }
+            let mut waiting = state.waiting.iter();
+            if let Some(at) = waiting.position(|it| !state.busy.contains(&it.session)) {
+                let message = state.waiting.remove(at)?;
+                state.busy.insert(message.session.clone());
+                drop(state);
+                self.changed.notify_all();
+                return Some(message);
+            }
+            if state.is_closed && state.waiting.is_empty() {
+                return None;
+            }
+            state = self.changed.wait(state).ignore_poison();
+        }
+    }
+
+    fn answer(&self, message: PipeMessage) {
+        let PipeMessage {
+            id,
+            session,
+            text,
+            files,
+            facts,
+        } = message;
+        let options = TurnOptions {
+            message: Some(text),
+            session: Some(session.clone()),
+            attach: files,
+            ..self.options.clone()
+        };
+        let turn = random_hex(5);
+        let chat = ChatTurn {
+            id: &turn,
+            chat_prompt: PROMPT,
+            is_typed: false,
+            external_content: None,
+        };
+        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat);
+        let exit = outcome.exit;
+        let is_temporary = matches!(exit, Exit::Unavailable | Exit::TryAgain);
+        let mut lines = format!(
+            "{}\n",
+            answer_line(&outcome, &id, &session, facts, is_temporary)
+        );
+        if !is_temporary {
+            lines.push_str(&format!("{}\n", json!({ "v": 1, "type": "ack", "id": id })));
+        }
+        if exit != Exit::Answered {
+            self.lock().causes.insert(exit.code());
+        }
+        self.write(&lines);
+        outcome.finish_beside_others(self.ctx);
+    }
+
+    /// Writes whole lines at once.
+    fn write(&self, lines: &str) {
+        let written = self.ctx.terminal.print_json_text(lines);
+        if let Err(error) = written {
+            self.lock().write_error.get_or_insert(error);
+            self.changed.notify_all();
+        }
+    }
+}
+
+/// The line of an answer. A temporary failure has no text: the message will come again.
+fn answer_line(
+    outcome: &TurnOutcome,
+    id: &Value,
+    session: &str,
+    facts: Value,
+    is_temporary: bool,
+) -> Value {
+    let TurnOutcome {
+        ending,
+        exit,
+        turn_id,
+        ..
+    } = outcome;
+    let error = ending
+        .error
+        .as_ref()
+        .filter(|error| exit_for(error) != Exit::Answered);
+    json!({
+        "v": 1,
+        "type": "message",
+        "id": format!("{turn_id}-a"),
+        "in_reply_to": id,
+        "session": session,
+        "turn": turn_id,
+        "text": if is_temporary { "" } else { ending.text.as_str() },
+        "files": [],
+        "status": { "name": exit.name(), "number": exit.code() },
+        "error": error.map(|error| format!("{error:#}")),
+        "usage": json::usage_json(ending.stats.usage),
+        "cost_usd": ending.stats.cost.map(json::round_dollars),
+        "facts": facts,
+    })
+}

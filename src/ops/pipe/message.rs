@@ -1,0 +1,146 @@
+//! An inbound line of `nanobot pipe`. Pure.
+
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+
+/// The keys of a message. Other keys come back with the answer.
+const KEYS: [&str; 9] = [
+    "id", "session", "channel", "chat", "from", "text", "files", "reply_to", "at",
+];
+
+/// A message to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct PipeMessage {
+    /// The sender's id of it, or null.
+    pub(super) id: Value,
+    /// The key of the session that answers.
+    pub(super) session: String,
+    pub(super) text: String,
+    /// Paths of files to attach.
+    pub(super) files: Vec<OsString>,
+    /// The `facts` and every unknown key, which come back with the answer.
+    pub(super) facts: Value,
+}
+
+impl PipeMessage {
+    /// Parses a line.
+    ///
+    /// # Errors
+    /// The reason why it is no message.
+    pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
+        let value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+        let Value::Object(mut object) = value else {
+            return Err("the line is no JSON object".into());
+        };
+        let text = take_text(&mut object, "text")?.ok_or("`text` is missing")?;
+        if text.trim().is_empty() {
+            return Err("`text` is empty".into());
+        }
+        let channel = take_text(&mut object, "channel")?;
+        let chat = take_text(&mut object, "chat")?;
+        let session = match (take_text(&mut object, "session")?, channel, chat) {
+            (Some(session), ..) => session,
+            (None, Some(channel), Some(chat)) => format!("{channel}:{chat}"),
+            _ => return Err("`session` is missing, or `channel` and `chat`".into()),
+        };
+        if session.trim().is_empty() {
+            return Err("`session` is empty".into());
+        }
+        let id = take_text(&mut object, "id")?;
+        for name in ["from", "reply_to", "at"] {
+            take_text(&mut object, name)?;
+        }
+        let files = match object.shift_remove("files") {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(paths)) => paths
+                .into_iter()
+                .map(|path| match path {
+                    Value::String(path) => Ok(path.into()),
+                    _ => Err("`files` must be a list of paths"),
+                })
+                .collect::<Result<_, _>>()?,
+            Some(_) => return Err("`files` must be a list of paths".into()),
+        };
+        let mut facts = match object.shift_remove("facts") {
+            None | Some(Value::Null) => Map::new(),
+            Some(Value::Object(facts)) => facts,
+            Some(_) => return Err("`facts` must be an object".into()),
+        };
+        facts.extend(
+            object
+                .into_iter()
+                .filter(|(name, _)| !KEYS.contains(&name.as_str())),
+        );
+        Ok(Self {
+            id: id.into(),
+            session,
+            text,
+            files,
+            facts: facts.into(),
+        })
+    }
+}
+
+/// Removes the value of `name`, which must be a text if it is present and not null.
+fn take_text(object: &mut Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+    match object.shift_remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{name}` must be a text")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PipeMessage;
+    use serde_json::json;
+
+    #[test]
+    fn lines_are_parsed_or_explained() {
+        let check = |line: &str, expect: Result<(&str, &str), &str>| {
+            let found = PipeMessage::parse(line.as_bytes());
+            let found = found.as_ref().map(|it| (&*it.session, &*it.text));
+            match (found, expect) {
+                (Err(error), Err(part)) => assert!(error.contains(part), "{line}: {error}"),
+                (found, expect) => assert_eq!(found.ok(), expect.ok(), "{line}"),
+            }
+        };
+        check(r#"{"session":"s","text":"hi"}"#, Ok(("s", "hi")));
+        check(
+            r#"{"channel":"mqtt","chat":"a:b","text":"hi"}"#,
+            Ok(("mqtt:a:b", "hi")),
+        );
+        check(
+            r#"{"session":"s","channel":"c","chat":"d","text":"hi"}"#,
+            Ok(("s", "hi")),
+        );
+        check(
+            r#"{"session":null,"channel":"c","chat":"d","text":"hi"}"#,
+            Ok(("c:d", "hi")),
+        );
+        check("{", Err("no JSON"));
+        check("[]", Err("no JSON object"));
+        check(r#"{"session":"s"}"#, Err("`text` is missing"));
+        check(r#"{"session":"s","text":" "}"#, Err("`text` is empty"));
+        check(r#"{"session":"s","text":1}"#, Err("`text` must be a text"));
+        check(r#"{"text":"hi","chat":"x"}"#, Err("`session` is missing"));
+        check(r#"{"session":"","text":"hi"}"#, Err("`session` is empty"));
+        check(
+            r#"{"session":"s","text":"hi","id":3}"#,
+            Err("`id` must be a text"),
+        );
+        check(r#"{"session":"s","text":"hi","files":"a"}"#, Err("`files`"));
+        check(r#"{"session":"s","text":"hi","files":[1]}"#, Err("`files`"));
+        check(r#"{"session":"s","text":"hi","facts":[]}"#, Err("`facts`"));
+        assert!(PipeMessage::parse(b"{\"text\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn facts_and_unknown_keys_come_back() {
+        let line = r#"{"id":"m1","session":"s","from":"ann","text":"hi","files":["a"],"at":null,"facts":{"x":1},"topic":[2]}"#;
+        let message = PipeMessage::parse(line.as_bytes()).unwrap();
+        assert_eq!(message.facts, json!({ "x": 1, "topic": [2] }));
+        assert_eq!((message.id, message.files), (json!("m1"), vec!["a".into()]));
+    }
+}

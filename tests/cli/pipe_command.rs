@@ -1,0 +1,265 @@
+//! `nanobot pipe`: JSON lines in, answers and acknowledgements out.
+
+use crate::server::{Responder, Response, fails, says, sends};
+use crate::signals::send_signal;
+use crate::story::Story;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::{Condvar, Mutex};
+
+/// The lines of the output.
+fn lines(text: &str) -> Vec<Value> {
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().unwrap()
+}
+
+/// The texts of the answers, with the ids of their messages.
+fn answers(lines: &[Value]) -> Vec<(&str, &str)> {
+    let messages = lines.iter().filter(|line| line["type"] == "message");
+    messages
+        .map(|line| {
+            (
+                line["in_reply_to"].as_str().unwrap(),
+                line["text"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+fn message(id: &str, session: &str, text: &str) -> String {
+    format!(
+        "{}\n",
+        json!({ "id": id, "session": session, "text": text })
+    )
+}
+
+/// A running pipe.
+struct RunningPipe {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl RunningPipe {
+    fn start(story: &Story, flags: &[&str]) -> Self {
+        let mut command = story.command(["pipe"].iter().chain(flags));
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        Self {
+            stdin: child.stdin.take().unwrap(),
+            stdout: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        }
+    }
+
+    fn read_line(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+/// A gate that a responder waits at.
+#[derive(Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.is_open.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let is_open = self.is_open.lock().unwrap();
+        drop(
+            self.changed
+                .wait_while(is_open, |is_open| !*is_open)
+                .unwrap(),
+        );
+    }
+}
+
+#[test]
+fn a_message_is_answered_and_acknowledged() {
+    let line = json!({ "id": "m1", "channel": "mqtt", "chat": "7", "from": "ann", "text": "hello", "facts": { "a": 1 }, "topic": "t" });
+    let story = Story::new()
+        .script([says("Hi.")])
+        .stdin(format!("\n{line}"));
+    let found = lines(&story.run(["pipe"]).text());
+    assert_eq!(found.len(), 2);
+    let answer = &found[0];
+    assert_eq!(answer["v"], 1);
+    assert_eq!(answer["in_reply_to"], "m1");
+    assert_eq!(answer["session"], "mqtt:7");
+    assert_eq!(answer["text"], "Hi.");
+    assert_eq!(answer["status"], json!({ "name": "answered", "number": 0 }));
+    assert_eq!(answer["facts"], json!({ "a": 1, "topic": "t" }));
+    assert!(answer["usage"]["input"].as_u64().unwrap() > 0, "{answer}");
+    assert_eq!(found[1], json!({ "v": 1, "type": "ack", "id": "m1" }));
+    // The turn is in the session, under the id that the answer names.
+    let stored = story.session("mqtt_7.jsonl");
+    let user = stored.iter().find(|line| line["role"] == "user").unwrap();
+    assert!(
+        user.to_string().contains(answer["turn"].as_str().unwrap()),
+        "{user}"
+    );
+    // The workspace is the directory, and the text is not the user's.
+    let asked = &story.requests()[0].raw;
+    assert!(asked.contains("A program passes on messages"), "{asked}");
+    let explained = story
+        .run(["policy", "explain", "--session", "mqtt:7"])
+        .text();
+    assert!(explained.contains("project"), "{explained}");
+}
+
+#[test]
+fn bad_lines_are_named_and_the_rest_is_answered() {
+    let input = format!(
+        "{}{{\n\n[1]\n{}{{\"session\":\"s\"}}\n{}",
+        message("1", "s", "one"),
+        "{\"session\":\"s\",\"text\":\"\u{0}\"}\n".replace('\u{0}', "\\ud800"),
+        message("2", "s", "/new").trim_end()
+    );
+    let story = Story::new()
+        .script([says("One."), says("Two.")])
+        .stdin(input);
+    let found = lines(&story.run(["pipe"]).status(65).text());
+    assert_eq!(answers(&found), [("1", "One."), ("2", "Two.")]);
+    let errors = found.iter().filter(|line| line["type"] == "error");
+    let numbers: Vec<u64> = errors.map(|line| line["line"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [2, 4, 5, 6]);
+    // A command of a chat is text here: no user typed it.
+    assert!(story.requests()[1].last_content().contains("/new"));
+}
+
+#[test]
+fn sessions_are_answered_side_by_side_and_each_in_order() {
+    let story = Story::new();
+    let gate = &*Box::leak(Box::new(Gate::default()));
+    story.server().always(Box::new(move |request| {
+        let text = request.last_content();
+        match text.contains("first") {
+            // Only an answer in another session lets this one go on.
+            true => gate.wait(),
+            false if text.contains("beside") => gate.open(),
+            false => {}
+        }
+        says(text.lines().last().unwrap_or_default())(request)
+    }));
+    let input = [
+        message("a1", "a", "first"),
+        message("a2", "a", "second"),
+        message("b1", "b", "beside"),
+    ];
+    let story = story.stdin(input.concat());
+    let found = lines(&story.run(["pipe", "-j", "2"]).text());
+    let ids: Vec<&str> = answers(&found)
+        .iter()
+        .map(|(id, _)| *id)
+        .filter(|id| *id != "b1")
+        .collect();
+    assert_eq!(ids, ["a1", "a2"]);
+    assert_eq!(found.len(), 6);
+    assert_eq!(
+        story
+            .session("a.jsonl")
+            .iter()
+            .filter(|line| line["role"] == "assistant")
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn answers_come_while_the_input_is_open() {
+    let story = Story::new().script([says("One."), says("Two.")]);
+    let mut pipe = RunningPipe::start(&story, &[]);
+    for (id, text) in [("1", "One."), ("2", "Two.")] {
+        pipe.stdin
+            .write_all(message(id, "s", "x").as_bytes())
+            .unwrap();
+        assert_eq!(pipe.read_line()["text"], text);
+        assert_eq!(pipe.read_line()["id"], id);
+    }
+    drop(pipe.stdin);
+    assert!(pipe.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_failure_that_passes_is_not_acknowledged() {
+    let limited = Response::json(429, &json!({ "error": { "message": "slow down" } }))
+        .header("retry-after", "3600");
+    let story = Story::new().script([says("One."), sends(limited)]);
+    let story = story.stdin([message("1", "s", "one"), message("2", "t", "two")].concat());
+    let found = lines(&story.run(["pipe"]).status(75).text());
+    assert_eq!(answers(&found), [("1", "One."), ("2", "")]);
+    assert_eq!(found[2]["status"]["number"], 75);
+    let acknowledged: Vec<&Value> = found.iter().filter(|line| line["type"] == "ack").collect();
+    assert_eq!(acknowledged, [&json!({ "v": 1, "type": "ack", "id": "1" })]);
+    // One that stays is.
+    let story = Story::new().stdin(message("1", "s", "one"));
+    story.server().always(fails(401, "bad key"));
+    let found = lines(&story.run(["pipe"]).status(77).text());
+    assert_eq!(
+        (&found[0]["status"]["number"], &found[1]["type"]),
+        (&json!(77), &json!("ack"))
+    );
+}
+
+#[test]
+fn a_signal_lets_what_has_begun_be_answered() {
+    let story = Story::new();
+    let gate = &*Box::leak(Box::new(Gate::default()));
+    let (began_tx, began_rx) = std::sync::mpsc::channel();
+    let responder: Responder = Box::new(move |request| {
+        began_tx.send(()).unwrap();
+        gate.wait();
+        says("One.")(request)
+    });
+    story.server().script([responder]);
+    let mut pipe = RunningPipe::start(&story, &[]);
+    let input = [message("1", "s", "one"), message("2", "s", "two")].concat();
+    pipe.stdin.write_all(input.as_bytes()).unwrap();
+    began_rx.recv().unwrap();
+    send_signal(&pipe.child, Signal::TERM.as_raw());
+    gate.open();
+    assert_eq!(pipe.read_line()["text"], "One.");
+    assert_eq!(pipe.read_line()["id"], "1");
+    let mut rest = String::new();
+    pipe.stdout.read_line(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    let ended = pipe.child.wait().unwrap();
+    assert_eq!(
+        std::os::unix::process::ExitStatusExt::signal(&ended),
+        Some(Signal::TERM.as_raw())
+    );
+}
+
+#[test]
+fn the_input_is_read_no_faster_than_it_is_answered() {
+    let story = Story::new();
+    story.server().always(says("ok"));
+    let input: String = (0..200)
+        .map(|number| message(&number.to_string(), &format!("s{}", number % 7), "x"))
+        .collect();
+    let story = story.stdin(input);
+    let found = lines(&story.run(["pipe", "-j", "8"]).text());
+    assert_eq!(found.len(), 400);
+    for session in 0..7 {
+        let name = format!("s{session}");
+        let ids: Vec<u64> = found
+            .iter()
+            .filter(|line| line["session"] == name.as_str())
+            .map(|line| line["in_reply_to"].as_str().unwrap().parse().unwrap())
+            .collect();
+        assert!(ids.is_sorted() && ids.len() > 27, "{ids:?}");
+    }
+}
