@@ -112,7 +112,7 @@ mod tests {
             let options = AttachOptions {
                 accepts: AcceptedInputs { images, pdf },
                 image_limits: ImageLimits::default(),
-                offline: true,
+                network: None,
                 env: &env,
             };
             part_from_bytes(

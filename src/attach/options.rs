@@ -2,6 +2,7 @@
 
 use super::image_scaling::ImageLimits;
 use crate::sys::env::Env;
+use crate::sys::http::Network;
 
 /// The content types that a model accepts in addition to text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ impl Default for AcceptedInputs {
 pub struct AttachOptions<'a> {
     pub accepts: AcceptedInputs,
     pub image_limits: ImageLimits,
-    /// True if no page may be fetched.
-    pub offline: bool,
+    /// The network from which pages are fetched; `None` if no page may be fetched.
+    pub network: Option<&'a Network>,
     pub env: &'a Env,
 }

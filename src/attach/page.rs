@@ -40,11 +40,11 @@ pub(super) fn fetch(
     options: &AttachOptions<'_>,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<MessagePart> {
-    if options.offline {
+    let Some(network) = options.network else {
         let cause = format!("`--offline` does not allow fetching `{url}`");
         return Err(fail(Exit::Unavailable, cause));
-    }
-    let http = Http::public_only(TIMEOUTS, options.env);
+    };
+    let http = Http::public_only(TIMEOUTS, network, options.env);
     let mut answer = http
         .send(url, &[("accept".into(), ACCEPT_HEADER.into())], None)
         .map_err(|error| fetch_error(url, error))?;

@@ -192,7 +192,7 @@ fn describe_key(row: &ProviderRow) -> String {
 /// Logs in to `vendor`, with the login flow of its server.
 pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
     let endpoints = LoginEndpoints::from_env(&ctx.env)?;
-    let http = Http::new(TIMEOUTS, false, &ctx.env);
+    let http = Http::new(TIMEOUTS, false, &ctx.settings()?.network);
     // Print this even with `--quiet`, since the login cannot succeed without the code.
     let mut tell = |prompt: DevicePrompt<'_>| {
         let DevicePrompt {

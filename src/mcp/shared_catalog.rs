@@ -61,12 +61,17 @@ impl SharedCatalog {
 fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
     let ClientConfig {
         env,
+        network,
         paths,
         offline,
         elicitation: answers,
         sandboxes: _,
     } = config;
-    let mut mark = format!("{} {offline} {}", paths.root.display(), answers.is_some());
+    let mut mark = format!(
+        "{} {offline} {network:?} {}",
+        paths.root.display(),
+        answers.is_some()
+    );
     for server in servers {
         let McpServer {
             name,

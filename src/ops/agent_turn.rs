@@ -206,9 +206,8 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
     if options.no_markdown {
         report.disable_markdown();
     }
-    if let Some(path) = ctx.env.get(sys::env::LOG)
-        && sys::log::is_file(path)
-    {
+    // The file of the config follows when the config is read; this one also gets a failure to read it.
+    if let Some(path) = sys::log::event_file(&ctx.env) {
         report.log_to(Path::new(path));
     }
     report

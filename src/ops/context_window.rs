@@ -57,7 +57,7 @@ impl Endpoint {
         };
         report.update(|| {
             let (base_url, headers) = self.http_provider.base_and_headers()?;
-            let http = Http::new(WINDOW_REPORT_TIMEOUTS, offline, &ctx.env);
+            let http = Http::new(WINDOW_REPORT_TIMEOUTS, offline, &settings.network);
             ask_server(&http, &base_url, &headers, &self.choice.model)
         });
     }

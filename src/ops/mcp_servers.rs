@@ -46,6 +46,7 @@ impl<'w> McpContext<'w> {
         let servers = settings.servers.clone();
         let client_config = ClientConfig {
             env: ctx.env.clone(),
+            network: settings.network.clone(),
             paths: ctx.paths.clone(),
             offline,
             elicitation: None,
@@ -181,6 +182,7 @@ pub(crate) fn query_under_cron(
     let settings = ctx.settings()?;
     let client_config = ClientConfig {
         env: ctx.env.clone(),
+        network: settings.network.clone(),
         sandboxes: Some(mcp_sandbox::sandbox_factory(&ctx, &settings)),
         ..mcp.client_config.clone()
     };

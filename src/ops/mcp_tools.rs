@@ -131,6 +131,7 @@ pub(crate) fn load_mcp_tools(
     };
     let ground = ClientConfig {
         env: ctx.env.clone(),
+        network: settings.network.clone(),
         paths: ctx.paths.clone(),
         offline,
         elicitation: input.elicitation.clone(),
@@ -150,7 +151,6 @@ pub(crate) fn load_mcp_tools(
     }
     let limits = ResultLimits {
         max_result_chars: settings.max_tool_result_chars,
-        offline,
     };
     Ok(McpTools {
         catalog: Some((roster, limits)),

@@ -449,7 +449,7 @@ pub(crate) fn resolve_endpoint(
         total: limits.total,
     };
     let proxy = block.and_then(|block| block.proxy.as_ref());
-    let http = Http::new(timeouts, offline, &ctx.env)
+    let http = Http::new(timeouts, offline, &settings.network)
         .with_proxy(proxy, "the provider's `proxy`")?
         .with_pool(&ctx.connections, &choice.base_url);
     let logins = LoginStore {

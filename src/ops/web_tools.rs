@@ -58,6 +58,7 @@ pub(crate) fn tools(
         test_dns: TestHosts::from_env(&ctx.env),
         max_result_chars: all.max_tool_result_chars,
         cache: PageCache::default(),
+        network: all.network.clone(),
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.

@@ -9,6 +9,7 @@ use super::key_type::KeyType;
 use super::key_type::KeyType::{
     Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Whole,
 };
+use super::other_releases::RENAMED_KEYS;
 use serde_json::Value;
 
 /// A key of the config.
@@ -270,6 +271,14 @@ pub const KEYS: &[ConfigKey] = &[
 
     key("session.sync", OneOf(&["turn", "none"]), r#""turn""#, Used, "when the session is synced to disk: at the end of each turn, or never"),
 
+    key("http.proxy", Secret, "null", Used, "proxy for the model and for MCP servers if HTTPS_PROXY, HTTP_PROXY and ALL_PROXY are not set; not used for loopback addresses"),
+    key("http.noProxy", TextList, "[]", Used, "hosts to reach without the proxy if NO_PROXY is not set; `.example.com` is all hosts of that domain"),
+    key("http.caFile", Text, "null", Used, "file of CA certificates in PEM format, instead of the system's, if SSL_CERT_FILE and SSL_CERT_DIR are not set"),
+    key("http.firstByteTimeout", Number(0.0, 86_400.0), "300", Used, "timeout for the first byte of a response in seconds if NANOBOT_LLM_TIMEOUT_S is not set; 0 for none"),
+    key("http.streamIdleTimeout", Number(0.0, 3_600.0), "90", Used, "idle timeout of a stream in seconds if NANOBOT_STREAM_IDLE_TIMEOUT_S is not set"),
+
+    key("log.events", Text, "null", Used, "file to which each turn appends its events as JSON lines, if NANOBOT_LOG names none"),
+
     key("tools.restrictToWorkspace", Bool, "false", UsedAndWritten, "work in the workspace and allow no other path"),
     key("tools.permissions", Map, "{}", Used, "`always`, `ask` or `never`, by tool; `*` matches any text in a name"),
     key("tools.allow", TextList, "[]", Used, "allow rules, as for `--allow`"),
@@ -323,28 +332,6 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.mcpServers.*.trusted", Bool, "false", Used, "treat the server's results like files of the directory, not like content from outside"),
     key("tools.mcpServers.*.sandbox", OneOf(&["auto", "off"]), r#""auto""#, Used, "off: run the server without a sandbox"),
 ];
-
-/// Obsolete keys and their replacements, as `(old, new)`.
-pub const RENAMED_KEYS: &[(&str, &str)] = &[
-    (
-        "agents.defaults.maxIterations",
-        "agents.defaults.maxToolIterations",
-    ),
-    (
-        "agents.defaults.sessionTtlMinutes",
-        "agents.defaults.idleCompactAfterMinutes",
-    ),
-    (
-        "tools.exec.restrictToWorkspace",
-        "tools.restrictToWorkspace",
-    ),
-    ("tools.myEnabled", "tools.my.enable"),
-    ("tools.mySet", "tools.my.allowSet"),
-    ("channels.matrix.e2eeEnabled", "channels.matrix.e2EeEnabled"),
-];
-
-/// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
-pub const TOP_LEVEL_KEYS_0_1_4: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
 
 /// Maximum number of names in a path of the table.
 const MAX_DEPTH: usize = 4;

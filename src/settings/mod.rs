@@ -14,6 +14,7 @@ pub mod key_type;
 pub mod keys;
 pub mod layers;
 pub mod models;
+pub mod other_releases;
 mod resolve;
 pub mod schema;
 pub mod secrets;
@@ -26,7 +27,7 @@ pub use layers::{LayeredConfig, SettingOrigin};
 pub use models::ModelSettings;
 
 use crate::error::{Exit, fail};
-use crate::sys::env::{Env, FIRST_BYTE_TIMEOUT, STREAM_IDLE_TIMEOUT};
+use crate::sys::http::Network;
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::Secret;
 use anyhow::Result;
@@ -76,6 +77,10 @@ pub struct Settings {
     pub session_sync: SessionSync,
     pub memory: MemorySettings,
     pub timeouts: ProviderTimeouts,
+    /// The proxy and the CA certificates.
+    pub network: Network,
+    /// The file to which each turn appends its events.
+    pub event_log: Option<PathBuf>,
 }
 
 /// Settings for the list of skills in the prompt.
@@ -311,17 +316,5 @@ impl Settings {
             }) => Err(fail(Exit::Config, cause.clone())),
             block => Ok(block),
         }
-    }
-}
-
-impl ProviderTimeouts {
-    /// Returns the default timeouts, two of which can be set by environment variables.
-    pub fn from_env(env: &Env) -> Result<Self> {
-        Ok(Self {
-            connect: Duration::from_secs(10),
-            first_byte: env.duration(FIRST_BYTE_TIMEOUT, 300, 86_400)?,
-            stream_idle: env.duration(STREAM_IDLE_TIMEOUT, 90, 3600)?,
-            total: Duration::from_secs(1800),
-        })
     }
 }

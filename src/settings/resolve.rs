@@ -11,7 +11,9 @@ use super::{
     WebSettings, config_hosts, secrets,
 };
 use crate::error::{Exit, fail, fail_with_hint};
-use crate::sys::env::{BRAVE_API_KEY, Env};
+use crate::sys::env::{self, BRAVE_API_KEY, Env};
+use crate::sys::http::{Network, NetworkDefaults};
+use crate::sys::log;
 use crate::sys::paths::Paths;
 use crate::sys::secret::{self, Secret};
 use anyhow::Result;
@@ -55,13 +57,7 @@ impl Settings {
                     to_absolute(&paths.expand(&path))?
                 }
             },
-            directory: match values
-                .text(const { config_key("agents.defaults.directory") })?
-                .as_str()
-            {
-                "workspace" => DefaultDirectory::Workspace,
-                _ => DefaultDirectory::Cwd,
-            },
+            directory: values.directory()?,
             session: values.session()?,
             timezone: values
                 .optional_text(const { config_key("agents.defaults.timezone") }, None)?,
@@ -101,7 +97,9 @@ impl Settings {
                 _ => SessionSync::Turn,
             },
             memory: values.memory()?,
-            timeouts: ProviderTimeouts::from_env(env)?,
+            timeouts: values.timeouts(env)?,
+            network: values.network(env, paths)?,
+            event_log: values.event_log(env, paths)?,
         })
     }
 }
@@ -154,6 +152,49 @@ impl TypedReader<'_> {
             reasoning_effort: reasoning_effort.as_deref(),
         };
         models::model_chain(&parts, &flags, &defaults)
+    }
+
+    fn timeouts(&self, env: &Env) -> Result<ProviderTimeouts> {
+        let seconds = |key: &'static ConfigKey| {
+            let seconds = self.get(key, None)?.as_f64();
+            let seconds = seconds.expect("the table says that it is a number");
+            Ok::<_, anyhow::Error>(Duration::from_secs_f64(seconds))
+        };
+        let first_byte = seconds(const { config_key("http.firstByteTimeout") })?;
+        let stream_idle = seconds(const { config_key("http.streamIdleTimeout") })?;
+        Ok(ProviderTimeouts {
+            connect: Duration::from_secs(10),
+            first_byte: env.duration(env::FIRST_BYTE_TIMEOUT, first_byte, 86_400)?,
+            stream_idle: env.duration(env::STREAM_IDLE_TIMEOUT, stream_idle, 3600)?,
+            total: Duration::from_secs(1800),
+        })
+    }
+
+    fn network(&self, env: &Env, paths: &Paths) -> Result<Network> {
+        let text = |key: &'static ConfigKey| self.optional_text(key, None);
+        let ca_file = text(const { config_key("http.caFile") })?;
+        let defaults = NetworkDefaults {
+            proxy: text(const { config_key("http.proxy") })?.map(Secret::new),
+            no_proxy: self.text_list(const { config_key("http.noProxy") })?,
+            ca_file: ca_file.map(|path| paths.expand(&path)),
+        };
+        Network::new(env, defaults)
+    }
+
+    /// Returns the event log of `NANOBOT_LOG`, or else that of the config.
+    fn event_log(&self, env: &Env, paths: &Paths) -> Result<Option<PathBuf>> {
+        let configured = self.optional_text(const { config_key("log.events") }, None)?;
+        Ok(log::event_file(env)
+            .map(PathBuf::from)
+            .or_else(|| configured.map(|path| paths.expand(&path))))
+    }
+
+    fn directory(&self) -> Result<DefaultDirectory> {
+        let text = self.text(const { config_key("agents.defaults.directory") })?;
+        Ok(match text.as_str() {
+            "workspace" => DefaultDirectory::Workspace,
+            _ => DefaultDirectory::Cwd,
+        })
     }
 
     fn session(&self) -> Result<DefaultSession> {
@@ -408,6 +449,8 @@ mod tests {
         assert_eq!(settings.max_tool_result_chars, 16_000);
         assert_eq!(settings.session_sync, SessionSync::Turn);
         assert_eq!(settings.timeouts.first_byte, Duration::from_secs(300));
+        assert_eq!(settings.timeouts.stream_idle, Duration::from_secs(90));
+        assert_eq!(settings.event_log, None);
     }
 
     #[test]
@@ -489,6 +532,22 @@ mod tests {
             ..FlagOverrides::default()
         };
         check("", none, flags, Exit::Usage);
+    }
+
+    #[test]
+    fn a_variable_of_the_process_overrides_its_config_key() {
+        let file = r#"{"http": {"firstByteTimeout": 7, "streamIdleTimeout": 0.5}, "log": {"events": "~/e"}}"#;
+        let check = |variables: &[(&str, &str)], secs: u64, log: &str| {
+            let settings = resolve(file, variables, &FlagOverrides::default()).unwrap();
+            assert_eq!(settings.timeouts.first_byte, Duration::from_secs(secs));
+            assert_eq!(settings.timeouts.stream_idle, Duration::from_millis(500));
+            assert_eq!(settings.event_log, Some(PathBuf::from(log)));
+        };
+        check(&[], 7, "/home/u/e");
+        check(&[("NANOBOT_LLM_TIMEOUT_S", "3")], 3, "/home/u/e");
+        check(&[("NANOBOT_HTTP__FIRST_BYTE_TIMEOUT", "4")], 4, "/home/u/e");
+        check(&[("NANOBOT_LOG", "debug")], 7, "/home/u/e");
+        check(&[("NANOBOT_LOG", "/var/e")], 7, "/var/e");
     }
 
     #[test]

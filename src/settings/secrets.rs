@@ -44,6 +44,11 @@ fn is_plain_server_value(path: &[&str], text: &str) -> bool {
         && path.last().is_some_and(|name| !looks_secret(name, text))
 }
 
+/// True if `text` at `path` is the URL of a proxy without a user and a password. Messages name such a proxy.
+fn is_plain_proxy(path: &[&str], text: &str) -> bool {
+    path.last() == Some(&"proxy") && !text.contains('@') && !has_reference(text)
+}
+
 /// True if `name` or `text` looks like that of a key.
 pub fn looks_secret(name: &str, text: &str) -> bool {
     let name = name.to_lowercase();
@@ -54,7 +59,10 @@ pub fn looks_secret(name: &str, text: &str) -> bool {
 fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found: &mut Vec<Secret>) {
     match value {
         Value::String(text)
-            if !text.is_empty() && is_secret(path) && !is_plain_server_value(path, text) =>
+            if !text.is_empty()
+                && is_secret(path)
+                && !is_plain_server_value(path, text)
+                && !is_plain_proxy(path, text) =>
         {
             // A secret that refers to an unset variable cannot be used, so it needs no masking.
             if let Ok(Value::String(text)) = expand_all(value, env) {
@@ -93,7 +101,7 @@ mod tests {
     #[test]
     fn secrets_are_found_anywhere() {
         let text = r#"{"providers": {"a": {"apiKey": "one", "extraHeaders": {"X": "two"}, "apiBase": "no",
-            "proxy": "http://u:six@h:1"}},
+            "proxy": "http://u:six@h:1"}, "b": {"proxy": "http://h:1"}},
             "channels": {"telegram": {"token": "${T}"}}, "own": {"my_password": "four", "name": "no"},
             "modelPresets": {"x": {"model": "no"}}}"#;
         let config = Config::parse(Path::new("c.json"), text).unwrap();

@@ -32,6 +32,18 @@ pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
 /// Maximum silence of a stream, in seconds.
 pub const STREAM_IDLE_TIMEOUT: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
 
+/// The variables that name a proxy, in the order of their precedence.
+pub const PROXY_VARIABLES: &[&str] = &[
+    "ALL_PROXY",
+    "all_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+];
+/// The variables that list hosts to reach without the proxy.
+pub const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
+
 /// All documented variables, in the order in which they are printed. Variables for config keys follow a naming rule
 /// instead.
 pub const VARIABLES: &[Variable] = &[
@@ -53,15 +65,15 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: LOG,
-        meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines, for unattended jobs",
+        meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines (default: `log.events` of the config)",
     },
     Variable {
         name: FIRST_BYTE_TIMEOUT,
-        meaning: "timeout for the first byte of a response, in seconds (default 300; 0 for none)",
+        meaning: "timeout for the first byte of a response, in seconds (default: `http.firstByteTimeout` of the config, 300; 0 for none)",
     },
     Variable {
         name: STREAM_IDLE_TIMEOUT,
-        meaning: "idle timeout of a stream, in seconds (default 90; at most 3600)",
+        meaning: "idle timeout of a stream, in seconds (default: `http.streamIdleTimeout` of the config, 90; at most 3600)",
     },
     Variable {
         name: INSIDE_SANDBOX,
@@ -81,7 +93,11 @@ pub const VARIABLES: &[Variable] = &[
     },
     Variable {
         name: "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
-        meaning: "proxy for HTTP requests; not used for loopback addresses",
+        meaning: "proxy for HTTP requests; not used for loopback addresses; default: `http.proxy` and `http.noProxy` of the config",
+    },
+    Variable {
+        name: "SSL_CERT_FILE, SSL_CERT_DIR",
+        meaning: "CA certificates, instead of the system's; default: `http.caFile` of the config",
     },
     Variable {
         name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
@@ -117,19 +133,18 @@ impl Env {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default_secs` seconds if it is unset. Zero
-    /// means no limit.
+    /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default` if it is unset. Zero means no limit.
     ///
     /// # Errors
     /// Status 78 for any other value.
     pub fn duration(
         &self,
         name: &str,
-        default_secs: u64,
+        default: Duration,
         max_secs: u64,
     ) -> anyhow::Result<Duration> {
         let Some(text) = self.get(name) else {
-            return Ok(Duration::from_secs(default_secs));
+            return Ok(default);
         };
         match text.trim().parse::<f64>() {
             Ok(number) if number >= 0.0 && number <= max_secs as f64 => {

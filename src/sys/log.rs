@@ -4,7 +4,7 @@
 //! only if requested by name, and never at a level that contains the transmitted bytes: redaction cannot find an API
 //! key that is split into pieces there.
 
-use super::env;
+use super::env::{self, Env};
 use super::signal;
 use super::terminal::{StyledLine, Terminal};
 use crate::error::{Exit, fail_with_hint};
@@ -35,8 +35,12 @@ struct Logger {
     filter: TopicFilter,
 }
 
-/// True if the variable's value is a file for events, not a filter.
-pub fn is_file(value: &str) -> bool {
+/// Returns the event file that the variable names, if its value is not a filter.
+pub fn event_file(env: &Env) -> Option<&str> {
+    env.get(env::LOG).filter(|value| is_file(value))
+}
+
+fn is_file(value: &str) -> bool {
     value.contains('/')
 }
 

@@ -173,7 +173,7 @@ impl WebFetch {
                 max_bytes: MAX_IMAGE_BYTES,
                 ..ImageLimits::default()
             },
-            offline: self.web.offline,
+            network: None,
             env: &self.web.env,
         };
         let origin = AttachmentOrigin::Page(fetched.url.as_str());

@@ -561,9 +561,26 @@ fn a_missing_cron_environment_is_reported() {
             ("NANOBOT_AGENTS__DEFAULTS__MODEL", "deepseek-chat"),
             ("HTTPS_PROXY", "http://127.0.0.1:1"),
         ],
-        "nanobot: jobs will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL under cron: put settings for jobs in the config file (`nanobot config set`)\n\
+        "nanobot: jobs will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL under cron: put settings for jobs in the config file (`nanobot config set`: http.proxy)\n\
          nanobot: under cron the job uses `deepseek-flash` of deepseek, not `deepseek-chat` of deepseek as in this shell\n",
     );
+    // What the config has is not missing, and a log filter has no effect on a job.
+    check(
+        &Story::new()
+            .set("http.proxy", json!("http://127.0.0.1:2"))
+            .set("http.firstByteTimeout", json!(30)),
+        &[
+            ("https_proxy", "http://127.0.0.1:1"),
+            ("NO_PROXY", "a.example"),
+            ("SSL_CERT_DIR", "/certs"),
+            ("NANOBOT_LLM_TIMEOUT_S", "20"),
+            ("NANOBOT_STREAM_IDLE_TIMEOUT_S", "20"),
+            ("NANOBOT_LOG", "/tmp/events.jsonl"),
+        ],
+        "nanobot: jobs will not have NANOBOT_LOG, NANOBOT_STREAM_IDLE_TIMEOUT_S, NO_PROXY, SSL_CERT_DIR under cron: put settings \
+         for jobs in the config file (`nanobot config set`: http.noProxy, http.caFile, http.streamIdleTimeout, log.events)\n",
+    );
+    check(&Story::new(), &[("NANOBOT_LOG", "off")], "");
     // Nothing is missing; and with `--quiet` nothing is printed.
     check(&Story::new(), &[], "");
     let story = Story::bare();

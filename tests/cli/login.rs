@@ -10,7 +10,7 @@ use nanobot::provider::login::{self, LoginEndpoints, RequestCredentials};
 use nanobot::sys::clock::Clock;
 use nanobot::sys::env::Env;
 use nanobot::sys::file_lock::FileLock;
-use nanobot::sys::http::{Http, HttpTimeouts};
+use nanobot::sys::http::{Http, HttpTimeouts, Network};
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -127,7 +127,7 @@ fn get_access(folder: &Path, base: &str, name: &str) -> anyhow::Result<RequestCr
         idle: limit,
         total: limit,
     };
-    let http = Http::new(timeouts, false, &env);
+    let http = Http::new(timeouts, false, &Network::default());
     let clock = Clock::Fixed(TIME.parse().unwrap());
     login::credentials(
         name,

@@ -109,6 +109,18 @@ fn an_invalid_log_filter_is_reported() {
         .env("NANOBOT_LOG", "./events.jsonl");
     story.run(["agent", "-m", "x"]).stdout("ok\n");
     assert!(story.dir().join("events.jsonl").is_file());
+    // The file of the config, unless the variable names one.
+    let story = Story::new()
+        .script([says("one"), says("two")])
+        .set("log.events", serde_json::json!("~/events.jsonl"));
+    story.run(["agent", "-m", "x"]).stdout("one\n");
+    let file = story.home().join("events.jsonl");
+    let logged = std::fs::read_to_string(&file).unwrap();
+    assert!(logged.contains(r#""type":"result""#), "{logged}");
+    let story = story.env("NANOBOT_LOG", "./events.jsonl");
+    story.run(["agent", "-m", "x"]).stdout("two\n");
+    assert!(story.dir().join("events.jsonl").is_file());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), logged);
 }
 
 #[test]

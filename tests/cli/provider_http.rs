@@ -114,7 +114,7 @@ fn comments_do_not_keep_a_silent_stream_alive() {
     sender.send(text_event("half").into_bytes()).unwrap();
     let (stop, pings) = start_pings(sender);
     let story = Story::new()
-        .env("NANOBOT_STREAM_IDLE_TIMEOUT_S", "0.5")
+        .set("http.streamIdleTimeout", json!(0.5))
         .script([sends(answer), says("whole")]);
     story
         .run(["agent", "-v", "-m", "x", "--timeout", "60"])
@@ -334,6 +334,26 @@ fn permanent_failures_to_connect_are_not_retried() {
         assert!(!words.contains("--resume"), "{words}");
         assert_eq!(proxy.requests().len(), 1);
     }
+    // The proxy of the config is used as that of a variable, which precedes it.
+    let proxy = Story::new().script([sends(Response::text(403, "text/plain", "no"))]);
+    let url = format!("http://127.0.0.1:{}", proxy.server().port);
+    let story = Story::new()
+        .set(
+            "providers.custom.apiBase",
+            json!("https://model.invalid/v1"),
+        )
+        .set("http.proxy", json!(url));
+    let ask = ["agent", "-m", "x"];
+    let words = format!("the proxy `{url}` refuses to connect to `model.invalid`: status 403");
+    story.run(ask).status(69).stderr_has(&words);
+    assert_eq!(proxy.requests().len(), 1);
+    let story = story.env("HTTPS_PROXY", "http://127.0.0.1:1");
+    story.run(ask).status(69).stderr_has("connection refused");
+    let story = Story::new().set("http.proxy", json!("http://user:secret-word@"));
+    story
+        .run(ask)
+        .status(78)
+        .stderr("nanobot: `http.proxy` is not a valid proxy URL\n");
     let story = Story::new().set("providers.custom.apiBase", json!("ftp://model.invalid/v1"));
     let words = story.run(["agent", "-m", "x"]).status(78).error_text();
     assert!(words.contains("unknown scheme: ftp"), "{words}");
@@ -574,7 +594,7 @@ fn tls_requires_a_valid_certificate() {
     let body =
         json!({ "choices": [{ "message": { "content": "Over TLS." }, "finish_reason": "stop" }] })
             .to_string();
-    for trusted in [true, false] {
+    for (trusted, from_config) in [(true, false), (true, true), (false, false)] {
         let mut story = Story::new();
         let Some((mut server, port)) = start_tls_server(&story, &body) else {
             return;
@@ -585,7 +605,10 @@ fn tls_requires_a_valid_certificate() {
         );
         if trusted {
             let vouches = story.dir().join("ca.pem");
-            story = story.env("SSL_CERT_FILE", vouches.to_str().unwrap());
+            story = match from_config {
+                true => story.set("http.caFile", json!(vouches.to_str().unwrap())),
+                false => story.env("SSL_CERT_FILE", vouches.to_str().unwrap()),
+            };
             story.run(["agent", "-m", "x"]).stdout("Over TLS.\n");
         } else {
             let words = story

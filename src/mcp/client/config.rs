@@ -2,6 +2,7 @@
 
 use super::grants::SandboxFactory;
 use crate::sys::env::Env;
+use crate::sys::http::Network;
 use crate::sys::paths::Paths;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::sync::Arc;
 pub struct ClientConfig {
     /// The environment of the process.
     pub env: Env,
+    /// The proxy and the CA certificates for remote servers.
+    pub network: Network,
     /// The paths of the installation.
     pub paths: Paths,
     /// Offline mode: only addresses of this machine are reached.

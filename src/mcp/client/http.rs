@@ -438,6 +438,7 @@ mod tests {
     use crate::mcp::protocol::{ContentPart, McpError};
     use crate::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
     use crate::sys::env::Env;
+    use crate::sys::http::Network;
     use crate::sys::paths::Paths;
     use crate::sys::secret::Secret;
     use serde_json::{Value, json};
@@ -596,6 +597,7 @@ mod tests {
             let ground = ClientConfig {
                 paths: Paths::resolve(&env, None).unwrap(),
                 env,
+                network: Network::default(),
                 offline: true,
                 elicitation: None,
                 sandboxes: None,

@@ -7,8 +7,7 @@ use super::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::settings::servers::RemoteEndpoint;
 use crate::sys::cancel::{self, CancelToken};
-use crate::sys::env::Env;
-use crate::sys::http::{ConnectError, Http, HttpTimeouts, Response, body_error_message};
+use crate::sys::http::{ConnectError, Http, HttpTimeouts, Network, Response, body_error_message};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::{is_remote_cleartext, redact_url};
@@ -79,7 +78,11 @@ impl HttpClient {
     ///
     /// # Errors
     /// `remote` is not usable as configured.
-    pub(super) fn new(remote: &RemoteEndpoint, env: &Env, offline: bool) -> Result<Self, McpError> {
+    pub(super) fn new(
+        remote: &RemoteEndpoint,
+        network: &Network,
+        offline: bool,
+    ) -> Result<Self, McpError> {
         let url = redact_url(&remote.url);
         let valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
@@ -109,7 +112,7 @@ impl HttpClient {
             total: Duration::ZERO,
         };
         Ok(Self {
-            http: Http::new(timeouts, offline, env),
+            http: Http::new(timeouts, offline, network),
             headers,
         })
     }

@@ -283,6 +283,7 @@ mod tests {
     use crate::settings::{Config, FlagOverrides, Settings};
     use crate::sys::cancel::{self, CancelToken};
     use crate::sys::env::Env;
+    use crate::sys::http::Network;
     use crate::sys::paths::Paths;
     use crate::sys::process::tests::serialize;
     use serde_json::{Map, Value, json};
@@ -415,6 +416,7 @@ for line in sys.stdin:
             ClientConfig {
                 env,
                 paths,
+                network: Network::default(),
                 offline: false,
                 elicitation: None,
                 sandboxes: None,

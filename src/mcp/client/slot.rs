@@ -208,11 +208,11 @@ impl ConnectionSlot {
                 (started?, true)
             }
             ServerTransport::Http(remote) => {
-                let client = HttpClient::new(remote, &config.env, config.offline)?;
+                let client = HttpClient::new(remote, &config.network, config.offline)?;
                 (HttpTransport::new(client, &remote.url, &inbox), false)
             }
             ServerTransport::Sse(remote) => {
-                let client = HttpClient::new(remote, &config.env, config.offline)?;
+                let client = HttpClient::new(remote, &config.network, config.offline)?;
                 (SseTransport::open(client, &remote.url, &inbox)?, false)
             }
         };

@@ -66,7 +66,7 @@ pub(crate) fn restore_images(
     let options = AttachOptions {
         accepts,
         image_limits,
-        offline: options.offline,
+        network: (!options.offline).then_some(&settings.network),
         env: &ctx.env,
     };
     let mut left = MAX_RESTORED_BYTES;

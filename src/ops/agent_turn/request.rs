@@ -86,6 +86,9 @@ pub(crate) fn read(
     let job = origin.job();
     let (settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, overrides(options))?;
+    if let Some(path) = &settings.event_log {
+        report.log_to(path);
+    }
     if let (TurnOrigin::CommandLine, [_, ..]) = (&origin, settings.unknown_keys.as_slice()) {
         let keys = settings.unknown_keys.join("`, `");
         report.notice(&format!(
@@ -198,11 +201,9 @@ fn read_piped(
         (_, _, true) => StdinMode::Never,
         _ => StdinMode::Auto,
     };
-    let silence = ctx.env.duration(
-        sys::env::STDIN_TIMEOUT,
-        input::DEFAULT_IDLE_TIMEOUT.as_secs(),
-        86_400,
-    )?;
+    let silence = ctx
+        .env
+        .duration(sys::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
     let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
     let missing = match &piped {
         Some(bytes) if bytes.is_empty() => "standard input is empty",
@@ -252,7 +253,7 @@ fn build_message(
     let terms = AttachOptions {
         accepts,
         image_limits: images,
-        offline: options.offline,
+        network: (!options.offline).then_some(&settings.network),
         env: &ctx.env,
     };
     let mut notice = |text: &str| report.notice(text);

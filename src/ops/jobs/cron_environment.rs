@@ -6,25 +6,35 @@ use crate::ops::context::Context;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
+use crate::settings::keys::{ConfigKey, config_key};
 use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
 use crate::sys::env::{self, Env};
+use crate::sys::log;
 use crate::sys::paths::PathResolver;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
 /// The variables that a crontab line passes on, in addition to those that cron sets.
 const PASSED_VARIABLES: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
-/// Variables that have no config setting, and without which a run may fail.
-const RELEVANT_VARIABLES: &[&str] = &[
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-    env::LOG,
-    env::FIRST_BYTE_TIMEOUT,
-    env::STREAM_IDLE_TIMEOUT,
+/// Variables that change a run, each group with the config key that gives the same to jobs.
+const RELEVANT_VARIABLES: &[(&[&str], &ConfigKey)] = &[
+    (env::PROXY_VARIABLES, const { config_key("http.proxy") }),
+    (
+        env::NO_PROXY_VARIABLES,
+        const { config_key("http.noProxy") },
+    ),
+    (
+        &["SSL_CERT_FILE", "SSL_CERT_DIR"],
+        const { config_key("http.caFile") },
+    ),
+    (
+        &[env::FIRST_BYTE_TIMEOUT],
+        const { config_key("http.firstByteTimeout") },
+    ),
+    (
+        &[env::STREAM_IDLE_TIMEOUT],
+        const { config_key("http.streamIdleTimeout") },
+    ),
 ];
 
 /// The environment of a job that cron starts.
@@ -57,20 +67,39 @@ pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) 
     message
 }
 
-/// A message about variables that change a run here and that cron does not have.
+/// A message about variables that change a run here and that cron does not have. A variable whose config key is set is
+/// left out.
 pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let config = Config::load(&ctx.paths.config).ok()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
-    let mut names: Vec<String> = layers.variables().map(str::to_owned).collect();
-    let needed = RELEVANT_VARIABLES
-        .iter()
-        .filter(|name| ctx.env.get(name).is_some());
-    names.extend(needed.map(|name| (*name).to_owned()));
-    names.sort();
+    let mut names: Vec<&str> = layers.variables().collect();
+    let mut keys: Vec<&str> = Vec::new();
+    let under_cron = Env::default();
+    let file = LayeredConfig::new(&config, &under_cron);
+    let mut report = |variables: &[&'static str], key: &'static ConfigKey| {
+        let is_missing = !matches!(file.read_key(key), Ok(Some(_)));
+        if is_missing && !variables.is_empty() {
+            names.extend(variables);
+            keys.push(key.path);
+        }
+    };
+    for (variables, key) in RELEVANT_VARIABLES {
+        let is_set = |name: &&&str| ctx.env.get(name).is_some();
+        let set: Vec<&str> = variables.iter().filter(is_set).copied().collect();
+        report(&set, key);
+    }
+    if log::event_file(&ctx.env).is_some() {
+        report(&[env::LOG], const { config_key("log.events") });
+    }
+    names.sort_unstable();
     names.dedup();
+    let keys = match keys.is_empty() {
+        true => String::new(),
+        false => format!(": {}", keys.join(", ")),
+    };
     (!names.is_empty()).then(|| {
         format!(
-            "jobs will not have {} under cron: put settings for jobs in the config file (`nanobot config set`)",
+            "jobs will not have {} under cron: put settings for jobs in the config file (`nanobot config set`{keys})",
             names.join(", ")
         )
     })

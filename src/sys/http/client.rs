@@ -2,6 +2,7 @@
 
 use super::connector::{ProxyConnector, SignalConnector};
 use super::error::{MAX_REDIRECTS, PermanentFailure, from_ureq};
+use super::network::{Network, configured_proxy};
 use super::resolver::PolicyResolver;
 use super::ssrf::{AddressPolicy, SsrfFilter};
 use super::timeouts::{ExchangeLimits, HttpTimeouts};
@@ -18,7 +19,7 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use ureq::http::{HeaderMap, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::tls::TlsConfig;
 use ureq::unversioned::transport::{
     ConnectProxyConnector, Connector, RustlsConnector, SocksConnector,
 };
@@ -32,15 +33,6 @@ const OUTPUT_BUFFER_BYTES: usize = 16 << 10;
 /// The time that an idle connection is kept: a slow tool call should not cost a new handshake.
 const MAX_IDLE_AGE: Duration = Duration::from_secs(90);
 
-/// Paths of the system's root certificates. If none exists, the compiled-in ones are used.
-const CERTIFICATE_PATHS: &[&str] = &[
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-    "/etc/ssl/certs",
-];
-
 /// The longest response head that is accepted from an untrusted server.
 const MAX_UNTRUSTED_HEAD_BYTES: usize = INPUT_BUFFER_BYTES;
 
@@ -50,12 +42,10 @@ pub struct Http {
     policy: AddressPolicy,
     /// The deadline of all exchanges, on the clock of [`signal::now`].
     deadline: Option<Duration>,
-    ignores_env_proxy: bool,
     user_agent: Option<String>,
     hosts: TestHosts,
-    /// The file or directory of certificates that the environment names.
-    own_certificates: Option<String>,
-    /// The configured proxy, used instead of the environment's.
+    network: Network,
+    /// The proxy of all requests; `None` for none.
     proxy: Option<Proxy>,
     agent: Arc<OnceLock<Agent>>,
 }
@@ -105,19 +95,19 @@ impl Response {
 
 impl Http {
     /// Creates a client for any address, or for loopback addresses only if `offline`.
-    pub fn new(timeouts: HttpTimeouts, offline: bool, env: &Env) -> Self {
+    pub fn new(timeouts: HttpTimeouts, offline: bool, network: &Network) -> Self {
         let policy = match offline {
             true => AddressPolicy::Loopback,
             false => AddressPolicy::Any,
         };
-        Self::with_policy(policy, timeouts, env)
+        Self::with_policy(policy, timeouts, network)
     }
 
     /// Creates a client for untrusted URLs: it reaches only public addresses over TLS, and follows redirects among
     /// these. It uses no proxy, because only the proxy would then know the actual address.
-    pub fn public_only(timeouts: HttpTimeouts, env: &Env) -> Self {
+    pub fn public_only(timeouts: HttpTimeouts, network: &Network, env: &Env) -> Self {
         let or_loopback = test_hooks::FETCH.get(env) == Some("loopback");
-        Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, env).without_proxy()
+        Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, network).without_proxy()
     }
 
     /// Creates a client for URLs that a model or a web page may have written. Each host is resolved once, all its
@@ -128,18 +118,18 @@ impl Http {
         timeouts: HttpTimeouts,
         filter: SsrfFilter,
         hosts: &TestHosts,
-        env: &Env,
+        network: &Network,
     ) -> Self {
         Self {
             deadline: Some(signal::now().saturating_add(timeouts.total)),
             hosts: hosts.clone(),
-            ..Self::with_policy(AddressPolicy::Filtered(filter), timeouts, env).without_proxy()
+            ..Self::with_policy(AddressPolicy::Filtered(filter), timeouts, network).without_proxy()
         }
     }
 
-    /// Ignores the environment's proxy.
+    /// Uses no proxy.
     pub fn without_proxy(mut self) -> Self {
-        self.ignores_env_proxy = true;
+        self.proxy = None;
         self
     }
 
@@ -149,32 +139,26 @@ impl Http {
         self
     }
 
-    fn with_policy(policy: AddressPolicy, timeouts: HttpTimeouts, env: &Env) -> Self {
-        let own_certificates = env.get("SSL_CERT_FILE").or(env.get("SSL_CERT_DIR"));
+    fn with_policy(policy: AddressPolicy, timeouts: HttpTimeouts, network: &Network) -> Self {
         Self {
             timeouts,
             policy,
             deadline: None,
-            ignores_env_proxy: false,
             user_agent: None,
             hosts: TestHosts::default(),
-            own_certificates: own_certificates.map(str::to_owned),
-            proxy: None,
+            network: network.clone(),
+            proxy: network.proxy().cloned(),
             agent: Arc::default(),
         }
     }
 
-    /// Uses `proxy`, if given, regardless of the environment. `setting` names it in messages.
+    /// Uses `proxy`, if given, for all hosts. `setting` names it in messages.
     ///
     /// # Errors
     /// Status 78 if `proxy` is not a valid proxy URL.
     pub fn with_proxy(mut self, proxy: Option<&Secret>, setting: &str) -> anyhow::Result<Self> {
         if let Some(proxy) = proxy {
-            // The URL can contain a password, so it is not shown.
-            let proxy = Proxy::new(proxy.expose());
-            let proxy = proxy
-                .map_err(|_| fail(Exit::Config, format!("{setting} is not a valid proxy URL")))?;
-            self.proxy = Some(proxy);
+            self.proxy = Some(configured_proxy(proxy, &[], setting)?);
         }
         Ok(self)
     }
@@ -288,13 +272,12 @@ impl Http {
                 Exit::Unavailable,
                 format!(
                     "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
-                    self.certificate_source()
+                    self.network.certificate_place()
                 ),
-                "`SSL_CERT_FILE` with the CA certificate of that server",
+                "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
             ),
             Some(PermanentFailure::Proxy(cause)) => {
-                let agent = self.agent(true);
-                let proxy = agent.config().proxy().map(|proxy| proxy.uri().to_string());
+                let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
                 let proxy = redact_url(proxy.unwrap_or_default().trim_end_matches('/'));
                 fail_with_hint(
                     Exit::Unavailable,
@@ -313,16 +296,10 @@ impl Http {
     fn agent(&self, tls: bool) -> &Agent {
         self.agent.get_or_init(|| {
             let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
-            let roots = if self.own_certificates.is_some() || tls && system_path().is_some() {
-                system_certificates()
-            } else {
-                RootCerts::WebPki
-            };
+            let roots = self.network.root_certificates(tls);
             let public = matches!(self.policy, AddressPolicy::Public { .. });
             let mut config = Agent::config_builder();
-            if self.ignores_env_proxy || self.proxy.is_some() {
-                config = config.proxy(self.proxy.clone());
-            }
+            config = config.proxy(self.proxy.clone());
             if matches!(self.policy, AddressPolicy::Filtered(_)) {
                 config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
             }
@@ -350,12 +327,6 @@ impl Http {
         })
     }
 
-    /// The place of the CA certificates, for messages.
-    fn certificate_source(&self) -> String {
-        let path = self.own_certificates.as_deref().or_else(|| system_path());
-        path.map_or_else(|| "this program".into(), |path| format!("`{path}`"))
-    }
-
     fn limits(&self) -> ExchangeLimits {
         ExchangeLimits {
             timeouts: self.timeouts,
@@ -380,24 +351,6 @@ enum HttpMethod<'b> {
     /// The media type and the body.
     Post(&'b str, &'b [u8]),
     Delete,
-}
-
-/// The path of the system's root certificates, if there are any.
-fn system_path() -> Option<&'static str> {
-    let exists = |path: &&&str| std::path::Path::new(path).exists();
-    CERTIFICATE_PATHS.iter().find(exists).copied()
-}
-
-/// The root certificates of the system, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
-fn system_certificates() -> RootCerts {
-    let loaded = rustls_native_certs::load_native_certs();
-    for error in loaded.errors {
-        log::warn!(target: "http", "{error}");
-    }
-    let certificates = loaded.certs.iter();
-    let certificates =
-        certificates.map(|certificate| Certificate::from_der(certificate).to_owned());
-    RootCerts::Specific(Arc::new(certificates.collect()))
 }
 
 fn parse_uri(url: &str) -> anyhow::Result<Uri> {

@@ -1,12 +1,13 @@
 //! HTTP: one client for a run, built at its first use, with its timeouts, proxy and root certificates.
 //!
 //! Connections are kept between requests. TLS and certificates are loaded for `https` only. A request passes through
-//! these files in this order: [`client`], `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
+//! these files in this order: [`client`] with `network`, `resolver` with `name_service` and `ssrf`, `connector`, `transport`.
 
 mod client;
 mod connector;
 mod error;
 mod name_service;
+mod network;
 mod resolver;
 mod ssrf;
 mod timeouts;
@@ -15,5 +16,6 @@ mod transport;
 pub use client::{ConnectionPool, Http, Response};
 pub use connector::is_listening;
 pub use error::{ConnectError, body_error_message};
+pub use network::{Network, NetworkDefaults};
 pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
 pub use timeouts::HttpTimeouts;

@@ -24,7 +24,6 @@ const MAX_IMAGES: usize = 8;
 pub struct ResultLimits {
     /// Maximum characters of a result.
     pub max_result_chars: usize,
-    pub offline: bool,
 }
 
 /// Converts the answer of `server`.
@@ -44,7 +43,6 @@ pub fn convert_answer(
     } = answer;
     let mut content = ResultContent {
         server,
-        limits,
         env,
         texts: Vec::new(),
         images: Vec::new(),
@@ -99,7 +97,6 @@ pub fn convert_answer(
 /// The texts and images of an answer.
 struct ResultContent<'a> {
     server: &'a str,
-    limits: ResultLimits,
     env: &'a Env,
     texts: Vec<String>,
     images: Vec<MessagePart>,
@@ -160,7 +157,7 @@ impl ResultContent<'_> {
         if self.images.len() >= MAX_IMAGES {
             return Err(format!("at most {MAX_IMAGES} are shown"));
         }
-        let (image, notes) = convert_image(self.server, bytes, self.limits, self.env)?;
+        let (image, notes) = convert_image(self.server, bytes, self.env)?;
         self.images.push(image);
         self.texts.extend(notes);
         Ok(())
@@ -171,7 +168,6 @@ impl ResultContent<'_> {
 fn convert_image(
     server: &str,
     bytes: &[u8],
-    limits: ResultLimits,
     env: &Env,
 ) -> Result<(MessagePart, Vec<String>), String> {
     let terms = AttachOptions {
@@ -180,7 +176,7 @@ fn convert_image(
             max_bytes: MAX_IMAGE_BYTES,
             ..ImageLimits::default()
         },
-        offline: limits.offline,
+        network: None,
         env,
     };
     let mut notes = Vec::new();
@@ -214,7 +210,6 @@ mod tests {
         let env: Env = [("HOME", "/h")].into_iter().collect();
         let limits = ResultLimits {
             max_result_chars: result,
-            offline: true,
         };
         let output = convert_answer("git", answer, limits, &env)?;
         let words = |part: &MessagePart| match part {

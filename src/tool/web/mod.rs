@@ -17,7 +17,7 @@ use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
 use crate::sys::http::{
-    Http, HttpTimeouts, Response, SSRF_ALLOWLIST_KEY, SsrfFilter, body_error_message,
+    Http, HttpTimeouts, Network, Response, SSRF_ALLOWLIST_KEY, SsrfFilter, body_error_message,
 };
 use crate::sys::input::image_type;
 use crate::sys::ip_ranges::IpRange;
@@ -68,6 +68,8 @@ pub struct WebAccess {
     /// Maximum characters that the session keeps of a result.
     pub max_result_chars: usize,
     pub cache: PageCache,
+    /// The CA certificates. The proxy is not used.
+    pub network: Network,
     pub env: Env,
 }
 
@@ -207,14 +209,14 @@ impl WebAccess {
             timeouts,
             guard,
             &self.test_dns,
-            &self.env,
+            &self.network,
         ))
     }
 
     /// A client for an address that the user has configured, wherever it is.
     pub(super) fn configured_client(&self, total: Duration) -> Result<Http, ToolError> {
         let timeouts = HttpTimeouts { total, ..TIMEOUTS };
-        self.with_client_settings(Http::new(timeouts, self.offline, &self.env).without_proxy())
+        self.with_client_settings(Http::new(timeouts, self.offline, &self.network).without_proxy())
     }
 
     fn with_client_settings(&self, http: Http) -> Result<Http, ToolError> {
