@@ -1,7 +1,7 @@
 //! `nanobot cron`: making, changing and running jobs.
 
 use super::grants::GrantArgs;
-use super::value::{Since, dollars, since, time};
+use super::value::{Since, dollars, since, time, time_or_zero};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,8 +36,11 @@ pub enum CronCommand {
     #[command(alias = "resume")]
     Enable {
         /// Job ids or names
-        #[arg(required = true, value_name = "JOB")]
+        #[arg(required_unless_present = "all", value_name = "JOB")]
         jobs: Vec<String>,
+        /// All jobs, but not one-time jobs whose time has passed, and not the heartbeat
+        #[arg(short, long, conflicts_with = "jobs")]
+        all: bool,
         /// Disable them instead, as `cron disable` does
         #[arg(long)]
         disable: bool,
@@ -46,8 +49,11 @@ pub enum CronCommand {
     #[command(alias = "pause")]
     Disable {
         /// Job ids or names
-        #[arg(required = true, value_name = "JOB")]
+        #[arg(required_unless_present = "all", value_name = "JOB")]
         jobs: Vec<String>,
+        /// All jobs but the heartbeat
+        #[arg(short, long, conflicts_with = "jobs")]
+        all: bool,
     },
     /// Remove jobs with their crontab lines, records and sessions
     #[command(visible_alias = "rm", alias = "delete")]
@@ -99,8 +105,7 @@ pub enum CronCommand {
 /// `--channel none` it is only saved, for `cron logs JOB --output`. An answer whose last line is NOTHING_TO_REPORT is only
 /// saved too; the job's prompt says so. Failures are always printed.
 ///
-/// A one-time job is removed when it succeeds, and disabled when it fails. If the provider is not available or the
-/// session is in use, it is retried every ten minutes for an hour.
+/// A one-time job is removed when it succeeds, and disabled when it fails and is not retried.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CronAddArgs {
     /// Name of the job
@@ -188,6 +193,12 @@ pub struct ScheduleArgs {
     /// `--at` and `--in`, else `none`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub catch_up: Option<CatchUpArg>,
+    /// Delay each start by less than this time
+    ///
+    /// The delay is the same each time for a job on a machine, so that many machines with the same job do not start it at
+    /// once. At most one day; 0 for none.
+    #[arg(long, value_name = "TIME", value_parser = time_or_zero, hide_short_help = true)]
+    pub jitter: Option<Duration>,
 }
 
 /// Execution and delivery of a job
@@ -221,6 +232,17 @@ pub struct JobRunArgs {
     /// Its result is unknown: skip it, or run it again. Default: `skip`.
     #[arg(long, value_name = "WHAT", hide_short_help = true)]
     pub after_crash: Option<AfterCrashArg>,
+    /// Retry a run that failed for a temporary cause
+    ///
+    /// At most this number of times, if the provider is not available or something is busy (status 69 or 75), and only
+    /// before the next scheduled run. Only the last failure is reported. Default: 6 for `--at` and `--in`, else 0.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100), hide_short_help = true)]
+    pub retry: Option<u32>,
+    /// Time before a retry
+    ///
+    /// From one minute to one day. Default: ten minutes.
+    #[arg(long, value_name = "TIME", value_parser = time, hide_short_help = true)]
+    pub retry_delay: Option<Duration>,
     /// Deliver the answer to `--channel` and `--to` instead of printing it
     #[arg(short, long, overrides_with = "no_deliver", hide_short_help = true)]
     pub deliver: bool,
@@ -240,9 +262,27 @@ pub struct JobRunArgs {
     /// Run this command when a run fails
     ///
     /// It runs like that of `--when`, with the error on standard input, and NANOBOT_JOB, NANOBOT_JOB_NAME,
-    /// NANOBOT_SLOT, NANOBOT_STATUS and NANOBOT_CAUSE in its environment.
+    /// NANOBOT_SLOT, NANOBOT_STATUS and NANOBOT_CAUSE in its environment. Its output is printed on standard error and
+    /// stored beside the answers.
     #[arg(long, value_name = "CMD", hide_short_help = true)]
     pub on_failure: Option<String>,
+    /// Run this command when a run succeeds
+    ///
+    /// As that of `--on-failure`, with the answer on standard input.
+    #[arg(long, value_name = "CMD", hide_short_help = true)]
+    pub on_success: Option<String>,
+    /// Report all runs, or only changes
+    ///
+    /// `change` reports the first failure after a success, and the first success after a failure. It applies to errors on
+    /// standard error, `--on-failure` and `--on-success`. Default: `always`.
+    #[arg(long, value_name = "WHEN", hide_short_help = true)]
+    pub notify: Option<NotifyArg>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NotifyArg {
+    Always,
+    Change,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -301,6 +341,9 @@ pub struct CronRunArgs {
     /// Run only if due; used in the crontab
     #[arg(long)]
     pub scheduled: bool,
+    /// Start it without the delay of `--jitter`, for schedulers that delay it themselves
+    #[arg(long, requires = "scheduled", hide_short_help = true)]
+    pub no_jitter: bool,
     /// Run all jobs that are due, one after the other
     ///
     /// For schedulers other than cron, which call this once a minute.

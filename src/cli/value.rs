@@ -43,6 +43,14 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`".into())
 }
 
+/// A time, which may be nothing.
+pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => time(text),
+    }
+}
+
 /// A number of hours, days or weeks.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let hours = |unit: char| match unit {

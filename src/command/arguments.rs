@@ -4,7 +4,7 @@
 use crate::cli;
 use crate::cli::model_flags::ModelArgs;
 use crate::cli::value::Since;
-use crate::cron::job::CrashPolicy;
+use crate::cron::job::{CrashPolicy, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::ops::jobs::export::ExportFormat;
 use crate::ops::jobs::job_edit::JobSettings;
@@ -185,6 +185,10 @@ pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
         channel,
         to,
         on_failure,
+        on_success,
+        notify,
+        retry,
+        retry_delay,
     } = flags.clone();
     JobFlags {
         session,
@@ -201,6 +205,14 @@ pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
         channel,
         to,
         on_failure,
+        on_success,
+        notify: notify.map(|when| match when {
+            cli::cron::NotifyArg::Always => NotifyPolicy::Always,
+            cli::cron::NotifyArg::Change => NotifyPolicy::Change,
+        }),
+        retry,
+        retry_delay,
+        jitter: None,
         applied: false,
     }
 }
@@ -215,7 +227,10 @@ pub(super) fn job_settings(flags: &cli::cron::JobArgs) -> JobSettings {
     } = flags;
     JobSettings {
         schedule: schedule_flags(schedule),
-        flags: job_flags(terms),
+        flags: JobFlags {
+            jitter: schedule.jitter,
+            ..job_flags(terms)
+        },
         grants: grants(permissions),
     }
 }
@@ -228,6 +243,7 @@ fn schedule_flags(flags: &cli::cron::ScheduleArgs) -> ScheduleFlags {
         at,
         r#in: after,
         catch_up,
+        jitter: _,
     } = flags.clone();
     ScheduleFlags {
         cron,

@@ -13,6 +13,10 @@ use std::time::Duration;
 pub const HEARTBEAT_ID: &str = "heartbeat";
 /// Default deadline of a run in seconds.
 const DEFAULT_DEADLINE_SECS: u64 = 3600;
+/// Default number of retries of a job that runs only once: with the default delay, an hour.
+const ONCE_RETRIES: u32 = 6;
+/// Default time before a retry.
+const DEFAULT_RETRY_DELAY: Duration = Duration::from_mins(10);
 
 /// A job.
 #[derive(Clone, Debug)]
@@ -81,8 +85,18 @@ pub struct JobOptions {
     pub max_cost: Option<f64>,
     pub catch_up: CatchUpPolicy,
     pub after_crash: CrashPolicy,
+    /// Maximum number of retries after a temporary failure; `None` for the default of the schedule.
+    pub retry: Option<u32>,
+    /// Seconds before a retry.
+    pub retry_delay: Option<u64>,
+    /// Maximum delay of a start in seconds.
+    pub jitter: Option<u64>,
     /// A command that is notified of failures.
     pub on_failure: Option<String>,
+    /// A command that is notified of successes.
+    pub on_success: Option<String>,
+    /// The runs of which the user is notified.
+    pub notify: NotifyPolicy,
     /// True if the answer is not printed.
     pub quiet: bool,
     /// The local destination of the answer.
@@ -176,6 +190,26 @@ impl Job {
         timeout.unwrap_or(DEFAULT_DEADLINE_SECS)
     }
 
+    /// Returns the rule for retries. A job that runs only once is retried by default, because it has no next slot.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        let options = self.options.as_ref();
+        let default_limit = if self.is_once() { ONCE_RETRIES } else { 0 };
+        RetryPolicy {
+            limit: options
+                .and_then(|options| options.retry)
+                .unwrap_or(default_limit),
+            delay: options
+                .and_then(|options| options.retry_delay)
+                .map_or(DEFAULT_RETRY_DELAY, Duration::from_secs),
+        }
+    }
+
+    /// Returns the maximum delay of a start.
+    pub fn jitter(&self) -> Duration {
+        let jitter = self.options.as_ref().and_then(|options| options.jitter);
+        Duration::from_secs(jitter.unwrap_or(0))
+    }
+
     /// Returns the earliest time of a slot.
     pub fn earliest_slot(&self) -> Timestamp {
         let since = self.options.as_ref().map_or(0, |terms| terms.since_ms);
@@ -183,10 +217,17 @@ impl Job {
         since.max(self.created)
     }
 
-    /// Returns the job's timetable for `schedule` in `zone`.
-    pub fn timetable<'a>(&self, schedule: &'a Schedule, zone: &'a TimeZone) -> Timetable<'a> {
+    /// Returns the job's timetable for `schedule` in `zone`, whose starts come `delay` after each slot.
+    pub fn timetable<'a>(
+        &self,
+        schedule: &'a Schedule,
+        zone: &'a TimeZone,
+        delay: Duration,
+    ) -> Timetable<'a> {
         Timetable {
             schedule,
+            delay,
+            max_delay: self.jitter(),
             catch_up: self.catch_up(),
             created: self.created,
             earliest_slot: self.earliest_slot(),
@@ -203,6 +244,26 @@ impl Job {
             (None, _) => CatchUpPolicy::None,
         }
     }
+}
+
+/// The rule for retries of a run that failed for a temporary cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Maximum number of retries.
+    pub limit: u32,
+    /// Time between the end of a failed run and its retry.
+    pub delay: Duration,
+}
+
+/// The runs of which the user is notified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NotifyPolicy {
+    /// All runs.
+    #[default]
+    Always,
+    /// The first failure after a success, and the first success after a failure.
+    Change,
 }
 
 /// The policy for a run with an unknown outcome.

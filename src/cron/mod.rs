@@ -15,4 +15,5 @@ mod job_file;
 pub mod job_store;
 pub mod run_record;
 pub mod schedule;
+pub mod start_delay;
 pub mod time_fields;

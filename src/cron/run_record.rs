@@ -37,6 +37,31 @@ pub struct RunState {
     pub last_slot_ms: Option<i64>,
     /// A run that was started and has not ended.
     pub started: Option<StartedRun>,
+    /// The next try of a slot whose run failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<PendingRetry>,
+}
+
+/// A retry that has not been started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PendingRetry {
+    /// The slot, in milliseconds since 1970.
+    pub slot_ms: i64,
+    /// The earliest time of the retry, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The number of the retry, counted from 1.
+    pub number: u32,
+}
+
+impl PendingRetry {
+    pub fn slot(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.slot_ms).unwrap_or_default()
+    }
+
+    pub fn at(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.at_ms).unwrap_or_default()
+    }
 }
 
 /// A run that was started.
@@ -140,6 +165,9 @@ pub struct RunRecord {
     /// The slot for which the job ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
+    /// The number of the retry; 0 for the first try.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retry: u32,
     pub start: String,
     pub end: String,
     pub outcome: RunOutcome,
@@ -214,6 +242,14 @@ impl RunHistory {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl RunRecord {
     pub const FORMAT_VERSION: u32 = 1;
 }
@@ -270,6 +306,17 @@ impl JobDir {
                 _ => error,
             }
         })
+    }
+
+    /// Acquires the lock of a start that waits for its delay to end.
+    ///
+    /// # Errors
+    /// Status 75 if another start waits.
+    pub fn lock_start_delay(&self, name: &str, now: &str) -> Result<FileLock> {
+        durable_file::create_dir(&self.path)?;
+        let path = self.path.join("delay.lock");
+        let what = format!("the delayed start of `{name}`");
+        FileLock::acquire(&path, &what, now, Duration::ZERO, &mut |_| {})
     }
 
     /// True if the job is running.
@@ -358,11 +405,12 @@ impl JobDir {
         Ok(RunHistory::new(&self.last_records(usize::MAX)?))
     }
 
-    /// Stores an answer and removes the oldest ones.
-    pub fn store_answer(&self, start: Timestamp, text: &str) -> Result<PathBuf> {
+    /// Stores an output of the run that began at `start`, and removes the oldest ones. `suffix` tells it from the answer,
+    /// which has none.
+    pub fn store_output(&self, start: Timestamp, suffix: &str, text: &str) -> Result<PathBuf> {
         let folder = self.path.join("output");
         durable_file::create_dir(&folder)?;
-        let name = format!("{}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
+        let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
         let path = folder.join(name);
         durable_file::replace(&path, text.as_bytes())?;
         let mut kept: Vec<PathBuf> = std::fs::read_dir(&folder)

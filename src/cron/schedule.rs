@@ -68,6 +68,10 @@ pub struct Timetable<'a> {
     pub earliest_slot: Timestamp,
     /// The schedule's time zone.
     pub zone: &'a TimeZone,
+    /// The time from a slot to its start.
+    pub delay: Duration,
+    /// Maximum delay that any machine has. It does not make a run late.
+    pub max_delay: Duration,
 }
 
 impl Timetable<'_> {
@@ -79,7 +83,10 @@ impl Timetable<'_> {
             created,
             earliest_slot: since,
             zone,
+            delay,
+            max_delay,
         } = *self;
+        let shifted = now.checked_sub(delay).unwrap_or(now);
         let far = |time: Timestamp| time.duration_since(now) > MAX_CLOCK_AHEAD;
         // The job may also have been created under a wrong clock; then only `last_slot` counts.
         let since = (!far(since)).then_some(since);
@@ -90,15 +97,16 @@ impl Timetable<'_> {
                 return DueState::ClockWasWrong { last_slot: handled };
             }
         };
-        match schedule.latest(now, created, zone) {
+        match schedule.latest(shifted, created, zone) {
             Some(slot) if slot > baseline => {
-                match catch_up == CatchUpPolicy::None && now.duration_since(slot) > START_GRACE {
+                let late = now.checked_sub(max_delay).unwrap_or(now);
+                match catch_up == CatchUpPolicy::None && late.duration_since(slot) > START_GRACE {
                     true => DueState::Missed { slot },
                     false => DueState::Due { slot },
                 }
             }
             _ => DueState::NotYet {
-                next: schedule.next(baseline.max(now), created, zone),
+                next: schedule.next(baseline.max(shifted), created, zone),
             },
         }
     }
@@ -411,8 +419,40 @@ mod tests {
             created,
             earliest_slot: created,
             zone: &TimeZone::UTC,
+            delay: Duration::ZERO,
+            max_delay: Duration::ZERO,
         };
         timetable.due_state(handled, time(now))
+    }
+
+    #[test]
+    fn a_delayed_start_is_due_later_and_not_late() {
+        let created = time(CREATED);
+        let check = |handled: &str, now: &str, expect: DueState| {
+            let timetable = Timetable {
+                schedule: &daily(),
+                catch_up: CatchUpPolicy::None,
+                created,
+                earliest_slot: created,
+                zone: &TimeZone::UTC,
+                delay: Duration::from_secs(1205),
+                max_delay: Duration::from_mins(30),
+            };
+            assert_eq!(timetable.due_state(Some(time(handled)), time(now)), expect);
+        };
+        let slot = time("2026-01-05T08:00:00Z");
+        let before = "2026-01-04T08:00:00Z";
+        let not_yet = |next| DueState::NotYet { next: Some(next) };
+        check(before, "2026-01-05T08:20:00Z", not_yet(slot));
+        check(before, "2026-01-05T08:20:05Z", DueState::Due { slot });
+        check(before, "2026-01-05T08:40:00Z", DueState::Due { slot });
+        check(before, "2026-01-05T08:40:01Z", DueState::Missed { slot });
+        let next = time("2026-01-06T08:00:00Z");
+        check(
+            "2026-01-05T08:00:00Z",
+            "2026-01-05T08:20:05Z",
+            not_yet(next),
+        );
     }
 
     #[test]

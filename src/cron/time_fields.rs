@@ -71,6 +71,15 @@ pub fn crontab_fields(
     line.into_iter().chain(hourly).collect()
 }
 
+/// Returns the time fields of the line that starts a retry at `time`; `None` if one of `lines` starts one in that minute.
+pub fn retry_fields(lines: &[String], time: Timestamp, system: &TimeZone) -> Option<String> {
+    let minute = ceil_minute(time)?;
+    let mut expressions = lines.iter().filter_map(|line| Expression::parse(line).ok());
+    let is_covered =
+        expressions.any(|expression| expression.latest(minute, system) == Some(minute));
+    (!is_covered).then(|| date_fields(time, system))?
+}
+
 /// Returns the minutes of an expression in another time zone. Offsets differ by whole quarters of an hour, and the
 /// slot of a skipped time is the end of the gap, which lies on a quarter.
 fn minutes_in_other_zone(expression: &Expression, created: Timestamp, zone: &TimeZone) -> u64 {
@@ -151,7 +160,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::crontab_fields;
+    use super::{crontab_fields, retry_fields};
     use crate::cron::expression::Expression;
     use crate::cron::schedule::{CatchUpPolicy, Schedule};
     use jiff::civil::DateTime;
@@ -200,6 +209,21 @@ mod tests {
         check("*/15 9-17 * * MON-FRI", &["*/15 9-17 * * MON-FRI"]);
         check("@daily", &["0 0 * * *"]);
         check("0 9 L * ?", &["0 9 28-31 * *"]);
+    }
+
+    #[test]
+    fn retries() {
+        let check = |lines: &[&str], time: &str, expect: Option<&str>| {
+            let lines: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            let fields = retry_fields(&lines, time.parse().unwrap(), &zone("Europe/Berlin"));
+            assert_eq!(fields.as_deref(), expect, "{lines:?} {time}");
+        };
+        check(&["0 8 * * *"], "2026-07-01T06:10:30Z", Some("11 8 1 7 *"));
+        check(&["0 8 * * *"], "2026-07-01T05:59:30Z", None);
+        check(&["0 8 * * 1", "4,14 * * * *"], "2026-07-01T06:14:00Z", None);
+        check(&["* * * * *"], "2026-07-01T06:10:30Z", None);
+        // Shown twice, so that cron starts it in either hour.
+        check(&[], "2026-10-25T00:30:00Z", Some("30 * 25 10 *"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod env;
 pub mod file_lock;
 pub mod hidden_chars;
 pub mod http;
+pub mod host;
 pub mod input;
 pub mod ip_ranges;
 pub mod kept_output;

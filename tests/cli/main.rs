@@ -20,6 +20,7 @@ mod cron;
 mod cron_apply;
 mod cron_kills;
 mod cron_real;
+mod cron_retry;
 mod cron_run;
 mod cron_tampering;
 mod cron_tool;

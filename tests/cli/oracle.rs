@@ -378,6 +378,8 @@ fn simulate(
             created,
             earliest_slot: created,
             zone,
+            delay: Duration::ZERO,
+            max_delay: Duration::ZERO,
         };
         let ask = |handled| timetable.due_state(handled, now);
         let mut verdict = ask(handled[at]);

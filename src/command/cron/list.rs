@@ -1,7 +1,8 @@
 //! `cron list`: lists the jobs with their next and last run.
 
 use crate::cli::cron::CronListArgs;
-use crate::cron::run_record::{RunOutcome, RunRecord, RunUsage};
+use crate::cron::job::Job;
+use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunUsage};
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use crate::format::format_dollars;
@@ -122,6 +123,7 @@ pub(super) fn describe_next_run(known: &JobStatus, now: &Zoned) -> String {
         job,
         line_state,
         due_slot: due,
+        retry,
         next_runs: next,
         ..
     } = known;
@@ -130,10 +132,22 @@ pub(super) fn describe_next_run(known: &JobStatus, now: &Zoned) -> String {
         _ if !job.enabled => "disabled".into(),
         _ if *line_state == LineState::NotTakenOver => "not in the crontab".into(),
         _ if due.is_some() => "now".into(),
-        (Some(time), _) => time_format::format_time(time, now),
+        (Some(time), _) => match retry {
+            Some(retry) => format!(
+                "{}, {}",
+                time_format::format_time(time, now),
+                describe_retry(job, retry)
+            ),
+            None => time_format::format_time(time, now),
+        },
         (None, Ok(Schedule::At(_))) => "past".into(),
         (None, _) => "never".into(),
     }
+}
+
+/// The number of a retry, for people.
+pub(super) fn describe_retry(job: &Job, retry: &PendingRetry) -> String {
+    format!("retry {} of {}", retry.number, job.retry_policy().limit)
 }
 
 /// The last run and its outcome, for people.
@@ -200,6 +214,7 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
         name,
         trigger,
         slot,
+        retry,
         start,
         end,
         outcome,
@@ -221,7 +236,7 @@ pub(super) fn run_json(record: &RunRecord) -> Value {
         denied,
     } = spent;
     json!({
-        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds),
+        "job": job, "name": name, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds), "retry": retry,
         "start": truncate_to_seconds(start), "end": truncate_to_seconds(end), "outcome": outcome, "status": status, "cause": cause,
         "error": error, "session": session, "turn": turn, "model": model, "iterations": iterations,
         "input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd, "denied": denied,
@@ -248,6 +263,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
         stamps,
         is_running,
         due_slot: due,
+        retry,
         next_runs: next,
     } = known;
     let last = &history.last;
@@ -272,6 +288,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
             "supported": unsupported_channel_notice(job).is_none(),
         },
         "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
+        "retry": retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),
         "last": last.as_ref().map(run_json),
         "failures": history.failures, "failing_since": history.failing_since.map(format_utc),
         "last_success": history.last_success.map(format_utc),
@@ -286,7 +303,9 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
         Some(terms) => json!({
             "grants": terms.grants, "by_model": terms.by_model, "model": terms.model, "when": terms.when,
             "timeout_s": terms.timeout, "max_cost_usd": terms.max_cost, "catch_up": job.catch_up(),
-            "after_crash": terms.after_crash, "on_failure": terms.on_failure, "quiet": terms.quiet, "sink": terms.sink,
+            "after_crash": terms.after_crash, "on_failure": terms.on_failure, "on_success": terms.on_success,
+            "notify": terms.notify, "retry": job.retry_policy().limit, "retry_delay_s": job.retry_policy().delay.as_secs(),
+            "jitter_s": job.jitter().as_secs(), "quiet": terms.quiet, "sink": terms.sink,
             "config": terms.config, "kind": terms.kind,
         }),
         None => Value::Null,

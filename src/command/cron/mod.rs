@@ -31,8 +31,8 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
         CronCommand::Show { job, json } => show::run(ctx, job, *json),
         CronCommand::Edit(arguments) => edit(ctx, arguments),
         CronCommand::Run(arguments) => run::run(ctx, arguments),
-        CronCommand::Enable { jobs, disable } => set_enabled(ctx, jobs, !disable),
-        CronCommand::Disable { jobs } => set_enabled(ctx, jobs, false),
+        CronCommand::Enable { jobs, all, disable } => set_enabled(ctx, jobs, *all, !disable),
+        CronCommand::Disable { jobs, all } => set_enabled(ctx, jobs, *all, false),
         CronCommand::Remove { jobs } => remove(ctx, jobs),
         CronCommand::Sync { dry_run } => sync::run(ctx, *dry_run),
         CronCommand::Logs {
@@ -94,9 +94,13 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     print_saved(ctx, saved, &done)
 }
 
-fn set_enabled(ctx: &Context, jobs: &[String], enabled: bool) -> Result<Exit> {
+fn set_enabled(ctx: &Context, jobs: &[String], all: bool, enabled: bool) -> Result<Exit> {
     let word = if enabled { "enabled" } else { "disabled" };
-    lifecycle::set_enabled(ctx, jobs, enabled, &mut |job| {
+    let jobs = match all {
+        true => lifecycle::ids_to_set_enabled(ctx, enabled)?,
+        false => jobs.to_vec(),
+    };
+    lifecycle::set_enabled(ctx, &jobs, enabled, &mut |job| {
         let name = to_one_line(&job.name);
         ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
     })

@@ -13,6 +13,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         job,
         as_cron,
         scheduled,
+        no_jitter,
         due,
         probe,
         force: _,
@@ -26,7 +27,9 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     let mode = match (scheduled, as_cron) {
-        (true, _) => StartMode::Scheduled,
+        (true, _) => StartMode::Scheduled {
+            no_jitter: *no_jitter,
+        },
         (false, true) => StartMode::AsCron,
         (false, false) => StartMode::Now,
     };

@@ -1,7 +1,7 @@
 //! `cron show`: prints everything known about a job.
 
-use super::list::{describe_last_run, job_json};
-use crate::cron::job::{AnswerSink, Job, JobOptions};
+use super::list::{describe_last_run, describe_retry, job_json};
+use crate::cron::job::{AnswerSink, Job, JobOptions, NotifyPolicy};
 use crate::cron::run_record::RunRecord;
 use crate::cron::schedule::CatchUpPolicy;
 use crate::error::Exit;
@@ -34,8 +34,6 @@ const PERMISSION_ROWS: &[&str] = &[
     "allow",
     "deny",
 ];
-/// Default timeout of a run, in seconds.
-const DEFAULT_TIMEOUT_SECS: i64 = 3600;
 
 /// Runs `cron show` for the job that `word` names.
 pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
@@ -100,6 +98,7 @@ fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     if !known.next_runs.is_empty() {
         rows.push(("next", time_format::format_times(&known.next_runs, &now)));
     }
+    rows.extend(start_rows(known));
     rows.push((
         "missed",
         match job.catch_up() {
@@ -126,14 +125,11 @@ fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
     add("model", terms.model.clone());
     let shown = |command: &String| secret::redact_all(command).into_owned();
     add("only if", terms.when.as_ref().map(shown));
-    let seconds = terms.timeout.map_or(DEFAULT_TIMEOUT_SECS, |seconds| {
-        i64::try_from(seconds).unwrap_or(i64::MAX)
-    });
     add(
         "timeout",
-        Some(match seconds {
+        Some(match job.deadline_secs() {
             0 => "none".into(),
-            seconds => time_format::format_duration(SignedDuration::from_secs(seconds)),
+            seconds => format_seconds(seconds),
         }),
     );
     add(
@@ -143,11 +139,56 @@ fn job_rows(ctx: &Context, known: &JobStatus) -> Vec<(&'static str, String)> {
             .map(|cost| format!("${}", format_dollars(cost))),
     );
     add("on failure", terms.on_failure.as_ref().map(shown));
+    add("on success", terms.on_success.as_ref().map(shown));
+    add(
+        "notify",
+        (terms.notify == NotifyPolicy::Change).then(|| "only of changes".into()),
+    );
     add(
         "config",
         terms.config.as_ref().map(|path| path.display().to_string()),
     );
     rows
+}
+
+/// The rows about retries and delays.
+fn start_rows(known: &JobStatus) -> Vec<(&'static str, String)> {
+    let job = &known.job;
+    let mut rows = Vec::new();
+    if let Some(retry) = &known.retry {
+        rows.push(("waiting", format!("for {}", describe_retry(job, retry))));
+    }
+    let policy = job.retry_policy();
+    if policy.limit > 0 {
+        rows.push((
+            "retry",
+            format!(
+                "{}, each after {}",
+                match policy.limit {
+                    1 => "once".to_owned(),
+                    limit => format!("at most {limit} times"),
+                },
+                format_seconds(policy.delay.as_secs())
+            ),
+        ));
+    }
+    if !job.jitter().is_zero() {
+        let delay = timing::start_delay(job).as_secs();
+        rows.push((
+            "jitter",
+            format!(
+                "less than {}; on this machine {}",
+                format_seconds(job.jitter().as_secs()),
+                format_seconds(delay)
+            ),
+        ));
+    }
+    rows
+}
+
+fn format_seconds(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    time_format::format_duration(SignedDuration::from_secs(seconds))
 }
 
 fn describe_state(known: &JobStatus) -> String {

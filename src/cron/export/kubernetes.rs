@@ -69,6 +69,11 @@ pub fn manifest_file(
             ));
         }
     }
+    if job.retry_policy().limit > 0 {
+        out.push_str(
+            "# `--retry` has no effect here: the cluster starts a pod only at the job's times.\n",
+        );
+    }
     for (at, line) in lines.iter().enumerate() {
         let name = match at {
             0 => name.clone(),

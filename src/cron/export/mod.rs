@@ -81,7 +81,8 @@ impl<'a> ScheduledJob<'a> {
     /// Returns the seconds after which a run is considered stuck.
     fn stuck_after(&self) -> Option<u64> {
         let seconds = self.job.deadline_secs();
-        (seconds > 0).then(|| seconds.saturating_add(STOP_GRACE_SECS))
+        let delay = self.job.jitter().as_secs();
+        (seconds > 0).then(|| seconds.saturating_add(delay + STOP_GRACE_SECS))
     }
 
     /// True if the job runs commands of the user's, which are not sandboxed.
@@ -89,6 +90,7 @@ impl<'a> ScheduledJob<'a> {
         self.job.options.as_ref().is_some_and(|terms| {
             terms.when.is_some()
                 || terms.on_failure.is_some()
+                || terms.on_success.is_some()
                 || matches!(terms.sink, Some(AnswerSink::Command(_)))
         })
     }

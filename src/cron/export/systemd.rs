@@ -60,6 +60,10 @@ fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<Stri
     for line in more {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
+    let jitter = scheduled_job.job.jitter().as_secs();
+    if jitter > 0 {
+        writeln!(out, "RandomizedDelaySec={jitter}\nFixedRandomDelay=true").expect(INFALLIBLE);
+    }
     let persistent = scheduled_job.is_caught_up();
     write!(
         out,
@@ -175,13 +179,22 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
         writeln!(out, "#LoadCredential={key}:%h/.config/nanobot/{key}").expect(INFALLIBLE);
     }
     let again = Exit::TryAgain.code();
+    let policy = scheduled_job.job.retry_policy();
+    let (retried, pause) = match policy.limit {
+        0 => (format!("{again}"), 60),
+        // A start before the time of the retry does nothing.
+        _ => (
+            format!("{again} {}", Exit::Unavailable.code()),
+            policy.delay.as_secs(),
+        ),
+    };
     write!(
         out,
         "# {again}: the job or its session is busy. This is not a failure; it is retried for a slot that has not run yet.\n\
          # Any other status but 0 is a failure: see `nanobot agent --help` for the list, `nanobot cron logs {id}` for details.\n\
          SuccessExitStatus={again}\n\
-         RestartForceExitStatus={again}\n\
-         RestartSec=60\n"
+         RestartForceExitStatus={retried}\n\
+         RestartSec={pause}\n"
     )
     .expect(INFALLIBLE);
     let stuck = match scheduled_job.stuck_after() {
@@ -264,6 +277,9 @@ fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Resu
         words.extend(["-w", path_text(workspace)?]);
     }
     words.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
+    if !scheduled_job.job.jitter().is_zero() {
+        words.push("--no-jitter");
+    }
     let has_dollar = words.iter().any(|word| word.contains('$'));
     let words: Vec<String> = words.into_iter().map(escape_word).collect();
     let literally = if has_dollar { ":" } else { "" };

@@ -119,7 +119,8 @@ fn compare_lines<'a>(
         }
     }
     for job in input.enabled_jobs() {
-        let wanted = crontab_sync::job_lines(input.ctx, line_context, job);
+        let retry = crontab_sync::pending_retry(input.store, job);
+        let wanted = crontab_sync::job_lines(input.ctx, line_context, job, retry);
         // A job that never runs should have no line.
         let wanted = wanted.map_or_else(|_| Vec::new(), |(lines, _)| lines);
         let its = by_id.get(job.id.as_str()).cloned().unwrap_or_default();

@@ -71,7 +71,7 @@ pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
     let mut findings = Vec::new();
     let mut lost = BTreeSet::new();
     for job in input.enabled_jobs() {
-        match crontab_sync::job_lines(input.ctx, &line_context, job) {
+        match crontab_sync::job_lines(input.ctx, &line_context, job, None) {
             Ok((_, left_out)) => lost.extend(left_out),
             Err(why) => {
                 let level = match job.options {

@@ -2,12 +2,10 @@
 
 use crate::cron::job::Job;
 use crate::cron::job_store::JobStore;
-use crate::cron::time_fields;
+use crate::cron::run_record::PendingRetry;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::ops::jobs::timing;
 use crate::settings::Settings;
-use crate::sys::clock;
 use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -78,8 +76,13 @@ impl CrontabStatus {
         lines.map_or(&[], Vec::as_slice)
     }
 
-    /// The state of `job`.
-    pub(crate) fn line_state(&self, ctx: &Context, job: &Job) -> LineState {
+    /// The state of `job`, which waits for `retry`.
+    pub(crate) fn line_state(
+        &self,
+        ctx: &Context,
+        job: &Job,
+        retry: Option<PendingRetry>,
+    ) -> LineState {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
@@ -88,11 +91,8 @@ impl CrontabStatus {
             .iter()
             .map(|line| crontab_sync::time_fields(line))
             .collect();
-        let wanted = match timing::effective_schedule(ctx, job) {
-            Ok((schedule, zone)) if job.enabled => {
-                let (system, _) = clock::system_zone(&ctx.env);
-                time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system)
-            }
+        let wanted = match crontab_sync::line_fields(ctx, job, retry) {
+            Ok(fields) if job.enabled => fields,
             // The lines of an unusable job are left alone.
             Err(_) if job.enabled && !present.is_empty() => return LineState::Present,
             _ => Vec::new(),

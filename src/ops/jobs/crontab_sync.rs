@@ -7,11 +7,13 @@ use crate::cron::command_line::{CommandParts, ParsedCommand, build_command};
 use crate::cron::crontab_block;
 use crate::cron::job::{HEARTBEAT_ID, Job};
 use crate::cron::job_store::{self, JobStore};
+use crate::cron::run_record::{JobDir, PendingRetry};
 use crate::cron::schedule::Schedule;
 use crate::cron::time_fields;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::cron_environment;
+use crate::ops::jobs::retry;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
@@ -304,7 +306,7 @@ fn build_block(
         if !job.enabled || !is_meant() {
             continue;
         }
-        match job_lines(ctx, &line_context, job) {
+        match job_lines(ctx, &line_context, job, pending_retry(store, job)) {
             Ok((lines, left_out)) => {
                 block.lines.extend(lines);
                 if !left_out.is_empty() {
@@ -395,7 +397,34 @@ pub(crate) fn config_path(ctx: &Context, job: &Job) -> Option<PathBuf> {
     }
 }
 
-/// The lines of `job`, and the directories of PATH that do not fit in them.
+/// The retry that `job` waits for. If its state cannot be read, its start reports that.
+pub(crate) fn pending_retry(store: &JobStore, job: &Job) -> Option<PendingRetry> {
+    let folder = store.job_dir(&job.id).ok()?;
+    if job.retry_policy().limit == 0 {
+        return None;
+    }
+    retry::pending(job, &JobDir::new(folder).read_state().ok()?)
+}
+
+/// The time fields of the lines of `job`, with that of `retry`.
+///
+/// # Errors
+/// A message that says why the job never runs.
+pub(crate) fn line_fields(
+    ctx: &Context,
+    job: &Job,
+    retry: Option<PendingRetry>,
+) -> Result<Vec<String>, String> {
+    let (schedule, zone) = timing::effective_schedule(ctx, job)?;
+    let (system, _) = clock::system_zone(&ctx.env);
+    let mut fields =
+        time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system);
+    let more = retry.and_then(|retry| time_fields::retry_fields(&fields, retry.at(), &system));
+    fields.extend(more);
+    Ok(fields)
+}
+
+/// The lines of `job`, with that of `retry`, and the directories of PATH that do not fit in them.
 ///
 /// # Errors
 /// A message that says why the job can have no line.
@@ -403,11 +432,12 @@ pub(crate) fn job_lines(
     ctx: &Context,
     line_context: &CronLineContext,
     job: &Job,
+    retry: Option<PendingRetry>,
 ) -> Result<(Vec<String>, Vec<String>), String> {
     if !job_store::is_valid_id(&job.id) {
         return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
-    let (schedule, zone) = timing::effective_schedule(ctx, job)?;
+    let (schedule, _) = timing::effective_schedule(ctx, job)?;
     // The other program never runs missed slots, and taking over its jobs does not change that.
     if let (Schedule::At(time), None) = (schedule, &job.options)
         && *time <= ctx.clock.timestamp()
@@ -415,9 +445,7 @@ pub(crate) fn job_lines(
         return Err("its time has passed".into());
     }
     let (command, left_out) = job_command(ctx, line_context, job)?;
-    let (system, _) = clock::system_zone(&ctx.env);
-    let fields = time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system);
-    let lines = fields
+    let lines = line_fields(ctx, job, retry)?
         .iter()
         .map(|fields| format!("{fields} {command}"))
         .collect();

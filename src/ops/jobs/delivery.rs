@@ -1,10 +1,9 @@
-//! Delivery of a run's answer, and notification of failures. The commands belong to the user: a shell runs them outside
+//! Delivery of a run's answer, and the user's commands. The commands belong to the user: a shell runs them outside
 //! the sandbox, and they come from our own folder, never from the job file. They run in the home directory, as under
 //! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
 use super::workspace_jobs::job_directory as directory;
 use crate::cron::job::{AnswerSink, Job, JobOptions};
-use crate::cron::run_record::RunRecord;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::settings::Settings;
@@ -91,37 +90,6 @@ fn describe_sink(sink: &AnswerSink) -> String {
     }
 }
 
-/// Runs the command that is notified of failures.
-pub(crate) fn notify_failure(
-    ctx: &Context,
-    settings: &Settings,
-    job: &Job,
-    terms: &JobOptions,
-    record: &RunRecord,
-) {
-    let Some(command) = &terms.on_failure else {
-        return;
-    };
-    let words = record.error.clone().unwrap_or_default();
-    let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-    let mut spec = shell_spec(
-        ctx,
-        settings,
-        job,
-        slot,
-        command,
-        Some(format!("{words}\n").into_bytes()),
-    );
-    spec.env.extend([
-        ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
-        ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
-    ]);
-    if let Err(error) = run_command(&spec) {
-        let error = error.context(format!("`--on-failure` of job `{}`", job.name));
-        crate::ops::context::report_error(&error, ctx.terminal);
-    }
-}
-
 /// A shell command of the user. It gets our environment, and variables that identify the job.
 pub(crate) fn shell_spec(
     ctx: &Context,
@@ -194,27 +162,27 @@ fn pipe_to_command(
     text: &str,
 ) -> Result<()> {
     let input = Some(format!("{text}\n").into_bytes());
-    run_command(&shell_spec(ctx, settings, job, None, command, input))
+    run_command(&shell_spec(ctx, settings, job, None, command, input)).map(drop)
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. Returns the beginning of its output, without secrets.
 ///
 /// # Errors
 /// Every end except success, with the command's output.
-fn run_command(spec: &CommandSpec) -> Result<()> {
+pub(crate) fn run_command(spec: &CommandSpec) -> Result<String> {
     let command = secret::redact_all(spec.arguments.last().map_or("", String::as_str));
     let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
     if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
+    let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
+    let output = secret::redact_all(&output).into_owned();
     let how = match (finished.status, finished.signal()) {
-        (Some(status), _) if status.success() => return Ok(()),
+        (Some(status), _) if status.success() => return Ok(output),
         (_, Some(number)) => format!("was killed by signal {number}"),
         (Some(status), None) => format!("failed with exit status {}", status.code().unwrap_or(-1)),
         (None, None) => "timed out".to_owned(),
     };
-    let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
-    let output = secret::redact_all(&output);
     let colon = if output.is_empty() { "" } else { ": " };
     Err(fail(
         Exit::Failed,

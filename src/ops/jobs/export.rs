@@ -77,7 +77,7 @@ pub(crate) fn export(
                     output_files.push(kubernetes::manifest_file(&site, planned, image)?);
                 }
                 ExportFormat::Crontab => {
-                    let (more, missing) = crontab_sync::job_lines(ctx, &line_context, job)?;
+                    let (more, missing) = crontab_sync::job_lines(ctx, &line_context, job, None)?;
                     lines.extend(more);
                     left_out = missing;
                 }

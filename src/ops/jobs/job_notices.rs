@@ -78,6 +78,7 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
         ("--when", terms.when.as_ref()),
         ("--to", to),
         ("--on-failure", terms.on_failure.as_ref()),
+        ("--on-success", terms.on_success.as_ref()),
     ];
     let odd = commands.into_iter().filter(|(_, command)| {
         command.is_some_and(|command| delivery::has_relative_program(command))

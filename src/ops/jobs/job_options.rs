@@ -1,7 +1,7 @@
 //! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
 //! the same rules, so it gets the same permissions as when the job was created.
 
-use crate::cron::job::{AnswerSink, CrashPolicy, Job, JobKind, JobOptions};
+use crate::cron::job::{AnswerSink, CrashPolicy, Job, JobKind, JobOptions, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
@@ -42,6 +42,16 @@ pub(crate) struct JobFlags {
     pub(crate) to: Option<String>,
     /// The shell command to run after a failed run.
     pub(crate) on_failure: Option<String>,
+    /// The shell command to run after a successful run.
+    pub(crate) on_success: Option<String>,
+    /// The runs of which the user is notified.
+    pub(crate) notify: Option<NotifyPolicy>,
+    /// Maximum number of retries.
+    pub(crate) retry: Option<u32>,
+    /// Time before a retry.
+    pub(crate) retry_delay: Option<Duration>,
+    /// Maximum delay of a start.
+    pub(crate) jitter: Option<Duration>,
     /// The job comes from a file of jobs.
     pub(crate) applied: bool,
 }
@@ -70,6 +80,11 @@ pub(crate) fn apply_flags(
         channel,
         to,
         on_failure,
+        on_success,
+        notify: _,
+        retry: _,
+        retry_delay: _,
+        jitter: _,
         applied,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
@@ -92,6 +107,8 @@ pub(crate) fn apply_flags(
     set_text(&mut terms.model, model);
     set_text(&mut terms.when, when);
     set_text(&mut terms.on_failure, on_failure);
+    set_text(&mut terms.on_success, on_success);
+    apply_start_flags(&mut terms, flags)?;
     if let Some(time) = timeout {
         // Round up to one second: 0 would mean no limit.
         terms.timeout = Some(time.as_secs().max(1));
@@ -120,6 +137,52 @@ pub(crate) fn apply_flags(
     let resolved = apply_grants(ctx, &mut terms, grants)?;
     job.options = Some(terms);
     Ok(resolved)
+}
+
+/// Applies the flags for notification, retries and delays.
+fn apply_start_flags(terms: &mut JobOptions, flags: &JobFlags) -> Result<()> {
+    let JobFlags {
+        notify,
+        retry,
+        retry_delay,
+        jitter,
+        ..
+    } = flags;
+    terms.notify = notify.unwrap_or(terms.notify);
+    terms.retry = retry.or(terms.retry);
+    if let Some(delay) = retry_delay {
+        terms.retry_delay = Some(check_delay("--retry-delay", *delay, MIN_RETRY_DELAY)?);
+    }
+    if let Some(jitter) = jitter {
+        let jitter = check_delay("--jitter", *jitter, Duration::ZERO)?;
+        terms.jitter = (jitter > 0).then_some(jitter);
+    }
+    Ok(())
+}
+
+/// Minimum time before a retry: cron reads a changed crontab at the beginning of a minute.
+const MIN_RETRY_DELAY: Duration = Duration::from_mins(1);
+/// Maximum delay of a retry or a start.
+const MAX_DELAY: Duration = Duration::from_hours(24);
+
+/// Returns the seconds of a delay.
+///
+/// # Errors
+/// It is less than `min` or more than a day.
+fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
+    match (min..=MAX_DELAY).contains(&delay) {
+        true => Ok(delay.as_secs()),
+        false => Err(fail_with_hint(
+            Exit::Usage,
+            format!(
+                "`{flag}` is {} seconds, expected from {} to {}",
+                delay.as_secs_f64(),
+                min.as_secs(),
+                MAX_DELAY.as_secs()
+            ),
+            format!("`{flag} 10m`"),
+        )),
+    }
 }
 
 /// The channel of an answer that is only saved.

@@ -4,13 +4,16 @@
 //! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
 
 use crate::cron::job::{Job, JobKind, JobOptions};
-use crate::cron::run_record::{RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger};
+use crate::cron::run_record::{
+    PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
+};
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
+use crate::ops::jobs::retry;
 use crate::ops::jobs::run_condition::ConditionResult;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
@@ -104,6 +107,10 @@ impl JobRunner<'_> {
             slot_ms: slot.map(Timestamp::as_millisecond),
             pid: std::process::id(),
         });
+        let retry_before = stamps.retry;
+        if trigger == Trigger::Schedule {
+            stamps.retry = None;
+        }
         self.job_dir.write_state(&stamps)?;
         let mut result = self
             .execute(job, &terms, slot)
@@ -115,6 +122,10 @@ impl JobRunner<'_> {
             signal::begin_shutdown();
         }
         let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
+        let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
+        record.retry = retry_before
+            .filter(is_retry_of)
+            .map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.spent);
         let exit = result.exit();
         let mut errors = self.deliver(job, &terms, start, &mut result, &mut record);
@@ -125,25 +136,55 @@ impl JobRunner<'_> {
         set_end(&mut record, exit, &errors);
         record.end = ctx.clock.timestamp().to_string();
         stamps.started = None;
+        stamps.retry = match trigger {
+            Trigger::Schedule => retry::plan(ctx, job, &record),
+            Trigger::Manual => stamps.retry.filter(|_| record.outcome.is_failure()),
+        };
+        let is_retried = trigger == Trigger::Schedule && stamps.retry.is_some();
         let recorded = self.job_dir.append_record(&record);
         // If the record cannot be written, the stamp stays, so the next start detects that there was a run.
         let stamped = recorded.and_then(|()| self.job_dir.write_state(&stamps));
         errors.extend(stamped.err());
-        errors.extend(self.update_job_file(job, &record, start, trigger).err());
-        for error in &errors {
-            self.report_error(job, error);
+        errors.extend(self.update_job_file(job, &record, start, is_retried).err());
+        if retry_before != stamps.retry {
+            errors.extend(self.update_retry_line(job).err());
         }
-        if record.outcome == RunOutcome::Failed {
-            if exit == Exit::Timeout {
-                signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
-            }
-            delivery::notify_failure(ctx, self.settings, job, &terms, &record);
+        // A failure that is retried is only recorded.
+        if !is_retried || ctx.terminal.stderr_is_tty {
+            self.report_end(job, &terms, &record, &errors, result.text.trim_end());
         }
         if let Some(turn) = &result.turn {
             turn.finish(ctx);
         }
         self.explain_silence(trigger, record.outcome);
         Ok(combined_exit(exit, &errors))
+    }
+
+    /// Notifies the user of a run that has ended: of its errors on standard error, and with the user's commands.
+    fn report_end(
+        &self,
+        job: &Job,
+        terms: &JobOptions,
+        record: &RunRecord,
+        errors: &[anyhow::Error],
+        answer: &str,
+    ) {
+        let is_notified = self.is_notified(terms, record).unwrap_or_else(|error| {
+            self.report_error(job, &error);
+            true
+        });
+        // A run by hand tells its errors in any case.
+        if is_notified || record.trigger == Trigger::Manual {
+            for error in errors {
+                self.report_error(job, error);
+            }
+        }
+        if is_notified {
+            if record.status == Exit::Timeout.code() {
+                signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
+            }
+            self.notify(job, terms, record, answer);
+        }
     }
 
     /// Delivers the answer and stores a copy. Returns the errors, including that of the run.
@@ -173,7 +214,7 @@ impl JobRunner<'_> {
         errors.extend(result.error.take());
         if !text.is_empty() {
             // The answer is delivered already: a full disk is reported, but does not stop the run.
-            match self.job_dir.store_answer(start, text) {
+            match self.job_dir.store_output(start, "", text) {
                 Ok(path) => record.output = Some(path),
                 Err(error) => errors.push(error.context("the answer was not stored")),
             }

@@ -12,11 +12,9 @@ use crate::ops::jobs::timing;
 use crate::settings::Settings;
 use crate::sys::secret;
 use anyhow::{Context as _, Result};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use std::path::Path;
 
-/// The period during which a one-time job is retried.
-const RETRY_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum length of an error text in a record and in the job file, in characters.
 const MAX_ERROR_CHARS: usize = 500;
 
@@ -49,6 +47,7 @@ impl JobRunner<'_> {
             name: job.name.clone(),
             trigger,
             slot: slot.map(|slot| slot.to_string()),
+            retry: 0,
             start: Timestamp::from_millisecond(start.as_millisecond())
                 .unwrap_or(start)
                 .to_string(),
@@ -63,13 +62,13 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Updates the job file with the result, as the Python program does. Retires a one-time job.
+    /// Updates the job file with the result, as the Python program does. Retires a one-time job that is not retried.
     pub(super) fn update_job_file(
         &self,
         job: &Job,
         record: &RunRecord,
         start: Timestamp,
-        trigger: Trigger,
+        is_retried: bool,
     ) -> Result<()> {
         let now = self.ctx.clock.timestamp();
         if !self.is_stored {
@@ -96,12 +95,27 @@ impl JobRunner<'_> {
             self.store.remove_job_dir(&job.id)?;
             return lifecycle::discard_session(self.ctx, self.settings, job);
         }
-        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-        let is_retried = slot.is_some_and(|slot| self.is_retried(job, slot, record.status));
-        match is_same && job.is_once() && trigger == Trigger::Schedule && !is_retried {
+        let is_scheduled = record.trigger == Trigger::Schedule;
+        match is_same && job.is_once() && is_scheduled && !is_retried {
             true => self.retire(job, Some(record.outcome)),
             false => Ok(()),
         }
+    }
+
+    /// Updates the crontab after a retry was planned or is over. A job without a line is started by another scheduler, and
+    /// stays without one.
+    pub(super) fn update_retry_line(&self, job: &Job) -> Result<()> {
+        let is_line = |line: &String| crontab_sync::job_id(line) == Some(job.id.as_str());
+        let has_line = || {
+            let lines = crontab_sync::read_lines(self.ctx, self.settings);
+            lines.is_ok_and(|lines| lines.iter().any(is_line))
+        };
+        if !self.is_stored || !has_line() {
+            return Ok(());
+        }
+        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
+            .map(drop)
+            .context("the crontab was not updated for the retry")
     }
 
     /// Retires a one-time job: removes it but keeps its record, or disables it.
@@ -125,12 +139,6 @@ impl JobRunner<'_> {
             .context("the job's line was not removed from the crontab")
     }
 
-    /// True if the run of a one-time job is to be retried.
-    pub(super) fn is_retried(&self, job: &Job, slot: Timestamp, status: u8) -> bool {
-        let since = self.ctx.clock.timestamp().duration_since(slot);
-        job.is_once() && is_transient(status) && since < RETRY_PERIOD
-    }
-
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
         let cause = format!("job `{}` ({}): {error:#}", job.name, job.id);
@@ -143,13 +151,6 @@ impl JobRunner<'_> {
         };
         report_error(&job_error, self.ctx.terminal);
     }
-}
-
-/// True if a run with this exit status may succeed on a retry.
-pub(super) fn is_transient(status: u8) -> bool {
-    [Exit::Unavailable, Exit::TryAgain]
-        .iter()
-        .any(|exit| exit.code() == status)
 }
 
 /// Adapts `hint` to a job, which cannot be resumed.

@@ -5,9 +5,9 @@ use crate::cron::job::{CrashPolicy, Job};
 use crate::cron::run_record::{RunOutcome, RunRecord, RunState, Trigger};
 use crate::cron::schedule::{CatchUpPolicy, DueState};
 use crate::error::{Exit, exit_for};
-use crate::ops::jobs::delivery;
-use crate::ops::jobs::job_runner::{JobRunner, is_transient};
-use crate::ops::jobs::timing;
+use crate::ops::jobs::job_runner::JobRunner;
+use crate::ops::jobs::retry;
+use crate::ops::jobs::timing::{self, StartCondition};
 use anyhow::{Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
 
@@ -32,10 +32,7 @@ impl JobRunner<'_> {
         let records = self.job_dir.last_records(usize::MAX)?;
         let slot_text = slot.to_string();
         let is_run_of_slot = |record: &RunRecord| {
-            let will_be_retried = job.is_once() && is_transient(record.status);
-            record.outcome.is_run()
-                && record.slot.as_deref() == Some(&slot_text)
-                && !will_be_retried
+            record.outcome.is_run() && record.slot.as_deref() == Some(&slot_text)
         };
         if records.iter().any(is_run_of_slot) {
             return Ok(SlotState::AlreadyRun);
@@ -58,28 +55,22 @@ impl JobRunner<'_> {
         })
     }
 
-    /// Updates the run state after the run for `slot`. If a one-time job is to be retried, restores `previous_slot_ms`,
-    /// so that the slot is due again. A slot that became due during the run is skipped, unless missed slots are caught
-    /// up.
+    /// Updates the run state after the run for `slot`. A slot that became due during the run is skipped, unless missed
+    /// slots are caught up.
     pub(crate) fn finish_slot(
         &self,
         job: &Job,
         slot: Timestamp,
-        exit: Exit,
-        previous_slot_ms: Option<i64>,
+        condition: StartCondition,
     ) -> Result<()> {
         let mut state = self.job_dir.read_state()?;
-        if self.is_retried(job, slot, exit.code()) {
-            state.last_slot_ms = previous_slot_ms;
-            return self.job_dir.write_state(&state);
-        }
         if job.catch_up() == CatchUpPolicy::Once
             || state.last_slot_ms != Some(slot.as_millisecond())
         {
             return Ok(());
         }
         if let DueState::Due { slot } | DueState::Missed { slot } =
-            timing::due_state(self.ctx, job, &state)?
+            timing::due_state(self.ctx, job, &state, condition)?
         {
             state.last_slot_ms = Some(slot.as_millisecond());
             self.job_dir.write_state(&state)?;
@@ -106,10 +97,10 @@ impl JobRunner<'_> {
         // If its record exists, the run ended, and only the run state was not updated.
         let start = timestamp(started.at_ms).to_string();
         let records = self.job_dir.last_records(usize::MAX)?;
-        if records
-            .iter()
-            .any(|record| record.start == start && record.outcome != RunOutcome::Busy)
-        {
+        let is_end =
+            |record: &&RunRecord| record.start == start && record.outcome != RunOutcome::Busy;
+        if let Some(record) = records.iter().find(is_end) {
+            state.retry = retry::plan(self.ctx, job, record);
             self.job_dir.write_state(state)?;
             return Ok(None);
         }
@@ -144,7 +135,7 @@ impl JobRunner<'_> {
         let rerun = slot.filter(may_run_again);
         let rerun = rerun.filter(|_| options.after_crash == CrashPolicy::Again);
         if rerun.is_none() {
-            delivery::notify_failure(self.ctx, self.settings, job, &options, &record);
+            self.notify(job, &options, &record, "");
             let now = self.ctx.clock.timestamp();
             self.store.update(&job.id, now, |job| {
                 job.state.last_status = Some("error".into());
@@ -173,25 +164,24 @@ impl JobRunner<'_> {
         Ok(Exit::Answered)
     }
 
-    /// Records that the job is still running and returns `error`, which says so: once for each slot, so that cron does
-    /// not mail it every minute. Without a slot, every start is recorded and reported.
+    /// Records that the job is still running and returns `error`, which says so: once for each run, which began at
+    /// `running_since`, so that cron does not mail it every minute. Without that time, every start is reported.
     pub(crate) fn report_busy(
         &self,
         job: &Job,
         slot: Option<Timestamp>,
+        running_since: Option<Timestamp>,
         error: anyhow::Error,
     ) -> Result<Exit> {
         let now = self.ctx.clock.timestamp();
         let mut record = self.new_record(job, Trigger::Schedule, slot, RunOutcome::Busy, now);
-        if slot.is_some() {
-            let is_same_report =
-                |other: &RunRecord| other.outcome == RunOutcome::Busy && other.slot == record.slot;
-            if self
-                .job_dir
-                .last_records(MAX_RECORDS_SEARCHED)?
-                .iter()
-                .any(is_same_report)
-            {
+        if let Some(since) = running_since {
+            let is_of_this_run = |other: &RunRecord| {
+                let start = other.start.parse::<Timestamp>();
+                other.outcome == RunOutcome::Busy && start.is_ok_and(|start| start >= since)
+            };
+            let last = self.job_dir.last_records(MAX_RECORDS_SEARCHED)?;
+            if last.iter().any(is_of_this_run) {
                 return Ok(Exit::Answered);
             }
         }

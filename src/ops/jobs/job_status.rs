@@ -1,12 +1,13 @@
 //! A job with its status: its crontab lines, its last run, and its next runs.
 
 use super::crontab_status::{CrontabStatus, LineState};
+use super::retry;
 use super::time_format;
-use super::timing::{effective_schedule, upcoming_runs};
+use super::timing::{self, effective_schedule, upcoming_runs};
 use super::workspace_jobs;
 use crate::cron::job::Job;
 use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, RunHistory, RunRecord, RunState};
+use crate::cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
 use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -27,7 +28,9 @@ pub(crate) struct JobStatus {
     pub(crate) is_running: bool,
     /// The slot that should have run by now.
     pub(crate) due_slot: Option<Timestamp>,
-    /// The times of the next runs.
+    /// The retry that the job waits for.
+    pub(crate) retry: Option<PendingRetry>,
+    /// The times of the next runs, with that of the retry.
     pub(crate) next_runs: Vec<Timestamp>,
 }
 
@@ -42,9 +45,12 @@ impl JobStatus {
         let mut history = RunHistory::default();
         let (mut stamps, mut is_running) = (RunState::default(), false);
         if let Ok(folder) = store.job_dir(&job.id).map(JobDir::new) {
-            history = folder.history()?;
-            // If this job's state cannot be read, the other jobs are still listed.
-            match read_run_state(&folder) {
+            // If this job's records or state cannot be read, the other jobs are still listed.
+            let read = folder.history().and_then(|found| {
+                history = found;
+                read_run_state(&folder)
+            });
+            match read {
                 Ok(found) => (stamps, is_running) = found,
                 Err(error) => ctx.notice(&format!("{error:#}")),
             }
@@ -52,15 +58,21 @@ impl JobStatus {
         let now = ctx.clock.timestamp();
         let (mut due, mut next) = (None, Vec::new());
         if let (true, Ok((schedule, zone))) = (job.enabled, effective_schedule(ctx, &job)) {
-            let timetable = job.timetable(schedule, &zone);
+            let timetable = job.timetable(schedule, &zone, timing::start_delay(&job));
             let verdict = timetable.due_state(stamps.last_slot(), now);
             if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
                 due = Some(slot);
             }
             next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
         }
+        let retry = retry::pending(&job, &stamps).filter(|_| job.enabled);
+        if let Some(retry) = retry {
+            next.insert(0, retry.at());
+            next.truncate(UPCOMING_RUNS);
+        }
         Ok(Self {
-            line_state: crontab.line_state(ctx, &job),
+            line_state: crontab.line_state(ctx, &job, retry),
+            retry,
             history,
             stamps,
             is_running,

@@ -14,6 +14,21 @@ use crate::session as sessions;
 use crate::settings::Settings;
 use anyhow::Result;
 
+/// The ids of all jobs to enable or disable together: those of this program, without the heartbeat. A one-time job whose
+/// time has passed stays disabled.
+pub(crate) fn ids_to_set_enabled(ctx: &Context, enabled: bool) -> Result<Vec<String>> {
+    let settings = ctx.settings()?;
+    let store = workspace_jobs::open(ctx, &settings);
+    let now = ctx.clock.timestamp();
+    let is_over = |job: &Job| matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
+    let is_meant = |job: &Job| {
+        let is_ours = job.options.is_some() || store.is_taken_over(&job.id);
+        is_ours && job.enabled != enabled && !is_heartbeat(job) && !(enabled && is_over(job))
+    };
+    let jobs = store.jobs()?.into_iter();
+    Ok(jobs.filter(is_meant).map(|job| job.id).collect())
+}
+
 /// Enables or disables jobs. `on_done` is called for each.
 pub(crate) fn set_enabled(
     ctx: &Context,

@@ -12,7 +12,7 @@ use crate::cron::schedule::Schedule;
 use crate::error::{Exit, exit_for, fail, hint_for};
 use crate::ops::context::Context;
 use crate::ops::jobs::resolved_job::resolve;
-use crate::ops::jobs::scheduled_run::run_if_due;
+use crate::ops::jobs::scheduled_run::{ScheduledStart, run_if_due};
 use crate::ops::model;
 use crate::policy::Sandbox;
 use crate::provider::demo;
@@ -118,7 +118,10 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         settings,
         &jobs,
         &job,
-        Some(Path::new(demo::UNSHADOWED_PATH)),
+        ScheduledStart {
+            replay: Some(Path::new(demo::UNSHADOWED_PATH)),
+            no_jitter: true,
+        },
     )?;
     let last: RunRecord = folder
         .last_records(1)?

@@ -9,9 +9,12 @@ use crate::ops::context::Context;
 use crate::ops::jobs::job_runner::JobRunner;
 use crate::ops::jobs::job_slot::SlotState;
 use crate::ops::jobs::resolved_job::job_context;
-use crate::ops::jobs::timing;
+use crate::ops::jobs::retry;
+use crate::ops::jobs::timing::{self, StartCondition};
 use crate::settings::Settings;
-use anyhow::Result;
+use crate::sys::file_lock::FileLock;
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use std::path::Path;
 use std::time::Duration;
@@ -19,28 +22,49 @@ use std::time::Duration;
 /// Starts within 30 s of a running start are treated as duplicates: cron starts a line once a minute.
 const DUPLICATE_START_WINDOW: Duration = Duration::from_secs(30);
 
-/// Runs a job if it is due, and prints nothing otherwise. `replay` replaces the model.
+/// A start by a schedule.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScheduledStart<'a> {
+    /// A replay file used instead of the model.
+    pub(crate) replay: Option<&'a Path>,
+    /// The scheduler delays starts by itself.
+    pub(crate) no_jitter: bool,
+}
+
+/// Runs a job if it is due, and prints nothing otherwise.
 pub(crate) fn run_if_due(
     ctx: &Context,
     settings: Settings,
     store: &JobStore,
     job: &Job,
-    replay: Option<&Path>,
+    start: ScheduledStart<'_>,
 ) -> Result<Exit> {
     if !job.enabled || !is_valid_id(&job.id) {
         return Ok(Exit::Answered);
     }
     let folder = JobDir::new(store.job_dir(&job.id)?);
     let stamps = folder.read_state()?;
-    if stamps.started.is_none()
-        && !is_handled_but_not_retired(job, &stamps)
-        && matches!(
-            timing::due_state(ctx, job, &stamps)?,
-            DueState::NotYet { .. }
-        )
-    {
-        return Ok(Exit::Answered);
+    let mut condition = StartCondition::new(ctx, job);
+    if start.no_jitter {
+        condition.delay = Duration::ZERO;
     }
+    let is_started = stamps.started.is_some()
+        || is_handled_but_not_retired(job, &stamps)
+        || retry::due(job, &stamps, condition.now).is_some();
+    let due = timing::due_state(ctx, job, &stamps, condition)?;
+    let delay_lock = match due {
+        DueState::NotYet { next } if !is_started => {
+            // The slot has come, and its delay is not over.
+            let Some(slot) = next.filter(|slot| *slot <= condition.now) else {
+                return Ok(Exit::Answered);
+            };
+            let Some(lock) = wait_for_start(ctx, &folder, job, slot, &mut condition)? else {
+                return Ok(Exit::Answered);
+            };
+            Some(lock)
+        }
+        _ => None,
+    };
     let (ctx, settings) = job_context(ctx, settings, job)?;
     let runner = JobRunner {
         ctx: &ctx,
@@ -48,53 +72,89 @@ pub(crate) fn run_if_due(
         store,
         job_dir: &folder,
         is_stored: true,
-        replay,
+        replay: start.replay,
     };
     let lock = match folder.lock(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
-        Err(error) => return report_locked(&runner, job, error),
+        Err(error) => return report_locked(&runner, job, condition, error),
     };
+    drop(delay_lock);
     // The process that held the lock before may have changed the job.
     let Some(job) = store.job(&job.id)?.filter(|job| job.enabled) else {
         return Ok(Exit::Answered);
     };
-    let exit = run_slot(&runner, &job)?;
+    let exit = run_slot(&runner, &job, condition)?;
     drop(lock);
     Ok(exit)
 }
 
+/// Waits until the start of `slot`, whose delay is not over, and sets `condition` to that time. Returns the lock of the
+/// wait; `None` if another process waits already.
+fn wait_for_start(
+    ctx: &Context,
+    folder: &JobDir,
+    job: &Job,
+    slot: Timestamp,
+    condition: &mut StartCondition,
+) -> Result<Option<FileLock>> {
+    let lock = match folder.lock_start_delay(&job.name, &ctx.clock.local_timestamp()) {
+        Ok(lock) => lock,
+        Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let start = slot.checked_add(condition.delay).context("add the delay")?;
+    signal::install(None).context("wait for signals")?;
+    ctx.clock
+        .sleep(start.duration_since(condition.now).unsigned_abs())?;
+    condition.now = ctx.clock.timestamp().max(start);
+    Ok(Some(lock))
+}
+
 /// Handles the case that another process holds the job's lock.
-fn report_locked(runner: &JobRunner, job: &Job, error: anyhow::Error) -> Result<Exit> {
+fn report_locked(
+    runner: &JobRunner,
+    job: &Job,
+    condition: StartCondition,
+    error: anyhow::Error,
+) -> Result<Exit> {
     let ctx = runner.ctx;
     let stamps = runner.job_dir.read_state()?;
     if exit_for(&error) != Exit::TryAgain {
         return Err(error);
     }
-    let is_begun = stamps.started.is_some();
-    match timing::due_state(ctx, job, &stamps)? {
-        // This slot is later than the one that is running.
-        DueState::Due { slot } if is_begun => runner.report_busy(job, Some(slot), error),
-        DueState::Due { .. } => runner.report_busy(job, None, error),
-        _ if is_just_begun(&stamps, ctx.clock.timestamp()) => runner.report_busy(job, None, error),
+    let since = stamps.started.and_then(|run| run.started_at());
+    match timing::due_state(ctx, job, &stamps, condition)? {
+        DueState::Due { slot } => {
+            // With a run in progress, this slot is later than that of the run.
+            let slot = since.map(|_| slot);
+            runner.report_busy(job, slot, since, error)
+        }
+        _ if is_just_begun(&stamps, ctx.clock.timestamp()) => {
+            runner.report_busy(job, None, None, error)
+        }
         // The job is running, and not due again.
         _ => Ok(Exit::Answered),
     }
 }
 
-/// Runs the slot at which `job` is due, or records why it is skipped. The lock is held.
-fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
+/// Runs the slot or the retry that is due, or records why it is skipped. The lock is held.
+fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<Exit> {
     let (ctx, folder) = (runner.ctx, runner.job_dir);
     let mut stamps = folder.read_state()?;
     let rerun = runner.recover_interrupted_run(job, &mut stamps)?;
-    let mut verdict = timing::due_state(ctx, job, &stamps)?;
+    let rerun = rerun.or_else(|| {
+        let retry = retry::due(job, &stamps, condition.now);
+        retry.map(|retry| retry.slot())
+    });
+    let mut verdict = timing::due_state(ctx, job, &stamps, condition)?;
     if let DueState::ClockWasWrong { last_slot: handled } = verdict {
         stamps.last_slot_ms = Some(handled.as_millisecond());
         folder.write_state(&stamps)?;
-        verdict = timing::due_state(ctx, job, &stamps)?;
+        verdict = timing::due_state(ctx, job, &stamps, condition)?;
     }
     match (verdict, rerun) {
         (DueState::Due { slot }, _) => {
-            let before = stamps.last_slot_ms.replace(slot.as_millisecond());
+            stamps.last_slot_ms = Some(slot.as_millisecond());
             match runner.slot_state(job, slot)? {
                 SlotState::AlreadyRun => {
                     folder.write_state(&stamps)?;
@@ -105,14 +165,14 @@ fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
                 }
                 SlotState::NotRun => {
                     let exit = runner.run(job, Trigger::Schedule, Some(slot), stamps)?;
-                    runner.finish_slot(job, slot, exit, before)?;
+                    finish(runner, job, slot, condition)?;
                     Ok(exit)
                 }
             }
         }
         (_, Some(slot)) => {
             let exit = runner.run(job, Trigger::Schedule, Some(slot), stamps)?;
-            runner.finish_slot(job, slot, exit, stamps.last_slot_ms)?;
+            finish(runner, job, slot, condition)?;
             Ok(exit)
         }
         (DueState::Missed { slot }, None) => {
@@ -130,6 +190,12 @@ fn run_slot(runner: &JobRunner, job: &Job) -> Result<Exit> {
     }
 }
 
+/// Updates the run state after a run, whose end is now.
+fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, condition: StartCondition) -> Result<()> {
+    let now = runner.ctx.clock.timestamp().max(condition.now);
+    runner.finish_slot(job, slot, StartCondition { now, ..condition })
+}
+
 /// True if a run began so recently that another start is a duplicate, or is just beginning.
 fn is_just_begun(stamps: &RunState, now: Timestamp) -> bool {
     let ago = stamps
@@ -144,5 +210,5 @@ fn is_handled_but_not_retired(job: &Job, stamps: &RunState) -> bool {
     let (Ok(Schedule::At(time)), Some(handled)) = (&job.schedule, stamps.last_slot()) else {
         return false;
     };
-    *time <= handled && job.earliest_slot() <= handled
+    *time <= handled && job.earliest_slot() <= handled && stamps.retry.is_none()
 }

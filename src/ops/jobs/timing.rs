@@ -4,9 +4,10 @@ use super::time_zone;
 use crate::cron::job::Job;
 use crate::cron::run_record::RunState;
 use crate::cron::schedule::{DueState, Schedule};
+use crate::cron::start_delay;
 use crate::error::{Exit, fail};
 use crate::ops::context::Context;
-use crate::sys::clock;
+use crate::sys::{clock, host};
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -31,14 +32,45 @@ pub(crate) fn effective_schedule<'a>(
     Ok((schedule, zone))
 }
 
-/// The due state of the job now.
-pub(crate) fn due_state(ctx: &Context, job: &Job, state: &RunState) -> Result<DueState> {
+/// The conditions under which a start is due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartCondition {
+    pub(crate) now: Timestamp,
+    /// The time from a slot to its start.
+    pub(crate) delay: Duration,
+}
+
+impl StartCondition {
+    /// The condition now, with the delay of `job` on this machine.
+    pub(crate) fn new(ctx: &Context, job: &Job) -> Self {
+        Self {
+            now: ctx.clock.timestamp(),
+            delay: start_delay(job),
+        }
+    }
+}
+
+/// The delay of the starts of `job` on this machine.
+pub(crate) fn start_delay(job: &Job) -> Duration {
+    match job.jitter() {
+        Duration::ZERO => Duration::ZERO,
+        max => start_delay::start_delay(max, &job.id, &host::name()),
+    }
+}
+
+/// The due state of the job.
+pub(crate) fn due_state(
+    ctx: &Context,
+    job: &Job,
+    state: &RunState,
+    condition: StartCondition,
+) -> Result<DueState> {
     let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
         let cause = format!("job `{}` cannot run: {words}", job.name);
         fail(Exit::Config, cause)
     })?;
-    let timetable = job.timetable(schedule, &zone);
-    Ok(timetable.due_state(state.last_slot(), ctx.clock.timestamp()))
+    let timetable = job.timetable(schedule, &zone, condition.delay);
+    Ok(timetable.due_state(state.last_slot(), condition.now))
 }
 
 /// Stores the time of the next run for the other program.
@@ -59,9 +91,14 @@ pub(crate) fn upcoming_runs(
     let Ok((schedule, zone)) = effective_schedule(ctx, job) else {
         return Vec::new();
     };
-    let first = schedule.next(now.max(job.earliest_slot()), job.created, &zone);
+    let delay = start_delay(job);
+    let from = now.checked_sub(delay).unwrap_or(now);
+    let first = schedule.next(from.max(job.earliest_slot()), job.created, &zone);
     let follow = |time: &Timestamp| schedule.next(*time, job.created, &zone);
-    std::iter::successors(first, follow).take(count).collect()
+    let slots = std::iter::successors(first, follow).take(count);
+    slots
+        .filter_map(|slot| slot.checked_add(delay).ok())
+        .collect()
 }
 
 /// A description of the schedule of `job`.

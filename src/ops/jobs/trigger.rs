@@ -9,8 +9,9 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::job_runner::JobRunner;
 use crate::ops::jobs::resolved_job::job_context;
-use crate::ops::jobs::scheduled_run::run_if_due;
-use crate::ops::jobs::timing;
+use crate::ops::jobs::retry;
+use crate::ops::jobs::scheduled_run::{ScheduledStart, run_if_due};
+use crate::ops::jobs::timing::{self, StartCondition};
 use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
 use crate::sys::process;
@@ -28,8 +29,8 @@ const MAX_PARALLEL_JOBS: usize = 8;
 pub(crate) enum StartMode {
     /// Now.
     Now,
-    /// If it is due, as from a crontab line.
-    Scheduled,
+    /// If it is due, as from a crontab line. With `no_jitter`, without the job's delay.
+    Scheduled { no_jitter: bool },
     /// Now, but with the small environment of cron.
     AsCron,
 }
@@ -50,8 +51,14 @@ pub(crate) fn run(ctx: &Context, name_or_id: &str, mode: StartMode) -> Result<Ex
             let error = process::become_shell(&command, &env, &ctx.paths.home);
             Err(error).context("start a shell with cron's environment")
         }
-        StartMode::Scheduled => match store.job(name_or_id)? {
-            Some(job) => run_if_due(ctx, settings, &store, &job, None),
+        StartMode::Scheduled { no_jitter } => match store.job(name_or_id)? {
+            Some(job) => {
+                let start = ScheduledStart {
+                    no_jitter,
+                    replay: None,
+                };
+                run_if_due(ctx, settings, &store, &job, start)
+            }
             None => Err(unknown_scheduled_job(ctx, &settings, &store, name_or_id)),
         },
     }
@@ -177,9 +184,11 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
 fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
     let stamps = JobDir::new(store.job_dir(&job.id)?).read_state();
     let stamps = stamps.with_context(|| format!("job `{}` cannot run", job.name))?;
+    let condition = StartCondition::new(ctx, job);
     Ok(stamps.started.is_some()
+        || retry::due(job, &stamps, condition.now).is_some()
         || !matches!(
-            timing::due_state(ctx, job, &stamps)?,
+            timing::due_state(ctx, job, &stamps, condition)?,
             DueState::NotYet { .. }
         ))
 }

@@ -1,0 +1,53 @@
+//! Retries of runs that failed for a temporary cause: when the next try of a slot is due.
+
+use crate::cron::job::Job;
+use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunState, Trigger};
+use crate::error::Exit;
+use crate::ops::context::Context;
+use crate::ops::jobs::timing;
+use jiff::{SignedDuration, Timestamp};
+
+/// The longest time before a retry. A retry that is further ahead was planned with a wrong clock.
+const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// The retry of the run in `record`, which has ended. `None` if its cause is not temporary, all retries are used, or the
+/// next slot comes first.
+pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<PendingRetry> {
+    let policy = job.retry_policy();
+    let is_wanted = record.trigger == Trigger::Schedule
+        && record.outcome == RunOutcome::Failed
+        && is_temporary(record.status)
+        && record.retry < policy.limit;
+    let slot: Timestamp = record.slot.as_deref().filter(|_| is_wanted)?.parse().ok()?;
+    let now = ctx.clock.timestamp();
+    let at = now.checked_add(policy.delay).ok()?;
+    let next = timing::upcoming_runs(ctx, job, now, 1);
+    let is_first = next.iter().all(|next| at < *next);
+    is_first.then(|| PendingRetry {
+        slot_ms: slot.as_millisecond(),
+        at_ms: at.as_millisecond(),
+        number: record.retry + 1,
+    })
+}
+
+/// The retry that `job` waits for. Those of slots before the job was enabled or its schedule changed do not count.
+pub(crate) fn pending(job: &Job, state: &RunState) -> Option<PendingRetry> {
+    let earliest = job.earliest_slot();
+    state.retry.filter(|retry| retry.slot() >= earliest)
+}
+
+/// The retry of `job` that is due at `now`.
+pub(crate) fn due(job: &Job, state: &RunState, now: Timestamp) -> Option<PendingRetry> {
+    let is_due = |retry: &PendingRetry| {
+        let wait = retry.at().duration_since(now);
+        wait <= SignedDuration::ZERO || wait > MAX_RETRY_DELAY
+    };
+    pending(job, state).filter(is_due)
+}
+
+/// True if a run with this exit status may succeed on a retry.
+fn is_temporary(status: u8) -> bool {
+    [Exit::Unavailable, Exit::TryAgain]
+        .iter()
+        .any(|exit| exit.code() == status)
+}

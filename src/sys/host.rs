@@ -1,0 +1,8 @@
+//! The machine's name.
+
+/// Returns the host name; empty if the system does not tell it.
+pub fn name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    name.unwrap_or_default().trim().to_owned()
+}

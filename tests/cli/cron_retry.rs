@@ -1,0 +1,313 @@
+//! Retries of jobs, delayed starts, and the notification of results.
+
+use crate::cron::{add_job, job_dir, run_cron};
+use crate::server::{Responder, Response, fails, says, sends};
+use crate::story::{RunResult, Story};
+use serde_json::{Value, json};
+
+/// A rate limit, which ends a run at once with status 75.
+fn busy() -> Responder {
+    sends(
+        Response::json(429, &json!({ "error": { "message": "too many" } }))
+            .header("retry-after", "99"),
+    )
+}
+
+/// Runs `nanobot cron …` at a time of 2026-01-02, as `08:00:00`.
+fn at<'a>(story: &'a Story, time: &str, arguments: &[&str]) -> RunResult<'a> {
+    let mut command = story.command(["cron"].iter().chain(arguments));
+    command.env("NANOBOT_TEST_TIME", format!("2026-01-02T{time}Z"));
+    story.wait(command.spawn().unwrap())
+}
+
+fn start<'a>(story: &'a Story, time: &str, id: &str) -> RunResult<'a> {
+    at(story, time, &["run", id, "--scheduled"])
+}
+
+/// The time fields of our crontab lines.
+fn fields(story: &Story) -> Vec<String> {
+    let table = story.crontab().table().unwrap_or_default();
+    let ours = table.lines().filter(|line| line.ends_with(" --scheduled"));
+    ours.map(|line| line.split_once(" /usr/bin/env ").unwrap().0.to_owned())
+        .collect()
+}
+
+fn records(story: &Story, id: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(job_dir(story, id).join("runs.jsonl")).unwrap_or_default();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The outcome of each run, with the number of the retry.
+fn tries(story: &Story, id: &str) -> Vec<String> {
+    let records = records(story, id);
+    let row = |record: &Value| {
+        let retry = record["retry"].as_u64().unwrap_or_default();
+        format!("{} {retry}", record["outcome"].as_str().unwrap())
+    };
+    records.iter().map(row).collect()
+}
+
+const DAILY: [&str; 6] = ["-n", "digest", "--cron", "0 8 * * *", "--tz", "UTC"];
+
+fn add_daily(story: &Story, more: &[&str]) -> String {
+    add_job(story, &[&DAILY, more].concat())
+}
+
+#[test]
+fn a_temporary_failure_is_retried_after_the_delay() {
+    let story = Story::new()
+        .script([busy(), busy(), says("Done.")])
+        .env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &["--retry", "2", "--retry-delay", "5m"]);
+    assert_eq!(fields(&story), ["0 8 * * *"]);
+    // A failure that is retried is recorded, but not mailed.
+    start(&story, "08:00:00", &id).status(75).stderr("");
+    assert_eq!(fields(&story), ["0 8 * * *", "5 8 2 1 *"]);
+    at(&story, "08:01:00", &["list"]).stdout_has("Fri 2 Jan 08:05, retry 1 of 2");
+    at(&story, "08:01:00", &["show", &id])
+        .stdout_has("waiting      for retry 1 of 2\n")
+        .stdout_has("retry        at most 2 times, each after 5 min\n");
+    let shown = at(&story, "08:01:00", &["show", &id, "--json"]).json();
+    assert_eq!(
+        shown["retry"],
+        json!({ "at": "2026-01-02T08:05:00Z", "number": 1 })
+    );
+    assert_eq!(shown["next"], "2026-01-02T08:05:00Z");
+    assert_eq!(shown["crontab"], "there");
+    at(&story, "08:01:00", &["check"])
+        .status(1)
+        .stdout_has("failed since");
+    // Too early.
+    start(&story, "08:04:59", &id).stdout("");
+    at(&story, "08:04:59", &["run", "--due"]).stdout("");
+    assert_eq!(story.requests().len(), 1);
+    start(&story, "08:05:00", &id).status(75).stderr("");
+    assert_eq!(fields(&story), ["0 8 * * *", "10 8 2 1 *"]);
+    at(&story, "08:10:00", &["run", "--due"]).stdout("Done.\n");
+    assert_eq!(fields(&story), ["0 8 * * *"]);
+    assert_eq!(tries(&story, &id), ["failed 0", "failed 1", "ok 2"]);
+    start(&story, "08:15:00", &id).stdout("");
+}
+
+#[test]
+fn the_last_failure_is_reported() {
+    let story = Story::new()
+        .script([busy(), busy(), says("By hand."), fails(401, "no")])
+        .env("NANOBOT_TEST_ZONE", "UTC");
+    let told = story.dir().join("told");
+    let command = format!("cat >> {}", told.display());
+    let id = add_daily(&story, &["--retry", "1", "--on-failure", &command]);
+    start(&story, "08:00:00", &id).status(75).stderr("");
+    assert!(!told.exists());
+    start(&story, "08:10:00", &id)
+        .status(75)
+        .stderr_has("too many");
+    assert!(std::fs::read_to_string(&told).unwrap().contains("too many"));
+    assert_eq!(fields(&story), ["0 8 * * *"]);
+    at(&story, "08:12:00", &["run", &id]).stdout("By hand.\n");
+    // A permanent cause is not retried.
+    let mut command = story.command(["cron", "run", &id, "--scheduled"]);
+    command.env("NANOBOT_TEST_TIME", "2026-01-03T08:00:00Z");
+    story
+        .wait(command.spawn().unwrap())
+        .status(77)
+        .stderr_has("no");
+    assert_eq!(
+        tries(&story, &id),
+        ["failed 0", "failed 1", "ok 0", "failed 0"]
+    );
+}
+
+#[test]
+fn a_retry_gives_way_to_the_next_slot_and_to_changes_of_the_job() {
+    let story = Story::new()
+        .script([busy(), busy(), says("By hand.")])
+        .env("NANOBOT_TEST_ZONE", "UTC");
+    // The next slot would come first.
+    let often = add_job(&story, &["--cron", "*/10 * * * *", "--retry", "3"]);
+    start(&story, "08:00:00", &often)
+        .status(75)
+        .stderr_has("too many");
+    run_cron(&story, &["remove", &often])
+        .stdout_has("Removed")
+        .stderr_has("trash");
+    // A job that was disabled meanwhile does not catch up.
+    let id = add_daily(&story, &["--retry", "3"]);
+    start(&story, "08:00:00", &id).status(75).stderr("");
+    at(&story, "08:01:00", &["disable", &id]).stdout_has("disabled");
+    at(&story, "08:02:00", &["enable", &id]).stdout_has("enabled");
+    assert_eq!(fields(&story), ["0 8 * * *"]);
+    start(&story, "08:10:00", &id).stdout("");
+    // A success by hand ends it too.
+    let id = add_daily(&story, &["--retry", "3"]);
+    start(&story, "08:10:00", &id).status(75).stderr("");
+    at(&story, "08:15:00", &["run", &id]).stdout("By hand.\n");
+    start(&story, "08:20:00", &id).stdout("");
+    // Within the time of a rate limit nothing is sent.
+    assert_eq!(story.requests().len(), 3);
+}
+
+#[test]
+fn retries_and_delays_are_checked_and_applied_from_a_file() {
+    let story = Story::new();
+    let usage = |arguments: &[&str], words: &str| {
+        let ran = run_cron(
+            &story,
+            &[&["add", "-m", "x", "-e", "1h"], arguments].concat(),
+        );
+        ran.status(2).stderr_has(words);
+    };
+    usage(&["--retry", "101"], "101");
+    usage(
+        &["--retry-delay", "30s"],
+        "`--retry-delay` is 30 seconds, expected from 60 to 86400",
+    );
+    usage(&["--jitter", "25h"], "expected from 0 to 86400");
+    let list = json!([{
+        "name": "digest", "cron": "0 8 * * *", "tz": "UTC", "message": "x", "retry": 3, "retry-delay": "5m",
+        "jitter": "10m", "on-success": "true", "notify": "change",
+    }]);
+    let story = story.file("jobs.json", list.to_string());
+    run_cron(&story, &["apply", "-f", "jobs.json"]).stdout_has("Added job 'digest'");
+    run_cron(&story, &["apply", "-f", "jobs.json"]).stdout_has("nchanged");
+    let shown = run_cron(&story, &["show", "digest", "--json"]).json();
+    let terms = &shown["terms"];
+    assert_eq!(terms["retry"], 3);
+    assert_eq!(terms["retry_delay_s"], 300);
+    assert_eq!(terms["jitter_s"], 600);
+    assert_eq!(terms["on_success"], "true");
+    assert_eq!(terms["notify"], "change");
+    run_cron(
+        &story,
+        &[
+            "edit", "digest", "--retry", "0", "--jitter", "0", "--notify", "always",
+        ],
+    )
+    .stdout_has("digest");
+    let shown = run_cron(&story, &["show", "digest", "--json"]).json();
+    assert_eq!(shown["terms"]["retry"], 0);
+    assert_eq!(shown["terms"]["jitter_s"], 0);
+}
+
+#[test]
+fn a_start_is_delayed_by_the_same_time_each_day() {
+    let story = Story::new()
+        .script([says("Waited."), says("Due."), says("At once.")])
+        .env("NANOBOT_TEST_ZONE", "UTC");
+    let id = add_daily(&story, &["--jitter", "30m"]);
+    let shown = run_cron(&story, &["show", &id, "--json"]).json();
+    let next: jiff::Timestamp = shown["next"].as_str().unwrap().parse().unwrap();
+    let slot: jiff::Timestamp = "2026-01-02T08:00:00Z".parse().unwrap();
+    let delay = next.duration_since(slot).as_secs();
+    assert!((5..1800).contains(&delay), "{delay}");
+    run_cron(&story, &["show", &id]).stdout_has("jitter       less than 30 min; on this machine ");
+    assert_eq!(fields(&story), ["0 8 * * *"]);
+    // The start of the crontab line waits.
+    start(&story, "08:00:00", &id).stdout("Waited.\n");
+    start(&story, "08:31:00", &id).stdout("");
+    // Other starts find it due after the delay, and it is not late then.
+    let day = |time: &str| {
+        let mut command = story.command(["cron", "run", "--due"]);
+        command.env("NANOBOT_TEST_TIME", format!("2026-01-03T{time}Z"));
+        story.wait(command.spawn().unwrap())
+    };
+    day("08:00:00").stdout("");
+    day("08:30:00").stdout("Due.\n");
+    // systemd delays the start itself.
+    let mut command = story.command(["cron", "run", &id, "--scheduled", "--no-jitter"]);
+    command.env("NANOBOT_TEST_TIME", "2026-01-04T08:00:00Z");
+    story.wait(command.spawn().unwrap()).stdout("At once.\n");
+    run_cron(&story, &["export", "--format", "systemd"])
+        .stdout_has("RandomizedDelaySec=1800\nFixedRandomDelay=true\n")
+        .stdout_has(&format!("cron run {id} --scheduled --no-jitter\n"));
+}
+
+#[test]
+fn results_are_reported_always_or_on_changes() {
+    let check = |notify: &str, expect_told: &str, expect_errors: usize| {
+        let script = [
+            says("one"),
+            fails(401, "no"),
+            fails(401, "no"),
+            says("four"),
+            says("five"),
+        ];
+        let story = Story::new().script(script);
+        let told = story.dir().join("told");
+        let tell = |word: &str| {
+            format!(
+                "echo \"{word} $(cat | head -c4)\" | tee -a {}",
+                told.display()
+            )
+        };
+        let (bad, good) = (tell("failure"), tell("success"));
+        let id = add_job(
+            &story,
+            &[
+                "-e",
+                "1h",
+                "--on-failure",
+                &bad,
+                "--on-success",
+                &good,
+                "--notify",
+                notify,
+            ],
+        );
+        let mut errors = 0;
+        for minute in 0..5 {
+            let ran = at(&story, &format!("08:0{minute}:00"), &["run", &id]);
+            errors += usize::from(ran.error_text().contains("failure"));
+            ran.code();
+            ran.text();
+            drop(ran);
+        }
+        assert_eq!(std::fs::read_to_string(&told).unwrap(), expect_told);
+        assert_eq!(errors, expect_errors);
+        // The output of the commands is stored beside the answers.
+        let stored = std::fs::read_dir(job_dir(&story, &id).join("output")).unwrap();
+        let stored: Vec<String> = stored
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert!(
+            stored.iter().any(|name| name.ends_with("-on-failure.txt")),
+            "{stored:?}"
+        );
+    };
+    check(
+        "always",
+        "success one\nfailure http\nfailure http\nsuccess four\nsuccess five\n",
+        2,
+    );
+    check("change", "failure http\nsuccess four\n", 1);
+}
+
+#[test]
+fn all_jobs_are_disabled_and_enabled_together() {
+    let story = Story::new();
+    let (one, two) = (add_daily(&story, &[]), add_job(&story, &["-e", "1h"]));
+    let past = add_job(&story, &["--in", "1m"]);
+    assert_eq!(fields(&story).len(), 4);
+    let all = |verb: &str, time: &str, count: usize| {
+        let ran = at(&story, time, &[verb, "--all"]);
+        let text = ran.text();
+        assert_eq!(text.lines().count(), count, "{text}");
+    };
+    all("disable", "03:05:00", 3);
+    assert!(fields(&story).is_empty());
+    all("disable", "03:05:00", 0);
+    // The time of the third has passed meanwhile.
+    all("enable", "04:00:00", 2);
+    let listed = run_cron(&story, &["list", "--all", "--json"]).json_lines();
+    let enabled = |id: &str| {
+        let job = listed.iter().find(|job| job["id"] == id).unwrap();
+        job["enabled"].as_bool().unwrap()
+    };
+    assert!(enabled(&one) && enabled(&two) && !enabled(&past));
+    run_cron(&story, &["disable"]).status(2).stderr_has("JOB");
+    run_cron(&story, &["disable", "--all", &one])
+        .status(2)
+        .stderr_has("--all");
+}
