@@ -205,6 +205,17 @@ pub struct AgentArgs {
     /// Replay answers from FILE; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Record and replay")]
     pub replay: Option<PathBuf>,
+    /// Fail with status 65 if a request differs from the recorded one
+    ///
+    /// The error shows the difference. The paths of the workspace, the working directory and the home directory do not
+    /// count.
+    #[arg(
+        long,
+        requires = "replay",
+        help_heading = "Record and replay",
+        hide_short_help = true
+    )]
+    pub replay_strict: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -51,6 +51,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         dry_run,
         record,
         replay,
+        replay_strict,
     } = arguments.clone();
     TurnOptions {
         message,
@@ -82,6 +83,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         }),
         record,
         replay,
+        replay_strict,
         ..model_options(asking)
     }
 }

@@ -22,6 +22,7 @@ pub(crate) mod permissions;
 pub(crate) mod pipe;
 pub(crate) mod profiles;
 pub(crate) mod prompt_files;
+pub(crate) mod recording;
 pub(crate) mod request_report;
 pub(crate) mod session_library;
 pub(crate) mod setup_input;

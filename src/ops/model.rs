@@ -4,6 +4,7 @@ use crate::attach::{AcceptedInputs, ImageLimits};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger};
 use crate::ops::context::Context;
+use crate::ops::recording::{path_names, with_recording};
 use crate::ops::turn_options::TurnOptions;
 use crate::provider::anthropic::AnthropicFormat;
 use crate::provider::budget::{BudgetedProvider, RunBudget};
@@ -14,8 +15,6 @@ use crate::provider::http_provider::{HttpProvider, WireFormat};
 use crate::provider::login::LoginEndpoints;
 use crate::provider::quirks::{Quirks, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
-use crate::provider::recording::RecordingProvider;
-use crate::provider::redact::RedactingProvider;
 use crate::provider::registry::model_info::{Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
     self, ApiFormat, KeySource, ProviderConfig, SelectInput, SelectedProvider,
@@ -78,7 +77,9 @@ pub(crate) fn choose(
             }
             // Read without a limit: a recording of many turns is one file.
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
-            let replay = ReplayProvider::new(path, &String::from_utf8_lossy(&bytes))?;
+            let text = String::from_utf8_lossy(&bytes);
+            let names = path_names(ctx, options, settings);
+            let replay = ReplayProvider::new(path, &text, names, options.replay_strict)?;
             if let (Some((key, count)), None) = (&replay.recorded_conversation, &options.session) {
                 report.notice(&format!(
                     "recorded in session `{key}` after {count} messages, replayed in a new one; for the same requests: \
@@ -109,7 +110,8 @@ pub(crate) fn choose(
     if let Some(path) = options.record.as_ref().filter(|path| path.is_file()) {
         crate::sys::durable_file::replace(path, b"")?;
     }
-    Ok(with_recording(options, account, chosen))
+    let provider = with_recording(ctx, options, settings, account, chosen.provider);
+    Ok(ModelHandle { provider, ..chosen })
 }
 
 /// True if `path` names the demo instead of a recording.
@@ -129,33 +131,8 @@ pub(crate) fn choose_for_subagent(
 ) -> Result<ModelHandle> {
     let costs = (account, Arc::clone(budget));
     let chosen = fallback_chain(ctx, options, settings, costs, false, notice)?;
-    Ok(with_recording(options, account, chosen))
-}
-
-/// Wraps `chosen` so that keys are hidden, and every exchange is recorded if `--record` was given.
-fn with_recording(
-    options: &TurnOptions,
-    account: &CallPurpose,
-    chosen: ModelHandle,
-) -> ModelHandle {
-    // Outside of the fallbacks, so their messages are not truncated.
-    let chosen = ModelHandle {
-        provider: Arc::new(RedactingProvider {
-            inner: chosen.provider,
-        }),
-        ..chosen
-    };
-    match &options.record {
-        Some(path) => ModelHandle {
-            provider: Arc::new(RecordingProvider {
-                inner: chosen.provider,
-                path: path.clone(),
-                session: account.session.clone(),
-            }),
-            ..chosen
-        },
-        None => chosen,
-    }
+    let provider = with_recording(ctx, options, settings, account, chosen.provider);
+    Ok(ModelHandle { provider, ..chosen })
 }
 
 /// The model and its fallbacks. Each has its own retries, and all share one budget. With `shows_pieces`, the pieces of

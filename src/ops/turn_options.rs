@@ -68,6 +68,8 @@ pub struct TurnOptions {
     pub record: Option<PathBuf>,
     /// Replay this recording instead of asking a model.
     pub replay: Option<PathBuf>,
+    /// A request that differs from the recorded one is an error.
+    pub replay_strict: bool,
 }
 
 /// The output form of a dry run.
@@ -117,6 +119,7 @@ impl Default for TurnOptions {
             dry_run: None,
             record: None,
             replay: None,
+            replay_strict: false,
         }
     }
 }

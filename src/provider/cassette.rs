@@ -2,7 +2,9 @@
 //! recording can be replayed whatever provider it came from. Keys, and text that looks like a key, are masked in
 //! requests and replies.
 
+use super::path_names::PathNames;
 use super::{ProviderError, Request};
+use crate::error::{Exit, exit_for, fail};
 use crate::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
 use crate::sys::secret;
 use serde_json::{Value, json};
@@ -10,32 +12,83 @@ use serde_json::{Value, json};
 /// The format version: the only one that is written or read.
 const FORMAT_VERSION: u64 = 1;
 
-/// Serializes an exchange as one line.
+/// Serializes an exchange as one line, with the paths replaced by `names`.
 pub(super) fn format_line(
     session: &str,
     request: &Request<'_>,
     answer: &Result<Reply, ProviderError>,
+    names: &PathNames,
 ) -> String {
-    let mut object =
-        json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request) });
+    let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, names) });
     match answer {
-        Ok(reply) => object["reply"] = reply_to_json(reply),
-        Err(error) => object["error"] = error.to_string().into(),
+        Ok(reply) => {
+            object["reply"] = reply_to_json(reply);
+            names.to_names(&mut object["reply"]);
+        }
+        Err(error) => {
+            object["error"] = error.to_string().into();
+            (object["kind"], object["status"]) = kind_and_status(error);
+        }
     }
     format!("{}\n", secret::redact_all_json(&object))
 }
 
-/// Parses a line: the request, and the reply or the error's message. `None` if the line is not an exchange.
-pub(super) fn parse_line(line: &str) -> Option<(Value, Result<Reply, String>)> {
+/// Parses a line: the request, and the reply or the failure. `None` if the line is not an exchange.
+pub(super) fn parse_line(
+    line: &str,
+    names: &PathNames,
+) -> Option<(Value, Result<Reply, ProviderError>)> {
     let mut object: Value = serde_json::from_str(line).ok()?;
     if object["v"].as_u64() != Some(FORMAT_VERSION) {
         return None;
     }
     let answer = match object["error"].as_str() {
-        Some(error) => Err(error.to_owned()),
-        None => Ok(reply_from_json(&object["reply"])?),
+        Some(message) => Err(error_from_json(&object, message.to_owned())),
+        None => {
+            names.to_paths(&mut object["reply"]);
+            Ok(reply_from_json(&object["reply"])?)
+        }
     };
+    // A recording of an earlier release has the paths themselves.
+    names.to_names(&mut object["request"]);
     Some((object["request"].take(), answer))
+}
+
+/// The kind of a failure, and the exit status of one that has no kind.
+fn kind_and_status(error: &ProviderError) -> (Value, Value) {
+    let kind = match error {
+        ProviderError::Busy { .. } => "busy",
+        ProviderError::Unavailable(_) => "unavailable",
+        ProviderError::Interrupted(_) => "interrupted",
+        ProviderError::ContextExceeded(_) => "context_exceeded",
+        ProviderError::KeyRejected(_) => "key_rejected",
+        ProviderError::Refused(_) => "refused",
+        ProviderError::NotFound(_) => "not_found",
+        ProviderError::BudgetExceeded(error) | ProviderError::Aborted(error) => {
+            return (Value::Null, exit_for(error).code().into());
+        }
+    };
+    (kind.into(), Value::Null)
+}
+
+/// Parses a failure. One of an earlier release has no kind.
+fn error_from_json(object: &Value, message: String) -> ProviderError {
+    match (object["kind"].as_str(), object["status"].as_i64()) {
+        (Some("busy"), _) => ProviderError::Busy {
+            message,
+            retry_after: None,
+        },
+        (Some("unavailable"), _) => ProviderError::Unavailable(message),
+        (Some("interrupted"), _) => ProviderError::Interrupted(message),
+        (Some("context_exceeded"), _) => ProviderError::ContextExceeded(message),
+        (Some("key_rejected"), _) => ProviderError::KeyRejected(message),
+        (Some("not_found"), _) => ProviderError::NotFound(message),
+        (None, Some(status)) => {
+            let exit = Exit::from_code(i32::try_from(status).unwrap_or_default());
+            ProviderError::Aborted(fail(exit, message))
+        }
+        _ => ProviderError::Refused(message),
+    }
 }
 
 /// The session of the first exchange of a recording, and the number of messages before its new one. `None` if the
@@ -56,8 +109,8 @@ pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> 
     Some((object["session"].as_str()?.to_owned(), earlier))
 }
 
-/// Serializes a request in the recording's format.
-pub(super) fn request_to_json(request: &Request<'_>) -> Value {
+/// Serializes a request in the recording's format, with the paths replaced by `names`.
+pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value {
     let tools: Vec<&str> = request
         .tools
         .iter()
@@ -73,7 +126,8 @@ pub(super) fn request_to_json(request: &Request<'_>) -> Value {
         }
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
-    let question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
+    let mut question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
+    names.to_names(&mut question);
     // Masked as well, because it is compared with a recorded request.
     secret::redact_all_json(&question).into_owned()
 }
@@ -178,7 +232,9 @@ fn reply_from_json(value: &Value) -> Option<Reply> {
 #[cfg(test)]
 mod tests {
     use super::{first_difference, format_line, parse_line};
+    use crate::error::{Exit, exit_for, fail};
     use crate::message::{FinishReason, Reply, ToolCall, Usage};
+    use crate::provider::path_names::PathNames;
     use crate::provider::{ProviderError, Request, Sampling, ToolChoice};
     use serde_json::{Value, json};
 
@@ -220,17 +276,39 @@ mod tests {
             model: "m".into(),
             provider_data: Some(json!({ "sig": "x" })),
         };
-        let (_, answer) = parse_line(&format_line("s", &request, &Ok(reply.clone()))).unwrap();
-        assert_eq!(answer.unwrap(), reply);
-        let (_, answer) = parse_line(&format_line(
-            "s",
-            &request,
-            &Err(ProviderError::Refused("no".into())),
-        ))
-        .unwrap();
-        assert_eq!(answer.unwrap_err(), "no");
+        let names = PathNames::default();
+        let round_trip = |answer: Result<Reply, ProviderError>| {
+            let line = format_line("s", &request, &answer, &names);
+            parse_line(&line, &names).unwrap().1
+        };
+        assert_eq!(round_trip(Ok(reply.clone())).unwrap(), reply);
+        let check = |error: ProviderError, exit: Exit| {
+            let message = error.to_string();
+            let replayed = round_trip(Err(error)).unwrap_err();
+            assert_eq!(replayed.to_string(), message);
+            assert_eq!(exit_for(&replayed.into_failure()), exit, "{message}");
+        };
+        check(ProviderError::Refused("no".into()), Exit::Failed);
+        check(ProviderError::Unavailable("down".into()), Exit::Unavailable);
+        check(ProviderError::Interrupted("cut".into()), Exit::Unavailable);
+        check(
+            ProviderError::ContextExceeded("long".into()),
+            Exit::BadInput,
+        );
+        check(ProviderError::KeyRejected("key".into()), Exit::Refused);
+        check(ProviderError::NotFound("gone".into()), Exit::Config);
+        let busy = ProviderError::Busy {
+            message: "later".into(),
+            retry_after: None,
+        };
+        check(busy, Exit::TryAgain);
+        let over = fail(Exit::Budget, "spent");
+        check(ProviderError::BudgetExceeded(over), Exit::Budget);
+        // A recording of an earlier release.
+        let (_, answer) = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
+        assert!(matches!(answer, Err(ProviderError::Refused(_))));
         for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
-            assert!(parse_line(bad).is_none(), "{bad}");
+            assert!(parse_line(bad, &names).is_none(), "{bad}");
         }
     }
 
@@ -265,7 +343,9 @@ mod tests {
             br#"{"request": {}, "error": "no"}"#,
         ];
         crate::fuzz::check(seeds, |input, _| {
-            if let Some((question, _)) = super::parse_line(&crate::fuzz::lossy_text(input)) {
+            if let Some((question, _)) =
+                super::parse_line(&crate::fuzz::lossy_text(input), &PathNames::default())
+            {
                 assert_eq!(super::first_difference(&question, &question), None);
             }
         });

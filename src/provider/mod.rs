@@ -22,6 +22,7 @@ mod error_response;
 pub mod fallback;
 pub mod http_provider;
 pub mod login;
+pub mod path_names;
 pub mod quirks;
 pub mod rate_limit;
 pub mod recording;

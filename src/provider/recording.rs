@@ -1,5 +1,6 @@
 //! `--record FILE`: a wrapper that records every exchange.
 
+use super::path_names::PathNames;
 use super::{DeltaSink, Provider, ProviderError, Request, cassette};
 use crate::message::Reply;
 use crate::sys::durable_file;
@@ -11,6 +12,7 @@ pub struct RecordingProvider<P> {
     pub path: PathBuf,
     /// The key of the session.
     pub session: String,
+    pub path_names: PathNames,
 }
 
 impl<P: Provider> Provider for RecordingProvider<P> {
@@ -20,7 +22,7 @@ impl<P: Provider> Provider for RecordingProvider<P> {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         let answer = self.inner.reply(request, on_delta);
-        let line = cassette::format_line(&self.session, request, &answer);
+        let line = cassette::format_line(&self.session, request, &answer, &self.path_names);
         durable_file::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
         answer
     }

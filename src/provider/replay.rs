@@ -2,7 +2,9 @@
 //! reply that was recorded for the same request, or else for the same caller, identified by the beginning of the
 //! conversation.
 
+use super::path_names::PathNames;
 use super::{Delta, DeltaSink, Provider, ProviderError, Request, cassette};
+use crate::diff::Diff;
 use crate::error::{Exit, fail};
 use crate::message::Reply;
 use crate::sys::sync::IgnorePoison;
@@ -14,7 +16,10 @@ use std::sync::Mutex;
 /// A recording, with the exchanges that are not replayed yet.
 pub struct ReplayProvider {
     path: PathBuf,
-    exchanges: Mutex<VecDeque<(Value, Result<Reply, String>)>>,
+    exchanges: Mutex<VecDeque<(Value, Result<Reply, ProviderError>)>>,
+    path_names: PathNames,
+    /// True if a request that differs from the recorded one is an error.
+    is_strict: bool,
     /// The session in which the recording was made, and the number of its earlier messages, if there were any.
     pub recorded_conversation: Option<(String, usize)>,
 }
@@ -22,14 +27,19 @@ pub struct ReplayProvider {
 impl ReplayProvider {
     /// # Errors
     /// Status 65 if `text`, the file's content, is not a recording.
-    pub fn new(path: &Path, text: &str) -> anyhow::Result<Self> {
+    pub fn new(
+        path: &Path,
+        text: &str,
+        path_names: PathNames,
+        is_strict: bool,
+    ) -> anyhow::Result<Self> {
         let mut exchanges = VecDeque::new();
         for (number, line) in text
             .lines()
             .enumerate()
             .filter(|(_, line)| !line.trim().is_empty())
         {
-            let exchange = cassette::parse_line(line).ok_or_else(|| {
+            let exchange = cassette::parse_line(line, &path_names).ok_or_else(|| {
                 fail(
                     Exit::BadInput,
                     format!(
@@ -44,6 +54,8 @@ impl ReplayProvider {
         Ok(Self {
             path: path.to_owned(),
             exchanges: Mutex::new(exchanges),
+            path_names,
+            is_strict,
             recorded_conversation: cassette::recorded_conversation(text),
         })
     }
@@ -55,7 +67,7 @@ impl Provider for ReplayProvider {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let question = cassette::request_to_json(request);
+        let question = cassette::request_to_json(request, &self.path_names);
         let next = {
             let mut exchanges = self.exchanges.lock().ignore_poison();
             let alike = |keys: &[&str]| {
@@ -79,9 +91,14 @@ impl Provider for ReplayProvider {
         };
         if let Some(place) = cassette::first_difference(&recorded, &question) {
             let notice = format!("the request differs from the recorded one at {place}");
+            if self.is_strict {
+                let diff = difference_at(&place, &recorded, &question);
+                let cause = format!("{notice}\n{diff}");
+                return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
+            }
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
-        let mut reply = answer.map_err(ProviderError::Refused)?;
+        let mut reply = answer?;
         request.reply_id.clone_into(&mut reply.id);
         for (text, delta) in [
             (&reply.reasoning, Delta::Reasoning(&reply.reasoning)),
@@ -93,4 +110,16 @@ impl Provider for ReplayProvider {
         }
         Ok(reply)
     }
+}
+
+/// The unified diff of what two requests have at a JSON pointer.
+fn difference_at(place: &str, recorded: &Value, request: &Value) -> String {
+    let text = |value: &Value| match value.pointer(place) {
+        Some(Value::String(text)) => format!("{text}\n"),
+        Some(other) => format!("{other:#}\n"),
+        None => String::new(),
+    };
+    let (recorded, request) = (text(recorded), text(request));
+    let diff = Diff::new(&recorded, &request).unified_with_header(1, "recorded", "request");
+    diff.trim_end().to_owned()
 }

@@ -1,6 +1,6 @@
 //! Recording, replay, the demo, and the files a run may use.
 
-use crate::server::{calls, says};
+use crate::server::{calls, fails, says};
 use crate::story::Story;
 use serde_json::json;
 
@@ -375,4 +375,61 @@ fn an_image_read_by_a_tool_is_sent_to_the_model() {
             .iter()
             .any(|line| line["role"] == "tool" && line["content"] == "[image: a.png]")
     );
+}
+
+#[test]
+fn a_recorded_failure_is_replayed_with_its_status() {
+    let check = |status: u16, tries: usize, exit: i32| {
+        let story = Story::new().script((0..tries).map(|_| fails(status, "no luck")));
+        let record = ["agent", "-m", "x", "--record", "tape"];
+        story.run(record).status(exit).stderr_has("no luck");
+        let replay = ["agent", "-m", "x", "--replay", "tape"];
+        story.run(replay).status(exit).stderr_has("no luck");
+    };
+    check(500, 4, 69);
+    check(401, 1, 77);
+    check(404, 1, 78);
+}
+
+#[test]
+fn a_strict_replay_in_another_place_accepts_the_same_requests_only() {
+    let story = Story::new().file("a.txt", "alpha").script([
+        calls("read_file", json!({ "path": "a.txt" })),
+        says("It says alpha."),
+    ]);
+    let ask = |story: &Story, more: &[&str]| {
+        let arguments = [&["agent", "-m", "read a.txt", "--model", "scripted"], more].concat();
+        let ran = story.run(arguments);
+        let done = (ran.code(), ran.text(), ran.error_text());
+        drop(ran);
+        done
+    };
+    assert_eq!(ask(&story, &["--record", "tape"]).0, 0);
+    let tape = std::fs::read_to_string(story.dir().join("tape")).unwrap();
+    let home = story.home().display().to_string();
+    assert!(!tape.contains(&home), "{tape}");
+    assert!(tape.contains("${nanobot.workspace}"), "{tape}");
+    // Another machine: another home, workspace and directory.
+    let other = Story::new().file("a.txt", "alpha").file("tape", &tape);
+    let strict = ["--replay", "tape", "--replay-strict"];
+    let (exit, text, errors) = ask(&other, &strict);
+    assert_eq!((exit, text.as_str()), (0, "It says alpha.\n"), "{errors}");
+    // A file that differs makes the second request differ.
+    let other = Story::new().file("a.txt", "beta").file("tape", &tape);
+    let (exit, text, errors) = ask(&other, &strict);
+    assert_eq!((exit, text.as_str()), (65, ""), "{errors}");
+    let expect = "the request differs from the recorded one at /messages/2/text\n  | --- recorded\n  | +++ request\n";
+    assert!(errors.contains(expect), "{errors}");
+    assert!(
+        errors.contains("alpha") && errors.contains("beta"),
+        "{errors}"
+    );
+    // Without the flag it is only said.
+    let (exit, _, errors) = ask(&other, &["--replay", "tape"]);
+    assert_eq!(exit, 0);
+    assert!(errors.contains("the request differs"), "{errors}");
+    other
+        .run(["agent", "-m", "x", "--replay-strict"])
+        .status(2)
+        .stderr_has("--replay");
 }

@@ -1,0 +1,47 @@
+//! Recording of the exchanges with the model, and the names of this machine's paths in a recording.
+
+use crate::ledger::CallPurpose;
+use crate::ops::context::Context;
+use crate::ops::permissions;
+use crate::ops::turn_options::TurnOptions;
+use crate::provider::Provider;
+use crate::provider::path_names::PathNames;
+use crate::provider::recording::RecordingProvider;
+use crate::provider::redact::RedactingProvider;
+use crate::settings::Settings;
+use std::sync::Arc;
+
+/// The names that the paths of this run have in a recording.
+pub(crate) fn path_names(ctx: &Context, options: &TurnOptions, settings: &Settings) -> PathNames {
+    let given = options.grants.directory.as_deref();
+    let directory = given
+        .map(permissions::absolute)
+        .or_else(|| std::env::current_dir().ok());
+    PathNames::new(&[
+        (&settings.workspace, "${nanobot.workspace}"),
+        (&directory.unwrap_or_default(), "${nanobot.directory}"),
+        (&ctx.paths.root, "${nanobot.root}"),
+        (&ctx.paths.home, "${nanobot.home}"),
+    ])
+}
+
+/// Wraps `provider` so that keys are hidden, and every exchange is recorded if `--record` was given. It stands outside
+/// of the fallbacks, so their messages are not truncated.
+pub(crate) fn with_recording(
+    ctx: &Context,
+    options: &TurnOptions,
+    settings: &Settings,
+    account: &CallPurpose,
+    provider: Arc<dyn Provider>,
+) -> Arc<dyn Provider> {
+    let provider = RedactingProvider { inner: provider };
+    match &options.record {
+        Some(path) => Arc::new(RecordingProvider {
+            inner: provider,
+            path: path.clone(),
+            session: account.session.clone(),
+            path_names: path_names(ctx, options, settings),
+        }),
+        None => Arc::new(provider),
+    }
+}
