@@ -239,7 +239,15 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
             let notice = format!("the cost was not recorded: {error:#}");
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
-        answer
+        let Err(error) = answer else {
+            return answer;
+        };
+        let charged = on_delta(Delta::Charged { usage, cost: usd });
+        // A receiver that fails has usually ended the exchange itself, and the first error says why.
+        Err(match (error, charged) {
+            (error @ ProviderError::Aborted(_), _) | (error, Ok(())) => error,
+            (_, Err(failed)) => ProviderError::Aborted(failed),
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::event::Event;
-use crate::message::{Message, Reply, ToolSpec};
+use crate::message::{Message, Reply, ToolSpec, Usage};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +127,11 @@ pub enum Delta<'a> {
         to: &'a str,
         cause: &'a str,
     },
+    /// A failed request may be charged: its estimated usage, and the cost in US dollars if the price is known.
+    Charged {
+        usage: Usage,
+        cost: Option<f64>,
+    },
     /// A remark about the exchange that is not a failure.
     Notice(&'a str),
 }
@@ -158,6 +163,11 @@ impl<'a> Delta<'a> {
                 cause,
             },
             Self::Fallback { from, to, cause } => Event::Fallback { from, to, cause },
+            Self::Charged { usage, cost } => Event::Usage {
+                message_id: message,
+                usage,
+                cost,
+            },
             Self::Notice(text) => Event::Notice(text),
         }
     }

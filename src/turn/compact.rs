@@ -300,7 +300,12 @@ impl Turn<'_, '_, '_> {
             .reply(&request, &mut |delta| match delta {
                 // The summary is not an answer, so its text is not printed.
                 Delta::Text(_) | Delta::Reasoning(_) => Ok(()),
-                delta => (self.sink)(delta.into_event(id)),
+                delta => {
+                    if let Delta::Charged { usage, cost } = delta {
+                        self.stats.add_charge(usage, cost);
+                    }
+                    (self.sink)(delta.into_event(id))
+                }
             })?;
         self.stats.request_time += started.elapsed();
         self.stats.add_usage(&reply);

@@ -26,7 +26,7 @@ pub struct Ending {
 #[derive(Debug, Default)]
 pub struct TurnStats {
     pub iterations: u32,
-    /// Replies that were paid for, including summaries.
+    /// Requests that were paid for, including summaries and failed ones.
     reply_count: u32,
     pub usage: Usage,
     /// US dollars; `None` if the cost of any request is unknown.
@@ -91,6 +91,12 @@ impl TurnStats {
 
     /// Adds the cost of a reply.
     pub(super) fn add_usage(&mut self, reply: &Reply) {
+        self.add_charge(reply.usage, reply.cost);
+        self.context_tokens = reply.usage.input + reply.usage.output;
+    }
+
+    /// Adds the cost of a request, which may have failed.
+    pub(super) fn add_charge(&mut self, usage: Usage, cost: Option<f64>) {
         // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
         let before = if self.reply_count == 0 {
             Some(0.0)
@@ -98,9 +104,8 @@ impl TurnStats {
             self.cost
         };
         self.reply_count += 1;
-        self.cost = before.zip(reply.cost).map(|(before, cost)| before + cost);
-        self.usage += reply.usage;
-        self.context_tokens = reply.usage.input + reply.usage.output;
+        self.cost = before.zip(cost).map(|(before, cost)| before + cost);
+        self.usage += usage;
     }
 
     /// Adds the tally of background work. Its tool calls are included in `tools`. The turn's own iterations and context

@@ -143,14 +143,22 @@ fn every_interrupted_answer_is_charged() {
     let piece = "data: {\"choices\":[{\"delta\":{\"content\":\"four score and \"}}]}\n\n";
     let answer = Response::events([piece]).ending(Ending::Disconnect);
     let story = with_price(Story::new()).script((0..4).map(|_| sends(answer.clone())));
-    story
-        .run(["agent", "-m", "hi"])
+    let result = story
+        .run(["agent", "-m", "hi", "--json"])
         .status(69)
-        .stderr_has("sent an incomplete response");
+        .stderr_has("sent an incomplete response")
+        .json();
     let lines = read_ledger(&story);
     assert_eq!(lines.len(), 4);
     assert_eq!(lines[0]["outcome"], "failed");
     assert!(lines[0]["usd"].as_f64().unwrap() > 0.0);
+    // The result has the same sums.
+    let sum = |key: &str| -> u64 { lines.iter().filter_map(|line| line[key].as_u64()).sum() };
+    assert_eq!(result["usage"]["input"], sum("input"));
+    assert_eq!(result["usage"]["output"], sum("output"));
+    assert_eq!(result["usage"]["estimated"], true);
+    let usd: f64 = lines.iter().filter_map(|line| line["usd"].as_f64()).sum();
+    assert!((result["cost_usd"].as_f64().unwrap() - usd).abs() < 1e-6);
 }
 
 #[test]
