@@ -25,8 +25,10 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
-    /// Create nothing, and start no MCP server whose tools are cached.
+    /// Start no MCP server whose tools are cached.
     pub(crate) is_dry_run_or_replay: bool,
+    /// Create the workspace if it is missing. A run that stores nothing also works where it cannot be created.
+    pub(crate) creates_workspace: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.

@@ -72,7 +72,7 @@ pub(crate) fn prepare(
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let (settings, profile) = (input.settings, input.profile);
-    if !input.is_dry_run_or_replay {
+    if input.creates_workspace {
         durable_file::create_dir(&input.workspace.root)?;
     }
     let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
@@ -305,6 +305,7 @@ pub(crate) fn prepare_without_turn(
         max_parallel: 1,
         offline,
         is_dry_run_or_replay: is_dry_run,
+        creates_workspace: !is_dry_run,
         policy_limit: None,
         user_prompt: None,
         elicitation: None,

@@ -8,6 +8,7 @@ use crate::sys::clock::Clock;
 use crate::sys::durable_file;
 use crate::sys::file_lock;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -146,15 +147,18 @@ fn repair_end_once(
 pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let torn = format!("{name}.torn-");
+    Ok(list_side_files(dir)?.remove(&*name).unwrap_or_default())
+}
+
+/// Lists the side files in a directory, by the names of the session files that they belong to.
+pub(super) fn list_side_files(dir: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
-    let is_torn = |path: &PathBuf| {
+    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&torn)
-    };
-    Ok(entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_torn)
-        .collect())
+        if let Some((session, _)) = name.split_once(".torn-") {
+            found.entry(session.to_owned()).or_default().push(path);
+        }
+    }
+    Ok(found)
 }

@@ -52,7 +52,8 @@ pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;
 pub use trash::{
-    TrashedSession, empty_trash, list_trash, move_to_trash, prune_pipe_sessions, remove, restore,
+    TrashBatch, TrashedSession, empty_trash, list_trash, move_to_trash, prune_pipe_sessions,
+    remove, restore,
 };
 
 /// Maximum number of rejected turns that a session remembers: more than most windows have turns.

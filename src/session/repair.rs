@@ -9,6 +9,7 @@ use super::log::SessionLog;
 use super::{files, tail_reader};
 use crate::message::Message;
 use crate::sys::durable_file;
+use crate::sys::entry_mode::EntryMode;
 use anyhow::{Context, Result};
 use std::fs::{File, Permissions};
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -111,11 +112,12 @@ pub fn repair(
         false => drop(lock),
     }
     let mode = stat(&file, path)?.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    let allowed = EntryMode::of_new(path).file;
+    if mode & 0o077 & !allowed != 0 {
         let what = format!("other users can access the file (mode {mode:04o})");
         findings.push(RepairFinding::with_repair(what, MODE_REPAIR));
         if apply {
-            file.set_permissions(Permissions::from_mode(0o600))
+            file.set_permissions(Permissions::from_mode(mode & allowed))
                 .with_context(|| format!("change the mode of `{}`", path.display()))?;
         }
     }

@@ -2,7 +2,7 @@
 //! a session, and can be restored for a while.
 
 use super::files::{list_logs, not_found_error};
-use super::integrity::{is_newer, side_files};
+use super::integrity::{is_newer, list_side_files, side_files};
 use super::layout::{SessionStore, encoded_name, key_from_name, read_key};
 use super::list::{SessionSummary, summarize};
 use super::lock::try_lock;
@@ -10,6 +10,7 @@ use crate::error::{Exit, fail_with_hint};
 use crate::sys::durable_file;
 use anyhow::{Context, Result};
 use jiff::ToSpan;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -38,19 +39,91 @@ pub fn move_to_trash(
     key: &str,
     confirm: &dyn Fn(&SessionSummary) -> bool,
 ) -> Result<bool> {
-    let path = store.find_path(key)?;
-    durable_file::open_existing(&path)?.ok_or_else(|| not_found_error(store, key))?;
-    let lock = try_lock(store, key, &path)?;
-    if !confirm(&summarize(store, key)?) {
-        return Ok(false);
+    let mut batch = TrashBatch::new(store);
+    let is_moved = batch.add(key, confirm)?;
+    batch.sync()?;
+    Ok(is_moved)
+}
+
+/// Moves many sessions to the trash: each directory is listed once, and synced once at the end.
+pub struct TrashBatch<'s> {
+    store: &'s SessionStore,
+    /// The side files of each directory that was listed.
+    side_files: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>>,
+}
+
+impl<'s> TrashBatch<'s> {
+    pub fn new(store: &'s SessionStore) -> Self {
+        Self {
+            store,
+            side_files: BTreeMap::new(),
+        }
     }
-    let stamp = digits(&store.clock.local_timestamp());
-    // A copy in another release's directory would reappear as this session.
-    for copy in store.find_copies(key)? {
-        move_files_to_trash(&copy, &stamp)?;
+
+    /// Moves a session; see [`move_to_trash`].
+    ///
+    /// # Errors
+    /// As [`move_to_trash`].
+    pub fn add(&mut self, key: &str, confirm: &dyn Fn(&SessionSummary) -> bool) -> Result<bool> {
+        let store = self.store;
+        let path = store.find_path(key)?;
+        durable_file::open_existing(&path)?.ok_or_else(|| not_found_error(store, key))?;
+        let lock = try_lock(store, key, &path)?;
+        if !confirm(&summarize(store, key)?) {
+            return Ok(false);
+        }
+        let stamp = digits(&store.clock.local_timestamp());
+        // A copy in another release's directory would reappear as this session.
+        for copy in store.find_copies(key)? {
+            self.move_files(&copy, &stamp)?;
+        }
+        lock.remove()?;
+        Ok(true)
     }
-    lock.remove()?;
-    Ok(true)
+
+    /// Syncs the directories. Before that, a crash can undo the moves.
+    ///
+    /// # Errors
+    /// A directory cannot be synced.
+    pub fn sync(self) -> Result<()> {
+        for dir in self.side_files.keys() {
+            durable_file::sync_dir(&dir.join(TRASH_DIR))?;
+            durable_file::sync_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a session's file and side files to the trash beside it.
+    fn move_files(&mut self, path: &Path, stamp: &str) -> Result<()> {
+        let trash = path.with_file_name(TRASH_DIR);
+        durable_file::create_dir(&trash)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
+        let mut stamp = stamp.to_owned();
+        // The same name was deleted at the same moment. No race: this process holds the lock of that name.
+        while place(&stamp, &name).exists() {
+            let next = stamp.parse::<u128>().unwrap_or_default() + 1;
+            stamp = next.to_string();
+        }
+        for aside in self.take_side_files(path)? {
+            let name = aside.file_name().unwrap_or_default().to_string_lossy();
+            durable_file::rename_noreplace_unsynced(&aside, &place(&stamp, &name))?;
+        }
+        durable_file::rename_noreplace_unsynced(path, &place(&stamp, &name)).map(drop)
+    }
+
+    fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        if !self.side_files.contains_key(dir) {
+            self.side_files
+                .insert(dir.to_owned(), list_side_files(dir)?);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let listed = self.side_files.get_mut(dir);
+        Ok(listed
+            .and_then(|listed| listed.remove(&*name))
+            .unwrap_or_default())
+    }
 }
 
 /// Deletes a session permanently, including its copies in the trash.
@@ -199,25 +272,6 @@ fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
         .flatten()
         .filter_map(|entry| parse(entry.path()))
         .collect())
-}
-
-/// Moves a session's file and side files to the trash beside it.
-fn move_files_to_trash(path: &Path, stamp: &str) -> Result<()> {
-    let trash = path.with_file_name(TRASH_DIR);
-    durable_file::create_dir(&trash)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
-    let mut stamp = stamp.to_owned();
-    // The same name was deleted at the same moment. No race: this process holds the lock of that name.
-    while place(&stamp, &name).exists() {
-        let next = stamp.parse::<u128>().unwrap_or_default() + 1;
-        stamp = next.to_string();
-    }
-    for aside in side_files(path)? {
-        let name = aside.file_name().unwrap_or_default().to_string_lossy();
-        durable_file::rename_noreplace(&aside, &place(&stamp, &name))?;
-    }
-    durable_file::rename_noreplace(path, &place(&stamp, &name)).map(drop)
 }
 
 fn remove_files(path: &Path) -> Result<()> {

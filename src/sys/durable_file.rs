@@ -1,33 +1,42 @@
 //! File operations: append a line, replace a file, lock. Errors name the path.
 //!
-//! Everything created here is accessible to its owner only: mode 0600 for files and 0700 for directories. A failed
+//! Everything created here is accessible to its owner only: mode 0600 for files and 0700 for directories; in a directory
+//! that is shared with a group, to the group too ([`EntryMode`]). A failed
 //! `fsync` is reported and never retried, since the kernel may have dropped the unwritten data (as PostgreSQL found in
 //! 2018).
 
+use super::entry_mode::EntryMode;
 use super::file_lock::{FileLock, with_lock};
 use crate::error::{Exit, fail};
 use anyhow::{Context, Result};
 use rustix::fs::{Access, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// Creates the directory `path` and its missing parents, for the owner only.
+/// Creates the directory `path` and its missing parents.
 pub fn create_dir(path: &Path) -> Result<()> {
     // The common case: it exists.
     if path.is_dir() {
         return Ok(());
     }
-    let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let mode = EntryMode::of_new(path).directory;
+    let created = DirBuilder::new().recursive(true).mode(mode).create(path);
     created.with_context(|| format!("create `{}`", path.display()))
 }
 
 /// Opens `path` for appending, and creates it if it is missing. A link is not followed.
 pub fn open_append(path: &Path) -> Result<File> {
-    let opened = append_options().create(true).mode(0o600).open(path);
+    let opened = match append_options().open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mode = EntryMode::of_new(path).file;
+            append_options().create(true).mode(mode).open(path)
+        }
+        opened => opened,
+    };
     opened.with_context(|| format!("open `{}`", path.display()))
 }
 
@@ -255,7 +264,10 @@ fn create_temp_in(
     dir: &Path,
     fill: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<tempfile::NamedTempFile> {
-    let mut temp = tempfile::NamedTempFile::new_in(dir)?;
+    let mode = EntryMode::of_new(&dir.join("new")).file;
+    let mut temp = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(mode))
+        .tempfile_in(dir)?;
     let mut buffer = BufWriter::with_capacity(256 << 10, &mut temp);
     fill(&mut buffer)?;
     buffer.flush()?;
@@ -274,6 +286,21 @@ pub fn create_temp(bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
 
 /// Renames a file to a name that does not exist. Returns false if the two are on different file systems.
 pub fn rename_noreplace(from: &Path, to: &Path) -> Result<bool> {
+    let is_moved = rename_noreplace_unsynced(from, to)?;
+    if is_moved {
+        for dir in [from.parent(), to.parent()].into_iter().flatten() {
+            sync_dir(dir)?;
+        }
+    }
+    Ok(is_moved)
+}
+
+/// Like [`rename_noreplace`], but the directories are not synced: for a caller that moves many files and calls
+/// [`sync_dir`] afterwards.
+///
+/// # Errors
+/// As [`rename_noreplace`].
+pub fn rename_noreplace_unsynced(from: &Path, to: &Path) -> Result<bool> {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     match rustix::fs::renameat_with(cwd, from, cwd, to, flags) {
         Ok(()) => {}
@@ -289,9 +316,6 @@ pub fn rename_noreplace(from: &Path, to: &Path) -> Result<bool> {
             let error = std::io::Error::from(error);
             return Err(error).with_context(|| format!("move `{}`", from.display()));
         }
-    }
-    for dir in [from.parent(), to.parent()].into_iter().flatten() {
-        sync_dir(dir)?;
     }
     Ok(true)
 }
@@ -325,11 +349,13 @@ pub fn check_can_create(path: &Path) -> Result<()> {
         .with_context(cannot)
 }
 
-/// True if other users can reach and read `path`.
+/// True if other users can reach and read `path`, apart from a group that shares it.
 pub fn is_readable_by_others(path: &Path) -> bool {
+    let is_shared = EntryMode::of_new(&path.join("new")) != EntryMode::PRIVATE;
+    let others = if is_shared { 0o007 } else { 0o077 };
     let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.mode());
     let leads = |path: &Path| mode(path) & 0o011 != 0;
-    mode(path) & 0o077 != 0 && path.ancestors().skip(1).all(leads)
+    mode(path) & others != 0 && path.ancestors().skip(1).all(leads)
 }
 
 /// Like [`read`], for an untrusted file: it must be a regular file of at most `limit` bytes.

@@ -2,6 +2,7 @@
 //! the microseconds of an append.
 
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::entry_mode::EntryMode;
 use crate::sys::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -48,15 +49,16 @@ impl FileLock {
         let mut has_notified = false;
         loop {
             let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-            let mut file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .mode(0o600)
-                .custom_flags(nofollow)
-                .open(path)
-                .with_context(|| format!("open `{}`", path.display()))?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).custom_flags(nofollow);
+            let mut file = match options.open(path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let mode = EntryMode::of_new(path).file;
+                    options.create(true).mode(mode).open(path)
+                }
+                opened => opened,
+            }
+            .with_context(|| format!("open `{}`", path.display()))?;
             match file.try_lock() {
                 Ok(()) if is_same_file(&file, path) => {
                     let note = format!("{} {now}\n", std::process::id());

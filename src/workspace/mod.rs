@@ -1,6 +1,7 @@
 //! The agent's workspace: its instruction files, its memory, and the templates from which they are created.
 
 use crate::sys::durable_file;
+use crate::sys::entry_mode::EntryMode;
 use anyhow::{Context, Result};
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -96,7 +97,7 @@ impl Workspace {
             match OpenOptions::new()
                 .write(true)
                 .create_new(true)
-                .mode(0o600)
+                .mode(EntryMode::of_new(&path).file)
                 .open(&path)
             {
                 Ok(mut file) => {

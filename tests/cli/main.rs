@@ -77,6 +77,7 @@ mod session_commands;
 mod session_robustness;
 mod sessions;
 mod sessions_tool;
+mod shared_home;
 mod signals;
 mod skill;
 mod story;

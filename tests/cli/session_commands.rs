@@ -1009,3 +1009,34 @@ fn listings_have_no_control_characters_in_a_pipe() {
         );
     }
 }
+
+#[test]
+fn prune_lists_and_syncs_the_directory_once() {
+    if !crate::fault_injection::can_inject() {
+        return;
+    }
+    let calls_of_prune = |count: usize| {
+        let story = Story::new();
+        for number in 0..count {
+            let key = format!("old:{number}");
+            let path = story
+                .workspace()
+                .join(format!("sessions/old_{number}.jsonl"));
+            write(&path, session_text(&key, &[("user", "hi")]).as_bytes());
+            set_age(&path, 30);
+        }
+        let trace = story.dir().join("trace");
+        let mut strace = story.program("strace");
+        strace.args(["-f", "-qq", "-e", "trace=fsync,fdatasync,getdents64", "-o"]);
+        strace.arg(&trace).arg(crate::story::NANOBOT);
+        strace.args(["session", "prune", "--older-than", "1w", "--yes", "-q"]);
+        let ran = story.wait(strace.spawn().unwrap());
+        assert_eq!(ran.code(), 0);
+        ran.text();
+        drop(ran);
+        let trash = std::fs::read_dir(story.workspace().join("sessions/.trash")).unwrap();
+        assert_eq!(trash.count(), count);
+        std::fs::read_to_string(trace).unwrap().lines().count()
+    };
+    assert_eq!(calls_of_prune(2), calls_of_prune(40));
+}

@@ -6,7 +6,7 @@ use crate::cli::session::PruneArgs;
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::report::Bar;
-use crate::session::{self, SessionListing, SessionStore, SessionSummary};
+use crate::session::{self, SessionListing, SessionStore, SessionSummary, TrashBatch};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use console::Term;
@@ -88,21 +88,28 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
     }
     signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, sessions.len());
+    let mut batch = TrashBatch::new(place);
     let mut count = 0;
-    for session in &sessions {
-        signal::check()?;
-        let key = &session.key;
-        bar.set_item(key);
-        match session::move_to_trash(place, key, &is_old) {
-            Ok(true) => count += 1,
-            Ok(false) => ctx.notice(&format!("kept `{key}`: it was just used")),
-            Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {
-                ctx.notice(&format!("kept `{key}`: {error:#}"));
+    let mut move_all = || {
+        for session in &sessions {
+            signal::check()?;
+            let key = &session.key;
+            bar.set_item(key);
+            match batch.add(key, &is_old) {
+                Ok(true) => count += 1,
+                Ok(false) => ctx.notice(&format!("kept `{key}`: it was just used")),
+                Err(error) if [Exit::TryAgain, Exit::NoInput].contains(&exit_for(&error)) => {
+                    ctx.notice(&format!("kept `{key}`: {error:#}"));
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+            bar.advance(1);
         }
-        bar.advance(1);
-    }
+        Ok(())
+    };
+    let moved = move_all();
+    batch.sync()?;
+    moved?;
     drop(bar);
     if count > 0 {
         ctx.notice(&format!(

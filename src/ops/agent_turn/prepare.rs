@@ -45,6 +45,11 @@ pub(crate) struct PreparedTurn {
     pub(crate) job: Option<String>,
 }
 
+/// The scheduler of a turn that is not a job: a job cannot create jobs, which could multiply without end.
+fn job_scheduler(ctx: &Context, settings: &Settings) -> Arc<dyn JobScheduler> {
+    Arc::new(StoreScheduler::new(ctx, settings))
+}
+
 /// Builds tools, policy and prompt for `request`.
 pub(crate) fn prepare(
     ctx: &Context,
@@ -76,13 +81,11 @@ pub(crate) fn prepare(
             max_parallel: options.max_parallel,
             offline: options.offline,
             is_dry_run_or_replay: options.is_dry_run_or_replay(),
+            creates_workspace: !(options.is_dry_run_or_replay() || options.ephemeral),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: origin.repl().map(|repl| Arc::clone(&repl.user_prompt)),
             elicitation: origin.repl().map(|repl| Arc::clone(&repl.elicitation)),
-            // A job cannot create jobs: they could multiply without end.
-            scheduler: job
-                .is_none()
-                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
+            scheduler: job.is_none().then(|| job_scheduler(ctx, &settings)),
         };
         let spawn = subagents.tool();
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?

@@ -16,6 +16,7 @@ const SETUP_CHECKS: &[(&str, CheckFn)] = &[
     ("config", run::check_config),
     ("places", run::check_directories),
     ("others", run::check_private_directories),
+    ("owners", run::check_owners),
     ("sessions", run::check_sessions),
     ("memory", run::check_memory),
     ("trust", run::check_trust),

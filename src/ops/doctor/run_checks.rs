@@ -24,7 +24,7 @@ use crate::shell_quote::quote;
 use crate::sys::durable_file::check_can_create;
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::shell::UserShell;
-use crate::sys::{durable_file, sandbox as os_sandbox, signal};
+use crate::sys::{durable_file, owner, sandbox as os_sandbox, signal};
 use crate::trust::TrustList;
 use anyhow::{Context as _, Result, anyhow};
 use std::path::{Path, PathBuf};
@@ -123,6 +123,40 @@ pub(crate) fn check_private_directories(input: &CheckContext) -> Vec<CheckResult
                 .with_hint(format!("chmod 700 {display}"))
         })
         .collect()
+}
+
+/// Checks that this user owns the files of nanobot: those that a run as another user left, such as root, cannot be
+/// written. Files of a directory that is shared with a group may belong to its members.
+pub(crate) fn check_owners(input: &CheckContext) -> Vec<CheckResult> {
+    let CheckContext { ctx, settings, .. } = input;
+    let own = owner::user_id();
+    let mut foreign: Vec<(PathBuf, u32)> = Vec::new();
+    for root in [&ctx.paths.root, &settings.workspace] {
+        let is_covered = |path: &PathBuf| foreign.iter().any(|(known, _)| known == path);
+        let found = owner::entries_of_others(root, own);
+        let found: Vec<_> = found
+            .into_iter()
+            .filter(|(path, _)| !is_covered(path))
+            .collect();
+        foreign.extend(found);
+    }
+    if foreign.is_empty() {
+        return Vec::new();
+    }
+    let named = foreign.iter().take(MAX_NAMES).map(|(path, id)| {
+        let owner = owner::user_name(*id).unwrap_or_else(|| id.to_string());
+        format!("`{}` ({owner})", ctx.paths.display(path))
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match foreign.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let root = ctx.paths.display(&ctx.paths.root);
+    vec![
+        CheckResult::warn(format!("files of other users: {named}{more}"))
+            .with_hint(format!("sudo chown -R \"$(id -u)\" {root}")),
+    ]
 }
 
 /// Checks that the sessions are intact.

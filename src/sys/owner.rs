@@ -1,0 +1,51 @@
+//! The owners of files, and the names of users.
+
+use super::entry_mode::EntryMode;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum depth that is searched below a directory.
+const MAX_DEPTH: usize = 4;
+
+/// Returns the effective user ID of this process.
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Returns the name of a user; `None` if the local database has none.
+pub fn user_name(id: u32) -> Option<String> {
+    let users = std::fs::read_to_string("/etc/passwd").ok()?;
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(id)).then(|| name.to_owned())
+    })
+}
+
+/// Lists the files and directories below `root` that do not belong to the user `id`, with their owners, in order. What is
+/// below a listed directory, in a directory that is shared with a group, or cannot be read, is left out.
+pub fn entries_of_others(root: &Path, id: u32) -> Vec<(PathBuf, u32)> {
+    let mut found = Vec::new();
+    search(root, id, MAX_DEPTH, &mut found);
+    found.sort();
+    found
+}
+
+fn search(path: &Path, id: u32, depth: usize, found: &mut Vec<(PathBuf, u32)>) {
+    let Ok(about) = std::fs::symlink_metadata(path) else {
+        return;
+    };
+    if about.uid() != id {
+        if EntryMode::of_new(path) == EntryMode::PRIVATE {
+            found.push((path.to_owned(), about.uid()));
+        }
+        return;
+    }
+    if !about.is_dir() || depth == 0 {
+        return;
+    }
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    for entry in entries {
+        search(&entry.path(), id, depth - 1, found);
+    }
+}
