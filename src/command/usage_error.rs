@@ -13,6 +13,10 @@ use std::ffi::OsString;
 pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
     let help = help(error, arguments);
     let error = help.as_ref().unwrap_or(error);
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        terminal.eprint(&format!("error: {}", invalid_text(arguments)));
+        return Exit::Usage;
+    }
     if error.use_stderr() {
         terminal.eprint(error.render().to_string().trim_end());
         let meant =
@@ -25,6 +29,19 @@ pub(crate) fn report(error: &clap::Error, arguments: &[OsString], terminal: Term
     match terminal.print(&error.render().to_string()) {
         Ok(()) => Exit::Answered,
         Err(error) => report_error(&error, terminal),
+    }
+}
+
+/// The message about the argument that is not UTF-8. Only paths may have other bytes.
+fn invalid_text(arguments: &[OsString]) -> String {
+    let at = arguments.iter().position(|word| word.to_str().is_none());
+    let show = |word: &OsString| quote(&word.to_string_lossy());
+    match at.and_then(|at| Some((arguments.get(at.checked_sub(1)?)?, &arguments[at]))) {
+        Some((before, word)) if before.to_str().is_some_and(|flag| flag.starts_with('-')) => {
+            format!("the value {} of {} is not UTF-8", show(word), show(before))
+        }
+        Some((_, word)) => format!("the argument {} is not UTF-8", show(word)),
+        None => "an argument is not UTF-8".into(),
     }
 }
 

@@ -10,7 +10,7 @@ use super::process::children;
 use crate::error::{Exit, Stop};
 use crate::sys::sync::IgnorePoison;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
@@ -67,6 +67,10 @@ pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
         TIMEOUT_AT.get_or_init(|| start.saturating_add(timeout));
     }
     flag::register(SIGCONT, &RESUMED)?;
+    // A write beyond the limit of file sizes (`ulimit -f`) then fails with an error, instead of killing the process.
+    // Children get the default handling back.
+    static SIZE_EXCEEDED: AtomicBool = AtomicBool::new(false);
+    flag::register(SIGXFSZ, &SIZE_EXCEEDED)?;
     let ignored = ignored_signals();
     let mut handled = Vec::with_capacity(ENDING_SIGNALS.len());
     for ((signal, _), came) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {

@@ -167,3 +167,17 @@ fn denials_are_reported_with_the_flag_that_grants_them() {
     let told = ran.error_text();
     assert_eq!(told.lines().count(), 2, "{told}");
 }
+
+#[test]
+fn the_limit_of_file_sizes_is_an_error_with_a_message() {
+    let story = Story::new();
+    let mut shell = story.program("/bin/sh");
+    let line = format!(
+        "ulimit -f 0; exec '{}' agent -m x -s work",
+        crate::story::NANOBOT
+    );
+    story
+        .wait(shell.args(["-c", &line]).spawn().unwrap())
+        .status(74)
+        .stderr_has("File too large");
+}

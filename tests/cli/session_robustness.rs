@@ -1426,3 +1426,20 @@ fn a_session_reset_by_another_program_has_no_old_messages() {
     let lines = story.session("cli_direct.jsonl");
     assert!(lines.last().unwrap()["metadata"]["nanobot"]["aged"].is_null());
 }
+
+#[test]
+fn a_session_name_that_is_not_utf_8_is_explained() {
+    use std::os::unix::ffi::OsStrExt;
+    let story = Story::new();
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let mut command = story.command(["agent", "-m", "x", "-s"]);
+    story
+        .wait(command.arg(name).spawn().unwrap())
+        .status(2)
+        .stderr("error: the value 'caf\u{fffd}' of -s is not UTF-8\n");
+    let mut command = story.command(["session", "show"]);
+    story
+        .wait(command.arg(name).spawn().unwrap())
+        .status(2)
+        .stderr("error: the argument 'caf\u{fffd}' is not UTF-8\n");
+}

@@ -48,6 +48,8 @@ pub enum SandboxError {
     Landlock,
     #[error("this kernel has no seccomp filters")]
     Seccomp,
+    #[error("no thread can be started; the limit of processes (`ulimit -u`) may be reached")]
+    Thread,
     #[error("this architecture is not supported")]
     Architecture,
 }
@@ -67,7 +69,7 @@ pub fn check_available() -> Result<(), SandboxError> {
             seccomp::apply(Sockets::default(), Some(&ProtectedPids::current()))
                 .map_err(|_| SandboxError::Seccomp)
         });
-        tried.unwrap_or(Err(SandboxError::Seccomp))
+        tried.unwrap_or(Err(SandboxError::Thread))
     });
     *RESULT
 }
