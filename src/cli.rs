@@ -21,6 +21,7 @@ pub mod provider;
 pub mod repl;
 pub mod session;
 pub mod skill;
+pub mod state_files;
 pub mod status;
 pub mod undo;
 pub mod usage;

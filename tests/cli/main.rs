@@ -80,6 +80,7 @@ mod sessions_tool;
 mod shared_home;
 mod signals;
 mod skill;
+mod state_files;
 mod story;
 mod streams;
 mod structured_output;

@@ -1,8 +1,9 @@
-//! The man pages, generated from the command tree and its tables: one for the program, one for each command, and two for the
-//! file formats.
+//! The man pages, generated from the command tree and its tables: one for the program, one for each command, two for the
+//! file formats, and one for all files.
 
 use clap::{Arg, Command};
 use nanobot::cli::pages::{HelpLength, HelpPage, is_global, page};
+use nanobot::cli::state_files::{STATE_FILES, StateFile};
 use nanobot::error::Exit;
 use nanobot::settings::key_type::KeyType;
 use nanobot::settings::keys::{ConfigKey, KEYS, KeySupport};
@@ -24,6 +25,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     add_command_pages(&command, &mut Vec::new(), &mut pages);
     pages.push(("nanobot-config.5".into(), config_page()));
     pages.push(("nanobot-events.5".into(), events_page()));
+    pages.push(("nanobot-files.5".into(), files_page()));
     pages
 }
 
@@ -394,6 +396,7 @@ fn see_also(command: &Command, words: &[String]) -> String {
     pages.push(("nanobot-config".into(), 5));
     if ["", "agent"].contains(&words.join(" ").as_str()) {
         pages.push(("nanobot-events".into(), 5));
+        pages.push(("nanobot-files".into(), 5));
     }
     if words
         .first()
@@ -530,6 +533,48 @@ fn uppercase_first(text: &str) -> String {
         .next()
         .map(|letter| letter.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str()
+}
+
+fn files_page() -> String {
+    let mut roff = Roff::begin("nanobot-files", 5, "the files of nanobot");
+    roff.section("DESCRIPTION");
+    roff.paragraphs(
+        "The files that nanobot writes, and what happens when one is damaged. No damaged file of one job or session affects \
+         another one. A file is replaced as a whole or appended to under a lock, and is readable by its owner only; in a \
+         directory that is shared with a group (`chmod g+ws`) new files follow the umask.",
+    );
+    roff.section("FILES");
+    for place in DOCUMENTED_PATHS {
+        roff.tagged(&italic(place.path), place.meaning);
+    }
+    roff.section("STATE FILES");
+    for file in STATE_FILES {
+        let StateFile {
+            path,
+            empty,
+            torn,
+            unreadable,
+            newer,
+            concurrent,
+        } = file;
+        roff.subsection(path);
+        for (state, behaviour) in [
+            ("empty", empty),
+            ("torn", torn),
+            ("unreadable", unreadable),
+            ("from a newer release", newer),
+            ("changed by two at once", concurrent),
+        ] {
+            roff.tagged(&italic(state), behaviour);
+        }
+    }
+    roff.section("SEE ALSO");
+    roff.line(&format!(
+        "{}(1), {}(5)",
+        bold("nanobot"),
+        bold("nanobot-config")
+    ));
+    roff.0
 }
 
 fn events_page() -> String {

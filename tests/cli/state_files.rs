@@ -1,0 +1,246 @@
+//! Damaged state files: one case for each cell of the table in the man page about files.
+
+use crate::cron::add_job;
+use crate::server::says;
+use crate::story::{Story, write};
+use nanobot::cli::state_files::STATE_FILES;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The way in which a file is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    Empty,
+    Torn,
+    Unreadable,
+    Newer,
+}
+
+/// A command after the damage: its status, and a text in its standard error or, if it is 0, in its output.
+type Expectation = (i32, &'static str);
+
+/// A row of the table: the file, the command, and what it does after each damage.
+struct Row {
+    path: &'static str,
+    command: &'static [&'static str],
+    empty: Expectation,
+    torn: Expectation,
+    unreadable: Expectation,
+    newer: Expectation,
+}
+
+const TURN: &[&str] = &["agent", "--replay", "demo", "-m", "x", "-s", "work"];
+
+const ROWS: &[Row] = &[
+    Row {
+        path: "~/.nanobot/config.json",
+        command: TURN,
+        empty: (78, "is empty"),
+        torn: (78, "correct the file by hand"),
+        unreadable: (78, "read config"),
+        newer: (0, "unknown keys: `v`, `version`"),
+    },
+    Row {
+        path: "~/.nanobot/trust.json",
+        command: TURN,
+        empty: (0, "kept as `$HOME/.nanobot/trust.json.damaged`"),
+        torn: (0, "kept as `$HOME/.nanobot/trust.json.damaged`"),
+        unreadable: (74, "trust.json"),
+        newer: (0, "This folder contains"),
+    },
+    Row {
+        path: "~/.nanobot/workspace/cron/jobs.json",
+        command: &["cron", "add", "-m", "y", "-e", "1h"],
+        empty: (78, "a copy is kept as"),
+        torn: (78, "a copy is kept as"),
+        unreadable: (74, "is not a regular file"),
+        newer: (78, "has format version 99"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/job.json",
+        command: &["cron", "list"],
+        empty: (0, "never: its options are unreadable"),
+        torn: (0, "never: its options are unreadable"),
+        unreadable: (0, "never: its options are unreadable"),
+        newer: (0, "never: its options are unreadable"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/job.json",
+        command: &["cron", "run", "ID"],
+        empty: (78, "cannot be used"),
+        torn: (78, "cannot be used"),
+        unreadable: (74, "is not a regular file"),
+        newer: (78, "was written by a newer release"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/state.json",
+        command: &["cron", "run", "ID", "--scheduled"],
+        empty: (78, "remove the file if the job may run again immediately"),
+        torn: (78, "remove the file if the job may run again immediately"),
+        unreadable: (74, "is not a regular file"),
+        newer: (78, "was written by a newer release"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/state.json",
+        command: &["cron", "list"],
+        empty: (0, "state.json` is invalid"),
+        torn: (0, "state.json` is invalid"),
+        unreadable: (0, "state.json` is not a regular file"),
+        newer: (0, "state.json` was written by a newer release"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/runs.jsonl",
+        command: &["cron", "list"],
+        empty: (0, "every hour"),
+        torn: (0, "every hour"),
+        unreadable: (0, "runs.jsonl` is not a regular file"),
+        newer: (0, "ok, Fri 2 Jan"),
+    },
+    Row {
+        path: "~/.nanobot/cron/ID/runs.jsonl",
+        command: &["cron", "logs"],
+        empty: (0, "No runs yet."),
+        torn: (0, "No runs yet."),
+        unreadable: (74, "is not a regular file"),
+        newer: (0, "Fri 2 Jan"),
+    },
+    Row {
+        path: "~/.nanobot/usage.jsonl",
+        command: &["usage"],
+        empty: (0, "the ledger is empty"),
+        torn: (0, "skipped invalid lines of the ledger: 1"),
+        unreadable: (74, "usage.jsonl"),
+        newer: (0, "skipped invalid lines of the ledger: 1"),
+    },
+    Row {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl",
+        command: TURN,
+        empty: (0, "This folder contains"),
+        torn: (0, "it was moved to"),
+        unreadable: (74, "is not a regular file"),
+        newer: (78, "was written by a newer nanobot"),
+    },
+    Row {
+        path: "~/.nanobot/workspace/memory/MEMORY.md",
+        command: TURN,
+        empty: (0, "This folder contains"),
+        torn: (0, "This folder contains"),
+        unreadable: (74, "MEMORY.md"),
+        newer: (0, "This folder contains"),
+    },
+];
+
+/// A home with every file of the table, and the id of its job.
+fn prepared_story() -> (Story, String) {
+    let story = Story::new()
+        .file("AGENTS.md", "SAY MOO")
+        .workspace_file("memory/MEMORY.md", "- a fact\n- another fact\n")
+        .script([says("by hand")]);
+    let id = add_job(&story, &["-n", "hourly", "-e", "1h"]);
+    story.run(["cron", "run", &id]).stdout("by hand\n");
+    drop(story.run(["trust", "."]).text());
+    story.run(TURN).stdout_has("This folder contains");
+    (story, id)
+}
+
+fn damage(path: &Path, how: Damage) {
+    let before = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    match how {
+        Damage::Empty => write(path, b""),
+        Damage::Torn => write(path, &before[..before.len() * 2 / 3]),
+        // A file that may not be read is no obstacle for root, who runs tests in containers.
+        Damage::Unreadable => {
+            std::fs::remove_file(path).unwrap();
+            std::fs::create_dir(path).unwrap();
+        }
+        Damage::Newer => write(path, newer_version(&before).as_bytes()),
+    }
+}
+
+/// The same content, of version 99. Text has no version.
+fn newer_version(before: &[u8]) -> String {
+    let text = String::from_utf8(before.to_vec()).unwrap();
+    let raise = |mut value: Value| {
+        (value["v"], value["version"]) = (json!(99), json!(99));
+        if value["_type"] == "metadata" {
+            value["metadata"]["nanobot"]["v"] = json!(99);
+        }
+        value.to_string()
+    };
+    if let Ok(value @ Value::Object(_)) = serde_json::from_str(&text) {
+        return raise(value);
+    }
+    let line = |line: &str| match serde_json::from_str(line) {
+        Ok(value @ Value::Object(_)) => raise(value) + "\n",
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+fn real_path(story: &Story, path: &str, id: &str) -> PathBuf {
+    let path = path.strip_prefix("~/").unwrap();
+    let path = path.replace("/ID/", &format!("/{id}/"));
+    story.home().join(path.replace("KEY", "work"))
+}
+
+fn check_row(row: &Row) {
+    let cells = [
+        (Damage::Empty, row.empty),
+        (Damage::Torn, row.torn),
+        (Damage::Unreadable, row.unreadable),
+        (Damage::Newer, row.newer),
+    ];
+    for (how, (status, words)) in cells {
+        let (story, id) = prepared_story();
+        damage(&real_path(&story, row.path, &id), how);
+        let command = row.command.iter();
+        let command = command.map(|word| if *word == "ID" { &*id } else { word });
+        let ran = story.run(command);
+        let done = (ran.code(), ran.text(), ran.error_text());
+        drop(ran);
+        let about = format!("{} {how:?}: {done:?}", row.path);
+        assert_eq!(done.0, status, "{about}");
+        let found = done.2.contains(words) || status == 0 && done.1.contains(words);
+        assert!(found, "no `{words}`: {about}");
+    }
+}
+
+#[test]
+fn each_damaged_file_is_handled_as_documented() {
+    for file in STATE_FILES {
+        assert!(
+            ROWS.iter().any(|row| row.path == file.path),
+            "{}",
+            file.path
+        );
+    }
+    std::thread::scope(|scope| {
+        for row in ROWS {
+            assert!(STATE_FILES.iter().any(|file| file.path == row.path));
+            scope.spawn(|| check_row(row));
+        }
+    });
+}
+
+#[test]
+fn a_damaged_job_does_not_stop_the_others() {
+    for (name, how) in [
+        ("job.json", Damage::Empty),
+        ("state.json", Damage::Torn),
+        ("runs.jsonl", Damage::Unreadable),
+    ] {
+        let (story, id) = prepared_story();
+        let story = story.script([says("the other")]);
+        add_job(&story, &["-n", "other", "-e", "2h"]);
+        damage(
+            &real_path(&story, &format!("~/.nanobot/cron/ID/{name}"), &id),
+            how,
+        );
+        let mut due = story.command(["cron", "run", "--due"]);
+        due.env("NANOBOT_TEST_TIME", "2026-01-02T05:04:05Z");
+        let ran = story.wait(due.spawn().unwrap());
+        ran.code();
+        ran.error_text();
+        assert_eq!(ran.text(), "the other\n", "{name}");
+    }
+}
