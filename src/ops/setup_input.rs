@@ -25,10 +25,10 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) max_parallel: usize,
     /// Connect to loopback addresses only.
     pub(crate) offline: bool,
-    /// Start no MCP server whose tools are cached.
+    /// Create nothing, and start no MCP server whose tools are cached.
     pub(crate) is_dry_run_or_replay: bool,
-    /// Create the workspace if it is missing. A run that stores nothing also works where it cannot be created.
-    pub(crate) creates_workspace: bool,
+    /// Store nothing: the run works even where the workspace cannot be created.
+    pub(crate) is_ephemeral: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
     /// Approves tool calls; `None` in unattended runs.

@@ -72,8 +72,11 @@ pub(crate) fn prepare(
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let (settings, profile) = (input.settings, input.profile);
-    if input.creates_workspace {
-        durable_file::create_dir(&input.workspace.root)?;
+    if !input.is_dry_run_or_replay {
+        match durable_file::create_dir(&input.workspace.root) {
+            Err(error) if input.is_ephemeral => log::info!(target: "config", "{error:#}"),
+            created => created?,
+        }
     }
     let home = PathResolver::default().resolve(&permissions::absolute(&input.workspace.root));
     let mut policy = permissions::build_policy(ctx, input.grants, settings, profile, &home)?;
@@ -305,7 +308,7 @@ pub(crate) fn prepare_without_turn(
         max_parallel: 1,
         offline,
         is_dry_run_or_replay: is_dry_run,
-        creates_workspace: !is_dry_run,
+        is_ephemeral: false,
         policy_limit: None,
         user_prompt: None,
         elicitation: None,

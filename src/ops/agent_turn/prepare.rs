@@ -81,7 +81,7 @@ pub(crate) fn prepare(
             max_parallel: options.max_parallel,
             offline: options.offline,
             is_dry_run_or_replay: options.is_dry_run_or_replay(),
-            creates_workspace: !(options.is_dry_run_or_replay() || options.ephemeral),
+            is_ephemeral: options.ephemeral,
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: origin.repl().map(|repl| Arc::clone(&repl.user_prompt)),
             elicitation: origin.repl().map(|repl| Arc::clone(&repl.elicitation)),
