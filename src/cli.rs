@@ -127,7 +127,7 @@ pub enum CliCommand {
     /// Check HEARTBEAT.md once, and do the tasks that are due
     Heartbeat(heartbeat::HeartbeatArgs),
     /// Answer messages that arrive as JSON lines
-    Pipe(pipe::PipeArgs),
+    Pipe(Box<pipe::PipeArgs>),
     /// Undo the file changes of a turn
     Undo(undo::UndoArgs),
     /// Show the configuration, and test whether it works

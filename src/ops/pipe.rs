@@ -116,7 +116,7 @@ impl MessageBus<'_> {
 
     /// Reads messages until the input ends.
     fn read_all(&self) -> Result<()> {
-        let mut reader = StdinLines::new();
+        let mut reader = StdinLines::open();
         let mut number = 0_u64;
         while let Some(line) = reader.next_line()? {
             number += 1;
@@ -214,7 +214,7 @@ impl MessageBus<'_> {
         let is_temporary = matches!(exit, Exit::Unavailable | Exit::TryAgain);
         let mut lines = format!(
             "{}\n",
-            answer_line(&outcome, &id, &session, facts, is_temporary)
+            answer_line(&outcome, &id, &session, &facts, is_temporary)
         );
         if !is_temporary {
             lines.push_str(&format!("{}\n", json!({ "v": 1, "type": "ack", "id": id })));
@@ -241,7 +241,7 @@ fn answer_line(
     outcome: &TurnOutcome,
     id: &Value,
     session: &str,
-    facts: Value,
+    facts: &Value,
     is_temporary: bool,
 ) -> Value {
     let TurnOutcome {

@@ -21,7 +21,7 @@ pub struct StdinLines {
 
 impl StdinLines {
     /// Creates a reader of standard input. There must be only one.
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         Self {
             stdin: rustix::stdio::stdin(),
             buffer: Vec::new(),
