@@ -12,7 +12,8 @@ use clap::Args;
 ///
 /// Covers changes by the file tools, and by commands that the agent ran with `exec` as far as they could be copied: not in
 /// `.git` and in folders of dependencies and build results, not in a directory with more than 5,000 entries, and no file
-/// beyond 4 MiB. The turn says what it cannot take back. The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
+/// beyond 4 MiB; without limits (`--profile full`) only in the working directory. The turn says what it cannot take back.
+/// The journal keeps the last 100 turns, for 7 days, and at most 1 GiB.
 #[derive(Args, Clone, Debug, Default)]
 pub struct UndoArgs {
     /// Number of the turn, from `--list`

@@ -17,6 +17,7 @@ use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
 use crate::ops::toolset::{CronToolParts, all_tools, can_write};
 use crate::ops::web_tools;
+use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
 use crate::policy::provenance::ProvenanceTracker;
 use crate::policy::provenance::addresses::find_linked_hosts;
@@ -224,8 +225,23 @@ fn open_files(
         started_in: std::env::current_dir().unwrap_or_default(),
         time: ctx.clock.local_timestamp(),
     };
-    files.record_changes(ChangeRecorder::new(UndoStore::new(ctx.paths.undo()), about));
+    let own_state = own_state(ctx, &policy.file_scope);
+    let undo = UndoStore::new(ctx.paths.undo());
+    files.record_changes(ChangeRecorder::new(undo, about, own_state));
     Ok(files)
+}
+
+/// The places of our own state. A policy without limits does not list them.
+fn own_state(ctx: &Context, scope: &FileScope) -> Vec<PathBuf> {
+    match scope.is_unrestricted {
+        true => {
+            let mut real_paths = PathResolver::default();
+            let (hidden, _, read_only) =
+                permissions::protected_paths(ctx, &scope.workspace, &mut real_paths);
+            [hidden, read_only].concat()
+        }
+        false => [&scope.hidden[..], &scope.read_only].concat(),
+    }
 }
 
 /// Leaves out the middle of a memory that is far beyond its budget. Whole, it might exceed the context window.

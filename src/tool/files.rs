@@ -17,7 +17,6 @@ use crate::sys::rooted_fs::{self, RootDir};
 use crate::sys::sandbox::private_tmp;
 use crate::sys::sync::IgnorePoison;
 use crate::undo::ChangeRecorder;
-use crate::undo::command_changes::CommandScope;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -159,17 +158,16 @@ impl Files {
     /// Prepares to record the changes of a command until the end of the turn.
     pub(super) fn begin_command(&self) {
         let reach = &self.file_scope;
-        let writable: Vec<PathBuf> = reach.command_writable_roots().map(Path::to_owned).collect();
+        let writable: Vec<PathBuf> = match reach.is_unrestricted {
+            // Such a command can write everywhere.
+            true => vec![reach.directory.clone()],
+            false => reach.command_writable_roots().map(Path::to_owned).collect(),
+        };
         if writable.is_empty() {
             return;
         }
-        let hidden = reach.hidden.iter().chain(&reach.read_only);
-        let scope = CommandScope {
-            writable,
-            excluded: hidden.cloned().collect(),
-        };
         self.lock_changes()
-            .with_recorder(|recorder| recorder.begin_command(&scope));
+            .with_recorder(|recorder| recorder.begin_command(&writable));
     }
 
     /// Records the changes of commands since the last look.

@@ -7,6 +7,7 @@
 //! undo, unlike those of the file tools.
 
 use super::journal::PreviousState;
+use crate::sys::digest::digest;
 use crate::sys::paths::is_generated_dir;
 use crate::sys::rooted_fs::RootDir;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,15 +25,6 @@ const MAX_COPIED_BYTES: u64 = 64 << 20;
 /// The largest new file whose content is compared before it is removed again, in bytes.
 const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
 
-/// The places that a command may change.
-#[derive(Clone, Debug, Default)]
-pub struct CommandScope {
-    /// Files and directories, absolute and free of links.
-    pub writable: Vec<PathBuf>,
-    /// Places beneath them that it cannot change.
-    pub excluded: Vec<PathBuf>,
-}
-
 /// A change that a command made.
 #[derive(Debug)]
 pub(super) enum CommandChange {
@@ -40,7 +32,8 @@ pub(super) enum CommandChange {
     /// A file or link that was created or changed.
     Changed {
         before: SavedState,
-        content: Vec<u8>,
+        /// The digest of the new content. The content itself may be large.
+        digest: String,
     },
     Removed {
         before: SavedState,
@@ -73,7 +66,10 @@ impl SavedState {
 pub(super) struct DirectorySnapshot {
     /// The root of the file system: paths are opened without following links.
     root: RootDir,
-    scope: CommandScope,
+    /// The places that commands may change.
+    writable: Vec<PathBuf>,
+    /// The places in them that are not looked at.
+    excluded: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, ScannedEntry>,
     /// The copied contents, one after the other, in a file without a name.
     copies: File,
@@ -104,7 +100,7 @@ enum ContentCopy {
 
 #[derive(Clone, Debug, PartialEq)]
 enum EntryKind {
-    /// A regular file, with what changes when its content does.
+    /// A regular file, with the metadata that changes when its content does.
     File {
         inode: (u64, u64),
         size: u64,
@@ -116,11 +112,12 @@ enum EntryKind {
 }
 
 impl DirectorySnapshot {
-    /// Creates an empty snapshot, with its copies on the file system of `dir`.
-    pub(super) fn new(dir: &Path) -> io::Result<Self> {
+    /// Creates an empty snapshot, with its copies on the file system of `dir`. What is in `excluded` is left out.
+    pub(super) fn new(dir: &Path, excluded: Vec<PathBuf>) -> io::Result<Self> {
         Ok(Self {
             root: RootDir::open(Path::new("/"))?,
-            scope: CommandScope::default(),
+            writable: Vec::new(),
+            excluded,
             entries: BTreeMap::new(),
             copies: tempfile::tempfile_in(dir)?,
             copied_bytes: 0,
@@ -129,21 +126,11 @@ impl DirectorySnapshot {
         })
     }
 
-    /// Adds the places of a command that is about to start, and copies what changed since the last look.
-    pub(super) fn refresh(&mut self, scope: &CommandScope) -> io::Result<()> {
-        for path in &scope.excluded {
-            if !self.scope.excluded.contains(path) {
-                self.exclude(path.clone());
-            }
-        }
-        for path in &scope.writable {
-            if !self
-                .scope
-                .writable
-                .iter()
-                .any(|known| path.starts_with(known))
-            {
-                self.scope.writable.push(path.clone());
+    /// Adds the `writable` places of a command that is about to start, and copies what changed since the last look.
+    pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
+        for path in writable {
+            if !self.writable.iter().any(|known| path.starts_with(known)) {
+                self.writable.push(path.clone());
             }
         }
         let mut entries = self.scan();
@@ -213,11 +200,14 @@ impl DirectorySnapshot {
             (EntryKind::File { size, .. }, _) if *size > MAX_NEW_FILE_BYTES => {
                 return Err("it is too large".into());
             }
-            (EntryKind::File { .. }, _) => self.read(path).map_err(|error| error.to_string())?,
+            (EntryKind::File { size, .. }, _) => {
+                self.read(path, *size).map_err(|error| error.to_string())?
+            }
         };
         let is_same = matches!(&entry.kind, EntryKind::File { .. })
             && matches!(&before, SavedState::File { bytes, .. } if *bytes == content);
-        Ok((!is_same).then_some(CommandChange::Changed { before, content }))
+        let digest = digest(&content);
+        Ok((!is_same).then_some(CommandChange::Changed { before, digest }))
     }
 
     /// The state that an entry stands for; any state if it is recorded already.
@@ -255,7 +245,7 @@ impl DirectorySnapshot {
         if size > MAX_FILE_BYTES || self.copied_bytes + size > MAX_COPIED_BYTES {
             return Ok(ContentCopy::None);
         }
-        let Ok(bytes) = self.read(path) else {
+        let Ok(bytes) = self.read(path, size) else {
             return Ok(ContentCopy::None);
         };
         if bytes.len() as u64 != size {
@@ -267,9 +257,11 @@ impl DirectorySnapshot {
         Ok(ContentCopy::At(position))
     }
 
-    /// Reads a file beneath the root, up to the limit for new files.
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+    /// Reads a file of about `size` bytes, up to the limit for new files.
+    fn read(&self, path: &Path, size: u64) -> io::Result<Vec<u8>> {
+        // One byte more, so that the end is found without another buffer.
+        let capacity = usize::try_from(size).unwrap_or_default().saturating_add(1);
+        let mut bytes = Vec::with_capacity(capacity);
         let file = self
             .root
             .open_for_reading(path.strip_prefix("/").unwrap_or(path))?;
@@ -280,7 +272,7 @@ impl DirectorySnapshot {
     /// The entries of the writable places as they are now. A place with too many of them is excluded from now on.
     fn scan(&mut self) -> BTreeMap<PathBuf, ScannedEntry> {
         let mut entries = BTreeMap::new();
-        for place in self.scope.writable.clone() {
+        for place in self.writable.clone() {
             if self.is_excluded(&place) {
                 continue;
             }
@@ -310,7 +302,7 @@ impl DirectorySnapshot {
                 .extend(ScannedEntry::new(place, &top).map(|entry| (place.to_owned(), entry))),
         }
         while let Some(directory) = pending.pop() {
-            // What cannot be read now cannot be changed by a command either, or was removed meanwhile.
+            // A command cannot change a directory that cannot be read, and one that was removed has nothing to record.
             for found in std::fs::read_dir(&directory)
                 .into_iter()
                 .flatten()
@@ -336,13 +328,13 @@ impl DirectorySnapshot {
     }
 
     fn is_excluded(&self, path: &Path) -> bool {
-        let mut excluded = self.scope.excluded.iter();
+        let mut excluded = self.excluded.iter();
         excluded.any(|place| path.starts_with(place))
     }
 
     fn exclude(&mut self, place: PathBuf) {
         self.entries.retain(|path, _| !path.starts_with(&place));
-        self.scope.excluded.push(place);
+        self.excluded.push(place);
     }
 }
 

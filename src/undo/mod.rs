@@ -20,7 +20,7 @@ pub mod journal;
 mod path_text;
 pub mod restore;
 
-use command_changes::{CommandChange, CommandScope, DirectorySnapshot};
+use command_changes::{CommandChange, DirectorySnapshot};
 use journal::{RestorableState, TurnInfo, UndoTurn};
 
 /// Maximum of bytes saved in one turn. A change that would exceed it is refused.
@@ -151,6 +151,8 @@ fn is_running(folder: &Path) -> bool {
 pub struct ChangeRecorder {
     undo: UndoStore,
     info: TurnInfo,
+    /// Our own state, which changes during a run: no change of a command.
+    own_state: Vec<PathBuf>,
     /// Present from the first change on.
     journal: Option<OpenJournal>,
     /// Present from the first command on that may change files.
@@ -171,34 +173,36 @@ struct OpenJournal {
 }
 
 impl ChangeRecorder {
-    /// Creates a keeper. No folder is created before the first change.
-    pub fn new(undo: UndoStore, info: TurnInfo) -> Self {
+    /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not
+    /// recorded: these places hold the sessions, the ledger and the like.
+    pub fn new(undo: UndoStore, info: TurnInfo, own_state: Vec<PathBuf>) -> Self {
         Self {
             undo,
             info,
+            own_state,
             journal: None,
             snapshot: None,
         }
     }
 
-    /// Prepares for a command that may change what is in `scope`.
+    /// Prepares for a command that may change what is in `writable`, absolute paths that are free of links.
     ///
     /// # Errors
     /// The files cannot be copied, so that the command's changes cannot be taken back.
-    pub fn begin_command(&mut self, scope: &CommandScope) -> Result<()> {
+    pub fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
         if self.snapshot.as_ref().is_some_and(|it| it.running > 0) {
             self.record_command_changes()?;
         }
         if self.snapshot.is_none() {
             durable_file::create_dir(&self.undo.dir)?;
-            let snapshot =
-                DirectorySnapshot::new(&self.undo.dir).context("create a temporary file")?;
+            let snapshot = DirectorySnapshot::new(&self.undo.dir, self.own_state.clone())
+                .context("create a temporary file")?;
             self.snapshot = Some(snapshot);
         }
         let snapshot = self.snapshot.as_mut().expect("it was created just now");
         snapshot.running += 1;
         snapshot
-            .refresh(scope)
+            .refresh(writable)
             .context("copy the files that a command may change")
     }
 
@@ -235,7 +239,7 @@ impl ChangeRecorder {
                     self.record_directory(path)?;
                     continue;
                 }
-                CommandChange::Changed { before, content } => (before, Some(&content[..])),
+                CommandChange::Changed { before, digest } => (before, Some(digest.clone())),
                 CommandChange::Removed { before } => (before, None),
             };
             self.append_change(path, &before.as_previous(), new, "")?;
@@ -263,7 +267,7 @@ impl ChangeRecorder {
         new: Option<&[u8]>,
         temp: &str,
     ) -> Result<()> {
-        let is_first = self.append_change(path, before, new, temp)?;
+        let is_first = self.append_change(path, before, new.map(digest), temp)?;
         match is_first {
             true => self.open_journal()?.sync(),
             // Later lines about a path only serve to tell who changed a file last.
@@ -276,7 +280,7 @@ impl ChangeRecorder {
         &mut self,
         path: &Path,
         before: &PreviousState<'_>,
-        new: Option<&[u8]>,
+        new_digest: Option<String>,
         temp: &str,
     ) -> Result<bool> {
         let open = self.open_journal()?;
@@ -284,7 +288,7 @@ impl ChangeRecorder {
         let mut line = JournalLine::Change {
             path: path.to_owned(),
             before: None,
-            new_digest: new.map(digest),
+            new_digest,
             temp: temp.to_owned(),
         };
         if is_first {

@@ -748,6 +748,7 @@ impl RaceFixture {
         files.record_changes(ChangeRecorder::new(
             UndoStore::new(outside_snapshot.clone()),
             TurnInfo::default(),
+            Vec::new(),
         ));
         let tools: Vec<Box<dyn Tool>> = vec![
             Box::new(ReadFile::new(Arc::clone(&files), None)),

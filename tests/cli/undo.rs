@@ -694,7 +694,7 @@ fn changes_of_commands_are_undone_and_redone() {
         );
         assert_eq!(snapshot_tree(&story.dir()), after);
     }
-    // What the user changed since then is left alone.
+    // Later changes by the user are left alone.
     write(&story.dir().join("new/a/one"), b"mine");
     story.run(["undo"]).status(1).stderr_has("new/a/one");
     assert_eq!(file_text(&story, "new/a/one"), "mine");
@@ -820,4 +820,47 @@ fn commands_that_only_read_leave_no_trace() {
     }
     let left = std::fs::read_dir(story.home().join(".nanobot/undo"));
     assert_eq!(left.into_iter().flatten().count(), 0);
+}
+
+#[test]
+fn our_own_state_is_no_change_of_a_command() {
+    let story = Story::new();
+    let workspace = story.workspace();
+    std::fs::create_dir_all(&workspace).unwrap();
+    let ran = |command: &str| {
+        let call = calls("exec", json!({ "command": command }));
+        story.server().script([call, says("done")]);
+        let home = story.home();
+        let flags = [
+            "agent",
+            "-m",
+            "x",
+            "--profile",
+            "full",
+            "-C",
+            home.to_str().unwrap(),
+        ];
+        drop(story.run(flags).text());
+    };
+    ran("echo 1 > a");
+    let before = story.session("cli_direct.jsonl").len();
+    ran("echo 2 > a");
+    let after = story.session("cli_direct.jsonl");
+    assert!(after.len() > before);
+    // Without limits, commands can write everywhere; the session that grew meanwhile is not theirs.
+    let list = story.run(["undo", "--list", "--json"]).text();
+    assert!(
+        !list.contains("sessions") && !list.contains(".nanobot"),
+        "{list}"
+    );
+    let undone = story.run(["undo", "2"]).text();
+    assert!(
+        undone.contains("restored ") && !undone.contains("jsonl"),
+        "{undone}"
+    );
+    assert_eq!(story.session("cli_direct.jsonl"), after);
+    assert_eq!(
+        std::fs::read_to_string(story.home().join("a")).unwrap(),
+        "1\n"
+    );
 }
