@@ -67,6 +67,11 @@ impl Exit {
         Self::ALL.into_iter().find(same).unwrap_or(Self::Failed)
     }
 
+    /// True if the same run may succeed later: the provider is down or busy, or something is locked.
+    pub fn is_temporary(self) -> bool {
+        matches!(self, Self::Unavailable | Self::TryAgain)
+    }
+
     /// The name used in `--json` and in the log, stable across releases.
     pub fn name(self) -> &'static str {
         match self {

@@ -15,8 +15,8 @@ use clap::Args;
 /// `ack` line follows it once both are safe, so a broker that waits for it loses nothing. A temporary failure gets no
 /// `ack`. A line that is no message gets an `error` line, and the exit status is 65.
 ///
-/// What is read is a program's text, not the user's: it cannot do what needs the user's words. Relative paths start at the
-/// workspace unless `-C` is given.
+/// The messages are text of a program, not of the user: they cannot do what needs the user's words. Relative paths start
+/// at the workspace unless `-C` is given.
 #[derive(Args, Clone, Debug, Default)]
 pub struct PipeArgs {
     /// Number of messages that are answered at the same time

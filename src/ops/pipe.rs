@@ -80,7 +80,11 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, jobs: usize) -> Result<E
         None => read.map(|()| {
             let mut causes = EXIT_PRECEDENCE.into_iter();
             let first = causes.find(|exit| state.causes.contains(&exit.code()));
-            first.unwrap_or(Exit::Answered)
+            // A failed turn of another cause has its status in its line.
+            first.unwrap_or(match state.causes.is_empty() {
+                true => Exit::Answered,
+                false => Exit::Failed,
+            })
         }),
     }
 }
@@ -211,12 +215,8 @@ impl MessageBus<'_> {
         };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat);
         let exit = outcome.exit;
-        let is_temporary = matches!(exit, Exit::Unavailable | Exit::TryAgain);
-        let mut lines = format!(
-            "{}\n",
-            answer_line(&outcome, &id, &session, &facts, is_temporary)
-        );
-        if !is_temporary {
+        let mut lines = format!("{}\n", answer_line(&outcome, &id, &session, &facts));
+        if !exit.is_temporary() {
             lines.push_str(&format!("{}\n", json!({ "v": 1, "type": "ack", "id": id })));
         }
         if exit != Exit::Answered {
@@ -237,13 +237,7 @@ impl MessageBus<'_> {
 }
 
 /// The line of an answer. A temporary failure has no text: the message will come again.
-fn answer_line(
-    outcome: &TurnOutcome,
-    id: &Value,
-    session: &str,
-    facts: &Value,
-    is_temporary: bool,
-) -> Value {
+fn answer_line(outcome: &TurnOutcome, id: &Value, session: &str, facts: &Value) -> Value {
     let TurnOutcome {
         ending,
         exit,
@@ -261,7 +255,7 @@ fn answer_line(
         "in_reply_to": id,
         "session": session,
         "turn": turn_id,
-        "text": if is_temporary { "" } else { ending.text.as_str() },
+        "text": if exit.is_temporary() { "" } else { ending.text.as_str() },
         "files": [],
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error.map(|error| format!("{error:#}")),

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
 
 /// The lines of the output.
@@ -38,7 +39,7 @@ fn message(id: &str, session: &str, text: &str) -> String {
 /// A running pipe.
 struct RunningPipe {
     child: Child,
-    stdin: ChildStdin,
+    stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
 }
 
@@ -51,10 +52,15 @@ impl RunningPipe {
             .stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         Self {
-            stdin: child.stdin.take().unwrap(),
+            stdin: child.stdin.take(),
             stdout: BufReader::new(child.stdout.take().unwrap()),
             child,
         }
+    }
+
+    fn write(&mut self, lines: &str) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(lines.as_bytes()).unwrap();
     }
 
     fn read_line(&mut self) -> Value {
@@ -183,13 +189,11 @@ fn answers_come_while_the_input_is_open() {
     let story = Story::new().script([says("One."), says("Two.")]);
     let mut pipe = RunningPipe::start(&story, &[]);
     for (id, text) in [("1", "One."), ("2", "Two.")] {
-        pipe.stdin
-            .write_all(message(id, "s", "x").as_bytes())
-            .unwrap();
+        pipe.write(&message(id, "s", "x"));
         assert_eq!(pipe.read_line()["text"], text);
         assert_eq!(pipe.read_line()["id"], id);
     }
-    drop(pipe.stdin);
+    drop(pipe.stdin.take());
     assert!(pipe.child.wait().unwrap().success());
 }
 
@@ -227,7 +231,7 @@ fn a_signal_lets_what_has_begun_be_answered() {
     story.server().script([responder]);
     let mut pipe = RunningPipe::start(&story, &[]);
     let input = [message("1", "s", "one"), message("2", "s", "two")].concat();
-    pipe.stdin.write_all(input.as_bytes()).unwrap();
+    pipe.write(&input);
     began_rx.recv().unwrap();
     send_signal(&pipe.child, Signal::TERM.as_raw());
     gate.open();
@@ -244,7 +248,7 @@ fn a_signal_lets_what_has_begun_be_answered() {
 }
 
 #[test]
-fn the_input_is_read_no_faster_than_it_is_answered() {
+fn many_messages_are_answered_in_the_order_of_their_sessions() {
     let story = Story::new();
     story.server().always(says("ok"));
     let input: String = (0..200)
@@ -262,4 +266,52 @@ fn the_input_is_read_no_faster_than_it_is_answered() {
             .collect();
         assert!(ids.is_sorted() && ids.len() > 27, "{ids:?}");
     }
+}
+
+#[test]
+fn the_input_is_read_no_faster_than_it_is_answered() {
+    const ANSWERED: usize = 50;
+    let story = Story::new();
+    let gate = &*Box::leak(Box::new(Gate::default()));
+    let count = &*Box::leak(Box::new(AtomicUsize::new(0)));
+    let (reached_tx, reached_rx) = std::sync::mpsc::channel();
+    story.server().always(Box::new(move |request| {
+        if count.fetch_add(1, Ordering::SeqCst) == ANSWERED {
+            reached_tx.send(()).unwrap();
+            gate.wait();
+        }
+        says("ok")(request)
+    }));
+    let mut pipe = RunningPipe::start(&story, &[]);
+    // Far more than the buffers between the two programs take.
+    let line = message("x", "s", &"word ".repeat(2000));
+    let mut stdin = pipe.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let lines = std::iter::repeat_n(line, 4000);
+        lines
+            .take_while(|line| stdin.write_all(line.as_bytes()).is_ok())
+            .count()
+    });
+    reached_rx.recv().unwrap();
+    send_signal(&pipe.child, Signal::TERM.as_raw());
+    gate.open();
+    pipe.child.wait().unwrap();
+    let written = writer.join().unwrap();
+    // One is answered and two wait; some 13 more fit into the pipe and the buffer of the reader.
+    assert!((ANSWERED..ANSWERED + 40).contains(&written), "{written}");
+}
+
+#[test]
+fn a_turn_that_fails_for_another_cause_shows_in_the_status() {
+    let line = json!({ "id": "1", "session": "s", "text": "look", "files": ["no such file"] });
+    let story = Story::new().script([says("Two.")]);
+    let story = story.stdin(format!("{line}\n{}", message("2", "s", "two")));
+    let found = lines(&story.run(["pipe"]).status(1).text());
+    assert_eq!(answers(&found), [("1", ""), ("2", "Two.")]);
+    assert_eq!(found[0]["status"]["number"], 66);
+    assert!(
+        found[0]["error"].as_str().unwrap().contains("no such file"),
+        "{}",
+        found[0]
+    );
 }

@@ -16,7 +16,7 @@ pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<Pendi
     let policy = job.retry_policy();
     let is_wanted = record.trigger == Trigger::Schedule
         && record.outcome == RunOutcome::Failed
-        && is_temporary(record.status)
+        && Exit::from_code(record.status.into()).is_temporary()
         && record.retry < policy.limit;
     let slot: Timestamp = record.slot.as_deref().filter(|_| is_wanted)?.parse().ok()?;
     let now = ctx.clock.timestamp();
@@ -43,11 +43,4 @@ pub(crate) fn due(job: &Job, state: &RunState, now: Timestamp) -> Option<Pending
         wait <= SignedDuration::ZERO || wait > MAX_RETRY_DELAY
     };
     pending(job, state).filter(is_due)
-}
-
-/// True if a run with this exit status may succeed on a retry.
-fn is_temporary(status: u8) -> bool {
-    [Exit::Unavailable, Exit::TryAgain]
-        .iter()
-        .any(|exit| exit.code() == status)
 }
