@@ -1,8 +1,8 @@
-//! Chat channels: inbound and outbound messages, and one file for each service.
+//! Chat channels: inbound and outbound messages, and the forms of Markdown that services take. No command uses them yet,
+//! and the table of services is empty.
 //!
-//! [`Channel`] is what a service can do: hand over what is new, and send one part of an answer. The order of writes is
-//! that of `ops::channel`. A service is asked by a process that ends, so nothing here keeps
-//! a connection open or a state in memory.
+//! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. A process that
+//! ends asks the service, so nothing here keeps a connection open or a state in memory.
 
 pub mod dialect;
 pub mod table;

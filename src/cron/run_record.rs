@@ -55,10 +55,12 @@ pub struct PendingRetry {
 }
 
 impl PendingRetry {
+    /// Returns the slot; the epoch if the number is out of range.
     pub fn slot(&self) -> Timestamp {
         Timestamp::from_millisecond(self.slot_ms).unwrap_or_default()
     }
 
+    /// Returns the earliest time of the retry; the epoch if the number is out of range.
     pub fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.at_ms).unwrap_or_default()
     }

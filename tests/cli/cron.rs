@@ -564,7 +564,7 @@ fn a_missing_cron_environment_is_reported() {
         "nanobot: jobs will not have HTTPS_PROXY, NANOBOT_AGENTS__DEFAULTS__MODEL under cron: put settings for jobs in the config file (`nanobot config set`: http.proxy)\n\
          nanobot: under cron the job uses `deepseek-flash` of deepseek, not `deepseek-chat` of deepseek as in this shell\n",
     );
-    // What the config has is not missing, and a log filter has no effect on a job.
+    // A variable with a value in the config is not missing, and a log filter has no effect on a job.
     check(
         &Story::new()
             .set("http.proxy", json!("http://127.0.0.1:2"))

@@ -42,7 +42,7 @@ fn files_of_a_shared_workspace_follow_the_umask() {
         assert_eq!(mode(&sessions.join("work.jsonl.lock")), file);
         run_with_umask(&story, umask, "cron add -q -m x -e 1h").stdout_has("Added");
         assert_eq!(mode(&story.workspace().join("cron/jobs.json")), file);
-        // What holds keys stays private.
+        // Files with keys stay private.
         assert_eq!(mode(&story.home().join(".nanobot/cron")), 0o700);
         run_with_umask(&story, umask, "session repair work --dry-run").stderr_has("ok: 1");
     };
