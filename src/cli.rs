@@ -4,6 +4,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 pub mod agent;
+pub mod channel;
 pub mod completions;
 pub mod config;
 pub mod cron;
@@ -126,6 +127,11 @@ pub enum CliCommand {
     },
     /// Check HEARTBEAT.md once, and do the tasks that are due
     Heartbeat(heartbeat::HeartbeatArgs),
+    /// Answer messages of chat services
+    Channel {
+        #[command(subcommand)]
+        command: channel::ChannelCommand,
+    },
     /// Answer messages that arrive as JSON lines
     Pipe(Box<pipe::PipeArgs>),
     /// Undo the file changes of a turn

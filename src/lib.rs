@@ -44,7 +44,7 @@
 //! | [`mcp`] | the MCP client: servers, their tools, pins and cached offers |
 //! | [`session`] | the conversation log: open, lock, repair, append |
 //! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
-//! | [`channel`] | chat channels: the interface of a service, messages, and the forms of Markdown that services take; not used yet |
+//! | [`channel`] | chat channels: inbound and outbound messages, the inbox, access; one file per service |
 //! | [`cron`] | jobs: schedules, the job file, crontab lines |
 //! | [`attach`] | `--attach`: files, directories and pages as parts of a message |
 //! | [`undo`] | the journal of file changes, and how it is undone |
@@ -105,9 +105,11 @@
 //! | guard | A check before each request: it can stop the turn, inject a message or compact. |
 //! | heartbeat | A scheduled look at the tasks in `HEARTBEAT.md` (the Python program). |
 //! | hint | The line after an error that says what to do next (git, cargo). |
+//! | inbox | The journal of a channel's messages and answers (mail, Erlang). |
 //! | job | A message with a schedule, run by cron (cron(8)). |
 //! | ledger | The log of tokens and costs of all runs. |
 //! | MCP server | A program or an address that adds tools (Model Context Protocol). |
+//! | pairing | Allowing a sender by a code that was sent to it (the Python program, Bluetooth). |
 //! | policy | The value that decides for each tool call: allowed, denied, or needs approval. |
 //! | profile | A named set of permissions: `plan`, `default`, `full` (Vibe's agents). |
 //! | provenance | Where the text in a request comes from; it decides what addresses may be reached. |
@@ -280,6 +282,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Cron { command } => command::cron::run(&ctx, &command),
         cli::CliCommand::Heartbeat(arguments) => command::heartbeat::run(&ctx, &arguments),
         cli::CliCommand::Pipe(arguments) => command::pipe::run(&ctx, &arguments),
+        cli::CliCommand::Channel { command } => command::channel::run(&ctx, &command),
         cli::CliCommand::Undo(arguments) => command::undo::run(&ctx, &arguments),
         cli::CliCommand::Usage(arguments) => command::usage::run(&ctx, &arguments),
         cli::CliCommand::Metrics => command::metrics::run(&ctx),

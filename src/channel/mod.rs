@@ -1,11 +1,16 @@
-//! Chat channels: inbound and outbound messages, and the forms of Markdown that services take. No command uses them yet,
-//! and the table of services is empty.
+//! Chat channels: inbound and outbound messages, and one file for each service.
 //!
-//! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. A process that
-//! ends asks the service, so nothing here keeps a connection open or a state in memory.
+//! [`Channel`] is what a service can do: hand over what is new, and send one part of an answer. The order of writes is
+//! that of `ops::channel`. A service is asked by a process that ends, so nothing here keeps
+//! a connection open or a state in memory.
 
+pub mod access;
 pub mod dialect;
+pub mod inbox;
+pub mod pairing;
+pub mod setup;
 pub mod table;
+pub mod telegram;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -16,7 +21,8 @@ use std::time::Duration;
 
 /// A service that carries messages. Methods may be called from several threads at once.
 pub trait Channel: Send + Sync {
-    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`]; `None` on first contact. Waits up to
+    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`]; `None` on first contact. `account` is
+    /// ours, as [`Channel::identity`] returned it within the last day. Waits up to
     /// `wait` for the first of them, where the service allows it; zero never waits at the service. Hands them on in
     /// batches: when `deliver` returns, the batch is on disk, and only then may it be acknowledged at the service.
     /// Returns at the latest when `wait` is over, and after the first answer that held messages.
@@ -26,6 +32,7 @@ pub trait Channel: Send + Sync {
     /// rejected token, 78 for a config that cannot work. Errors of `deliver` are returned unchanged.
     fn poll(
         &self,
+        account: &Identity,
         cursor: Option<&Value>,
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,

@@ -1,11 +1,9 @@
 //! The table of channels.
 
-use super::Channel;
-use crate::settings::channels::ChannelConfig;
-use crate::sys::clock::Clock;
-use crate::sys::env::Env;
+use super::dialect::Dialect;
+use super::setup::ChannelSetup;
+use super::{Channel, telegram};
 use anyhow::Result;
-use std::path::PathBuf;
 
 /// A row of the table: what differs between services apart from the wire format.
 pub struct ChannelKind {
@@ -18,23 +16,21 @@ pub struct ChannelKind {
     pub pairs: bool,
     /// True if user names, which can change hands, are matched with `allowFrom` besides ids.
     pub matches_names: bool,
+    /// The form of its texts.
+    pub dialect: Dialect,
     /// Creates the channel from its config.
-    pub open: fn(ChannelSetup) -> Result<Box<dyn Channel>>,
-}
-
-/// Everything that a channel is created from.
-pub struct ChannelSetup {
-    pub config: ChannelConfig,
-    pub env: Env,
-    pub clock: Clock,
-    /// Connect to loopback addresses only.
-    pub offline: bool,
-    /// The directory of the channel's files, `~/.nanobot/channels/NAME`. It may be missing.
-    pub directory: PathBuf,
+    pub open: fn(&ChannelSetup) -> Result<Box<dyn Channel>>,
 }
 
 /// All channels, in the order of help and lists.
-pub const CHANNELS: &[ChannelKind] = &[];
+pub const CHANNELS: &[ChannelKind] = &[ChannelKind {
+    name: "telegram",
+    answers_backlog: true,
+    pairs: true,
+    matches_names: true,
+    dialect: Dialect::TelegramHtml,
+    open: telegram::open,
+}];
 
 /// The channel named `name`.
 pub fn find(name: &str) -> Option<&'static ChannelKind> {

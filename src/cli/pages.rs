@@ -64,6 +64,9 @@ fn add_pages_below(
     command
 }
 
+/// Commands that the short help leaves out.
+const RARE_COMMANDS: [&str; 2] = ["completions", "metrics"];
+
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {
     let command = command.mut_args(|arg| {
@@ -78,11 +81,16 @@ fn to_short_help(command: Command, path: &str) -> Command {
         }
     });
     match path {
-        // Without empty lines: the list of commands fills a screen of 24 lines.
-        "" => command.help_template(
-            "{about}\n{usage-heading} {usage}\n{subcommands}\n\
+        // Without empty lines and rare commands: a screen has 24 lines.
+        "" => command
+            .mut_subcommands(|sub| {
+                let is_rare = RARE_COMMANDS.contains(&sub.get_name());
+                sub.hide(is_rare)
+            })
+            .help_template(
+                "{about}\n{usage-heading} {usage}\n{subcommands}\n\
              Flags, examples and exit statuses: nanobot --help, nanobot COMMAND --help",
-        ),
+            ),
         path => command.after_help(format!(
             "All flags, examples and exit statuses: nanobot {path} --help"
         )),
@@ -167,6 +175,27 @@ const MODEL_VARIABLES: &[&str] = &[
     "CREDENTIALS_DIRECTORY",
 ];
 const SESSION_FILES: &[&str] = &["sessions/KEY.jsonl"];
+const CHANNEL_FILES: &[&str] = &["channels/NAME/", "pairing.json", "media/"];
+const CHANNEL_STATUSES: &[(u8, &str)] = &[
+    (0, "nothing new, or all answered and delivered"),
+    (1, "a turn failed"),
+    USAGE,
+    (4, "stopped by a budget"),
+    (65, "a message cannot be delivered: its chat does not exist"),
+    (66, "nothing to send, or a file or an id is missing"),
+    (69, "the service is unavailable after all retries"),
+    IO,
+    (
+        75,
+        "another poll is at work, or a rate limit; messages wait",
+    ),
+    (
+        77,
+        "the service rejects the token, or a recipient does not accept messages",
+    ),
+    (78, "the config is incomplete, or no sender is allowed"),
+    (143, "terminated; the next poll does the rest"),
+];
 const JOB_FILES: &[&str] = &["cron/jobs.json", "cron/ID/"];
 
 #[rustfmt::skip]
@@ -390,6 +419,47 @@ pub const PAGES: &[HelpPage] = &[
     ] },
     HelpPage { command: "heartbeat disable", statuses: &[DONE, (1, "disabled, but the crontab could not be changed"), USAGE, IO, CONFIG], variables: &[], files: JOB_FILES, examples: &[
         ("nanobot heartbeat disable", "Stop checking"),
+    ] },
+    HelpPage { command: "channel", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel login telegram", "Check the token, and set the command menu"),
+        ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
+    ] },
+    HelpPage { command: "channel list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel list --json", "Messages that wait, for a monitor"),
+    ] },
+    HelpPage { command: "channel show", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel show telegram", "Settings, and the ids of refused senders"),
+    ] },
+    HelpPage { command: "channel test", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
+        ("nanobot channel test telegram", "Our user name there"),
+    ] },
+    HelpPage { command: "channel login", statuses: CHANNEL_STATUSES, variables: &[], files: &[], examples: &[
+        ("nanobot channel login telegram", "Check the token, and set the command menu"),
+    ] },
+    HelpPage { command: "channel pair", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
+    ] },
+    HelpPage { command: "channel pair list", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair list", "The codes that are valid now"),
+    ] },
+    HelpPage { command: "channel pair approve", statuses: &[DONE, USAGE, (66, "there is no such code"), IO, CONFIG], variables: &[], files: &["pairing.json"], examples: &[
+        ("nanobot channel pair approve ABCD-EFGH", "Allow a sender"),
+    ] },
+    HelpPage { command: "channel poll", statuses: CHANNEL_STATUSES, variables: TURN_VARIABLES, files: CHANNEL_FILES, examples: &[
+        ("nanobot channel poll", "Answer what is new, and exit"),
+        ("* * * * * nanobot channel poll --wait 60", "A crontab line that answers messages at once"),
+        ("nanobot channel poll --follow", "Listen until told to stop, for a supervisor"),
+    ] },
+    HelpPage { command: "channel send", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel send telegram 123456 'Backup done'", "Send a text"),
+        ("df -h | nanobot channel send telegram 123456", "Send the output of a command"),
+        ("nanobot channel send telegram 123456 -a report.pdf --key report-7", "Send a file, and only once"),
+    ] },
+    HelpPage { command: "channel inbox", statuses: &[DONE, USAGE, IO, CONFIG], variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel inbox telegram", "What waits, was given up or failed"),
+    ] },
+    HelpPage { command: "channel retry", statuses: CHANNEL_STATUSES, variables: &[], files: CHANNEL_FILES, examples: &[
+        ("nanobot channel retry send.report-7", "Send a message again"),
     ] },
     HelpPage { command: "undo", statuses: &[DONE, (1, "a file was changed since; nothing was undone"), USAGE, (66, "nothing to undo"), IO], variables: &[], files: &["undo/"], examples: &[
         ("nanobot undo --dry-run", "Show what would change"),

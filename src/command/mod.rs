@@ -2,6 +2,7 @@
 
 pub mod agent;
 mod arguments;
+pub mod channel;
 pub mod completions;
 pub mod config;
 pub mod cron;

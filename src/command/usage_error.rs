@@ -75,10 +75,7 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "nanobot completions bash, or zsh, or fish",
     ),
     ("-v", "nanobot --version"),
-    (
-        "channels",
-        "a pipe or a crontab line with `nanobot agent -m`: nanobot has no channels",
-    ),
+    ("channels", "`nanobot channel list`"),
     (
         "serve",
         "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server",
@@ -143,6 +140,6 @@ pub(crate) fn no_gateway() -> anyhow::Error {
     fail_with_hint(
         Exit::Usage,
         "there is no gateway: nanobot is not a server, and runs once for each message",
-        "`nanobot pipe`, or a crontab line with `nanobot agent -m`",
+        "`nanobot channel poll --wait 60` in a crontab line for chats, `nanobot cron` for jobs, `nanobot pipe` for programs",
     )
 }

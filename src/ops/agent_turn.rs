@@ -21,7 +21,7 @@ use origin::{ChatTurn, JobTurn, ReplContext, TurnOrigin};
 use request::ChatCommand;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 mod conversation;
 pub(crate) mod execute;
@@ -30,6 +30,9 @@ pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
 mod stop;
+
+/// Timeout for the lock of a chat's session, which another program may use: that of `agent`.
+pub(crate) const CHAT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The result of a turn.
 pub(crate) struct TurnOutcome {

@@ -3,6 +3,7 @@
 
 pub(crate) mod after_turn;
 pub(crate) mod agent_turn;
+pub(crate) mod channel;
 pub(crate) mod connection_test;
 pub(crate) mod consolidation;
 pub mod context;

@@ -125,6 +125,20 @@ impl ChannelConfig {
         pairs.map(|(key, value)| (*key, show(value))).collect()
     }
 
+    /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.
+    pub fn fingerprint_text(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in &self.values {
+            match value {
+                ChannelValue::Secret(secret) => text.push_str(secret.expose()),
+                ChannelValue::Plain(Value::String(value)) => text.push_str(value),
+                ChannelValue::Plain(_) => continue,
+            }
+            text.push_str(key);
+        }
+        text
+    }
+
     fn plain(&self, key: &str) -> Option<&Value> {
         match self.values.get(key)? {
             ChannelValue::Plain(value) => Some(value),

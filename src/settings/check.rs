@@ -292,9 +292,9 @@ mod tests {
             ],
         );
         check(
-            r#"{"channels": {"telegram": {"enabled": true, "token": ""}}}"#,
+            r#"{"channels": {"whatsapp": {"enabled": true, "bridgeToken": ""}}}"#,
             &[
-                "note: c.json:1:39: `channels.telegram.enabled` is valid, but not used by this release",
+                "note: c.json:1:39: `channels.whatsapp.enabled` is valid, but not used by this release",
             ],
         );
         check(

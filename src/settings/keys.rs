@@ -5,6 +5,7 @@
 //! be a slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
 //! own. Every run reads some sixty keys, so the look-ups are prepared at compile time.
 
+use super::key_spelling::camel_case;
 use super::key_type::KeyType;
 use super::key_type::KeyType::{
     Any, Bool, Map, Number, OneOf, Secret, SecretMap, Text, TextList, Whole,
@@ -121,18 +122,27 @@ pub const KEYS: &[ConfigKey] = &[
     key("channels.sendToolHints", Bool, "false", Later, "send the names of called tools"),
     key("channels.showReasoning", Bool, "true", Later, "send the model's reasoning"),
     key("channels.extractDocumentText", Bool, "true", Later, "read attached documents"),
-    key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Later, "retries of a failed delivery"),
+    key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Used, "retries of a failed delivery"),
+    key("channels.pairing", Bool, "true", Used, "give unknown senders of direct messages a pairing code while `allowFrom` is empty"),
+    key("channels.maxParallel", Whole(1, 100), "4", Used, "maximum turns at once"),
+    key("channels.maxAgeHours", Whole(1, 8760), "24", Used, "age in hours above which a message is not answered"),
+    key("channels.perSenderPerHour", POSITIVE_COUNT, "60", Used, "maximum turns that one sender starts in an hour"),
     key("channels.transcriptionProvider", Text, r#""groq""#, Later, "speech-to-text provider"),
     key("channels.transcriptionLanguage", Text, "null", Later, "language of voice messages"),
     key("channels.whatsapp.enabled", Bool, "false", Later, "use WhatsApp"),
     key("channels.whatsapp.bridgeUrl", Text, r#""ws://localhost:3001""#, Later, "URL of the bridge"),
     key("channels.whatsapp.bridgeToken", Secret, r#""""#, Later, "the bridge's token"),
     key("channels.whatsapp.allowFrom", TextList, "[]", Later, "users who may send messages"),
-    key("channels.telegram.enabled", Bool, "false", Later, "use Telegram"),
-    key("channels.telegram.token", Secret, r#""""#, Later, "the bot's token"),
-    key("channels.telegram.allowFrom", TextList, "[]", Later, "users who may send messages"),
-    key("channels.telegram.proxy", Secret, "null", Later, "proxy for Telegram"),
-    key("channels.telegram.replyToMessage", Bool, "false", Later, "quote the message being answered"),
+    key("channels.telegram.enabled", Bool, "false", Used, "use Telegram"),
+    key("channels.telegram.token", Secret, r#""""#, Used, "the bot's token"),
+    key("channels.telegram.allowFrom", TextList, "[]", Used, "users who may send messages"),
+    key("channels.telegram.proxy", Secret, "null", Used, "proxy for Telegram"),
+    key("channels.telegram.replyToMessage", Bool, "false", Used, "quote the message being answered"),
+    key("channels.telegram.groupPolicy", GROUP_POLICY, r#""mention""#, Used, "messages in groups that are answered, of those by allowed users"),
+    key("channels.telegram.groupAllowFrom", TextList, "[]", Used, "groups of the policy `allowlist`, by id"),
+    key("channels.telegram.reactEmoji", Text, r#""""#, Used, "emoji that marks answered messages"),
+    key("channels.telegram.apiBase", Text, r#""https://api.telegram.org""#, Used, "address of the Bot API"),
+    key("channels.telegram.recipients", TextList, "[]", Used, "further chats that the `message` tool may write to"),
     key("channels.discord.enabled", Bool, "false", Later, "use Discord"),
     key("channels.discord.token", Secret, r#""""#, Later, "the bot's token"),
     key("channels.discord.allowFrom", TextList, "[]", Later, "users who may send messages"),
@@ -541,34 +551,6 @@ impl KeyNode {
     }
 }
 
-/// Converts `max_tokens` to `maxTokens`. A name without underscores is unchanged.
-pub fn camel_case(name: &str) -> String {
-    let mut words = name.split('_').filter(|word| !word.is_empty());
-    let mut camel = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let mut letters = word.chars();
-        camel.extend(letters.next().into_iter().flat_map(char::to_uppercase));
-        camel.push_str(letters.as_str());
-    }
-    camel
-}
-
-/// Converts `openaiCodex` to `openai_codex`, the form of provider names in values.
-pub fn snake_case(name: &str) -> String {
-    let mut snake = String::with_capacity(name.len() + 2);
-    for letter in name.chars() {
-        if letter.is_uppercase() {
-            if !snake.is_empty() && !snake.ends_with('_') {
-                snake.push('_');
-            }
-            snake.extend(letter.to_lowercase());
-        } else {
-            snake.push(if letter == '-' { '_' } else { letter });
-        }
-    }
-    snake
-}
-
 /// Returns the name among `candidates` that `name` is most likely a misspelling of.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
@@ -582,9 +564,8 @@ pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        ConfigKey, KEYS, KeyNode, RENAMED_KEYS, camel_case, config_key, nearest, snake_case,
-    };
+    use super::{ConfigKey, KEYS, KeyNode, RENAMED_KEYS, camel_case, config_key, nearest};
+    use crate::settings::key_spelling::snake_case;
     use std::collections::HashSet;
 
     #[test]

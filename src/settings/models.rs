@@ -2,7 +2,7 @@
 //! metadata about models, which takes precedence over the built-in data. Presets have the form of nanobot's newer
 //! releases, or are a plain model name.
 
-use super::keys::snake_case;
+use super::key_spelling::snake_case;
 use super::typed_reader::not_blank;
 use crate::error::{Exit, fail, fail_with_hint};
 use anyhow::Result;

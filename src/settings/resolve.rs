@@ -1,6 +1,7 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
-use super::keys::{ConfigKey, config_key, snake_case};
+use super::key_spelling::snake_case;
+use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
 use super::models::{self, ModelSettings};
 use super::typed_reader::{TypedReader, not_blank};

@@ -162,6 +162,22 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
         meaning: "tools, servers and skills offered to and used by each turn",
     },
     DocumentedPath {
+        path: "~/.nanobot/pairing.json",
+        meaning: "senders that were allowed by a pairing code, and open codes",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/channels/NAME/inbox.jsonl",
+        meaning: "messages of a chat channel with their answers, append-only until all are settled",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/channels/NAME/",
+        meaning: "further data of the channel `NAME`: the position in its messages, our account, lock files",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/media/NAME/",
+        meaning: "attachments of chat messages, removed after 30 days",
+    },
+    DocumentedPath {
         path: "~/.nanobot/mcp/cache/",
         meaning: "cached catalogs of MCP servers; can be removed at any time",
     },
@@ -295,6 +311,21 @@ impl Paths {
     /// Returns the directory of this program's own data about jobs, with one folder for each job.
     pub fn cron(&self) -> PathBuf {
         self.root.join("cron")
+    }
+
+    /// Returns the directory of chat channels, with one folder for each.
+    pub fn channels(&self) -> PathBuf {
+        self.root.join("channels")
+    }
+
+    /// Returns the directory of attachments of chat messages, with one folder for each channel.
+    pub fn media(&self) -> PathBuf {
+        self.root.join("media")
+    }
+
+    /// Returns the file that lists the paired senders, in the Python program's format.
+    pub fn pairing(&self) -> PathBuf {
+        self.root.join("pairing.json")
     }
 
     /// Returns the directory of this program's data about MCP servers.

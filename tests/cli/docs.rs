@@ -181,6 +181,10 @@ fn files_are_at_the_paths_in_the_readme() {
             .stdout_has("demo")
             .stderr_has("on branch");
     }
+    // An unknown sender gets a code, and an allowed one sends a file.
+    for allowed in [false, true] {
+        crate::channel::receive_file(&story, allowed);
+    }
     // A panic leaves a report.
     let mut command = story.command(["agent", "-m", "x"]);
     command.env("NANOBOT_TEST_DEFECT", "1");
@@ -199,6 +203,8 @@ fn files_are_at_the_paths_in_the_readme() {
         let path = path.replace("PROVIDER", "github-copilot");
         let path = path.replace("undo/N", "undo/1");
         let path = path.replace("cron/ID", "cron/heartbeat");
+        let path = path.replace("channels/NAME", "channels/telegram");
+        let path = path.replace("media/NAME", "media/telegram");
         let found = match path.split_once("TIME") {
             None => std::path::Path::new(&path).exists(),
             Some((start, end)) => {

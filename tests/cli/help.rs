@@ -261,10 +261,10 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
     check(&["-v"], "nanobot --version");
-    check(&["channels", "status"], "a pipe or a crontab line");
+    check(&["channels", "status"], "`nanobot channel list`");
     check(
         &["gateway", "--port", "1"],
-        "`nanobot pipe`, or a crontab line",
+        "`nanobot channel poll --wait 60`",
     );
     check(&["serve"], "a pipe or a crontab line");
     check(&["sessions", "restore-workspace"], "nanobot session");

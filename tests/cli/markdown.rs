@@ -36,7 +36,7 @@ fn main() {
 ---
 <b>as it is</b> \\*not emphasis\\* e\u{301}te\u{301} 👩\u{200d}🔬 \u{2764}\u{fe0f} <https://example.org>";
 
-fn delta(text: &str) -> String {
+pub(crate) fn delta(text: &str) -> String {
     let delta = json!({ "choices": [{ "index": 0, "delta": { "content": text } }] });
     format!("data: {delta}\n\n")
 }
@@ -49,7 +49,7 @@ fn streams_text(text: &str, chunk_chars: usize) -> Responder {
     sends(Response::events(pieces.chain([end_event()])))
 }
 
-fn end_event() -> String {
+pub(crate) fn end_event() -> String {
     let end = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     format!("data: {end}\n\ndata: [DONE]\n\n")
 }

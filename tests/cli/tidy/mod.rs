@@ -147,7 +147,7 @@ const MAX_FILE_LINES: usize = 600;
 const MAX_CODE_LINES: &[(&str, usize, &str)] = &[
     (
         "lib.rs",
-        150,
+        155,
         "it parses, dispatches and reports; the rest belongs in `ops`, `command` or `cli`",
     ),
     ("turn.rs", 200, "the loop knows interfaces, never features"),

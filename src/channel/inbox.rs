@@ -1,0 +1,646 @@
+//! The inbox of a channel: a journal of inbound messages, turns, answers and deliveries.
+//!
+//! Every line is one step that is on disk before the next one is taken, so the replayed lines say where a killed
+//! process was. A line that cannot be parsed, such as a torn last one, is skipped. An answer without an inbound
+//! message is a message that a job, a tool or the user sends: the inbox is the outbox too.
+
+use super::{Destination, InboundMessage, Part, Sender};
+use crate::sys::durable_file;
+use crate::sys::file_lock::with_lock;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// Size above which an inbox in which nothing waits is written anew.
+const COMPACTION_BYTES: u64 = 1 << 20;
+/// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
+const DEDUPLICATION_MILLIS: i64 = 7 * 24 * 3_600_000;
+/// Maximum number of ids of settled messages that are remembered.
+const MAX_SETTLED_IDS: usize = 10_000;
+/// Maximum number of refused senders that are remembered.
+const MAX_REFUSED_SENDERS: usize = 100;
+
+/// One line of the journal. Times are in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum InboxRecord {
+    /// A message from an allowed sender was received.
+    In {
+        message: InboundMessage,
+        session: String,
+        at: i64,
+    },
+    /// A turn begins that answers these messages.
+    Turn {
+        ids: Vec<String>,
+        turn: String,
+        at: i64,
+    },
+    /// An outbound message is complete; `answers` are the ids of the messages that it answers.
+    Out {
+        key: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        answers: Vec<String>,
+        session: String,
+        destination: Destination,
+        parts: Vec<Part>,
+        at: i64,
+    },
+    /// The service has taken a part.
+    Sent {
+        key: String,
+        part: usize,
+        remote: String,
+    },
+    /// An outbound message is settled, and with it the messages that it answers.
+    Done { key: String, result: Settlement },
+    /// Messages are settled without an answer.
+    Dropped {
+        ids: Vec<String>,
+        result: Settlement,
+    },
+    /// A sender who is not allowed was refused.
+    Refused {
+        sender: Sender,
+        chat: String,
+        at: i64,
+    },
+    /// Settled messages of earlier journals.
+    Settled { ids: Vec<String>, at: i64 },
+}
+
+/// The end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Settlement {
+    /// All parts were sent.
+    Delivered,
+    /// The recipient does not accept messages.
+    Refused,
+    /// The parts cannot be delivered, or could not be for a day.
+    GivenUp,
+    /// The message was too old to be answered.
+    Stale,
+    /// The sender had started too many turns.
+    RateLimited,
+    /// The sender stopped its turn.
+    Stopped,
+}
+
+impl Settlement {
+    /// The name in lists and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Delivered => "delivered",
+            Self::Refused => "refused",
+            Self::GivenUp => "given_up",
+            Self::Stale => "stale",
+            Self::RateLimited => "rate_limited",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// An inbound message and what was done about it.
+#[derive(Clone, Debug)]
+pub struct InboundEntry {
+    pub message: InboundMessage,
+    pub session: String,
+    pub received_at: i64,
+    /// The ids of the turns that were begun for it, with the messages that each answers.
+    pub turns: Vec<BegunTurn>,
+    /// The key of its answer.
+    pub answer: Option<String>,
+    pub settlement: Option<Settlement>,
+}
+
+/// A turn that was begun for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunTurn {
+    pub turn: String,
+    pub ids: Vec<String>,
+    pub at: i64,
+}
+
+/// An outbound message and what was done about it.
+#[derive(Clone, Debug)]
+pub struct OutboundEntry {
+    pub key: String,
+    pub answers: Vec<String>,
+    pub session: String,
+    pub destination: Destination,
+    pub parts: Vec<Part>,
+    pub created_at: i64,
+    /// The service's ids of the parts that it has taken.
+    pub sent: BTreeMap<usize, String>,
+    pub settlement: Option<Settlement>,
+}
+
+impl OutboundEntry {
+    /// The key of a part, which is the same whenever the part is sent.
+    pub fn part_key(&self, part: usize) -> String {
+        format!("{}.{part}", self.key)
+    }
+}
+
+/// A sender who was refused.
+#[derive(Clone, Debug)]
+pub struct RefusedSender {
+    pub sender: Sender,
+    pub chat: String,
+    pub last_at: i64,
+}
+
+/// The state of a channel's messages, replayed from the journal. Pure.
+#[derive(Clone, Debug, Default)]
+pub struct InboxState {
+    /// By id, in the order of arrival.
+    pub inbound: Vec<InboundEntry>,
+    /// In the order of creation.
+    pub outbound: Vec<OutboundEntry>,
+    pub refused: Vec<RefusedSender>,
+    inbound_index: HashMap<String, usize>,
+    outbound_index: HashMap<String, usize>,
+    settled_ids: HashSet<String>,
+    settled_order: Vec<(String, i64)>,
+}
+
+impl InboxState {
+    /// Replays the lines of a journal.
+    pub fn replay(text: &[u8]) -> Self {
+        let mut state = Self::default();
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Ok(record) = serde_json::from_slice(line) {
+                state.apply(record);
+            }
+        }
+        state
+    }
+
+    /// Applies one record. A record that repeats an earlier one has no effect.
+    pub fn apply(&mut self, record: InboxRecord) {
+        match record {
+            InboxRecord::In {
+                message,
+                session,
+                at,
+            } => self.add_inbound(message, session, at),
+            InboxRecord::Turn { ids, turn, at } => {
+                for id in &ids {
+                    let (turn, ids) = (turn.clone(), ids.clone());
+                    if let Some(entry) = self.inbound_mut(id) {
+                        entry.turns.push(BegunTurn { turn, ids, at });
+                    }
+                }
+            }
+            InboxRecord::Out {
+                key,
+                answers,
+                session,
+                destination,
+                parts,
+                at,
+            } => self.add_outbound(OutboundEntry {
+                key,
+                answers,
+                session,
+                destination,
+                parts,
+                created_at: at,
+                sent: BTreeMap::new(),
+                settlement: None,
+            }),
+            InboxRecord::Sent { key, part, remote } => {
+                if let Some(entry) = self.outbound_mut(&key) {
+                    entry.sent.insert(part, remote);
+                }
+            }
+            InboxRecord::Done { key, result } => self.settle_outbound(&key, result),
+            InboxRecord::Dropped { ids, result } => {
+                for id in &ids {
+                    if let Some(entry) = self.inbound_mut(id) {
+                        entry.settlement = Some(result);
+                    }
+                }
+            }
+            InboxRecord::Refused { sender, chat, at } => self.add_refused(sender, chat, at),
+            InboxRecord::Settled { ids, at } => {
+                for id in ids {
+                    if self.settled_ids.insert(id.clone()) {
+                        self.settled_order.push((id, at));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_inbound(&mut self, message: InboundMessage, session: String, at: i64) {
+        if self.has_seen(&message.id) {
+            return;
+        }
+        self.inbound_index
+            .insert(message.id.clone(), self.inbound.len());
+        self.inbound.push(InboundEntry {
+            message,
+            session,
+            received_at: at,
+            turns: Vec::new(),
+            answer: None,
+            settlement: None,
+        });
+    }
+
+    fn add_outbound(&mut self, entry: OutboundEntry) {
+        if self.outbound_index.contains_key(&entry.key) {
+            return;
+        }
+        for id in &entry.answers {
+            let key = entry.key.clone();
+            if let Some(inbound) = self.inbound_mut(id) {
+                inbound.answer = Some(key);
+            }
+        }
+        self.outbound_index
+            .insert(entry.key.clone(), self.outbound.len());
+        self.outbound.push(entry);
+    }
+
+    fn settle_outbound(&mut self, key: &str, result: Settlement) {
+        let Some(entry) = self.outbound_mut(key) else {
+            return;
+        };
+        entry.settlement = Some(result);
+        for id in entry.answers.clone() {
+            if let Some(inbound) = self.inbound_mut(&id) {
+                inbound.settlement = Some(result);
+            }
+        }
+    }
+
+    fn add_refused(&mut self, sender: Sender, chat: String, at: i64) {
+        self.refused
+            .retain(|earlier| earlier.sender.id != sender.id);
+        self.refused.push(RefusedSender {
+            sender,
+            chat,
+            last_at: at,
+        });
+        let excess = self.refused.len().saturating_sub(MAX_REFUSED_SENDERS);
+        self.refused.drain(..excess);
+    }
+
+    /// True if the message was received before, here or in an earlier journal.
+    pub fn has_seen(&self, id: &str) -> bool {
+        self.inbound_index.contains_key(id) || self.settled_ids.contains(id)
+    }
+
+    /// The entry of an inbound message.
+    pub fn inbound(&self, id: &str) -> Option<&InboundEntry> {
+        Some(&self.inbound[*self.inbound_index.get(id)?])
+    }
+
+    fn inbound_mut(&mut self, id: &str) -> Option<&mut InboundEntry> {
+        let index = *self.inbound_index.get(id)?;
+        self.inbound.get_mut(index)
+    }
+
+    /// The entry of an outbound message.
+    pub fn outbound(&self, key: &str) -> Option<&OutboundEntry> {
+        Some(&self.outbound[*self.outbound_index.get(key)?])
+    }
+
+    fn outbound_mut(&mut self, key: &str) -> Option<&mut OutboundEntry> {
+        let index = *self.outbound_index.get(key)?;
+        self.outbound.get_mut(index)
+    }
+
+    /// Messages that are neither answered nor settled.
+    pub fn unanswered(&self) -> impl Iterator<Item = &InboundEntry> {
+        let waits = |entry: &&InboundEntry| entry.answer.is_none() && entry.settlement.is_none();
+        self.inbound.iter().filter(waits)
+    }
+
+    /// Outbound messages that are not settled.
+    pub fn undelivered(&self) -> impl Iterator<Item = &OutboundEntry> {
+        let waits = |entry: &&OutboundEntry| entry.settlement.is_none();
+        self.outbound.iter().filter(waits)
+    }
+
+    /// Number of messages that wait for an answer or a delivery.
+    pub fn waiting(&self) -> usize {
+        self.unanswered().count() + self.undelivered().count()
+    }
+
+    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970.
+    pub fn turns_since(&self, sender: &str, since: i64) -> usize {
+        let of_sender = self.inbound.iter();
+        let of_sender = of_sender.filter(|entry| entry.message.from.id == sender);
+        let turns = of_sender.flat_map(|entry| &entry.turns);
+        let recent: HashSet<&str> = turns
+            .filter(|turn| turn.at >= since)
+            .map(|turn| turn.turn.as_str())
+            .collect();
+        recent.len()
+    }
+
+    /// The lines of a journal that has what later polls need: ids against duplicates, and keys with the service's ids.
+    /// With `keeps_parts`, answers are kept with their text. Nothing may wait.
+    fn compacted(&self, now: i64, keeps_parts: bool) -> Vec<InboxRecord> {
+        let since = now - DEDUPLICATION_MILLIS;
+        let settled = self.inbound.iter();
+        let settled = settled.map(|entry| (entry.message.id.clone(), entry.received_at));
+        let earlier = self.settled_order.iter().cloned();
+        let mut ids: Vec<(String, i64)> = earlier
+            .chain(settled)
+            .filter(|(_, at)| *at >= since)
+            .collect();
+        ids.drain(..ids.len().saturating_sub(MAX_SETTLED_IDS));
+        let mut by_day: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for (id, at) in ids {
+            by_day.entry(at / 86_400_000).or_default().push(id);
+        }
+        let days = by_day.into_iter().map(|(day, ids)| InboxRecord::Settled {
+            ids,
+            at: day * 86_400_000,
+        });
+        let refused = self.refused.iter().map(|refused| InboxRecord::Refused {
+            sender: refused.sender.clone(),
+            chat: refused.chat.clone(),
+            at: refused.last_at,
+        });
+        let mut records: Vec<InboxRecord> = days.chain(refused).collect();
+        let recent = self.outbound.iter();
+        for entry in recent.filter(|entry| entry.created_at >= since) {
+            records.push(InboxRecord::Out {
+                key: entry.key.clone(),
+                answers: entry.answers.clone(),
+                session: entry.session.clone(),
+                destination: entry.destination.clone(),
+                parts: match keeps_parts {
+                    true => entry.parts.clone(),
+                    false => Vec::new(),
+                },
+                at: entry.created_at,
+            });
+            let sent = entry.sent.iter().map(|(part, remote)| InboxRecord::Sent {
+                key: entry.key.clone(),
+                part: *part,
+                remote: remote.clone(),
+            });
+            records.extend(sent);
+            records.extend(entry.settlement.map(|result| InboxRecord::Done {
+                key: entry.key.clone(),
+                result,
+            }));
+        }
+        records
+    }
+}
+
+/// The journal on disk, with its state.
+#[derive(Debug)]
+pub struct ChannelInbox {
+    path: PathBuf,
+    log: File,
+    state: InboxState,
+}
+
+impl ChannelInbox {
+    /// The name of the journal in a channel's directory.
+    pub const FILE_NAME: &'static str = "inbox.jsonl";
+
+    /// Opens the journal in `directory`, which is created if it is missing.
+    ///
+    /// # Errors
+    /// Status 74 if it cannot be read and written.
+    pub fn open(directory: &Path) -> Result<Self> {
+        durable_file::create_dir(directory)?;
+        let path = directory.join(Self::FILE_NAME);
+        let is_new = !path.exists();
+        let log = durable_file::open_line_log(&path)?;
+        if is_new {
+            durable_file::sync_dir(directory)?;
+        }
+        let text = durable_file::read(&path)?.unwrap_or_default();
+        Ok(Self {
+            state: InboxState::replay(&text),
+            path,
+            log,
+        })
+    }
+
+    /// Reads the journal in `directory` without creating it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(directory: &Path) -> Result<InboxState> {
+        let text = durable_file::read(&directory.join(Self::FILE_NAME))?;
+        Ok(InboxState::replay(&text.unwrap_or_default()))
+    }
+
+    /// The state as of the last record of this process.
+    pub fn state(&self) -> &InboxState {
+        &self.state
+    }
+
+    /// Appends a record, and returns when it is on disk.
+    ///
+    /// # Errors
+    /// Status 74; the record then does not count.
+    pub fn append(&mut self, record: InboxRecord) -> Result<()> {
+        self.append_all(vec![record])
+    }
+
+    /// Appends records in one write, and returns when they are on disk.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_all(&mut self, records: Vec<InboxRecord>) -> Result<()> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let mut lines = Vec::new();
+        for record in &records {
+            serde_json::to_writer(&mut lines, record)?;
+            lines.push(b'\n');
+        }
+        with_lock(&self.log, &self.path, || {
+            let before = durable_file::size(&self.log, &self.path)?;
+            durable_file::append_to(&self.log, &self.path, before, &lines)
+        })?;
+        durable_file::sync(&self.log, &self.path)?;
+        for record in records {
+            self.state.apply(record);
+        }
+        Ok(())
+    }
+
+    /// Writes the journal anew if it is large and nothing waits. No other process may append meanwhile.
+    ///
+    /// # Errors
+    /// Status 74; the journal is then as before.
+    pub fn compact_if_large(&mut self, now: i64, keeps_parts: bool) -> Result<()> {
+        let size = durable_file::size(&self.log, &self.path)?;
+        if size < COMPACTION_BYTES || self.state.waiting() > 0 {
+            return Ok(());
+        }
+        let records = self.state.compacted(now, keeps_parts);
+        durable_file::replace_with(&self.path, |out| {
+            for record in &records {
+                serde_json::to_writer(&mut *out, record)?;
+                out.write_all(b"\n")?;
+            }
+            Ok(())
+        })?;
+        self.log = durable_file::open_line_log(&self.path)?;
+        let mut state = InboxState::default();
+        records.into_iter().for_each(|record| state.apply(record));
+        self.state = state;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChannelInbox, InboxRecord, InboxState, Settlement};
+    use crate::channel::{Destination, InboundMessage, Part};
+
+    fn inbound(id: &str) -> InboxRecord {
+        InboxRecord::In {
+            message: InboundMessage {
+                id: id.into(),
+                text: "hello".into(),
+                ..InboundMessage::default()
+            },
+            session: "t:1".into(),
+            at: 1000,
+        }
+    }
+
+    fn answer(key: &str, ids: &[&str]) -> InboxRecord {
+        InboxRecord::Out {
+            key: key.into(),
+            answers: ids.iter().map(|id| (*id).to_owned()).collect(),
+            session: "t:1".into(),
+            destination: Destination::default(),
+            parts: vec![Part::default(), Part::default()],
+            at: 2000,
+        }
+    }
+
+    fn lines(records: &[InboxRecord]) -> Vec<u8> {
+        let line = |record| serde_json::to_string(record).unwrap() + "\n";
+        records.iter().map(line).collect::<String>().into_bytes()
+    }
+
+    /// The state in words: what waits, and what is settled.
+    fn describe(state: &InboxState) -> String {
+        let unanswered: Vec<&str> = state
+            .unanswered()
+            .map(|it| it.message.id.as_str())
+            .collect();
+        let undelivered: Vec<String> = state
+            .undelivered()
+            .map(|it| format!("{}/{}", it.key, it.sent.len()))
+            .collect();
+        let settled = state.inbound.iter().filter(|it| it.settlement.is_some());
+        format!(
+            "unanswered {unanswered:?}, undelivered {undelivered:?}, {} settled",
+            settled.count()
+        )
+    }
+
+    #[test]
+    fn replay_finds_the_place_of_a_killed_process() {
+        let turn = InboxRecord::Turn {
+            ids: vec!["1".into(), "2".into()],
+            turn: "abc".into(),
+            at: 1500,
+        };
+        let sent = InboxRecord::Sent {
+            key: "a".into(),
+            part: 0,
+            remote: "77".into(),
+        };
+        let done = InboxRecord::Done {
+            key: "a".into(),
+            result: Settlement::Delivered,
+        };
+        let all = [
+            inbound("1"),
+            inbound("2"),
+            turn,
+            answer("a", &["1", "2"]),
+            sent,
+            done,
+        ];
+        let check = |count: usize, expect: &str| {
+            let state = InboxState::replay(&lines(&all[..count]));
+            assert_eq!(describe(&state), expect, "after {count} records");
+        };
+        check(0, "unanswered [], undelivered [], 0 settled");
+        check(2, r#"unanswered ["1", "2"], undelivered [], 0 settled"#);
+        check(3, r#"unanswered ["1", "2"], undelivered [], 0 settled"#);
+        check(4, r#"unanswered [], undelivered ["a/0"], 0 settled"#);
+        check(5, r#"unanswered [], undelivered ["a/1"], 0 settled"#);
+        check(6, "unanswered [], undelivered [], 2 settled");
+    }
+
+    #[test]
+    fn replay_skips_torn_and_foreign_lines_and_repetitions() {
+        let mut text = b"{\"type\":\"later\"}\nnonsense\n\xff\xfe\n".to_vec();
+        text.extend(lines(&[inbound("1"), inbound("1")]));
+        text.extend(b"{\"type\":\"in\",\"mess");
+        let state = InboxState::replay(&text);
+        assert_eq!(
+            describe(&state),
+            r#"unanswered ["1"], undelivered [], 0 settled"#
+        );
+    }
+
+    #[test]
+    fn a_compacted_journal_still_knows_ids_and_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
+        let large = InboxRecord::In {
+            message: InboundMessage {
+                id: "large".into(),
+                text: "x".repeat(2 << 20),
+                ..InboundMessage::default()
+            },
+            session: "t:1".into(),
+            at: 1000,
+        };
+        inbox
+            .append_all(vec![large, answer("a", &["large"])])
+            .unwrap();
+        inbox.compact_if_large(3000, false).unwrap();
+        assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
+        for part in 0..2 {
+            let remote = format!("remote-{part}");
+            let sent = InboxRecord::Sent {
+                key: "a".into(),
+                part,
+                remote,
+            };
+            inbox.append(sent).unwrap();
+        }
+        inbox
+            .append(InboxRecord::Done {
+                key: "a".into(),
+                result: Settlement::Delivered,
+            })
+            .unwrap();
+        inbox.compact_if_large(3000, false).unwrap();
+        inbox.append(inbound("2")).unwrap();
+        drop(inbox);
+        let state = ChannelInbox::read(folder.path()).unwrap();
+        assert!(state.has_seen("large") && state.has_seen("2") && !state.has_seen("3"));
+        let sent = &state.outbound("a").unwrap().sent;
+        assert_eq!(sent.values().collect::<Vec<_>>(), ["remote-0", "remote-1"]);
+        let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
+        assert!(size.len() < 2000, "{size:?}");
+    }
+}

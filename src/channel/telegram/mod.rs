@@ -1,0 +1,300 @@
+//! Telegram, through the Bot API (<https://core.telegram.org/bots/api>).
+//!
+//! `getUpdates` is asked with the position after the last update, which confirms all updates before it; an update that
+//! is not confirmed within a day is lost at the service. Two polls with one token end each other with 409. The token is
+//! a part of the address, so errors name the method only.
+
+mod api;
+mod update;
+
+use super::setup::ChannelSetup;
+use super::{
+    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
+    SendError,
+};
+use crate::error::{Exit, fail, fail_with_hint};
+use anyhow::Result;
+use api::{Api, ApiError, FilePart, MAX_POLL_TIMEOUT};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// Updates of one answer; the service's maximum.
+const MAX_UPDATES: usize = 100;
+/// Largest file that a bot can download (Bot API, `getFile`).
+const MAX_DOWNLOAD_BYTES: u64 = 20_000_000;
+
+/// The Telegram channel.
+pub struct Telegram {
+    api: Api,
+    quotes_answered_message: bool,
+    can_react: Option<String>,
+}
+
+/// Opens the channel.
+///
+/// # Errors
+/// Status 78 without a token, or with an unusable address or proxy.
+pub fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let token = config.secret("token").cloned().ok_or_else(|| {
+        fail_with_hint(
+            Exit::Config,
+            "`channels.telegram.token` is not set",
+            "a token of @BotFather: `nanobot config set channels.telegram.token -`",
+        )
+    })?;
+    let quotes_answered_message = config.flag("replyToMessage");
+    let can_react = config.text("reactEmoji");
+    Ok(Box::new(Telegram {
+        api: Api::new(setup, token)?,
+        quotes_answered_message,
+        can_react,
+    }))
+}
+
+impl Channel for Telegram {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
+        let mut wait = wait.min(MAX_POLL_TIMEOUT);
+        loop {
+            let updates = self.api.updates(offset, wait, MAX_UPDATES)?;
+            let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
+            let Some(last) = ids.max() else {
+                return Ok(());
+            };
+            offset = last + 1;
+            let messages = updates.iter();
+            let messages = messages.filter_map(|it| update::to_inbound(&it["message"], account));
+            deliver(Batch {
+                messages: messages.collect(),
+                cursor: offset.into(),
+            })?;
+            // A full answer has a successor, which is there without waiting.
+            if updates.len() < MAX_UPDATES {
+                return Ok(());
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        _key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let sent = match &part.file {
+            Some(path) => self.send_file(destination, path)?,
+            None => self.send_text(destination, part),
+        };
+        match sent {
+            Ok(message) => Ok(message["message_id"].to_string()),
+            Err(error) => Err(to_send_error(error)),
+        }
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        if file
+            .size_bytes
+            .is_some_and(|size| size > MAX_DOWNLOAD_BYTES)
+        {
+            return Ok(false);
+        }
+        let found = self.api.call("getFile", &json!({ "file_id": file.id }));
+        let found = found.map_err(ApiError::into_error)?;
+        let path = found["file_path"].as_str().unwrap_or_default();
+        self.api.download(path, into, limit_bytes)
+    }
+
+    fn show_typing(&self, destination: &Destination) {
+        let mut body = address(destination);
+        body["action"] = "typing".into();
+        drop(self.api.call_once("sendChatAction", &body));
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        if let Some(emoji) = &self.can_react {
+            let body = json!({
+                "chat_id": message.chat.id,
+                "message_id": message.reply_facts["message_id"],
+                "reaction": [{ "type": "emoji", "emoji": emoji }],
+            });
+            drop(self.api.call_once("setMessageReaction", &body));
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let account = self.api.call("getMe", &json!({}));
+        let account = account.map_err(ApiError::into_error)?;
+        Ok(Identity {
+            id: account["id"].to_string(),
+            name: account["username"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn login(&self) -> Result<String> {
+        let Identity { id, name } = self.identity()?;
+        let commands = [
+            ("new", "start a new conversation"),
+            ("stop", "stop the running task"),
+            ("status", "show the state of this conversation"),
+            ("help", "list the commands"),
+        ];
+        let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
+        let set = self
+            .api
+            .call("setMyCommands", &json!({ "commands": commands }));
+        set.map_err(ApiError::into_error)?;
+        Ok(format!("@{name} ({id}); the command menu is set"))
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        match &chat.thread {
+            Some(thread) => format!("telegram:{}:topic:{thread}", chat.id),
+            None => format!("telegram:{}", chat.id),
+        }
+    }
+}
+
+impl Telegram {
+    /// Sends a text with markup. Markup that the service cannot parse is sent as plain text.
+    fn send_text(
+        &self,
+        destination: &Destination,
+        part: &Part,
+    ) -> std::result::Result<Value, ApiError> {
+        let mut body = self.message_body(destination);
+        body["link_preview_options"] = json!({ "is_disabled": true });
+        let mut plain = body.clone();
+        body["text"] = part.markup.clone().into();
+        body["parse_mode"] = "HTML".into();
+        match self.send_message("sendMessage", body) {
+            Err(error) if error.is_markup_rejected() => {
+                plain["text"] = part.plain.clone().into();
+                self.send_message("sendMessage", plain)
+            }
+            other => other,
+        }
+    }
+
+    /// Calls a send method. A group that became a supergroup has another id, which the service names.
+    fn send_message(&self, method: &str, mut body: Value) -> std::result::Result<Value, ApiError> {
+        match self.api.call(method, &body) {
+            Err(ApiError::Rejected {
+                migrated_to: Some(chat),
+                ..
+            }) => {
+                body["chat_id"] = chat.into();
+                self.api.call(method, &body)
+            }
+            other => other,
+        }
+    }
+
+    fn send_file(
+        &self,
+        destination: &Destination,
+        path: &std::path::Path,
+    ) -> std::result::Result<std::result::Result<Value, ApiError>, SendError> {
+        let file = FilePart::read(path)?;
+        let (method, field) = match file.kind() {
+            AttachmentKind::Image => ("sendPhoto", "photo"),
+            AttachmentKind::Voice => ("sendVoice", "voice"),
+            AttachmentKind::Audio => ("sendAudio", "audio"),
+            AttachmentKind::Video => ("sendVideo", "video"),
+            AttachmentKind::File => ("sendDocument", "document"),
+        };
+        let body = self.message_body(destination);
+        Ok(self.api.upload(method, field, &body, &file))
+    }
+
+    /// The members that every send method has.
+    fn message_body(&self, destination: &Destination) -> Value {
+        let mut body = address(destination);
+        let answered = &destination.reply_facts["message_id"];
+        let is_group = !destination.chat.is_direct;
+        if (self.quotes_answered_message || is_group) && answered.is_number() {
+            body["reply_parameters"] =
+                json!({ "message_id": answered, "allow_sending_without_reply": true });
+        }
+        body
+    }
+}
+
+/// The chat and the topic of a destination, as methods take them.
+fn address(destination: &Destination) -> Value {
+    let Chat { id, thread, .. } = &destination.chat;
+    let number = |text: &str| {
+        text.parse::<i64>()
+            .map_or_else(|_| text.into(), Value::from)
+    };
+    let mut body = json!({ "chat_id": number(id) });
+    if let Some(thread) = thread {
+        body["message_thread_id"] = number(thread);
+    }
+    body
+}
+
+fn to_send_error(error: ApiError) -> SendError {
+    match error {
+        ApiError::RateLimited { cause, wait } => SendError::RateLimited { cause, wait },
+        ApiError::Unavailable(cause) => SendError::Unavailable(cause),
+        ApiError::TokenRejected(cause) => SendError::TokenRejected(cause),
+        ApiError::Conflict { cause, .. } => SendError::Misconfigured(cause),
+        ApiError::Rejected {
+            code: 403, cause, ..
+        } => SendError::RecipientRefused(cause),
+        ApiError::Rejected {
+            code: 404, cause, ..
+        } => SendError::Misconfigured(cause),
+        ApiError::Rejected { cause, .. } => SendError::Undeliverable(cause),
+        ApiError::Other(error) => SendError::Other(error),
+    }
+}
+
+impl ApiError {
+    /// The error with its exit status.
+    fn into_error(self) -> anyhow::Error {
+        match self {
+            Self::RateLimited { cause, .. } => fail(Exit::TryAgain, cause),
+            Self::Unavailable(cause) => fail(Exit::Unavailable, cause),
+            Self::TokenRejected(cause) => fail_with_hint(
+                Exit::Refused,
+                cause,
+                "a valid token: `nanobot config set channels.telegram.token -`",
+            ),
+            Self::Conflict {
+                cause,
+                webhook: true,
+            } => fail_with_hint(
+                Exit::Config,
+                cause,
+                "the method `deleteWebhook`, if no other program needs the webhook",
+            ),
+            Self::Conflict { cause, .. } => fail_with_hint(
+                Exit::TryAgain,
+                cause,
+                "one poll only: another program uses this token",
+            ),
+            Self::Rejected { code: 404, .. } => fail(
+                Exit::Config,
+                "telegram: `channels.telegram.token` does not have the form of a token",
+            ),
+            Self::Rejected { cause, code, .. } => {
+                let exit = match code {
+                    403 => Exit::Refused,
+                    _ => Exit::BadInput,
+                };
+                fail(exit, cause)
+            }
+            Self::Other(error) => error,
+        }
+    }
+}

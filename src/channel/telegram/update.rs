@@ -1,0 +1,267 @@
+//! Conversion of a Bot API `Message` to an [`InboundMessage`]. Pure.
+
+use crate::channel::{
+    AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender,
+};
+use serde_json::{Value, json};
+
+/// Characters of a quoted text that the model receives.
+const MAX_QUOTE_CHARS: usize = 4000;
+
+/// Converts a message; `None` for an update without one, and for messages without a sender, such as those of channels.
+pub(super) fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
+    let from = &message["from"];
+    let id = from["id"].as_i64()?;
+    let chat = to_chat(message)?;
+    let message_id = message["message_id"].as_i64()?;
+    let is_forward = message.get("forward_origin").is_some();
+    let typed = message["text"].as_str().or(message["caption"].as_str());
+    let typed = typed.unwrap_or_default();
+    let mut quotes = quotes(message, account);
+    let text = if is_forward && !typed.is_empty() {
+        quotes.push(quote("forwarded message", typed));
+        String::new()
+    } else {
+        without_own_name(typed, &account.name)
+    };
+    Some(InboundMessage {
+        id: format!("{}:{message_id}", chat.id),
+        mentions_us: mentions(message, account),
+        chat,
+        from: Sender {
+            id: id.to_string(),
+            name: from["username"].as_str().map(str::to_owned),
+            is_bot: from["is_bot"] == true,
+        },
+        text,
+        quotes,
+        files: files(message),
+        sent_at: message["date"].as_i64().unwrap_or(0),
+        reply_facts: json!({ "message_id": message_id }),
+    })
+}
+
+fn to_chat(message: &Value) -> Option<Chat> {
+    let chat = &message["chat"];
+    let is_topic = message["is_topic_message"] == true;
+    let thread = message["message_thread_id"].as_i64();
+    Some(Chat {
+        id: chat["id"].as_i64()?.to_string(),
+        thread: thread.filter(|_| is_topic).map(|id| id.to_string()),
+        is_direct: chat["type"] == "private",
+    })
+}
+
+/// The text of others in a message: what it replies to, and the part that it quotes.
+fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
+    let replied = &message["reply_to_message"];
+    let text = message["quote"]["text"]
+        .as_str()
+        .or(replied["text"].as_str())
+        .or(replied["caption"].as_str());
+    let is_own = is_account(&replied["from"], account);
+    let is_partial = message["quote"].is_object();
+    // The session has our own message already.
+    let text = text.filter(|_| !is_own || is_partial);
+    text.map(|text| quote("quoted message", text))
+        .into_iter()
+        .collect()
+}
+
+/// True if a `User` object is ours.
+fn is_account(user: &Value, account: &Identity) -> bool {
+    user["id"].is_number() && user["id"].as_i64() == account.id.parse().ok()
+}
+
+fn quote(label: &str, text: &str) -> QuotedText {
+    let mut cut: String = text.chars().take(MAX_QUOTE_CHARS).collect();
+    if cut.len() < text.len() {
+        cut.push_str(" […]");
+    }
+    QuotedText {
+        label: label.to_owned(),
+        text: cut,
+    }
+}
+
+/// True if the message names us, is a command for us, or replies to our message.
+fn mentions(message: &Value, account: &Identity) -> bool {
+    if is_account(&message["reply_to_message"]["from"], account) {
+        return true;
+    }
+    let own = format!("@{}", account.name).to_lowercase();
+    let check = |text: &Value, entities: &Value| {
+        let units: Vec<u16> = text.as_str().unwrap_or_default().encode_utf16().collect();
+        let entities = entities.as_array().into_iter().flatten();
+        entities.into_iter().any(|entity| {
+            // Offsets count UTF-16 code units.
+            let at = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
+            let text = at("offset")
+                .zip(at("length"))
+                .and_then(|(start, length)| units.get(start..start.checked_add(length)?))
+                .map(|units| String::from_utf16_lossy(units).to_lowercase())
+                .unwrap_or_default();
+            match entity["type"].as_str() {
+                Some("mention") => text == own,
+                Some("bot_command") => text.ends_with(&own),
+                Some("text_mention") => is_account(&entity["user"], account),
+                _ => false,
+            }
+        })
+    };
+    check(&message["text"], &message["entities"])
+        || check(&message["caption"], &message["caption_entities"])
+}
+
+/// The text of a command without our name: `/new@name` is `/new`.
+fn without_own_name(text: &str, name: &str) -> String {
+    let Some((command, rest)) = text
+        .strip_prefix('/')
+        .and_then(|_| text.split_once('@'))
+        .filter(|(command, _)| !command.contains(char::is_whitespace))
+    else {
+        return text.to_owned();
+    };
+    match rest.get(..name.len()) {
+        Some(named) if named.eq_ignore_ascii_case(name) && !name.is_empty() => {
+            format!("{command}{}", &rest[name.len()..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn files(message: &Value) -> Vec<RemoteFile> {
+    let mut files = Vec::new();
+    let mut add = |value: &Value, kind, default: &str| {
+        if let Some(id) = value["file_id"].as_str() {
+            files.push(RemoteFile {
+                id: id.to_owned(),
+                name: value["file_name"].as_str().unwrap_or(default).to_owned(),
+                kind,
+                size_bytes: value["file_size"].as_u64(),
+            });
+        }
+    };
+    // The last size is the largest.
+    let photos = message["photo"].as_array().and_then(|all| all.last());
+    add(
+        photos.unwrap_or(&Value::Null),
+        AttachmentKind::Image,
+        "photo.jpg",
+    );
+    add(&message["voice"], AttachmentKind::Voice, "voice.ogg");
+    add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
+    add(&message["video"], AttachmentKind::Video, "video.mp4");
+    add(&message["document"], AttachmentKind::File, "document");
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_inbound, without_own_name};
+    use crate::channel::Identity;
+    use serde_json::{Value, json};
+
+    fn account() -> Identity {
+        Identity {
+            id: "99".into(),
+            name: "the_bot".into(),
+        }
+    }
+
+    fn message(members: Value) -> Value {
+        let mut message = json!({
+            "message_id": 5, "date": 1000, "from": { "id": 7, "username": "ann" },
+            "chat": { "id": -3, "type": "supergroup" },
+        });
+        for (name, value) in members.as_object().unwrap() {
+            message[name] = value.clone();
+        }
+        message
+    }
+
+    #[test]
+    fn mentions_are_found_by_utf16_offsets() {
+        let check = |members: Value, expect: bool| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            assert_eq!(inbound.mentions_us, expect, "{members}");
+        };
+        let mention = |offset: usize, length: usize, text: &str| json!({ "text": text, "entities": [{ "type": "mention", "offset": offset, "length": length }] });
+        check(mention(3, 8, "🐈 @the_bot hi"), true);
+        check(mention(3, 9, "🐈 @the_bots"), false);
+        check(mention(90, 8, "@the_bot"), false);
+        check(json!({ "text": "@the_bot without an entity" }), false);
+        check(
+            json!({ "text": "/new@The_Bot", "entities": [{ "type": "bot_command", "offset": 0, "length": 12 }] }),
+            true,
+        );
+        check(
+            json!({ "text": "you", "entities": [{ "type": "text_mention", "offset": 0, "length": 3, "user": { "id": 99 } }] }),
+            true,
+        );
+        check(
+            json!({ "text": "yes", "reply_to_message": { "from": { "id": 99 }, "text": "?" } }),
+            true,
+        );
+        check(
+            json!({ "text": "yes", "reply_to_message": { "from": { "id": 8 }, "text": "@the_bot" } }),
+            false,
+        );
+    }
+
+    #[test]
+    fn text_of_others_is_kept_apart() {
+        let check = |members: Value, text: &str, quotes: &[&str]| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
+            assert_eq!(
+                (inbound.text.as_str(), found.as_slice()),
+                (text, quotes),
+                "{members}"
+            );
+        };
+        check(json!({ "text": "a" }), "a", &[]);
+        check(json!({ "text": "a", "forward_origin": {} }), "", &["a"]);
+        check(
+            json!({ "text": "a", "reply_to_message": { "from": { "id": 8 }, "text": "b" } }),
+            "a",
+            &["b"],
+        );
+        check(
+            json!({ "text": "a", "reply_to_message": { "from": { "id": 99 }, "text": "b" } }),
+            "a",
+            &[],
+        );
+        check(
+            json!({ "caption": "see", "photo": [{ "file_id": "s" }, { "file_id": "l" }] }),
+            "see",
+            &[],
+        );
+    }
+
+    #[test]
+    fn topics_and_commands() {
+        let topic =
+            message(json!({ "text": "a", "message_thread_id": 4, "is_topic_message": true }));
+        assert_eq!(
+            to_inbound(&topic, &account())
+                .unwrap()
+                .chat
+                .thread
+                .as_deref(),
+            Some("4")
+        );
+        let reply = message(json!({ "text": "a", "message_thread_id": 4 }));
+        assert_eq!(to_inbound(&reply, &account()).unwrap().chat.thread, None);
+        assert!(to_inbound(&Value::Null, &account()).is_none());
+        for (text, expect) in [
+            ("/new@the_bot", "/new"),
+            ("/compact@the_bot keep names", "/compact keep names"),
+            ("/new@other", "/new@other"),
+            ("mail a@the_bot", "mail a@the_bot"),
+            ("/", "/"),
+        ] {
+            assert_eq!(without_own_name(text, "the_bot"), expect);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! `nanobot channel`: chat services.
+
+use super::value::time;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum ChannelCommand {
+    /// List channels: enabled, last poll, messages that wait
+    ///
+    /// Asks no service.
+    List {
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a channel's settings without secrets, its position, and refused senders
+    Show {
+        /// Channel name
+        name: String,
+    },
+    /// Test a channel: ask the service who we are there
+    ///
+    /// Sends nothing. The exit status is 69 if the service does not answer, 77 if it rejects the token, and 78 if the
+    /// config is incomplete.
+    Test {
+        /// Channel name
+        name: String,
+    },
+    /// Log in at a service and prepare our account
+    Login {
+        /// Channel name
+        name: String,
+    },
+    /// Allow senders by the code that they received
+    Pair {
+        #[command(subcommand)]
+        command: PairCommand,
+    },
+    // The arguments stand apart, since they are many.
+    Poll(ChannelPollArgs),
+    Send(ChannelSendArgs),
+    /// List messages that wait, were given up or failed
+    Inbox {
+        /// Channel name [default: all]
+        name: Option<String>,
+        /// One JSON object per line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send a message of the inbox again
+    Retry {
+        /// Id as shown by `nanobot channel inbox`
+        id: String,
+    },
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum PairCommand {
+    /// List the valid codes
+    List,
+    /// Allow the sender of a code from now on
+    Approve {
+        /// Code as the sender received it: ABCD-EFGH
+        code: String,
+    },
+}
+
+/// Fetch new messages, answer them, and exit
+///
+/// Only senders in `channels.NAME.allowFrom` or with an approved pairing are answered. With `--wait 60` in a crontab
+/// line that runs every minute, messages are answered at once, and no program stays resident.
+///
+/// A poll that finds another one at work exits with status 75 and prints nothing.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ChannelPollArgs {
+    /// Channel names [default: all enabled channels]
+    pub names: Vec<String>,
+    /// Listen for this long, counted from the start of the process
+    #[arg(long, value_name = "SECONDS", value_parser = time)]
+    pub wait: Option<Duration>,
+    /// Listen until told to stop
+    #[arg(long)]
+    pub follow: bool,
+    /// Time to finish what has begun, after a signal [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = time)]
+    pub grace: Option<Duration>,
+    /// Leave messages that are older: a duration such as `1h`
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub since: Option<Duration>,
+}
+
+/// Send a message to a chat
+///
+/// Prints the service's id of each part. Without TEXT and files, the text is read from standard input. A message that
+/// the service cannot take now is sent by the next poll.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ChannelSendArgs {
+    /// Channel name
+    pub name: String,
+    /// Chat id
+    #[arg(allow_hyphen_values = true)]
+    pub to: String,
+    /// Text, in Markdown
+    #[arg(allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// File to send; can be repeated
+    #[arg(short, long, value_name = "FILE")]
+    pub attach: Vec<PathBuf>,
+    /// Send only once under this key
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+}

@@ -1,0 +1,226 @@
+//! `nanobot channel`: polls chat services, sends messages, and manages who is answered.
+
+use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::channel::outbox::{self, OutboxMessage};
+use crate::ops::channel::poll::{self, PollOptions};
+use crate::ops::channel::{pairing, report};
+use crate::ops::context::Context;
+use crate::sys::input::{self, StdinMode};
+use crate::sys::signal;
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use std::time::Duration;
+
+/// Time for what has begun after a signal, unless `--grace` is given.
+const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// Characters of a message in a list.
+const MAX_PREVIEW_CHARS: usize = 60;
+
+/// Runs `nanobot channel`.
+pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
+    if !matches!(command, ChannelCommand::Poll(_)) {
+        signal::install(None).context("wait for signals")?;
+    }
+    match command {
+        ChannelCommand::List { json } => list(ctx, *json),
+        ChannelCommand::Show { name } => show(ctx, name),
+        ChannelCommand::Test { name } => {
+            let account = report::test(ctx, name)?;
+            ctx.terminal
+                .print(&format!("{} ({})\n", account.name, account.id))?;
+            Ok(Exit::Answered)
+        }
+        ChannelCommand::Login { name } => {
+            let line = report::login(ctx, name)?;
+            ctx.terminal.print(&format!("{line}\n"))?;
+            Ok(Exit::Answered)
+        }
+        ChannelCommand::Pair { command } => pair(ctx, command),
+        ChannelCommand::Poll(arguments) => poll(ctx, arguments),
+        ChannelCommand::Send(arguments) => send(ctx, arguments),
+        ChannelCommand::Inbox { name, json } => inbox(ctx, name.as_deref(), *json),
+        ChannelCommand::Retry { id } => retry(ctx, id),
+    }
+}
+
+fn list(ctx: &Context, json: bool) -> Result<Exit> {
+    let channels = report::list(ctx)?;
+    if json {
+        let rows = channels.iter().map(|channel| {
+            json!({
+                "name": channel.name,
+                "enabled": channel.is_enabled,
+                "last_poll": channel.last_poll.map(|at| at.to_string()),
+                "waiting": channel.waiting,
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        ctx.terminal.print_json(&json!({ "channels": rows }))?;
+        return Ok(Exit::Answered);
+    }
+    for channel in channels {
+        let state = match channel.is_enabled {
+            true => "enabled",
+            false => "disabled",
+        };
+        let last = channel
+            .last_poll
+            .map_or_else(|| "never polled".to_owned(), |at| format!("last poll {at}"));
+        let line = format!(
+            "{}  {state}  {last}  {} waiting\n",
+            channel.name, channel.waiting
+        );
+        ctx.terminal.print(&line)?;
+    }
+    Ok(Exit::Answered)
+}
+
+fn show(ctx: &Context, name: &str) -> Result<Exit> {
+    let (files, inbox) = report::show(ctx, name)?;
+    let mut text = String::new();
+    for (key, value) in files.config.describe() {
+        text.push_str(&format!("channels.{name}.{key} = {value}\n"));
+    }
+    let cursor = &files.read_json("cursor.json")?["cursor"];
+    text.push_str(&format!("position = {cursor}\n"));
+    for refused in &inbox.refused {
+        let user = refused.sender.name.as_deref().unwrap_or("no user name");
+        text.push_str(&format!(
+            "refused sender {} ({user}) in chat {}\n",
+            refused.sender.id, refused.chat
+        ));
+    }
+    ctx.terminal.print(&text)?;
+    Ok(Exit::Answered)
+}
+
+fn pair(ctx: &Context, command: &PairCommand) -> Result<Exit> {
+    match command {
+        PairCommand::List => {
+            for pending in pairing::pending(ctx)? {
+                let line = format!(
+                    "{}  {}  {}\n",
+                    pending.code, pending.channel, pending.sender_id
+                );
+                ctx.terminal.print(&line)?;
+            }
+        }
+        PairCommand::Approve { code } => {
+            let approved = pairing::approve(ctx, code)?;
+            ctx.terminal.print(&format!(
+                "✓ {} may write in {}\n",
+                approved.sender_id, approved.channel
+            ))?;
+        }
+    }
+    Ok(Exit::Answered)
+}
+
+fn poll(ctx: &Context, arguments: &ChannelPollArgs) -> Result<Exit> {
+    let ChannelPollArgs {
+        names,
+        wait,
+        follow,
+        grace,
+        since,
+    } = arguments;
+    let now = ctx.clock.timestamp().as_second();
+    let since = since.map(|age| now.saturating_sub(i64::try_from(age.as_secs()).unwrap_or(now)));
+    let options = PollOptions {
+        names: names.clone(),
+        wait: *wait,
+        follow: *follow,
+        grace: grace.unwrap_or(DEFAULT_GRACE),
+        since,
+    };
+    poll::poll(ctx, &options)
+}
+
+fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
+    let ChannelSendArgs {
+        name,
+        to,
+        text,
+        attach,
+        key,
+    } = arguments;
+    let markdown = match text {
+        Some(text) => text.clone(),
+        None if !attach.is_empty() => String::new(),
+        None => read_stdin(ctx)?,
+    };
+    let message = OutboxMessage {
+        channel: name.clone(),
+        to: to.clone(),
+        markdown,
+        files: attach.clone(),
+        key: key.clone(),
+    };
+    print_ids(ctx, &outbox::send(ctx, &message)?)
+}
+
+fn read_stdin(ctx: &Context) -> Result<String> {
+    let piped = input::read_stdin(
+        StdinMode::Always,
+        input::DEFAULT_IDLE_TIMEOUT,
+        &mut |text| {
+            ctx.notice(text);
+        },
+    )?;
+    let decoded = input::decode(piped.unwrap_or_default(), "standard input")?;
+    Ok(decoded.text)
+}
+
+fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
+    for message in report::waiting(ctx, name)? {
+        let at = message.at.map(|at| at.to_string());
+        if json {
+            ctx.terminal.print_json(&json!({
+                "channel": message.channel,
+                "id": message.id,
+                "session": message.session,
+                "state": message.state,
+                "at": at,
+                "text": message.text,
+            }))?;
+            continue;
+        }
+        let preview: String = message.text.chars().take(MAX_PREVIEW_CHARS).collect();
+        let line = format!(
+            "{}  {}  {}  {}  {}\n",
+            message.id,
+            message.session,
+            message.state,
+            at.unwrap_or_default(),
+            preview.replace('\n', " ")
+        );
+        ctx.terminal.print(&line)?;
+    }
+    Ok(Exit::Answered)
+}
+
+fn retry(ctx: &Context, id: &str) -> Result<Exit> {
+    let all = report::waiting(ctx, None)?;
+    let Some(message) = all.iter().find(|message| message.id == id) else {
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            format!("no channel has a message `{id}` that waits or failed"),
+            "`nanobot channel inbox` for the ids",
+        ));
+    };
+    if message.state == "unanswered" {
+        return Err(fail_with_hint(
+            Exit::TryAgain,
+            format!("`{id}` waits for its answer"),
+            format!("`nanobot channel poll {}`", message.channel),
+        ));
+    }
+    print_ids(ctx, &outbox::retry(ctx, message.channel, id)?)
+}
+
+fn print_ids(ctx: &Context, ids: &[String]) -> Result<Exit> {
+    let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
+    ctx.terminal.print(&lines)?;
+    Ok(Exit::Answered)
+}

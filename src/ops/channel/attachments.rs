@@ -1,0 +1,121 @@
+//! Attachments of inbound messages: downloaded after the sender was checked, under names of our own.
+
+use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
+use crate::ops::channel::runtime::OpenChannel;
+use crate::ops::context::Context;
+use crate::sys::digest::digest;
+use crate::sys::durable_file;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// Largest attachment that is downloaded.
+const MAX_ATTACHMENT_BYTES: u64 = 20 << 20;
+/// Maximum number of attachments of one message.
+const MAX_ATTACHMENTS: usize = 10;
+/// Maximum length of the sender's file name in ours, in characters.
+const MAX_NAME_CHARS: usize = 60;
+
+/// The attachments of messages, as a turn takes them.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    /// Files that are sent to the model with the message.
+    pub(crate) paths: Vec<PathBuf>,
+    /// Lines about files that are not sent to the model.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Downloads the attachments of a message. One that cannot be had becomes a note.
+pub(crate) fn download(
+    ctx: &Context,
+    channel: &OpenChannel,
+    message: &InboundMessage,
+) -> Result<Attachments> {
+    let mut all = Attachments::default();
+    if message.files.is_empty() {
+        return Ok(all);
+    }
+    let directory = ctx.paths.media().join(channel.name());
+    durable_file::create_dir(&directory)?;
+    for file in message.files.iter().take(MAX_ATTACHMENTS) {
+        let name = safe_name(&file.name);
+        let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
+        match fetch_to(channel, file, &path) {
+            Ok(true) if is_for_model(file, &path) => all.paths.push(path),
+            Ok(true) => all.notes.push(format!("[file: {}]", path.display())),
+            Ok(false) => all.notes.push(format!("[attachment: {name} - too large]")),
+            Err(error) => {
+                log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
+                all.notes
+                    .push(format!("[attachment: {name} - download failed]"));
+            }
+        }
+    }
+    let left_out = message.files.len().saturating_sub(MAX_ATTACHMENTS);
+    if left_out > 0 {
+        all.notes
+            .push(format!("[{left_out} more attachments were left out]"));
+    }
+    Ok(all)
+}
+
+fn fetch_to(channel: &OpenChannel, file: &RemoteFile, path: &Path) -> Result<bool> {
+    if file
+        .size_bytes
+        .is_some_and(|size| size > MAX_ATTACHMENT_BYTES)
+    {
+        return Ok(false);
+    }
+    let mut is_whole = true;
+    durable_file::replace_with(path, |out| {
+        is_whole = channel.service.fetch(file, out, MAX_ATTACHMENT_BYTES)?;
+        Ok(())
+    })?;
+    if !is_whole {
+        drop(std::fs::remove_file(path));
+    }
+    Ok(is_whole)
+}
+
+/// True if models take such content: images, PDF documents and text.
+fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
+    match file.kind {
+        AttachmentKind::Image => true,
+        AttachmentKind::Voice | AttachmentKind::Audio | AttachmentKind::Video => false,
+        AttachmentKind::File => {
+            let content = durable_file::read_limited(path, MAX_ATTACHMENT_BYTES)
+                .ok()
+                .flatten();
+            let content = content.unwrap_or_default();
+            content.starts_with(b"%PDF-") || std::str::from_utf8(&content).is_ok()
+        }
+    }
+}
+
+/// A file name without separators, control characters and a leading dot.
+fn safe_name(name: &str) -> String {
+    let keep = |letter: char| match letter {
+        letter if letter.is_alphanumeric() || ".-_".contains(letter) => letter,
+        _ => '_',
+    };
+    let name: String = name.chars().map(keep).take(MAX_NAME_CHARS).collect();
+    match name.trim_start_matches('.') {
+        "" => "file".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe_name;
+
+    #[test]
+    fn names_cannot_leave_the_directory() {
+        let check = |name: &str, expect: &str| assert_eq!(safe_name(name), expect);
+        check("notes.md", "notes.md");
+        check("../../.bashrc", "_.._.bashrc");
+        check("/etc/passwd", "_etc_passwd");
+        check("a\nb\u{202e}", "a_b_");
+        check("..", "file");
+        check("", "file");
+    }
+}

@@ -1,0 +1,98 @@
+//! Sends the parts of an outbound message that were not sent yet.
+
+use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry, Settlement};
+use crate::channel::{Channel, SendError};
+use crate::error::{Exit, fail};
+use crate::sys::sync::IgnorePoison;
+use anyhow::Result;
+use std::sync::Mutex;
+
+/// Age at which an outbound message is given up, in milliseconds: a day.
+const MAX_OUTBOUND_AGE_MILLIS: i64 = 24 * 3_600_000;
+
+/// Sends the outbound message `key`, part by part, and settles it. Each step is on disk before the next. Returns the
+/// service's ids of all parts.
+///
+/// # Errors
+/// A part was not sent. The status is that of the failure: 65 and 77 for a recipient that cannot be reached, which
+/// settles the message; with 69, 75, 77 for a rejected token and 78 it waits for the next poll.
+pub(crate) fn deliver(
+    service: &dyn Channel,
+    inbox: &Mutex<ChannelInbox>,
+    key: &str,
+    now: i64,
+) -> Result<Vec<String>> {
+    let entry = inbox.lock().ignore_poison().state().outbound(key).cloned();
+    let Some(entry) = entry else {
+        return Ok(Vec::new());
+    };
+    if entry.settlement.is_some() {
+        return Ok(entry.sent.into_values().collect());
+    }
+    match send_parts(service, inbox, &entry) {
+        Ok(remote_ids) => {
+            settle(inbox, &entry, Settlement::Delivered)?;
+            for id in &entry.answers {
+                let answered = inbox.lock().ignore_poison().state().inbound(id).cloned();
+                if let Some(answered) = answered {
+                    service.mark_answered(&answered.message);
+                }
+            }
+            Ok(remote_ids)
+        }
+        Err(error) => {
+            let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS;
+            let (exit, result) = match &error {
+                SendError::RecipientRefused(_) => (Exit::Refused, Some(Settlement::Refused)),
+                SendError::Undeliverable(_) => (Exit::BadInput, Some(Settlement::GivenUp)),
+                SendError::RateLimited { .. } => (Exit::TryAgain, None),
+                SendError::Unavailable(_) => (Exit::Unavailable, None),
+                SendError::TokenRejected(_) => (Exit::Refused, None),
+                SendError::Misconfigured(_) => (Exit::Config, None),
+                SendError::Other(_) => (Exit::Failed, None),
+            };
+            let result = result.or(is_too_old.then_some(Settlement::GivenUp));
+            if let Some(result) = result {
+                settle(inbox, &entry, result)?;
+            }
+            let what = match (result, exit) {
+                (Some(_), _) => "a message was given up",
+                (None, _) => "a message waits to be sent",
+            };
+            Err(match error {
+                SendError::Other(error) => error,
+                other => fail(exit, format!("{what}: {other}")),
+            })
+        }
+    }
+}
+
+fn send_parts(
+    service: &dyn Channel,
+    inbox: &Mutex<ChannelInbox>,
+    entry: &OutboundEntry,
+) -> Result<Vec<String>, SendError> {
+    let mut remote_ids = Vec::new();
+    for (number, part) in entry.parts.iter().enumerate() {
+        if let Some(remote) = entry.sent.get(&number) {
+            remote_ids.push(remote.clone());
+            continue;
+        }
+        let key = entry.part_key(number);
+        let remote = service.send(&entry.destination, part, &key)?;
+        remote_ids.push(remote.clone());
+        inbox.lock().ignore_poison().append(InboxRecord::Sent {
+            key: entry.key.clone(),
+            part: number,
+            remote,
+        })?;
+    }
+    Ok(remote_ids)
+}
+
+fn settle(inbox: &Mutex<ChannelInbox>, entry: &OutboundEntry, result: Settlement) -> Result<()> {
+    inbox.lock().ignore_poison().append(InboxRecord::Done {
+        key: entry.key.clone(),
+        result,
+    })
+}

@@ -1,0 +1,215 @@
+//! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
+
+use crate::channel::access::{AccessDecision, AccessRules};
+use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
+use crate::channel::pairing::PairingFile;
+use crate::channel::{Batch, Destination, Identity, InboundMessage};
+use crate::ops::channel::chat_command::{InChatCommand, id_text};
+use crate::ops::channel::poll_run::{PollRun, PolledChannel};
+use crate::ops::channel::work_queue::WorkItem;
+use crate::sys::digest::digest;
+use crate::sys::sync::IgnorePoison;
+use anyhow::Result;
+use std::collections::HashSet;
+
+/// Interval after which a refused sender is noted again, in milliseconds.
+const REFUSAL_NOTE_INTERVAL_MILLIS: i64 = 3_600_000;
+
+/// Work for a session.
+pub(crate) type QueuedItem = (String, WorkItem);
+
+/// Writes a batch into the journal, then the position behind it. Returns the work. When this returns, the service may
+/// forget the messages.
+///
+/// # Errors
+/// Status 74, or 78 for a damaged `pairing.json`; nothing of the batch counts then.
+pub(crate) fn store(
+    run: &PollRun<'_>,
+    index: usize,
+    account: &Identity,
+    batch: &Batch,
+) -> Result<Vec<QueuedItem>> {
+    let channel = run.channel(index);
+    let rules = channel.open.files.access_rules(run.ctx)?;
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let mut inbox = channel.inbox.lock().ignore_poison();
+    let mut intake = Intake {
+        run,
+        index,
+        channel,
+        now,
+        ids: HashSet::new(),
+        records: Vec::new(),
+        work: Vec::new(),
+    };
+    for message in &batch.messages {
+        intake.add(message, &rules, &inbox)?;
+    }
+    let Intake { records, work, .. } = intake;
+    inbox.append_all(records)?;
+    drop(inbox);
+    channel.open.files.write_cursor(account, &batch.cursor)?;
+    Ok(work)
+}
+
+struct Intake<'a> {
+    run: &'a PollRun<'a>,
+    index: usize,
+    channel: &'a PolledChannel,
+    now: i64,
+    /// The ids of this batch.
+    ids: HashSet<String>,
+    records: Vec<InboxRecord>,
+    work: Vec<QueuedItem>,
+}
+
+impl Intake<'_> {
+    fn add(
+        &mut self,
+        message: &InboundMessage,
+        rules: &AccessRules,
+        inbox: &ChannelInbox,
+    ) -> Result<()> {
+        if inbox.state().has_seen(&message.id) || !self.ids.insert(message.id.clone()) {
+            return Ok(());
+        }
+        match rules.decide(message) {
+            AccessDecision::Ignore => Ok(()),
+            AccessDecision::Refuse => {
+                self.note_refusal(message, inbox);
+                Ok(())
+            }
+            AccessDecision::Pair => {
+                self.note_refusal(message, inbox);
+                self.offer_pairing(message)
+            }
+            AccessDecision::Answer => {
+                self.accept(message);
+                Ok(())
+            }
+        }
+    }
+
+    fn accept(&mut self, message: &InboundMessage) {
+        let session = self.channel.open.service.session_key(&message.chat);
+        self.records.push(InboxRecord::In {
+            message: message.clone(),
+            session: session.clone(),
+            at: self.now,
+        });
+        if self.is_stale(message) {
+            self.records.push(InboxRecord::Dropped {
+                ids: vec![message.id.clone()],
+                result: Settlement::Stale,
+            });
+            let name = self.channel.open.name();
+            self.run.ctx.notice(&format!(
+                "channel {name}: a message in {session} is too old and was not answered"
+            ));
+            return;
+        }
+        let command = InChatCommand::parse(&message.text);
+        if command == Some(InChatCommand::Stop) {
+            let text = match self.run.queue.cancel(self.index, &session) {
+                true => "Stopped 1 task.",
+                false => "No active task to stop.",
+            };
+            self.answer_now(message, session, text);
+            return;
+        }
+        let item = WorkItem::Message {
+            id: message.id.clone(),
+            sender: message.from.id.clone(),
+            may_join: command.is_none(),
+        };
+        self.work.push((session, item));
+    }
+
+    fn is_stale(&self, message: &InboundMessage) -> bool {
+        let hours = self.channel.open.files.settings.max_age_hours;
+        let limit = i64::try_from(hours)
+            .unwrap_or(i64::MAX)
+            .saturating_mul(3600);
+        message.sent_at > 0
+            && (self.now / 1000 - message.sent_at > limit
+                || self.run.since.is_some_and(|since| message.sent_at < since))
+    }
+
+    /// Answers without a model.
+    fn answer_now(&mut self, message: &InboundMessage, session: String, text: &str) {
+        let key = answer_key(&message.id);
+        self.add_outbound(
+            message,
+            &key,
+            vec![message.id.clone()],
+            session.clone(),
+            text,
+        );
+        self.work.push((session, WorkItem::Deliver(key)));
+    }
+
+    fn offer_pairing(&mut self, message: &InboundMessage) -> Result<()> {
+        let (name, now) = (self.channel.open.name(), self.now / 1000);
+        let code = PairingFile::change(&self.run.ctx.paths.pairing(), |file| {
+            Ok(file.create_code(name, &message.from.id, now))
+        })?;
+        let Some(code) = code else {
+            return Ok(());
+        };
+        let text = format!(
+            "I do not know you yet. Your pairing code is {code}\n\nThe owner of this bot can let you in within 10 \
+             minutes: nanobot channel pair approve {code}\n\n{}",
+            id_text(message)
+        );
+        let session = self.channel.open.service.session_key(&message.chat);
+        let key = format!("pair.{code}");
+        self.add_outbound(message, &key, Vec::new(), session.clone(), &text);
+        self.work.push((session, WorkItem::Deliver(key)));
+        Ok(())
+    }
+
+    fn add_outbound(
+        &mut self,
+        message: &InboundMessage,
+        key: &str,
+        answers: Vec<String>,
+        session: String,
+        text: &str,
+    ) {
+        self.records.push(InboxRecord::Out {
+            key: key.to_owned(),
+            answers,
+            session,
+            destination: destination(message),
+            parts: self.channel.open.files.render(text),
+            at: self.now,
+        });
+    }
+
+    fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
+        let is_recent = inbox.state().refused.iter().any(|refused| {
+            refused.sender.id == message.from.id
+                && self.now - refused.last_at < REFUSAL_NOTE_INTERVAL_MILLIS
+        });
+        if !is_recent {
+            self.records.push(InboxRecord::Refused {
+                sender: message.from.clone(),
+                chat: message.chat.id.clone(),
+                at: self.now,
+            });
+        }
+    }
+}
+
+/// The place where a message is answered.
+pub(crate) fn destination(message: &InboundMessage) -> Destination {
+    Destination {
+        chat: message.chat.clone(),
+        reply_facts: message.reply_facts.clone(),
+    }
+}
+
+/// The key of an answer that no turn gives.
+pub(crate) fn answer_key(id: &str) -> String {
+    format!("re.{}", &digest(id.as_bytes())[..16])
+}

@@ -1,0 +1,21 @@
+//! Chat channels: fetch what is new, answer it, deliver the answers.
+//!
+//! The order of writes makes every kill harmless. An inbound message is in the journal before the position moves and
+//! before the service may forget it. The turn's id is in the journal before the turn begins, so the session shows if it
+//! ended. The answer is in the journal before its first part is sent, and each part is sent with a key that stays the
+//! same.
+
+pub(crate) mod answer;
+pub(crate) mod attachments;
+pub(crate) mod chat_command;
+pub(crate) mod delivery;
+pub(crate) mod intake;
+pub(crate) mod outbox;
+pub(crate) mod pairing;
+pub(crate) mod poll;
+pub(crate) mod poll_run;
+pub(crate) mod report;
+pub(crate) mod runtime;
+pub(crate) mod supervision;
+pub(crate) mod turn_recovery;
+pub(crate) mod work_queue;

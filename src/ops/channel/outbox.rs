@@ -1,0 +1,144 @@
+//! Messages that answer none: `channel send`, jobs, and `channel retry`.
+
+use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
+use crate::channel::{Chat, Destination, Part};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::channel::delivery;
+use crate::ops::channel::runtime::{ChannelFiles, OpenChannel};
+use crate::ops::context::Context;
+use crate::sys::durable_file;
+use crate::sys::file_lock::FileLock;
+use crate::sys::secret::random_hex;
+use crate::sys::sync::IgnorePoison;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Timeout for the outbox while another process sends.
+const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A message to be sent by the user or a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OutboxMessage {
+    /// The channel's name.
+    pub(crate) channel: String,
+    /// The chat's id, with `:topic:THREAD` for a topic.
+    pub(crate) to: String,
+    pub(crate) markdown: String,
+    pub(crate) files: Vec<PathBuf>,
+    /// A key under which the message is sent once.
+    pub(crate) key: Option<String>,
+}
+
+/// Sends a message. It is on disk before it is sent; if the service cannot take it now, the next poll sends it. Returns
+/// the service's ids of its parts.
+///
+/// # Errors
+/// As `delivery::deliver`; status 66 if there is nothing to send or a file is missing.
+pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>> {
+    let files = ChannelFiles::load(ctx, &message.channel)?;
+    if message.markdown.trim().is_empty() && message.files.is_empty() {
+        return Err(fail(Exit::NoInput, "nothing to send"));
+    }
+    for file in &message.files {
+        if !file.is_file() {
+            let cause = format!("`{}` is not a file", file.display());
+            return Err(fail(Exit::NoInput, cause));
+        }
+    }
+    let open = files.open(ctx)?;
+    let _lock = lock(&open)?;
+    let mut inbox = open.files.open_inbox()?;
+    let key = match &message.key {
+        Some(key) => format!("send.{key}"),
+        None => format!("send.{}", random_hex(8)),
+    };
+    if inbox.state().outbound(&key).is_none() {
+        let chat = parse_chat(&message.to);
+        let mut parts = open.files.render(&message.markdown);
+        parts.retain(|part| !part.plain.trim().is_empty());
+        parts.extend(message.files.iter().map(|file| Part {
+            file: Some(std::path::absolute(file).unwrap_or_else(|_| file.clone())),
+            ..Part::default()
+        }));
+        inbox.append(InboxRecord::Out {
+            key: key.clone(),
+            answers: Vec::new(),
+            session: open.service.session_key(&chat),
+            destination: Destination {
+                chat,
+                ..Destination::default()
+            },
+            parts,
+            at: ctx.clock.timestamp().as_millisecond(),
+        })?;
+    }
+    deliver(ctx, &open, inbox, &key)
+}
+
+/// Sends a message of the journal that waits, was given up or failed. Messages without an answer wait for the next poll.
+///
+/// # Errors
+/// Status 66 for an unknown key; as [`send`].
+pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<Vec<String>> {
+    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    let _lock = lock(&open)?;
+    let mut inbox = open.files.open_inbox()?;
+    let Some(entry) = inbox.state().outbound(key).cloned() else {
+        return Err(fail_with_hint(
+            Exit::NoInput,
+            format!("the channel {name} has no message `{key}`"),
+            "`nanobot channel inbox` for the ids",
+        ));
+    };
+    if entry
+        .settlement
+        .is_some_and(|it| it != Settlement::Delivered)
+    {
+        // A new entry, since a settled one stays settled.
+        let key = format!("{key}+{}", random_hex(2));
+        inbox.append(InboxRecord::Out {
+            key: key.clone(),
+            answers: Vec::new(),
+            session: entry.session,
+            destination: entry.destination,
+            parts: entry.parts,
+            at: ctx.clock.timestamp().as_millisecond(),
+        })?;
+        return deliver(ctx, &open, inbox, &key);
+    }
+    deliver(ctx, &open, inbox, key)
+}
+
+fn deliver(
+    ctx: &Context,
+    open: &OpenChannel,
+    inbox: ChannelInbox,
+    key: &str,
+) -> Result<Vec<String>> {
+    let inbox = Mutex::new(inbox);
+    let now = ctx.clock.timestamp().as_millisecond();
+    let sent = delivery::deliver(&*open.service, &inbox, key, now);
+    drop(inbox.into_inner().ignore_poison());
+    sent
+}
+
+fn lock(open: &OpenChannel) -> Result<FileLock> {
+    durable_file::create_dir(&open.files.directory)?;
+    let path = open.files.directory.join("outbox.lock");
+    FileLock::acquire(&path, "the outbox", "", OUTBOX_LOCK_TIMEOUT, &mut |_| {})
+}
+
+/// The chat that a recipient names.
+fn parse_chat(to: &str) -> Chat {
+    let (id, thread) = match to.split_once(":topic:") {
+        Some((id, thread)) => (id, Some(thread.to_owned())),
+        None => (to, None),
+    };
+    Chat {
+        id: id.to_owned(),
+        thread,
+        is_direct: true,
+    }
+}

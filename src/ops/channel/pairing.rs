@@ -1,0 +1,31 @@
+//! Pairings: the open codes, and their approval.
+
+use crate::channel::pairing::{PairingFile, PendingPairing};
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::context::Context;
+use anyhow::Result;
+
+/// The codes that are valid now.
+///
+/// # Errors
+/// Status 78 if `pairing.json` is damaged.
+pub(crate) fn pending(ctx: &Context) -> Result<Vec<PendingPairing>> {
+    let now = ctx.clock.timestamp().as_second();
+    Ok(PairingFile::load(&ctx.paths.pairing())?.pending(now))
+}
+
+/// Allows the sender of a code from now on.
+///
+/// # Errors
+/// Status 66 if no such code is valid.
+pub(crate) fn approve(ctx: &Context, code: &str) -> Result<PendingPairing> {
+    let now = ctx.clock.timestamp().as_second();
+    let approved = PairingFile::change(&ctx.paths.pairing(), |file| Ok(file.approve(code, now)))?;
+    approved.ok_or_else(|| {
+        fail_with_hint(
+            Exit::NoInput,
+            "there is no such code, or it has expired",
+            "`nanobot channel pair list` for the valid codes",
+        )
+    })
+}

@@ -1,0 +1,312 @@
+//! `channel poll`: listens to channels, and answers what comes.
+//!
+//! Each channel has a thread that listens, and each session that has work one that answers. The first signal ends the
+//! listening; what has begun is finished within a grace period, and the next poll does the rest.
+
+use crate::channel::inbox::InboundEntry;
+use crate::channel::{Batch, Identity};
+use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use crate::ops::channel::answer;
+use crate::ops::channel::chat_command::InChatCommand;
+use crate::ops::channel::intake::{self, QueuedItem};
+use crate::ops::channel::poll_run::{PollRun, PolledChannel};
+use crate::ops::channel::runtime::{ChannelFiles, enabled_names};
+use crate::ops::channel::supervision::wait_for_end;
+use crate::ops::channel::work_queue::WorkItem;
+use crate::ops::context::Context;
+use crate::sys::cancel::{self, CancelToken};
+use crate::sys::durable_file;
+use crate::sys::file_lock::FileLock;
+use crate::sys::graceful_stop::GracefulStop;
+use crate::sys::signal;
+use crate::sys::sync::IgnorePoison;
+use anyhow::{Context as _, Result};
+use std::collections::HashSet;
+use std::io::PipeWriter;
+use std::thread::Scope;
+use std::time::Duration;
+
+/// Messages that wait for an answer before no more are fetched: the service keeps them meanwhile.
+const MAX_PENDING_MESSAGES: usize = 100;
+/// Longest single wait at a service.
+const MAX_LISTEN_WINDOW: Duration = Duration::from_secs(50);
+/// First and longest delay after a failure of a service that is listened to.
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
+
+/// The options of `channel poll`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PollOptions {
+    /// Names of channels; empty for all that are enabled.
+    pub(crate) names: Vec<String>,
+    /// Listen until this time after the start of the process.
+    pub(crate) wait: Option<Duration>,
+    /// Listen until told to stop.
+    pub(crate) follow: bool,
+    /// Time for what has begun, after a signal.
+    pub(crate) grace: Duration,
+    /// Leave messages that were sent before, in seconds since 1970.
+    pub(crate) since: Option<i64>,
+}
+
+/// Polls channels. Returns the first status of the run by the order of [`PollRun::status`].
+///
+/// # Errors
+/// Status 2 or 78 before anything is polled: an unknown channel, an unusable config.
+pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
+    let stop = GracefulStop::install().context("wait for signals")?;
+    let names = match options.names.as_slice() {
+        [] => enabled_names(ctx)?,
+        names => names
+            .iter()
+            .map(|name| Ok(ChannelFiles::load(ctx, name)?.kind.name))
+            .collect::<Result<_>>()?,
+    };
+    let Some(first) = names.first() else {
+        return Err(fail_with_hint(
+            Exit::Config,
+            "no channel is enabled",
+            "`nanobot config set channels.telegram.enabled true`",
+        ));
+    };
+    let max_parallel = ChannelFiles::load(ctx, first)?.settings.max_parallel;
+    let mut run = PollRun::new(ctx, ctx.settings()?, names.len(), max_parallel);
+    (run.follows, run.since) = (options.follow, options.since);
+    let (done_rx, done_tx) = std::io::pipe().context("poll")?;
+    let listening = CancelToken::new().context("poll")?;
+    std::thread::scope(|scope| -> Result<()> {
+        for (index, name) in names.into_iter().enumerate() {
+            let listener = Listener {
+                run: &run,
+                scope,
+                index,
+                name,
+                options,
+                is_done: done_tx.try_clone().context("poll")?,
+            };
+            let token = Some(listening.clone());
+            scope.spawn(move || cancel::scope(token, || listener.listen_and_report()));
+        }
+        drop(done_tx);
+        wait_for_end(&run.queue, &stop, &done_rx, options.grace, &|| {
+            listening.cancel();
+        });
+        Ok(())
+    })?;
+    Ok(stop.exit().unwrap_or(run.status()))
+}
+
+/// The thread of a channel.
+struct Listener<'scope, 'env> {
+    run: &'scope PollRun<'scope>,
+    scope: &'scope Scope<'scope, 'env>,
+    index: usize,
+    name: &'static str,
+    options: &'scope PollOptions,
+    /// Closed when this thread and all workers that it started have ended.
+    is_done: PipeWriter,
+}
+
+impl<'scope> Listener<'scope, '_> {
+    fn listen_and_report(&self) {
+        match self.listen() {
+            Err(error) if error.is::<Stop>() => {}
+            Err(error) => self.run.report(self.name, &error),
+            Ok(()) => {}
+        }
+    }
+
+    /// Takes the channel's lock, goes on where the last poll ended, and listens.
+    fn listen(&self) -> Result<()> {
+        let ctx = self.run.ctx;
+        let files = ChannelFiles::load(ctx, self.name)?;
+        if !files.is_enabled() {
+            return Err(fail_with_hint(
+                Exit::Config,
+                "it is not enabled",
+                format!("`nanobot config set channels.{}.enabled true`", self.name),
+            ));
+        }
+        if !files.access_rules(ctx)?.admits_anybody() {
+            return Err(fail_with_hint(
+                Exit::Config,
+                "no sender is allowed: `allowFrom` is empty, and pairing is off",
+                format!("your id in `channels.{}.allowFrom`", self.name),
+            ));
+        }
+        let directory = files.directory.clone();
+        let created = durable_file::create_dir(&directory);
+        created.map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
+        let Some(_lock) = self.lock(&directory.join("lock"))? else {
+            // A crontab line that starts a poll each minute stays quiet.
+            self.run.add_status(Exit::TryAgain);
+            return Ok(());
+        };
+        let inbox = files.open_inbox()?;
+        let open = files.open(ctx)?;
+        let mut channel = PolledChannel::new(open, inbox);
+        self.compact(&mut channel)?;
+        let account = channel.open.account(ctx)?;
+        let slot = &self.run.channels[self.index];
+        let channel = slot.get_or_init(|| channel);
+        self.enqueue(unfinished_work(channel));
+        self.poll_service(channel, &account)
+    }
+
+    /// Takes the lock of the channel. `None` if another poll holds it for longer than this one may wait.
+    fn lock(&self, path: &std::path::Path) -> Result<Option<FileLock>> {
+        let wait = self.time_left().unwrap_or(Duration::ZERO);
+        let now = self.run.ctx.clock.local_timestamp();
+        match FileLock::acquire(path, "the channel", &now, wait, &mut |_| {}) {
+            Ok(lock) => Ok(Some(lock)),
+            Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compact(&self, channel: &mut PolledChannel) -> Result<()> {
+        let now = self.run.ctx.clock.timestamp().as_millisecond();
+        let lock = channel.open.files.directory.join("outbox.lock");
+        // While another process appends, the journal stays as it is.
+        let lock = FileLock::acquire(&lock, "the outbox", "", Duration::ZERO, &mut |_| {});
+        if lock.is_ok() {
+            let inbox = channel.inbox.get_mut().ignore_poison();
+            inbox.compact_if_large(now, false)?;
+        }
+        Ok(())
+    }
+
+    fn poll_service(&self, channel: &PolledChannel, account: &Identity) -> Result<()> {
+        let files = &channel.open.files;
+        let mut cursor = files.read_cursor(account)?;
+        let mut delay = MIN_RETRY_DELAY;
+        let mut is_first = true;
+        loop {
+            let left = self.time_left();
+            let window = left.unwrap_or(MAX_LISTEN_WINDOW).min(MAX_LISTEN_WINDOW);
+            let skips = cursor.is_none() && !files.kind.answers_backlog;
+            let before = cursor.clone();
+            let polled = channel.open.service.poll(
+                account,
+                before.as_ref(),
+                window,
+                &mut |mut batch: Batch| {
+                    if skips && self.options.since.is_none() {
+                        batch.messages.clear();
+                    }
+                    let work = intake::store(self.run, self.index, account, &batch)?;
+                    cursor = Some(batch.cursor);
+                    self.enqueue(work);
+                    self.run.queue.wait_below(MAX_PENDING_MESSAGES);
+                    Ok(())
+                },
+            );
+            match polled {
+                Ok(()) => {
+                    delay = MIN_RETRY_DELAY;
+                    if std::mem::take(&mut is_first) {
+                        files.write_last_poll(self.run.ctx.clock.timestamp().as_millisecond())?;
+                    }
+                    if self.run.follows {
+                        self.enqueue(self.retries(channel));
+                    }
+                }
+                Err(error) if self.may_retry(&error) => {
+                    log::warn!(target: "channel", "{}: {error:#}; next attempt in {} s", self.name, delay.as_secs());
+                    let pause = delay.min(self.time_left().unwrap_or(delay));
+                    signal::sleep(pause)?;
+                    delay = (delay * 2).min(MAX_RETRY_DELAY);
+                    if self.is_over() {
+                        return Err(error);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            if self.is_over() || channel.is_rejected() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The time left for listening; `None` for no limit.
+    fn time_left(&self) -> Option<Duration> {
+        match (self.options.wait, self.options.follow) {
+            (Some(wait), _) => Some(wait.saturating_sub(signal::now())),
+            (None, true) => None,
+            (None, false) => Some(Duration::ZERO),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.run.queue.is_closed()
+            || !self.options.follow && self.time_left().is_none_or(|left| left.is_zero())
+    }
+
+    /// True if the service may be back while this poll still listens.
+    fn may_retry(&self, error: &anyhow::Error) -> bool {
+        let exit = exit_for(error);
+        let is_transient = match self.options.follow {
+            true => matches!(exit, Exit::Unavailable | Exit::TryAgain),
+            false => exit == Exit::Unavailable,
+        };
+        is_transient && !self.is_over()
+    }
+
+    /// Work that failed for a cause that may have passed. Only when no work is in progress, so none is doubled.
+    fn retries(&self, channel: &PolledChannel) -> Vec<QueuedItem> {
+        match self.run.queue.is_idle() {
+            true => unfinished_work(channel),
+            false => Vec::new(),
+        }
+    }
+
+    fn enqueue(&self, work: Vec<QueuedItem>) {
+        for (session, item) in work {
+            if self.run.queue.push(self.index, &session, item) {
+                let run = self.run;
+                // Without a descriptor the end of the worker is not awaited before a signal; the scope still joins it.
+                let is_done = self.is_done.try_clone().ok();
+                self.scope.spawn(move || {
+                    let mut finished = None;
+                    while let Some(work) = run.queue.take(finished.as_ref()) {
+                        answer::handle(run, &work);
+                        finished = Some(work);
+                    }
+                    drop(is_done);
+                });
+            }
+        }
+    }
+}
+
+/// Messages and answers that an earlier poll did not finish, in their order: answers first, since they are older.
+fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
+    let inbox = channel.inbox.lock().ignore_poison();
+    let state = inbox.state();
+    let answers = state.undelivered().map(|entry| {
+        let item = WorkItem::Deliver(entry.key.clone());
+        (entry.session.clone(), item)
+    });
+    let mut work: Vec<QueuedItem> = answers.collect();
+    let mut joined = HashSet::new();
+    for entry in state.unanswered() {
+        // The messages of a turn that was begun are answered with the first of them.
+        let others = entry.turns.last().map(|turn| turn.ids.iter().cloned());
+        if joined.contains(&entry.message.id) {
+            continue;
+        }
+        joined.extend(others.into_iter().flatten());
+        work.push((entry.session.clone(), message_item(entry)));
+    }
+    work
+}
+
+fn message_item(entry: &InboundEntry) -> WorkItem {
+    let is_command = InChatCommand::parse(&entry.message.text).is_some();
+    WorkItem::Message {
+        id: entry.message.id.clone(),
+        sender: entry.message.from.id.clone(),
+        may_join: entry.turns.is_empty() && !is_command,
+    }
+}

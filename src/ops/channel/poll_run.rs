@@ -1,0 +1,141 @@
+//! State that the threads of one poll share.
+
+use crate::channel::inbox::ChannelInbox;
+use crate::error::{Exit, exit_for};
+use crate::ops::channel::runtime::OpenChannel;
+use crate::ops::channel::work_queue::WorkQueue;
+use crate::ops::context::{Context, report_error};
+use crate::settings::Settings;
+use crate::sys::sync::IgnorePoison;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+
+/// The statuses of a poll that has several, the first of which counts.
+const STATUS_ORDER: [Exit; 9] = [
+    Exit::Io,
+    Exit::Config,
+    Exit::Refused,
+    Exit::Unavailable,
+    Exit::TryAgain,
+    Exit::BadInput,
+    Exit::Failed,
+    Exit::Budget,
+    Exit::Denied,
+];
+
+/// One run of `channel poll`.
+pub(crate) struct PollRun<'a> {
+    pub(crate) ctx: &'a Context,
+    pub(crate) settings: Settings,
+    /// Each is filled by its own thread, once its lock is held.
+    pub(crate) channels: Vec<OnceLock<PolledChannel>>,
+    pub(crate) queue: WorkQueue,
+    /// Go on until told to stop.
+    pub(crate) follows: bool,
+    /// Messages that were sent before are not answered, in seconds since 1970.
+    pub(crate) since: Option<i64>,
+    problems: Mutex<Vec<Exit>>,
+}
+
+/// A channel whose lock this process holds.
+pub(crate) struct PolledChannel {
+    pub(crate) open: OpenChannel,
+    pub(crate) inbox: Mutex<ChannelInbox>,
+    /// True once the service has rejected the token: it is not asked again.
+    pub(crate) is_rejected: AtomicBool,
+}
+
+impl<'a> PollRun<'a> {
+    /// Creates the state for `count` channels.
+    pub(crate) fn new(
+        ctx: &'a Context,
+        settings: Settings,
+        count: usize,
+        max_parallel: usize,
+    ) -> Self {
+        Self {
+            ctx,
+            settings,
+            channels: std::iter::repeat_with(OnceLock::new).take(count).collect(),
+            queue: WorkQueue::new(max_parallel),
+            follows: false,
+            since: None,
+            problems: Mutex::default(),
+        }
+    }
+
+    /// The channel with this index, which work was queued for.
+    pub(crate) fn channel(&self, index: usize) -> &PolledChannel {
+        let channel = self.channels[index].get();
+        channel.expect("work is queued for channels that are open")
+    }
+
+    /// Prints an error, and lets its status count.
+    pub(crate) fn report(&self, name: &str, error: &anyhow::Error) {
+        self.add_status(exit_for(error));
+        let exit = exit_for(error);
+        let hint = crate::error::hint_for(error).map(str::to_owned);
+        let cause = format!("channel {name}: {error:#}");
+        let error = match hint {
+            Some(hint) => crate::error::fail_with_hint(exit, cause, hint),
+            None => crate::error::fail(exit, cause),
+        };
+        report_error(&error, self.ctx.terminal);
+    }
+
+    /// Lets a status count.
+    pub(crate) fn add_status(&self, exit: Exit) {
+        self.problems.lock().ignore_poison().push(exit);
+    }
+
+    /// The status of the run.
+    pub(crate) fn status(&self) -> Exit {
+        combine_statuses(&self.problems.lock().ignore_poison())
+    }
+}
+
+impl PolledChannel {
+    /// Wraps an open channel with its journal.
+    pub(crate) fn new(open: OpenChannel, inbox: ChannelInbox) -> Self {
+        Self {
+            open,
+            inbox: Mutex::new(inbox),
+            is_rejected: AtomicBool::new(false),
+        }
+    }
+
+    /// True if the service has rejected the token.
+    pub(crate) fn is_rejected(&self) -> bool {
+        self.is_rejected.load(Ordering::SeqCst)
+    }
+}
+
+/// The status of a run that has several: the first in their order.
+fn combine_statuses(problems: &[Exit]) -> Exit {
+    let ranked = STATUS_ORDER
+        .into_iter()
+        .find(|exit| problems.contains(exit));
+    ranked
+        .or(problems.first().copied())
+        .unwrap_or(Exit::Answered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::combine_statuses;
+    use crate::error::Exit;
+
+    #[test]
+    fn the_first_status_in_the_order_counts() {
+        assert_eq!(combine_statuses(&[]), Exit::Answered);
+        assert_eq!(
+            combine_statuses(&[Exit::Failed, Exit::Unavailable]),
+            Exit::Unavailable
+        );
+        assert_eq!(
+            combine_statuses(&[Exit::Refused, Exit::Io, Exit::Config]),
+            Exit::Io
+        );
+        assert_eq!(combine_statuses(&[Exit::Limit]), Exit::Limit);
+    }
+}

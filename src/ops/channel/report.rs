@@ -1,0 +1,136 @@
+//! Facts about channels for people: lists, the config without secrets, what waits.
+
+use crate::channel::inbox::{ChannelInbox, InboxState, Settlement};
+use crate::channel::table::CHANNELS;
+use crate::channel::{Identity, InboundMessage};
+use crate::ops::channel::runtime::ChannelFiles;
+use crate::ops::context::Context;
+use anyhow::Result;
+use jiff::Timestamp;
+
+/// A line of `channel list`.
+pub(crate) struct ChannelSummary {
+    pub(crate) name: &'static str,
+    pub(crate) is_enabled: bool,
+    pub(crate) last_poll: Option<Timestamp>,
+    /// Number of messages that wait for an answer or a delivery.
+    pub(crate) waiting: usize,
+}
+
+/// A message that waits, was given up or failed.
+pub(crate) struct WaitingMessage {
+    pub(crate) channel: &'static str,
+    /// The id for `channel retry`.
+    pub(crate) id: String,
+    pub(crate) session: String,
+    /// `unanswered`, `undelivered`, or the name of a [`Settlement`].
+    pub(crate) state: &'static str,
+    pub(crate) at: Option<Timestamp>,
+    pub(crate) text: String,
+}
+
+/// All channels. No service is asked.
+///
+/// # Errors
+/// The config or a journal cannot be read.
+pub(crate) fn list(ctx: &Context) -> Result<Vec<ChannelSummary>> {
+    CHANNELS
+        .iter()
+        .map(|kind| summarize(ctx, kind.name))
+        .collect()
+}
+
+fn summarize(ctx: &Context, name: &str) -> Result<ChannelSummary> {
+    let files = ChannelFiles::load(ctx, name)?;
+    let last_poll = files.last_poll()?;
+    Ok(ChannelSummary {
+        name: files.kind.name,
+        is_enabled: files.is_enabled(),
+        last_poll: last_poll.and_then(|at| Timestamp::from_millisecond(at).ok()),
+        waiting: ChannelInbox::read(&files.directory)?.waiting(),
+    })
+}
+
+/// The journal of a channel, with its config.
+///
+/// # Errors
+/// As [`list`]; status 2 for an unknown name.
+pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxState)> {
+    let files = ChannelFiles::load(ctx, name)?;
+    let inbox = ChannelInbox::read(&files.directory)?;
+    Ok((files, inbox))
+}
+
+/// Asks the service for our account. Nothing is sent or stored.
+///
+/// # Errors
+/// Those of the service.
+pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
+    ChannelFiles::load(ctx, name)?.open(ctx)?.service.identity()
+}
+
+/// Logs in at the service. Returns a line for the user.
+///
+/// # Errors
+/// Those of the service.
+pub(crate) fn login(ctx: &Context, name: &str) -> Result<String> {
+    ChannelFiles::load(ctx, name)?.open(ctx)?.service.login()
+}
+
+/// The messages that wait, were given up or failed, of one channel or of all.
+///
+/// # Errors
+/// As [`show`].
+pub(crate) fn waiting(ctx: &Context, name: Option<&str>) -> Result<Vec<WaitingMessage>> {
+    let names = CHANNELS.iter().map(|kind| kind.name);
+    let names: Vec<&str> = match name {
+        Some(name) => vec![name],
+        None => names.collect(),
+    };
+    let mut all = Vec::new();
+    for name in names {
+        let (files, state) = show(ctx, name)?;
+        all.extend(waiting_in(files.kind.name, &state));
+    }
+    Ok(all)
+}
+
+fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> {
+    let time = |at: i64| Timestamp::from_millisecond(at).ok();
+    let mut all = Vec::new();
+    for entry in &state.inbound {
+        let InboundMessage { id, text, .. } = &entry.message;
+        let name = match (entry.settlement, &entry.answer) {
+            (None, None) => "unanswered",
+            (Some(Settlement::Stale | Settlement::RateLimited), None) => {
+                entry.settlement.map_or("", Settlement::name)
+            }
+            _ => continue,
+        };
+        all.push(WaitingMessage {
+            channel,
+            id: id.clone(),
+            session: entry.session.clone(),
+            state: name,
+            at: time(entry.received_at),
+            text: text.clone(),
+        });
+    }
+    for entry in &state.outbound {
+        let name = match entry.settlement {
+            None => "undelivered",
+            Some(Settlement::Delivered) => continue,
+            Some(other) => other.name(),
+        };
+        let text: Vec<&str> = entry.parts.iter().map(|part| part.plain.as_str()).collect();
+        all.push(WaitingMessage {
+            channel,
+            id: entry.key.clone(),
+            session: entry.session.clone(),
+            state: name,
+            at: time(entry.created_at),
+            text: text.join("\n"),
+        });
+    }
+    all
+}

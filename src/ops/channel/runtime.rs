@@ -1,0 +1,201 @@
+//! A channel as a run uses it: its config, its files, and the connection to its service.
+
+use crate::channel::access::{AccessRules, GroupPolicy};
+use crate::channel::dialect;
+use crate::channel::inbox::ChannelInbox;
+use crate::channel::pairing::PairingFile;
+use crate::channel::setup::ChannelSetup;
+use crate::channel::table::{CHANNELS, ChannelKind, find};
+use crate::channel::{Channel, Identity, Part};
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::context::Context;
+use crate::settings::channels::{ChannelConfig, ChannelSettings};
+use crate::settings::keys::nearest;
+use crate::settings::{Config, LayeredConfig};
+use crate::sys::digest::digest;
+use crate::sys::durable_file;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Time for which our account at a service is not asked for again, in milliseconds.
+const IDENTITY_LIFETIME_MILLIS: i64 = 24 * 3_600_000;
+
+/// A channel's config and files; the service is not asked.
+pub(crate) struct ChannelFiles {
+    pub(crate) kind: &'static ChannelKind,
+    pub(crate) config: ChannelConfig,
+    pub(crate) settings: ChannelSettings,
+    /// `~/.nanobot/channels/NAME`.
+    pub(crate) directory: PathBuf,
+}
+
+/// A channel that is ready to be polled and sent to.
+pub(crate) struct OpenChannel {
+    pub(crate) files: ChannelFiles,
+    pub(crate) service: Box<dyn Channel>,
+}
+
+/// The names of all enabled channels, in the order of the table.
+pub(crate) fn enabled_names(ctx: &Context) -> Result<Vec<&'static str>> {
+    let mut names = Vec::new();
+    for kind in CHANNELS {
+        if ChannelFiles::load(ctx, kind.name)?.is_enabled() {
+            names.push(kind.name);
+        }
+    }
+    Ok(names)
+}
+
+impl ChannelFiles {
+    /// Reads the config of the channel `name`.
+    ///
+    /// # Errors
+    /// Status 2 for an unknown name, 78 for an unusable config.
+    pub(crate) fn load(ctx: &Context, name: &str) -> Result<Self> {
+        let Some(kind) = find(name) else {
+            let names = CHANNELS.iter().map(|kind| kind.name);
+            let hint = match nearest(name, names.clone()) {
+                Some(meant) => format!("`{meant}`"),
+                None => format!("one of {}", names.collect::<Vec<_>>().join(", ")),
+            };
+            let cause = format!("there is no channel `{name}`");
+            return Err(fail_with_hint(Exit::Usage, cause, hint));
+        };
+        let config = Config::load(&ctx.paths.config)?;
+        let layers = LayeredConfig::new(&config, &ctx.env);
+        Ok(Self {
+            kind,
+            config: ChannelConfig::read(&layers, kind.name)?,
+            settings: ChannelSettings::read(&layers)?,
+            directory: ctx.paths.channels().join(kind.name),
+        })
+    }
+
+    /// True if the config enables the channel.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.config.flag("enabled")
+    }
+
+    /// Prepares the connection to the service. Nothing is sent.
+    ///
+    /// # Errors
+    /// Status 78 for an unusable config.
+    pub(crate) fn open(self, ctx: &Context) -> Result<OpenChannel> {
+        let setup = ChannelSetup {
+            config: self.config.clone(),
+            network: ctx.settings()?.network,
+            clock: ctx.clock.clone(),
+            offline: false,
+            directory: self.directory.clone(),
+        };
+        Ok(OpenChannel {
+            service: (self.kind.open)(&setup)?,
+            files: self,
+        })
+    }
+
+    /// The rules for senders, with the pairings as of now.
+    ///
+    /// # Errors
+    /// Status 78 if `pairing.json` is damaged.
+    pub(crate) fn access_rules(&self, ctx: &Context) -> Result<AccessRules> {
+        let pairing = PairingFile::load(&ctx.paths.pairing())?;
+        let policy = self.config.text("groupPolicy").unwrap_or_default();
+        Ok(AccessRules {
+            allow_from: self.config.list("allowFrom"),
+            approved: pairing.approved(self.kind.name),
+            pairs: self.kind.pairs && self.settings.pairing,
+            matches_names: self.kind.matches_names,
+            group_policy: GroupPolicy::parse(&policy),
+            group_allow_from: self.config.list("groupAllowFrom"),
+        })
+    }
+
+    /// The position after the last message that was taken for this account.
+    pub(crate) fn read_cursor(&self, account: &Identity) -> Result<Option<Value>> {
+        let stored = self.read_json("cursor.json")?;
+        let is_ours = stored["account"] == account.id.as_str();
+        Ok(is_ours
+            .then(|| stored["cursor"].clone())
+            .filter(|it| !it.is_null()))
+    }
+
+    /// Stores the position.
+    pub(crate) fn write_cursor(&self, account: &Identity, cursor: &Value) -> Result<()> {
+        let stored = json!({ "account": account.id, "cursor": cursor });
+        self.write_json("cursor.json", &stored)
+    }
+
+    /// Notes the time of a successful look, in milliseconds since 1970.
+    pub(crate) fn write_last_poll(&self, now: i64) -> Result<()> {
+        self.write_json("last_poll.json", &json!({ "at": now }))
+    }
+
+    /// The time of the last successful look, in milliseconds since 1970.
+    pub(crate) fn last_poll(&self) -> Result<Option<i64>> {
+        Ok(self.read_json("last_poll.json")?["at"].as_i64())
+    }
+
+    /// Reads a file of the channel; null if it is missing or damaged, since the service can be asked again.
+    pub(crate) fn read_json(&self, name: &str) -> Result<Value> {
+        let text = durable_file::read(&self.directory.join(name))?;
+        Ok(serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default())
+    }
+
+    fn write_json(&self, name: &str, value: &Value) -> Result<()> {
+        durable_file::create_dir(&self.directory)?;
+        let text = value.to_string() + "\n";
+        durable_file::replace(&self.directory.join(name), text.as_bytes())
+    }
+
+    /// Opens the journal.
+    ///
+    /// # Errors
+    /// Status 74.
+    pub(crate) fn open_inbox(&self) -> Result<ChannelInbox> {
+        let opened = ChannelInbox::open(&self.directory);
+        opened.map_err(|error| fail(Exit::Io, format!("open the inbox: {error:#}")))
+    }
+
+    /// Converts Markdown to the parts that the service takes.
+    pub(crate) fn render(&self, markdown: &str) -> Vec<Part> {
+        let parts = dialect::render(markdown, self.kind.dialect).into_iter();
+        let part = |it: dialect::RenderedPart| Part {
+            markup: it.markup,
+            plain: it.plain,
+            file: None,
+        };
+        parts.map(part).collect()
+    }
+}
+
+impl OpenChannel {
+    /// The channel's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.files.kind.name
+    }
+
+    /// Our account, from the service at most once a day.
+    ///
+    /// # Errors
+    /// Those of the service.
+    pub(crate) fn account(&self, ctx: &Context) -> Result<Identity> {
+        let files = &self.files;
+        let now = ctx.clock.timestamp().as_millisecond();
+        // With another token or another server, the stored account is not ours.
+        let config = digest(files.config.fingerprint_text().as_bytes());
+        let stored = files.read_json("identity.json")?;
+        let age = now - stored["checked_at"].as_i64().unwrap_or(0);
+        if stored["config"] == config.as_str()
+            && (0..IDENTITY_LIFETIME_MILLIS).contains(&age)
+            && let Ok(account) = serde_json::from_value(stored["account"].clone())
+        {
+            return Ok(account);
+        }
+        let account = self.service.identity()?;
+        let stored = json!({ "config": config, "checked_at": now, "account": account });
+        files.write_json("identity.json", &stored)?;
+        Ok(account)
+    }
+}

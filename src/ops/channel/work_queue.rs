@@ -1,0 +1,260 @@
+//! The order of work: one item at a time in each session, several sessions at once. Pure but for its lock.
+
+use crate::sys::cancel::CancelToken;
+use crate::sys::sync::IgnorePoison;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Maximum number of messages that one turn answers.
+const MAX_JOINED_MESSAGES: usize = 10;
+
+/// Something to do in a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WorkItem {
+    /// Answer a message. Neighbours of one sender are answered together if both may be joined.
+    Message {
+        id: String,
+        sender: String,
+        may_join: bool,
+    },
+    /// Deliver the outbound message with this key.
+    Deliver(String),
+}
+
+/// Work in a session, taken by a worker.
+#[derive(Debug)]
+pub(crate) struct SessionWork {
+    /// The index of the channel.
+    pub(crate) channel: usize,
+    pub(crate) session: String,
+    /// One item, or several messages that one turn answers.
+    pub(crate) items: Vec<WorkItem>,
+    /// Cancels the turn.
+    pub(crate) token: Arc<CancelToken>,
+}
+
+/// The queue of all sessions.
+#[derive(Debug)]
+pub(crate) struct WorkQueue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+    max_workers: usize,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    pending: HashMap<(usize, String), VecDeque<WorkItem>>,
+    /// Sessions with pending work in which nothing runs.
+    ready: VecDeque<(usize, String)>,
+    running: HashMap<(usize, String), Arc<CancelToken>>,
+    workers: usize,
+    is_closed: bool,
+}
+
+impl WorkQueue {
+    /// Creates an empty queue for at most `max_workers` sessions at once.
+    pub(crate) fn new(max_workers: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            max_workers: max_workers.max(1),
+        }
+    }
+
+    /// Adds work. Returns true if the caller must start a worker, which calls [`Self::take`] until that returns `None`.
+    #[must_use]
+    pub(crate) fn push(&self, channel: usize, session: &str, item: WorkItem) -> bool {
+        let mut state = self.lock();
+        let key = (channel, session.to_owned());
+        let is_idle = !state.pending.contains_key(&key) && !state.running.contains_key(&key);
+        state
+            .pending
+            .entry(key.clone())
+            .or_default()
+            .push_back(item);
+        if is_idle {
+            state.ready.push_back(key);
+        }
+        let starts = state.workers < self.max_workers && !state.ready.is_empty();
+        state.workers += usize::from(starts);
+        starts
+    }
+
+    /// Takes the next work for a worker, whose last one is `finished`. `None` ends the worker.
+    pub(crate) fn take(&self, finished: Option<&SessionWork>) -> Option<SessionWork> {
+        let mut state = self.lock();
+        if let Some(work) = finished {
+            let key = (work.channel, work.session.clone());
+            state.running.remove(&key);
+            if state.pending.contains_key(&key) {
+                state.ready.push_back(key);
+            }
+        }
+        self.changed.notify_all();
+        let next = match state.is_closed {
+            true => None,
+            false => state.ready.pop_front(),
+        };
+        // Without a descriptor for the token nothing more can be started; the journal has the messages.
+        let next = next.and_then(|key| Some((key, CancelToken::new().ok()?)));
+        let Some((key, token)) = next else {
+            state.workers -= 1;
+            return None;
+        };
+        let mut pending = state.pending.remove(&key).unwrap_or_default();
+        let items = take_joined(&mut pending);
+        if !pending.is_empty() {
+            state.pending.insert(key.clone(), pending);
+        }
+        state.running.insert(key.clone(), Arc::clone(&token));
+        Some(SessionWork {
+            channel: key.0,
+            session: key.1,
+            items,
+            token,
+        })
+    }
+
+    /// Cancels the running turn of a session. False if none runs.
+    pub(crate) fn cancel(&self, channel: usize, session: &str) -> bool {
+        let state = self.lock();
+        let token = state.running.get(&(channel, session.to_owned()));
+        token.is_some_and(|token| {
+            token.cancel();
+            true
+        })
+    }
+
+    /// Cancels all running turns.
+    pub(crate) fn cancel_all(&self) {
+        self.lock()
+            .running
+            .values()
+            .for_each(|token| token.cancel());
+    }
+
+    /// Starts nothing more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    /// True after [`Self::close`].
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    /// True if nothing runs and nothing is pending.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.running.is_empty() && state.pending.is_empty()
+    }
+
+    /// Waits until fewer than `limit` items are pending, or the queue is closed.
+    pub(crate) fn wait_below(&self, limit: usize) {
+        let mut state = self.lock();
+        while !state.is_closed && state.pending.values().map(VecDeque::len).sum::<usize>() >= limit
+        {
+            let waited = self.changed.wait_timeout(state, Duration::from_secs(1));
+            state = waited.ignore_poison().0;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().ignore_poison()
+    }
+}
+
+/// Takes the first item, and the messages after it that the same turn answers.
+fn take_joined(pending: &mut VecDeque<WorkItem>) -> Vec<WorkItem> {
+    let mut items: Vec<WorkItem> = pending.pop_front().into_iter().collect();
+    let Some(WorkItem::Message {
+        sender,
+        may_join: true,
+        ..
+    }) = items.first().cloned()
+    else {
+        return items;
+    };
+    while items.len() < MAX_JOINED_MESSAGES
+        && let Some(next) = pending.pop_front_if(|next| {
+            matches!(next, WorkItem::Message { sender: other, may_join: true, .. } if *other == sender)
+        })
+    {
+        items.push(next);
+    }
+    items
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WorkItem, WorkQueue};
+
+    fn message(id: &str, sender: &str, may_join: bool) -> WorkItem {
+        WorkItem::Message {
+            id: id.into(),
+            sender: sender.into(),
+            may_join,
+        }
+    }
+
+    fn ids(items: &[WorkItem]) -> String {
+        let id = |item: &WorkItem| match item {
+            WorkItem::Message { id, .. } => id.clone(),
+            WorkItem::Deliver(key) => format!("deliver {key}"),
+        };
+        items.iter().map(id).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn one_at_a_time_in_a_session_and_neighbours_are_joined() {
+        let queue = WorkQueue::new(2);
+        assert!(queue.push(0, "a", message("1", "ann", true)));
+        let first = queue.take(None).unwrap();
+        assert_eq!(ids(&first.items), "1");
+        for item in [
+            message("2", "ann", true),
+            message("3", "ann", true),
+            message("4", "bob", true),
+            message("5", "bob", false),
+        ] {
+            assert!(!queue.push(0, "a", item), "the session is busy");
+        }
+        assert!(queue.push(0, "b", WorkItem::Deliver("x".into())));
+        let other = queue.take(None).unwrap();
+        assert_eq!(ids(&other.items), "deliver x");
+        assert!(
+            !queue.push(0, "c", message("6", "eve", true)),
+            "two workers"
+        );
+        let next = queue.take(Some(&first)).unwrap();
+        assert_eq!(ids(&next.items), "6");
+        let next = queue.take(Some(&next)).unwrap();
+        assert_eq!(ids(&next.items), "2 3");
+        assert!(queue.cancel(0, "a") && next.token.is_cancelled());
+        let next = queue.take(Some(&next)).unwrap();
+        assert_eq!(ids(&next.items), "4");
+        assert!(queue.take(Some(&other)).is_none());
+        let next = queue.take(Some(&next)).unwrap();
+        assert_eq!(ids(&next.items), "5");
+        assert!(queue.take(Some(&next)).is_none());
+        assert!(
+            queue.push(0, "a", message("7", "ann", true)),
+            "workers ended"
+        );
+    }
+
+    #[test]
+    fn at_most_ten_messages_are_joined_and_a_closed_queue_starts_nothing() {
+        let queue = WorkQueue::new(1);
+        for number in 0..12 {
+            let starts = queue.push(0, "a", message(&number.to_string(), "ann", true));
+            assert_eq!(starts, number == 0);
+        }
+        let first = queue.take(None).unwrap();
+        assert_eq!(first.items.len(), 10);
+        queue.close();
+        assert!(queue.take(Some(&first)).is_none());
+    }
+}
