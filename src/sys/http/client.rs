@@ -216,6 +216,17 @@ impl Http {
         self.exchange(&parse_uri(url)?, headers, method)
     }
 
+    /// Sends `body` as JSON in a PUT request; see [`Http::send`].
+    pub fn put_json(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> anyhow::Result<Response> {
+        let method = HttpMethod::Put("application/json", body);
+        self.exchange(&parse_uri(url)?, headers, method)
+    }
+
     /// Sends a DELETE request to `url`.
     pub fn delete(&self, url: &str, headers: &[(String, String)]) -> anyhow::Result<Response> {
         self.exchange(&parse_uri(url)?, headers, HttpMethod::Delete)
@@ -245,6 +256,10 @@ impl Http {
         let sent = match method {
             HttpMethod::Post(kind, body) => {
                 let request = agent.post(uri).header("content-type", kind);
+                with_headers(request, headers, local).send(body)
+            }
+            HttpMethod::Put(kind, body) => {
+                let request = agent.put(uri).header("content-type", kind);
                 with_headers(request, headers, local).send(body)
             }
             HttpMethod::Get => with_headers(agent.get(uri), headers, local).call(),
@@ -350,6 +365,8 @@ enum HttpMethod<'b> {
     Get,
     /// The media type and the body.
     Post(&'b str, &'b [u8]),
+    /// As [`HttpMethod::Post`].
+    Put(&'b str, &'b [u8]),
     Delete,
 }
 
