@@ -61,6 +61,13 @@ impl AccessRules {
         !self.allow_from.is_empty() || !self.approved.is_empty() || self.pairs
     }
 
+    /// True if this id is listed or paired.
+    pub fn allows(&self, id: &str) -> bool {
+        self.lists_id(id)
+            || self.allow_from.iter().any(|entry| entry == "*")
+            || self.approved.contains(id)
+    }
+
     /// Decides about a message.
     pub fn decide(&self, message: &InboundMessage) -> AccessDecision {
         let InboundMessage { chat, from, .. } = message;
@@ -72,9 +79,7 @@ impl AccessRules {
         if !self.addresses_us(chat, message.mentions_us) {
             return AccessDecision::Ignore;
         }
-        let is_allowed = is_listed
-            || self.allow_from.iter().any(|entry| entry == "*")
-            || self.approved.contains(&from.id)
+        let is_allowed = self.allows(&from.id)
             || self.matches_names
                 && from
                     .name

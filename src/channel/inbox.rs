@@ -7,10 +7,11 @@
 use super::{Destination, InboundMessage, Part, Sender};
 use crate::sys::durable_file;
 use crate::sys::file_lock::with_lock;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Size above which an inbox in which nothing waits is written anew.
@@ -171,12 +172,16 @@ impl InboxState {
     /// Replays the lines of a journal.
     pub fn replay(text: &[u8]) -> Self {
         let mut state = Self::default();
+        state.replay_lines(text);
+        state
+    }
+
+    fn replay_lines(&mut self, text: &[u8]) {
         for line in text.split(|byte| *byte == b'\n') {
             if let Ok(record) = serde_json::from_slice(line) {
-                state.apply(record);
+                self.apply(record);
             }
         }
-        state
     }
 
     /// Applies one record. A record that repeats an earlier one has no effect.
@@ -405,6 +410,8 @@ pub struct ChannelInbox {
     path: PathBuf,
     log: File,
     state: InboxState,
+    /// The size of the journal up to which `state` has its records.
+    replayed_bytes: u64,
 }
 
 impl ChannelInbox {
@@ -423,12 +430,14 @@ impl ChannelInbox {
         if is_new {
             durable_file::sync_dir(directory)?;
         }
-        let text = durable_file::read(&path)?.unwrap_or_default();
-        Ok(Self {
-            state: InboxState::replay(&text),
+        let mut inbox = Self {
             path,
             log,
-        })
+            state: InboxState::default(),
+            replayed_bytes: 0,
+        };
+        inbox.refresh()?;
+        Ok(inbox)
     }
 
     /// Reads the journal in `directory` without creating it.
@@ -440,7 +449,15 @@ impl ChannelInbox {
         Ok(InboxState::replay(&text.unwrap_or_default()))
     }
 
-    /// The state as of the last record of this process.
+    /// Replays the records that other processes have appended.
+    ///
+    /// # Errors
+    /// Status 74.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.append_all(Vec::new())
+    }
+
+    /// The state as of the last record of this process, or the last [`Self::refresh`].
     pub fn state(&self) -> &InboxState {
         &self.state
     }
@@ -458,21 +475,40 @@ impl ChannelInbox {
     /// # Errors
     /// As [`Self::append`].
     pub fn append_all(&mut self, records: Vec<InboxRecord>) -> Result<()> {
-        if records.is_empty() {
-            return Ok(());
-        }
         let mut lines = Vec::new();
         for record in &records {
             serde_json::to_writer(&mut lines, record)?;
             lines.push(b'\n');
         }
-        with_lock(&self.log, &self.path, || {
-            let before = durable_file::size(&self.log, &self.path)?;
-            durable_file::append_to(&self.log, &self.path, before, &lines)
+        let Self {
+            path,
+            log,
+            state,
+            replayed_bytes,
+        } = self;
+        with_lock(log, path, || {
+            let size = durable_file::size(log, path)?;
+            let mut others = vec![0; usize::try_from(size.saturating_sub(*replayed_bytes))?];
+            log.read_exact_at(&mut others, *replayed_bytes)
+                .with_context(|| format!("read `{}`", path.display()))?;
+            state.replay_lines(&others);
+            *replayed_bytes = size;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            // The line of a killed process is ended, so that ours is not a part of it.
+            if others.last().is_some_and(|last| *last != b'\n') {
+                lines.insert(0, b'\n');
+            }
+            durable_file::append_to(log, path, size, &lines)?;
+            *replayed_bytes += lines.len() as u64;
+            Ok(())
         })?;
-        durable_file::sync(&self.log, &self.path)?;
+        if !records.is_empty() {
+            durable_file::sync(log, path)?;
+        }
         for record in records {
-            self.state.apply(record);
+            state.apply(record);
         }
         Ok(())
     }
@@ -495,10 +531,8 @@ impl ChannelInbox {
             Ok(())
         })?;
         self.log = durable_file::open_line_log(&self.path)?;
-        let mut state = InboxState::default();
-        records.into_iter().for_each(|record| state.apply(record));
-        self.state = state;
-        Ok(())
+        (self.state, self.replayed_bytes) = (InboxState::default(), 0);
+        self.refresh()
     }
 }
 
@@ -634,7 +668,15 @@ mod tests {
             })
             .unwrap();
         inbox.compact_if_large(3000, false).unwrap();
-        inbox.append(inbound("2")).unwrap();
+        let mut other = ChannelInbox::open(folder.path()).unwrap();
+        other.append(inbound("2")).unwrap();
+        // The end of a killed process, after which each append is a line of its own.
+        let path = folder.path().join(ChannelInbox::FILE_NAME);
+        crate::sys::durable_file::append(&path, b"{\"type\":\"in\",\"mess").unwrap();
+        inbox.append(inbound("4")).unwrap();
+        assert!(inbox.state().has_seen("2") && !other.state().has_seen("4"));
+        other.refresh().unwrap();
+        assert!(other.state().has_seen("4"));
         drop(inbox);
         let state = ChannelInbox::read(folder.path()).unwrap();
         assert!(state.has_seen("large") && state.has_seen("2") && !state.has_seen("3"));

@@ -6,12 +6,18 @@
 
 pub mod access;
 pub mod dialect;
+mod exchange;
 pub mod inbox;
+mod matrix;
+mod ntfy;
 pub mod pairing;
 pub mod setup;
 pub mod table;
-pub mod telegram;
+mod telegram;
+mod upload;
+mod webhook;
 
+use crate::error::{Exit, exit_for, fail};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -243,4 +249,27 @@ pub enum SendError {
     /// The run was cancelled, or a file cannot be read.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
+}
+
+impl SendError {
+    /// The exit status of a run that it ends.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::RateLimited { .. } => Exit::TryAgain,
+            Self::Unavailable(_) => Exit::Unavailable,
+            Self::TokenRejected(_) | Self::RecipientRefused(_) => Exit::Refused,
+            Self::Undeliverable(_) => Exit::BadInput,
+            Self::Misconfigured(_) => Exit::Config,
+            Self::Other(error) => exit_for(error),
+        }
+    }
+
+    /// The error of a run, with its status.
+    pub fn into_error(self) -> anyhow::Error {
+        let exit = self.exit();
+        match self {
+            Self::Other(error) => error,
+            other => fail(exit, other.to_string()),
+        }
+    }
 }

@@ -1,14 +1,16 @@
 //! The table of channels.
 
-use super::dialect::Dialect;
+use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
-use super::{Channel, telegram};
+use super::{Channel, matrix, ntfy, telegram, webhook};
 use anyhow::Result;
 
 /// A row of the table: what differs between services apart from the wire format.
 pub struct ChannelKind {
     /// The name in the config, on the command line, and in keys of sessions.
     pub name: &'static str,
+    /// True if messages come from it. Otherwise a poll only sends what waits.
+    pub receives: bool,
     /// True if the queue that waits at the service on first contact is answered. Otherwise the first poll only takes
     /// the position.
     pub answers_backlog: bool,
@@ -23,14 +25,50 @@ pub struct ChannelKind {
 }
 
 /// All channels, in the order of help and lists.
-pub const CHANNELS: &[ChannelKind] = &[ChannelKind {
-    name: "telegram",
-    answers_backlog: true,
-    pairs: true,
-    matches_names: true,
-    dialect: Dialect::TelegramHtml,
-    open: telegram::open,
-}];
+pub const CHANNELS: &[ChannelKind] = &[
+    ChannelKind {
+        name: "telegram",
+        receives: true,
+        answers_backlog: true,
+        pairs: true,
+        matches_names: true,
+        dialect: Dialect::TelegramHtml,
+        open: telegram::open,
+    },
+    ChannelKind {
+        name: "matrix",
+        receives: true,
+        answers_backlog: false,
+        pairs: true,
+        matches_names: false,
+        dialect: Dialect::MatrixHtml,
+        open: matrix::open,
+    },
+    ChannelKind {
+        name: "ntfy",
+        receives: true,
+        answers_backlog: false,
+        pairs: false,
+        matches_names: false,
+        dialect: Dialect::Plain(NTFY_LIMIT),
+        open: ntfy::open,
+    },
+    ChannelKind {
+        name: "webhook",
+        receives: false,
+        answers_backlog: false,
+        pairs: false,
+        matches_names: false,
+        dialect: Dialect::Mattermost,
+        open: webhook::open,
+    },
+];
+
+/// The size above which ntfy makes a message an attachment (`message-size-limit` of its server).
+const NTFY_LIMIT: TextLimit = TextLimit {
+    amount: 4096,
+    unit: LengthUnit::Bytes,
+};
 
 /// The channel named `name`.
 pub fn find(name: &str) -> Option<&'static ChannelKind> {

@@ -19,9 +19,7 @@ const MAX_PREVIEW_CHARS: usize = 60;
 
 /// Runs `nanobot channel`.
 pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
-    if !matches!(command, ChannelCommand::Poll(_)) {
-        signal::install(None).context("wait for signals")?;
-    }
+    signal::install(None).context("wait for signals")?;
     match command {
         ChannelCommand::List { json } => list(ctx, *json),
         ChannelCommand::Show { name } => show(ctx, name),

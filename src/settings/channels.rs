@@ -2,6 +2,7 @@
 
 use super::keys::KEYS;
 use super::layers::LayeredConfig;
+use crate::error::{Exit, fail_with_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use serde_json::Value;
@@ -87,6 +88,31 @@ impl ChannelConfig {
     pub fn text(&self, key: &str) -> Option<String> {
         let text = self.plain(key)?.as_str()?.trim();
         (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    /// The text of a key that must be set.
+    ///
+    /// # Errors
+    /// Status 78 if it is blank; the hint has `example` as the value.
+    pub fn required_text(&self, key: &str, example: &str) -> Result<String> {
+        self.text(key).ok_or_else(|| self.missing(key, example))
+    }
+
+    /// The value of a secret that must be set. The hint lets its value be typed.
+    ///
+    /// # Errors
+    /// Status 78 if it is empty.
+    pub fn required_secret(&self, key: &str) -> Result<&Secret> {
+        self.secret(key).ok_or_else(|| self.missing(key, "-"))
+    }
+
+    fn missing(&self, key: &str, example: &str) -> anyhow::Error {
+        let path = format!("channels.{}.{key}", self.name);
+        fail_with_hint(
+            Exit::Config,
+            format!("`{path}` is not set"),
+            format!("`nanobot config set {path} {example}`"),
+        )
     }
 
     /// The value of a key that is true or false.

@@ -10,7 +10,6 @@ pub mod editor;
 pub mod entry_mode;
 pub mod env;
 pub mod file_lock;
-pub mod graceful_stop;
 pub mod hidden_chars;
 pub mod host;
 pub mod http;

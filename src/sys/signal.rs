@@ -117,7 +117,7 @@ pub fn with_foreground_child<T>(work: impl FnOnce() -> T) -> std::io::Result<T> 
 }
 
 /// Returns the signals that were ignored at start, as a bit mask.
-pub(super) fn ignored_signals() -> u64 {
+fn ignored_signals() -> u64 {
     // The file must be read in one go: its reported size is zero, and it can grow while being read.
     let mut status = vec![0; 8 << 10];
     let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));

@@ -311,7 +311,7 @@ fn statuses_of_a_look_that_fails() {
         run.status(status).stderr_has(phrase);
         assert_eq!(telegram.calls("getUpdates").len(), times, "{text}");
     };
-    check(500, "Internal Server Error", 3, 69, "getUpdates");
+    check(500, "Internal Server Error", 3, 69, "status 500");
     check(
         409,
         "Conflict: terminated by other getUpdates request",
@@ -344,7 +344,8 @@ fn a_service_that_refuses_connections_is_69() {
     drop(port);
     let story = story.set("channels.telegram.apiBase", json!(base));
     let run = story.run(["channel", "poll"]);
-    run.status(69).stderr_has("getMe");
+    run.status(69)
+        .stderr_has("channel telegram: connection refused");
 }
 
 #[test]
@@ -602,6 +603,25 @@ fn a_message_that_waits_is_listed_and_retried() {
     story.run(["channel", "inbox"]).stdout("");
     let retry = story.run(["channel", "retry", "send.k"]);
     retry.status(66).stderr_has("no channel has a message");
+}
+
+#[test]
+fn a_poll_leaves_a_message_to_the_process_that_sends_it() {
+    let (story, telegram) = telegram_story();
+    telegram.stall("sendMessage");
+    let mut send = story
+        .command(["channel", "send", "telegram", "9", "once"])
+        .spawn()
+        .unwrap();
+    telegram.wait_for_calls("sendMessage", 1);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["once"]);
+    send.kill().unwrap();
+    send.wait().unwrap();
+    // It may have arrived or not, so the next poll sends it.
+    story.run(["channel", "poll"]);
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["once", "once"]);
 }
 
 #[test]

@@ -7,14 +7,15 @@
 mod api;
 mod update;
 
+use super::exchange::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
+use super::upload::UploadFile;
 use super::{
     AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
     SendError,
 };
-use crate::error::{Exit, fail, fail_with_hint};
 use anyhow::Result;
-use api::{Api, ApiError, FilePart, MAX_POLL_TIMEOUT};
+use api::{Api, ApiError, ApiRefusal};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
@@ -24,32 +25,29 @@ const MAX_UPDATES: usize = 100;
 /// Largest file that a bot can download (Bot API, `getFile`).
 const MAX_DOWNLOAD_BYTES: u64 = 20_000_000;
 
-/// The Telegram channel.
-pub struct Telegram {
+/// Largest upload (Bot API, "Sending files").
+const MAX_UPLOAD_BYTES: u64 = 50_000_000;
+/// Largest photo; a larger image is sent as a document.
+const MAX_PHOTO_BYTES: usize = 10_000_000;
+
+struct Telegram {
     api: Api,
     quotes_answered_message: bool,
-    can_react: Option<String>,
+    reaction: Option<String>,
 }
 
 /// Opens the channel.
 ///
 /// # Errors
 /// Status 78 without a token, or with an unusable address or proxy.
-pub fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
-    let token = config.secret("token").cloned().ok_or_else(|| {
-        fail_with_hint(
-            Exit::Config,
-            "`channels.telegram.token` is not set",
-            "a token of @BotFather: `nanobot config set channels.telegram.token -`",
-        )
-    })?;
     let quotes_answered_message = config.flag("replyToMessage");
-    let can_react = config.text("reactEmoji");
+    let reaction = config.text("reactEmoji");
     Ok(Box::new(Telegram {
-        api: Api::new(setup, token)?,
+        api: Api::new(setup)?,
         quotes_answered_message,
-        can_react,
+        reaction,
     }))
 }
 
@@ -62,7 +60,7 @@ impl Channel for Telegram {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
-        let mut wait = wait.min(MAX_POLL_TIMEOUT);
+        let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
             let updates = self.api.updates(offset, wait, MAX_UPDATES)?;
             let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
@@ -91,13 +89,11 @@ impl Channel for Telegram {
         _key: &str,
     ) -> std::result::Result<String, SendError> {
         let sent = match &part.file {
-            Some(path) => self.send_file(destination, path)?,
+            Some(path) => self.send_file(destination, &UploadFile::read(path, MAX_UPLOAD_BYTES)?),
             None => self.send_text(destination, part),
         };
-        match sent {
-            Ok(message) => Ok(message["message_id"].to_string()),
-            Err(error) => Err(to_send_error(error)),
-        }
+        let message = sent.map_err(ApiError::into_send_error)?;
+        Ok(message["message_id"].to_string())
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -116,17 +112,17 @@ impl Channel for Telegram {
     fn show_typing(&self, destination: &Destination) {
         let mut body = address(destination);
         body["action"] = "typing".into();
-        drop(self.api.call_once("sendChatAction", &body));
+        self.api.notify("sendChatAction", &body);
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
-        if let Some(emoji) = &self.can_react {
+        if let Some(emoji) = &self.reaction {
             let body = json!({
                 "chat_id": message.chat.id,
                 "message_id": message.reply_facts["message_id"],
                 "reaction": [{ "type": "emoji", "emoji": emoji }],
             });
-            drop(self.api.call_once("setMessageReaction", &body));
+            self.api.notify("setMessageReaction", &body);
         }
     }
 
@@ -176,7 +172,7 @@ impl Telegram {
         body["text"] = part.markup.clone().into();
         body["parse_mode"] = "HTML".into();
         match self.send_message("sendMessage", body) {
-            Err(error) if error.is_markup_rejected() => {
+            Err(ApiError::Refused(refusal)) if refusal.is_of_markup() => {
                 plain["text"] = part.plain.clone().into();
                 self.send_message("sendMessage", plain)
             }
@@ -187,10 +183,10 @@ impl Telegram {
     /// Calls a send method. A group that became a supergroup has another id, which the service names.
     fn send_message(&self, method: &str, mut body: Value) -> std::result::Result<Value, ApiError> {
         match self.api.call(method, &body) {
-            Err(ApiError::Rejected {
+            Err(ApiError::Refused(ApiRefusal {
                 migrated_to: Some(chat),
                 ..
-            }) => {
+            })) => {
                 body["chat_id"] = chat.into();
                 self.api.call(method, &body)
             }
@@ -201,18 +197,19 @@ impl Telegram {
     fn send_file(
         &self,
         destination: &Destination,
-        path: &std::path::Path,
-    ) -> std::result::Result<std::result::Result<Value, ApiError>, SendError> {
-        let file = FilePart::read(path)?;
-        let (method, field) = match file.kind() {
-            AttachmentKind::Image => ("sendPhoto", "photo"),
-            AttachmentKind::Voice => ("sendVoice", "voice"),
-            AttachmentKind::Audio => ("sendAudio", "audio"),
-            AttachmentKind::Video => ("sendVideo", "video"),
-            AttachmentKind::File => ("sendDocument", "document"),
+        file: &UploadFile,
+    ) -> std::result::Result<Value, ApiError> {
+        let (method, field) = match file.media_type() {
+            (AttachmentKind::Image, _) if file.bytes.len() <= MAX_PHOTO_BYTES => {
+                ("sendPhoto", "photo")
+            }
+            (AttachmentKind::Voice, _) => ("sendVoice", "voice"),
+            (AttachmentKind::Audio, _) => ("sendAudio", "audio"),
+            (AttachmentKind::Video, _) => ("sendVideo", "video"),
+            (AttachmentKind::Image | AttachmentKind::File, _) => ("sendDocument", "document"),
         };
         let body = self.message_body(destination);
-        Ok(self.api.upload(method, field, &body, &file))
+        self.api.upload(method, field, &body, file)
     }
 
     /// The members that every send method has.
@@ -240,61 +237,4 @@ fn address(destination: &Destination) -> Value {
         body["message_thread_id"] = number(thread);
     }
     body
-}
-
-fn to_send_error(error: ApiError) -> SendError {
-    match error {
-        ApiError::RateLimited { cause, wait } => SendError::RateLimited { cause, wait },
-        ApiError::Unavailable(cause) => SendError::Unavailable(cause),
-        ApiError::TokenRejected(cause) => SendError::TokenRejected(cause),
-        ApiError::Conflict { cause, .. } => SendError::Misconfigured(cause),
-        ApiError::Rejected {
-            code: 403, cause, ..
-        } => SendError::RecipientRefused(cause),
-        ApiError::Rejected {
-            code: 404, cause, ..
-        } => SendError::Misconfigured(cause),
-        ApiError::Rejected { cause, .. } => SendError::Undeliverable(cause),
-        ApiError::Other(error) => SendError::Other(error),
-    }
-}
-
-impl ApiError {
-    /// The error with its exit status.
-    fn into_error(self) -> anyhow::Error {
-        match self {
-            Self::RateLimited { cause, .. } => fail(Exit::TryAgain, cause),
-            Self::Unavailable(cause) => fail(Exit::Unavailable, cause),
-            Self::TokenRejected(cause) => fail_with_hint(
-                Exit::Refused,
-                cause,
-                "a valid token: `nanobot config set channels.telegram.token -`",
-            ),
-            Self::Conflict {
-                cause,
-                webhook: true,
-            } => fail_with_hint(
-                Exit::Config,
-                cause,
-                "the method `deleteWebhook`, if no other program needs the webhook",
-            ),
-            Self::Conflict { cause, .. } => fail_with_hint(
-                Exit::TryAgain,
-                cause,
-                "one poll only: another program uses this token",
-            ),
-            Self::Rejected { code: 404, .. } => fail(
-                Exit::Config,
-                "telegram: `channels.telegram.token` does not have the form of a token",
-            ),
-            Self::Rejected { cause, code, .. } => {
-                let exit = match code {
-                    403 => Exit::Refused,
-                    _ => Exit::BadInput,
-                };
-                fail(exit, cause)
-            }
-            Self::Other(error) => error,
-        }
-    }
 }

@@ -4,14 +4,15 @@
 use super::connection::{Outgoing, OutgoingKind, Transport};
 use super::connection_state::one_line;
 use super::http_exchange::{
-    ExchangeBody, ExchangeMethod, ExchangeResponse, ExchangeThreads, HttpClient, StreamEnd,
-    is_header_value, is_success, parse_event, read_events, status_error,
+    ExchangeBody, ExchangeResponse, ExchangeThreads, HttpClient, StreamEnd, is_header_value,
+    is_success, parse_event, read_events, status_error,
 };
 use super::inbox::Inbox;
 use super::json_rpc::{self, RpcMessage};
 use super::reply::RequestError;
 use crate::mcp::protocol::McpError;
 use crate::sys::cancel;
+use crate::sys::http::HttpMethod;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
@@ -104,7 +105,7 @@ impl Transport for HttpTransport {
         let (done, closed) = mpsc::channel::<()>();
         let (client, url) = (Arc::clone(&self.client), self.url.clone());
         let delete = move || {
-            let deleted = client.exchange(&url, ExchangeMethod::Delete, session.headers());
+            let deleted = client.exchange(&url, HttpMethod::Delete, session.headers());
             // A server need not support this.
             drop((deleted, done));
         };
@@ -222,7 +223,7 @@ impl HttpTransport {
     }
 
     fn post(&self, session: &HttpSession, body: &[u8]) -> Result<ExchangeResponse, McpError> {
-        let method = ExchangeMethod::Post(body);
+        let method = HttpMethod::Post("application/json", body);
         self.client.exchange(&self.url, method, session.headers())
     }
 
@@ -367,9 +368,7 @@ impl HttpTransport {
         let mut headers = session.headers();
         let last_id = last_id.filter(|id| is_header_value(id));
         headers.extend(last_id.map(|id| ("last-event-id".to_owned(), id.to_owned())));
-        let response = self
-            .client
-            .exchange(&self.url, ExchangeMethod::Get, headers)?;
+        let response = self.client.exchange(&self.url, HttpMethod::Get, headers)?;
         match (response.status, response.body) {
             (_, ExchangeBody::Events(events)) => Ok(Some(events)),
             // Another attempt would fail as well.

@@ -7,7 +7,9 @@ use super::json_rpc;
 use crate::mcp::protocol::McpError;
 use crate::settings::servers::RemoteEndpoint;
 use crate::sys::cancel::{self, CancelToken};
-use crate::sys::http::{ConnectError, Http, HttpTimeouts, Network, Response, body_error_message};
+use crate::sys::http::{
+    ConnectError, Http, HttpMethod, HttpTimeouts, Network, Response, body_error_message,
+};
 use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::{is_remote_cleartext, redact_url};
@@ -31,14 +33,6 @@ const ACCEPT_ALL: &str = "application/json, text/event-stream";
 pub(super) struct HttpClient {
     http: Http,
     headers: Vec<(String, String)>,
-}
-
-/// The request of an exchange.
-#[derive(Clone, Copy)]
-pub(super) enum ExchangeMethod<'b> {
-    Get,
-    Delete,
-    Post(&'b [u8]),
 }
 
 /// The response of an exchange.
@@ -124,12 +118,12 @@ impl HttpClient {
     pub(super) fn exchange(
         &self,
         url: &str,
-        method: ExchangeMethod<'_>,
+        method: HttpMethod<'_>,
         mut extra_headers: Vec<(String, String)>,
     ) -> Result<ExchangeResponse, McpError> {
         let accept = match method {
-            ExchangeMethod::Get => EVENT_STREAM_TYPE,
-            ExchangeMethod::Delete | ExchangeMethod::Post(_) => ACCEPT_ALL,
+            HttpMethod::Get => EVENT_STREAM_TYPE,
+            _ => ACCEPT_ALL,
         };
         extra_headers.push(("accept".into(), accept.into()));
         let is_ours = |name: &str| {
@@ -138,11 +132,7 @@ impl HttpClient {
         let mut headers = self.headers.clone();
         headers.retain(|(name, _)| !is_ours(name));
         headers.extend(extra_headers);
-        let response = match method {
-            ExchangeMethod::Get => self.http.send(url, &headers, None),
-            ExchangeMethod::Delete => self.http.delete(url, &headers),
-            ExchangeMethod::Post(body) => self.http.post_json(url, &headers, body),
-        };
+        let response = self.http.request(url, &headers, method);
         read_head(response.map_err(|error| to_request_error(&error))?)
     }
 
@@ -151,7 +141,7 @@ impl HttpClient {
     /// # Errors
     /// There is no such stream.
     pub(super) fn open_events(&self, url: &str) -> Result<Box<dyn Read + Send>, McpError> {
-        let response = self.exchange(url, ExchangeMethod::Get, Vec::new())?;
+        let response = self.exchange(url, HttpMethod::Get, Vec::new())?;
         match response.body {
             ExchangeBody::Events(events) => Ok(events),
             ExchangeBody::Complete(_) if is_success(response.status) => Err(McpError::Broken(

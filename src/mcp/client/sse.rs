@@ -3,11 +3,12 @@
 
 use super::connection::{Outgoing, Transport};
 use super::http_exchange::{
-    ExchangeBody, ExchangeMethod, ExchangeThreads, HttpClient, StreamEnd, is_success, parse_event,
-    read_events, status_error,
+    ExchangeBody, ExchangeThreads, HttpClient, StreamEnd, is_success, parse_event, read_events,
+    status_error,
 };
 use super::inbox::Inbox;
 use crate::mcp::protocol::McpError;
+use crate::sys::http::HttpMethod;
 use crate::sys::sse::SseEvent;
 use crate::sys::sync::IgnorePoison;
 use std::sync::mpsc::Receiver;
@@ -150,7 +151,7 @@ impl SseTransport {
         } = message;
         let posting = Arc::clone(self);
         let post = move || {
-            let method = ExchangeMethod::Post(&body);
+            let method = HttpMethod::Post("application/json", &body);
             let posted = posting.client.exchange(&url, method, Vec::new());
             on_sent(posted.and_then(|response| match response.body {
                 ExchangeBody::Complete(body) if !is_success(response.status) => {

@@ -1,7 +1,7 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
 use crate::channel::InboundMessage;
-use crate::channel::inbox::{InboundEntry, InboxRecord, Settlement};
+use crate::channel::inbox::{InboundEntry, InboxRecord, OutboundEntry, Settlement};
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::message::tagged_block;
 use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, origin::ChatTurn};
@@ -9,6 +9,7 @@ use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::delivery;
 use crate::ops::channel::intake::{answer_key, destination};
+use crate::ops::channel::outbox;
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::channel::work_queue::{SessionWork, WorkItem};
@@ -16,6 +17,7 @@ use crate::ops::context::Context;
 use crate::ops::permissions::Grants;
 use crate::ops::turn_options::TurnOptions;
 use crate::sys::cancel::{self, CancelToken};
+use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
@@ -32,8 +34,17 @@ const TYPING_INTERVAL: Duration = Duration::from_secs(4);
 const MAX_ATTEMPTS: usize = 3;
 const HOUR_MILLIS: i64 = 3_600_000;
 
+/// Does what is queued, until nothing is left or the queue is closed.
+pub(crate) fn answer_all(run: &PollRun<'_>) {
+    let mut finished = None;
+    while let Some(work) = run.queue.take(finished.as_ref()) {
+        handle(run, &work);
+        finished = Some(work);
+    }
+}
+
 /// Does the work, and reports its failure.
-pub(crate) fn handle(run: &PollRun<'_>, work: &SessionWork) {
+fn handle(run: &PollRun<'_>, work: &SessionWork) {
     let channel = run.channel(work.channel);
     let done = match work.items.first() {
         Some(WorkItem::Deliver(key)) => deliver(run, channel, key),
@@ -42,13 +53,22 @@ pub(crate) fn handle(run: &PollRun<'_>, work: &SessionWork) {
     if let Err(error) = done
         && !error.is::<Stop>()
     {
-        run.report(channel.open.name(), &error);
+        run.report(channel.open.name(), error);
     }
 }
 
 fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> {
     if channel.is_rejected() {
         return Ok(());
+    }
+    let mut _outbox_lock = None;
+    if outbox::is_in_outbox(key) {
+        // A process that holds the lock is about to send it.
+        let Some(lock) = try_lock_outbox(channel)? else {
+            return Ok(());
+        };
+        channel.inbox.lock().ignore_poison().refresh()?;
+        _outbox_lock = Some(lock);
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
     let sent = delivery::deliver(&*channel.open.service, &channel.inbox, key, now);
@@ -57,12 +77,21 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
     {
         let inbox = channel.inbox.lock().ignore_poison();
         // The recipient's refusal settles the message; that of the token does not.
-        let waits = |entry: &crate::channel::inbox::OutboundEntry| entry.settlement.is_none();
+        let waits = |entry: &OutboundEntry| entry.settlement.is_none();
         if inbox.state().outbound(key).is_some_and(waits) {
             channel.is_rejected.store(true, Ordering::SeqCst);
         }
     }
     sent.map(drop)
+}
+
+/// Takes the lock of the outbox; `None` if another process has it.
+pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock>> {
+    match outbox::lock(&channel.open, Duration::ZERO) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if exit_for(&error) == Exit::TryAgain => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWork) -> Result<()> {
@@ -344,6 +373,6 @@ impl ChatTurnRun<'_> {
             None => format!("a turn in {} failed", self.session),
         };
         self.run
-            .report(self.channel.open.name(), &fail(outcome.exit, cause));
+            .report(self.channel.open.name(), fail(outcome.exit, cause));
     }
 }

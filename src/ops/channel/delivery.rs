@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry, Settlement};
 use crate::channel::{Channel, SendError};
-use crate::error::{Exit, fail};
+use crate::error::fail;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use std::sync::Mutex;
@@ -42,26 +42,22 @@ pub(crate) fn deliver(
         }
         Err(error) => {
             let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS;
-            let (exit, result) = match &error {
-                SendError::RecipientRefused(_) => (Exit::Refused, Some(Settlement::Refused)),
-                SendError::Undeliverable(_) => (Exit::BadInput, Some(Settlement::GivenUp)),
-                SendError::RateLimited { .. } => (Exit::TryAgain, None),
-                SendError::Unavailable(_) => (Exit::Unavailable, None),
-                SendError::TokenRejected(_) => (Exit::Refused, None),
-                SendError::Misconfigured(_) => (Exit::Config, None),
-                SendError::Other(_) => (Exit::Failed, None),
+            let result = match &error {
+                SendError::RecipientRefused(_) => Some(Settlement::Refused),
+                SendError::Undeliverable(_) => Some(Settlement::GivenUp),
+                _ => None,
             };
             let result = result.or(is_too_old.then_some(Settlement::GivenUp));
             if let Some(result) = result {
                 settle(inbox, &entry, result)?;
             }
-            let what = match (result, exit) {
-                (Some(_), _) => "a message was given up",
-                (None, _) => "a message waits to be sent",
+            let state = match result {
+                Some(_) => "a message was given up",
+                None => "a message waits to be sent",
             };
             Err(match error {
                 SendError::Other(error) => error,
-                other => fail(exit, format!("{what}: {other}")),
+                other => fail(other.exit(), format!("{state}: {other}")),
             })
         }
     }

@@ -16,6 +16,5 @@ pub(crate) mod poll;
 pub(crate) mod poll_run;
 pub(crate) mod report;
 pub(crate) mod runtime;
-pub(crate) mod supervision;
 pub(crate) mod turn_recovery;
 pub(crate) mod work_queue;

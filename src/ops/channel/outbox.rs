@@ -9,12 +9,13 @@ use crate::ops::context::Context;
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
+/// The beginning of the keys of messages that answer none.
+const KEY_PREFIX: &str = "send.";
 /// Timeout for the outbox while another process sends.
 const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -48,11 +49,11 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>
         }
     }
     let open = files.open(ctx)?;
-    let _lock = lock(&open)?;
+    let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let key = match &message.key {
-        Some(key) => format!("send.{key}"),
-        None => format!("send.{}", random_hex(8)),
+        Some(key) => format!("{KEY_PREFIX}{key}"),
+        None => new_key(),
     };
     if inbox.state().outbound(&key).is_none() {
         let chat = parse_chat(&message.to);
@@ -83,7 +84,7 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>
 /// Status 66 for an unknown key; as [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<Vec<String>> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
-    let _lock = lock(&open)?;
+    let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {
         return Err(fail_with_hint(
@@ -97,7 +98,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<Vec<String>>
         .is_some_and(|it| it != Settlement::Delivered)
     {
         // A new entry, since a settled one stays settled.
-        let key = format!("{key}+{}", random_hex(2));
+        let key = new_key();
         inbox.append(InboxRecord::Out {
             key: key.clone(),
             answers: Vec::new(),
@@ -117,17 +118,29 @@ fn deliver(
     inbox: ChannelInbox,
     key: &str,
 ) -> Result<Vec<String>> {
-    let inbox = Mutex::new(inbox);
     let now = ctx.clock.timestamp().as_millisecond();
-    let sent = delivery::deliver(&*open.service, &inbox, key, now);
-    drop(inbox.into_inner().ignore_poison());
-    sent
+    delivery::deliver(&*open.service, &Mutex::new(inbox), key, now)
+        .with_context(|| format!("channel {}", open.name()))
 }
 
-fn lock(open: &OpenChannel) -> Result<FileLock> {
+/// Takes the lock under which messages of the outbox are sent.
+///
+/// # Errors
+/// Status 75 if another process holds it for longer than `timeout`.
+pub(crate) fn lock(open: &OpenChannel, timeout: Duration) -> Result<FileLock> {
     durable_file::create_dir(&open.files.directory)?;
     let path = open.files.directory.join("outbox.lock");
-    FileLock::acquire(&path, "the outbox", "", OUTBOX_LOCK_TIMEOUT, &mut |_| {})
+    FileLock::acquire(&path, "the outbox", "", timeout, &mut |_| {})
+}
+
+/// True for the key of a message that any process may send, under the lock of the outbox. All others are sent by the
+/// poll, under the channel's lock.
+pub(crate) fn is_in_outbox(key: &str) -> bool {
+    key.starts_with(KEY_PREFIX)
+}
+
+fn new_key() -> String {
+    format!("{KEY_PREFIX}{}", random_hex(8))
 }
 
 /// The chat that a recipient names.

@@ -11,18 +11,17 @@ use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::intake::{self, QueuedItem};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
 use crate::ops::channel::runtime::{ChannelFiles, enabled_names};
-use crate::ops::channel::supervision::wait_for_end;
 use crate::ops::channel::work_queue::WorkItem;
 use crate::ops::context::Context;
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::durable_file;
 use crate::sys::file_lock::FileLock;
-use crate::sys::graceful_stop::GracefulStop;
-use crate::sys::signal;
+use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use std::collections::HashSet;
-use std::io::PipeWriter;
+use std::io::{PipeReader, PipeWriter};
+use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
@@ -54,7 +53,6 @@ pub(crate) struct PollOptions {
 /// # Errors
 /// Status 2 or 78 before anything is polled: an unknown channel, an unusable config.
 pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
-    let stop = GracefulStop::install().context("wait for signals")?;
     let names = match options.names.as_slice() {
         [] => enabled_names(ctx)?,
         names => names
@@ -73,7 +71,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     let mut run = PollRun::new(ctx, ctx.settings()?, names.len(), max_parallel);
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
-    let listening = CancelToken::new().context("poll")?;
+    let shield = CancelToken::shielded().context("poll")?;
     std::thread::scope(|scope| -> Result<()> {
         for (index, name) in names.into_iter().enumerate() {
             let listener = Listener {
@@ -82,18 +80,36 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
                 index,
                 name,
                 options,
+                shield: Arc::clone(&shield),
                 is_done: done_tx.try_clone().context("poll")?,
             };
-            let token = Some(listening.clone());
-            scope.spawn(move || cancel::scope(token, || listener.listen_and_report()));
+            scope.spawn(move || listener.listen_and_report());
         }
         drop(done_tx);
-        wait_for_end(&run.queue, &stop, &done_rx, options.grace, &|| {
-            listening.cancel();
-        });
-        Ok(())
+        wait_for_end(&run, &done_rx, &shield, options.grace)
     })?;
-    Ok(stop.exit().unwrap_or(run.status()))
+    Ok(run.status())
+}
+
+/// Waits until all threads have closed `done_rx`. A signal ends the listening, and what has begun is finished within
+/// `grace`.
+fn wait_for_end(
+    run: &PollRun<'_>,
+    done_rx: &PipeReader,
+    shield: &Arc<CancelToken>,
+    grace: Duration,
+) -> Result<()> {
+    let Err(stop) = signal::wait_readable(done_rx, &mut Deadline::never()) else {
+        return Ok(());
+    };
+    run.queue.close();
+    let ended = cancel::scope(Some(Arc::clone(shield)), || {
+        signal::wait_readable(done_rx, &mut Deadline::after(grace))
+    });
+    if !matches!(ended, Ok(true)) {
+        run.queue.cancel_all();
+    }
+    Err(stop.into())
 }
 
 /// The thread of a channel.
@@ -103,6 +119,8 @@ struct Listener<'scope, 'env> {
     index: usize,
     name: &'static str,
     options: &'scope PollOptions,
+    /// The token of the workers: a signal does not end them.
+    shield: Arc<CancelToken>,
     /// Closed when this thread and all workers that it started have ended.
     is_done: PipeWriter,
 }
@@ -111,7 +129,7 @@ impl<'scope> Listener<'scope, '_> {
     fn listen_and_report(&self) {
         match self.listen() {
             Err(error) if error.is::<Stop>() => {}
-            Err(error) => self.run.report(self.name, &error),
+            Err(error) => self.run.report(self.name, error),
             Ok(()) => {}
         }
     }
@@ -127,7 +145,7 @@ impl<'scope> Listener<'scope, '_> {
                 format!("`nanobot config set channels.{}.enabled true`", self.name),
             ));
         }
-        if !files.access_rules(ctx)?.admits_anybody() {
+        if files.kind.receives && !files.access_rules(ctx)?.admits_anybody() {
             return Err(fail_with_hint(
                 Exit::Config,
                 "no sender is allowed: `allowFrom` is empty, and pairing is off",
@@ -144,11 +162,14 @@ impl<'scope> Listener<'scope, '_> {
         };
         let inbox = files.open_inbox()?;
         let open = files.open(ctx)?;
-        let mut channel = PolledChannel::new(open, inbox);
-        self.compact(&mut channel)?;
-        let account = channel.open.account(ctx)?;
         let slot = &self.run.channels[self.index];
-        let channel = slot.get_or_init(|| channel);
+        let channel = slot.get_or_init(|| PolledChannel::new(open, inbox));
+        self.compact(channel)?;
+        if !channel.open.files.kind.receives {
+            self.enqueue(unfinished_work(channel));
+            return Ok(());
+        }
+        let account = channel.open.account(ctx)?;
         self.enqueue(unfinished_work(channel));
         self.poll_service(channel, &account)
     }
@@ -164,13 +185,13 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    fn compact(&self, channel: &mut PolledChannel) -> Result<()> {
+    /// Writes a large journal anew, unless another process may append to it.
+    fn compact(&self, channel: &PolledChannel) -> Result<()> {
         let now = self.run.ctx.clock.timestamp().as_millisecond();
-        let lock = channel.open.files.directory.join("outbox.lock");
-        // While another process appends, the journal stays as it is.
-        let lock = FileLock::acquire(&lock, "the outbox", "", Duration::ZERO, &mut |_| {});
-        if lock.is_ok() {
-            let inbox = channel.inbox.get_mut().ignore_poison();
+        let lock = answer::try_lock_outbox(channel)?;
+        if lock.is_some() {
+            let mut inbox = channel.inbox.lock().ignore_poison();
+            inbox.refresh()?;
             inbox.compact_if_large(now, false)?;
         }
         Ok(())
@@ -207,8 +228,10 @@ impl<'scope> Listener<'scope, '_> {
                     if std::mem::take(&mut is_first) {
                         files.write_last_poll(self.run.ctx.clock.timestamp().as_millisecond())?;
                     }
-                    if self.run.follows {
-                        self.enqueue(self.retries(channel));
+                    // Only when nothing is in progress, so that no work is done twice.
+                    if self.run.follows && self.run.queue.is_idle() {
+                        self.compact(channel)?;
+                        self.enqueue(unfinished_work(channel));
                     }
                 }
                 Err(error) if self.may_retry(&error) => {
@@ -253,26 +276,15 @@ impl<'scope> Listener<'scope, '_> {
         is_transient && !self.is_over()
     }
 
-    /// Work that failed for a cause that may have passed. Only when no work is in progress, so none is doubled.
-    fn retries(&self, channel: &PolledChannel) -> Vec<QueuedItem> {
-        match self.run.queue.is_idle() {
-            true => unfinished_work(channel),
-            false => Vec::new(),
-        }
-    }
-
     fn enqueue(&self, work: Vec<QueuedItem>) {
         for (session, item) in work {
             if self.run.queue.push(self.index, &session, item) {
                 let run = self.run;
                 // Without a descriptor the end of the worker is not awaited before a signal; the scope still joins it.
                 let is_done = self.is_done.try_clone().ok();
+                let shield = Arc::clone(&self.shield);
                 self.scope.spawn(move || {
-                    let mut finished = None;
-                    while let Some(work) = run.queue.take(finished.as_ref()) {
-                        answer::handle(run, &work);
-                        finished = Some(work);
-                    }
+                    cancel::scope(Some(shield), || answer::answer_all(run));
                     drop(is_done);
                 });
             }

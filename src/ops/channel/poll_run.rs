@@ -1,7 +1,7 @@
 //! State that the threads of one poll share.
 
 use crate::channel::inbox::ChannelInbox;
-use crate::error::{Exit, exit_for};
+use crate::error::Exit;
 use crate::ops::channel::runtime::OpenChannel;
 use crate::ops::channel::work_queue::WorkQueue;
 use crate::ops::context::{Context, report_error};
@@ -71,16 +71,9 @@ impl<'a> PollRun<'a> {
     }
 
     /// Prints an error, and lets its status count.
-    pub(crate) fn report(&self, name: &str, error: &anyhow::Error) {
-        self.add_status(exit_for(error));
-        let exit = exit_for(error);
-        let hint = crate::error::hint_for(error).map(str::to_owned);
-        let cause = format!("channel {name}: {error:#}");
-        let error = match hint {
-            Some(hint) => crate::error::fail_with_hint(exit, cause, hint),
-            None => crate::error::fail(exit, cause),
-        };
-        report_error(&error, self.ctx.terminal);
+    pub(crate) fn report(&self, channel: &str, error: anyhow::Error) {
+        let error = error.context(format!("channel {channel}"));
+        self.add_status(report_error(&error, self.ctx.terminal));
     }
 
     /// Lets a status count.

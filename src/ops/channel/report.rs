@@ -5,7 +5,7 @@ use crate::channel::table::CHANNELS;
 use crate::channel::{Identity, InboundMessage};
 use crate::ops::channel::runtime::ChannelFiles;
 use crate::ops::context::Context;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
 /// A line of `channel list`.
@@ -66,7 +66,10 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// # Errors
 /// Those of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
-    ChannelFiles::load(ctx, name)?.open(ctx)?.service.identity()
+    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    open.service
+        .identity()
+        .with_context(|| format!("channel {name}"))
 }
 
 /// Logs in at the service. Returns a line for the user.
@@ -74,7 +77,10 @@ pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
 /// # Errors
 /// Those of the service.
 pub(crate) fn login(ctx: &Context, name: &str) -> Result<String> {
-    ChannelFiles::load(ctx, name)?.open(ctx)?.service.login()
+    let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
+    open.service
+        .login()
+        .with_context(|| format!("channel {name}"))
 }
 
 /// The messages that wait, were given up or failed, of one channel or of all.

@@ -84,10 +84,9 @@ impl ChannelFiles {
     pub(crate) fn open(self, ctx: &Context) -> Result<OpenChannel> {
         let setup = ChannelSetup {
             config: self.config.clone(),
+            access: self.access_rules(ctx)?,
             network: ctx.settings()?.network,
             clock: ctx.clock.clone(),
-            offline: false,
-            directory: self.directory.clone(),
         };
         Ok(OpenChannel {
             service: (self.kind.open)(&setup)?,

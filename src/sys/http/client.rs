@@ -216,20 +216,14 @@ impl Http {
         self.exchange(&parse_uri(url)?, headers, method)
     }
 
-    /// Sends `body` as JSON in a PUT request; see [`Http::send`].
-    pub fn put_json(
+    /// Sends a request with any method; see [`Http::send`].
+    pub fn request(
         &self,
         url: &str,
         headers: &[(String, String)],
-        body: &[u8],
+        method: HttpMethod<'_>,
     ) -> anyhow::Result<Response> {
-        let method = HttpMethod::Put("application/json", body);
         self.exchange(&parse_uri(url)?, headers, method)
-    }
-
-    /// Sends a DELETE request to `url`.
-    pub fn delete(&self, url: &str, headers: &[(String, String)]) -> anyhow::Result<Response> {
-        self.exchange(&parse_uri(url)?, headers, HttpMethod::Delete)
     }
 
     fn exchange(
@@ -360,12 +354,12 @@ impl Http {
 }
 
 /// The method of a request, with the body to send.
-#[derive(Clone, Copy)]
-enum HttpMethod<'b> {
+#[derive(Clone, Copy, Debug)]
+pub enum HttpMethod<'b> {
     Get,
     /// The media type and the body.
     Post(&'b str, &'b [u8]),
-    /// As [`HttpMethod::Post`].
+    /// The media type and the body.
     Put(&'b str, &'b [u8]),
     Delete,
 }

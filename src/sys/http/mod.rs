@@ -13,7 +13,7 @@ mod ssrf;
 mod timeouts;
 mod transport;
 
-pub use client::{ConnectionPool, Http, Response};
+pub use client::{ConnectionPool, Http, HttpMethod, Response};
 pub use connector::is_listening;
 pub use error::{ConnectError, body_error_message};
 pub use network::{Network, NetworkDefaults};

@@ -1,0 +1,347 @@
+//! Requests to a chat service: retries, rate limits, and the errors that all services share.
+
+use super::SendError;
+use super::setup::ChannelSetup;
+use crate::error::{Exit, HintedError, Stop, fail};
+use crate::sys::clock::Clock;
+use crate::sys::http::{
+    ConnectError, Http, HttpMethod, HttpTimeouts, Response, body_error_message,
+};
+use crate::sys::secret::redact_known;
+use crate::sys::{signal, web_url};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// Timeouts of a request that does not wait for messages.
+const TIMEOUTS: HttpTimeouts = HttpTimeouts {
+    connect: Duration::from_secs(10),
+    first_byte: Duration::from_secs(30),
+    idle: Duration::from_secs(60),
+    total: Duration::from_secs(600),
+};
+/// The longest time for which a service may be asked to wait before it responds. Proxies close connections after a
+/// minute.
+pub(super) const MAX_SERVICE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Attempts at a request that fails for a temporary cause.
+const MAX_ATTEMPTS: u32 = 3;
+/// The longest rate limit that is waited for.
+const MAX_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+/// The wait where a service names none: ntfy refills one message in 5 s.
+const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(5);
+/// Maximum bytes read of a response that is held in memory.
+const MAX_RESPONSE_BYTES: u64 = 32 << 20;
+/// Maximum characters of a service's error message that are shown.
+const MAX_CAUSE_CHARS: usize = 200;
+
+/// A client of one service.
+pub(super) struct ServiceClient {
+    /// The channel's name.
+    name: &'static str,
+    /// The key of the token, for errors.
+    token_key: &'static str,
+    base: String,
+    headers: Vec<(String, String)>,
+    http: Http,
+    /// For requests that wait at the service.
+    waiting_http: Http,
+    clock: Clock,
+}
+
+/// A request to a service.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServiceRequest<'r> {
+    pub(super) method: HttpMethod<'r>,
+    /// The path and the query, after the base address; or a whole address of the service.
+    pub(super) path: &'r str,
+    /// Further headers.
+    pub(super) headers: &'r [(String, String)],
+    /// True if the request may be sent again when its outcome is unknown.
+    pub(super) is_idempotent: bool,
+    /// True if the service waits for messages before it responds, up to [`MAX_SERVICE_TIMEOUT`].
+    pub(super) waits: bool,
+}
+
+/// A response that needs no retry.
+#[derive(Clone, Debug)]
+pub(super) struct ServiceResponse {
+    pub(super) status: u16,
+    pub(super) body: Vec<u8>,
+    /// The header `Retry-After`.
+    retry_after: Option<Duration>,
+}
+
+impl<'r> ServiceRequest<'r> {
+    /// A request without side effects.
+    pub(super) fn get(path: &'r str) -> Self {
+        Self {
+            method: HttpMethod::Get,
+            path,
+            headers: &[],
+            is_idempotent: true,
+            waits: false,
+        }
+    }
+
+    /// A request that may be sent again.
+    pub(super) fn put_json(path: &'r str, body: &'r [u8]) -> Self {
+        Self {
+            method: HttpMethod::Put("application/json", body),
+            ..Self::get(path)
+        }
+    }
+
+    /// A request that is sent again only if it has not reached the service.
+    pub(super) fn post(path: &'r str, media_type: &'r str, body: &'r [u8]) -> Self {
+        Self {
+            method: HttpMethod::Post(media_type, body),
+            is_idempotent: false,
+            ..Self::get(path)
+        }
+    }
+}
+
+impl ServiceResponse {
+    pub(super) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The body as JSON; null if it is none.
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The status and the service's own words, on one line and without secrets.
+    pub(super) fn describe(&self) -> String {
+        let body = self.json();
+        let members = ["description", "error", "message"];
+        let text = members.iter().find_map(|member| body[member].as_str());
+        let text = match text {
+            Some(text) => text.to_owned(),
+            None => String::from_utf8_lossy(&self.body).into_owned(),
+        };
+        let is_shown = |letter: &char| !letter.is_control();
+        let text = redact_known(&text);
+        let text: String = text
+            .chars()
+            .filter(is_shown)
+            .take(MAX_CAUSE_CHARS)
+            .collect();
+        let text = text.trim();
+        match text.is_empty() {
+            true => format!("status {}", self.status),
+            false => format!("status {}: {text}", self.status),
+        }
+    }
+
+    /// The wait that a rate limit asks for: in the header, or in the body of Telegram, Discord and older Matrix servers.
+    fn rate_limit_wait(&self) -> Duration {
+        let body = self.json();
+        let seconds = body["parameters"]["retry_after"].as_f64();
+        let seconds = seconds.or(body["retry_after"].as_f64());
+        let millis = body["retry_after_ms"].as_f64();
+        let in_body = seconds.or(millis.map(|millis| millis / 1000.0));
+        let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        in_body
+            .or(self.retry_after)
+            .unwrap_or(DEFAULT_RATE_LIMIT_DELAY)
+    }
+}
+
+impl ServiceClient {
+    /// Creates a client for the addresses below the value of `base_key`. `token_key` is the key of the token.
+    ///
+    /// # Errors
+    /// Status 78 for an address that is missing or no URL, or that would send the token unencrypted over a network; or
+    /// for an unusable `proxy`.
+    pub(super) fn new(
+        setup: &ChannelSetup,
+        base_key: &str,
+        token_key: &'static str,
+    ) -> anyhow::Result<Self> {
+        let ChannelSetup {
+            config,
+            network,
+            clock,
+            ..
+        } = setup;
+        let name = config.name;
+        let base = config.required_text(base_key, "URL")?;
+        let base = base.trim_end_matches('/');
+        let key = format!("channels.{name}.{base_key}");
+        if let Err(cause) = web_url::parse(base) {
+            return Err(fail(Exit::Config, format!("`{key}`: {cause}")));
+        }
+        if web_url::is_remote_cleartext(base) {
+            let cause = format!("`{key}` must begin with `https://`, except for this machine");
+            return Err(fail(Exit::Config, cause));
+        }
+        let proxy_key = format!("`channels.{name}.proxy`");
+        let client = |timeouts| {
+            Http::new(timeouts, false, network).with_proxy(config.secret("proxy"), &proxy_key)
+        };
+        Ok(Self {
+            name,
+            token_key,
+            base: base.to_owned(),
+            headers: Vec::new(),
+            http: client(TIMEOUTS)?,
+            waiting_http: client(HttpTimeouts {
+                first_byte: MAX_SERVICE_TIMEOUT + TIMEOUTS.first_byte,
+                total: Duration::ZERO,
+                ..TIMEOUTS
+            })?,
+            clock: clock.clone(),
+        })
+    }
+
+    /// Adds a header to every request.
+    pub(super) fn with_header(mut self, name: &str, value: String) -> Self {
+        self.headers.push((name.to_owned(), value));
+        self
+    }
+
+    /// True if `url` is an address of this service.
+    pub(super) fn owns(&self, url: &str) -> bool {
+        let rest = url.strip_prefix(&self.base);
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
+
+    /// Waits, as between two attempts.
+    pub(super) fn pause(&self, duration: Duration) -> Result<(), SendError> {
+        self.clock.sleep(duration).map_err(anyhow::Error::from)?;
+        Ok(())
+    }
+
+    /// Sends a request and reads its response. Temporary failures are retried, and a short rate limit is waited for.
+    ///
+    /// # Errors
+    /// The service is down after all attempts, has a longer rate limit, or rejects the token.
+    pub(super) fn request(
+        &self,
+        request: &ServiceRequest<'_>,
+    ) -> Result<ServiceResponse, SendError> {
+        let mut rate_limit_left = MAX_RATE_LIMIT_DELAY;
+        let mut attempts = 0;
+        loop {
+            let (cause, is_retried) = match self.request_once(request) {
+                Ok(response) if response.status == 401 => {
+                    let (name, key) = (self.name, self.token_key);
+                    let cause = response.describe();
+                    return Err(SendError::TokenRejected(format!(
+                        "{cause}; `channels.{name}.{key}` is not accepted"
+                    )));
+                }
+                Ok(response) if response.status == 429 => {
+                    let wait = response.rate_limit_wait();
+                    if wait > rate_limit_left {
+                        return Err(SendError::RateLimited {
+                            cause: response.describe(),
+                            wait: Some(wait),
+                        });
+                    }
+                    rate_limit_left -= wait;
+                    self.pause(wait)?;
+                    continue;
+                }
+                Ok(response) if response.status >= 500 => (response.describe(), true),
+                Ok(response) => return Ok(response),
+                Err(error) => {
+                    let is_retried = request.is_idempotent || error.is::<ConnectError>();
+                    (self.failure(error)?, is_retried)
+                }
+            };
+            attempts += 1;
+            if attempts == MAX_ATTEMPTS || !is_retried {
+                return Err(SendError::Unavailable(cause));
+            }
+            log::warn!(target: "channel", "{}: {cause}; attempt {} of {MAX_ATTEMPTS}", self.name, attempts + 1);
+            self.pause(Duration::from_secs(1 << (attempts - 1)))?;
+        }
+    }
+
+    /// Sends a request once, and reads its response.
+    ///
+    /// # Errors
+    /// There is no response.
+    pub(super) fn request_once(
+        &self,
+        request: &ServiceRequest<'_>,
+    ) -> anyhow::Result<ServiceResponse> {
+        read_response(self.open(request)?)
+    }
+
+    /// Returns the cause of a failed exchange that may be retried.
+    fn failure(&self, error: anyhow::Error) -> Result<String, SendError> {
+        if error.is::<Stop>() {
+            return Err(SendError::Other(error));
+        }
+        let cause = redact_known(&format!("{error:#}")).into_owned();
+        match error.downcast_ref::<HintedError>().map(|error| error.exit) {
+            None => Ok(cause),
+            Some(Exit::Config) => Err(SendError::Misconfigured(cause)),
+            Some(_) => Err(SendError::Unavailable(cause)),
+        }
+    }
+
+    /// Sends a request once, and returns the response with its body unread.
+    ///
+    /// # Errors
+    /// There is no response.
+    pub(super) fn open(&self, request: &ServiceRequest<'_>) -> anyhow::Result<Response> {
+        let headers = [&self.headers[..], request.headers].concat();
+        let url = match self.owns(request.path) {
+            true => request.path.to_owned(),
+            false => format!("{}{}", self.base, request.path),
+        };
+        let http = match request.waits {
+            true => &self.waiting_http,
+            false => &self.http,
+        };
+        http.request(&url, &headers, request.method)
+    }
+
+    /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer, and the response
+    /// if it is no success.
+    ///
+    /// # Errors
+    /// The exchange failed, or `into` cannot be written.
+    pub(super) fn download(
+        &self,
+        path: &str,
+        into: &mut dyn Write,
+        limit_bytes: u64,
+    ) -> anyhow::Result<Result<bool, ServiceResponse>> {
+        let response = self.open(&ServiceRequest::get(path));
+        let response = response.map_err(|error| match self.failure(error) {
+            Ok(cause) => fail(Exit::Unavailable, cause),
+            Err(error) => error.into_error(),
+        })?;
+        if response.status != 200 {
+            return Ok(Err(read_response(response)?));
+        }
+        let mut body = response.body;
+        std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
+        Ok(Ok(body.read(&mut [0])? == 0))
+    }
+}
+
+fn read_response(response: Response) -> anyhow::Result<ServiceResponse> {
+    let retry_after = response.header("retry-after");
+    let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
+    let mut body = Vec::new();
+    let status = response.status;
+    let read = response
+        .body
+        .take(MAX_RESPONSE_BYTES)
+        .read_to_end(&mut body);
+    if let Err(error) = read {
+        signal::check()?;
+        return Err(anyhow::Error::msg(body_error_message(&error)));
+    }
+    Ok(ServiceResponse {
+        status,
+        body,
+        retry_after: retry_after.map(Duration::from_secs),
+    })
+}

@@ -1,0 +1,429 @@
+//! Matrix without encryption (Matrix specification, client-server API).
+//!
+//! The position is the `next_batch` of `/sync`. A part is sent with its key as the transaction id, by which the server
+//! recognises a part that is sent again by the same device. Encrypted rooms cannot be read; one notice in the room says
+//! so. An encrypting proxy as `homeserver` can read them.
+
+use super::access::{AccessDecision, AccessRules};
+use super::exchange::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
+use crate::error::{Exit, fail};
+use crate::sys::signal;
+use crate::sys::web_url::percent_encode;
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+use sync::{RoomReader, RoomUpdate};
+
+mod sync;
+
+/// The part of `/sync` that is needed. Presence, typing and read marks of others are not.
+const SYNC_FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"room":{"timeline":{"limit":50,"lazy_load_members":true},"state":{"types":["m.room.member"],"lazy_load_members":true},"ephemeral":{"types":[]},"account_data":{"types":[]}}}"#;
+
+/// Maximum pages of a room's messages that are fetched when the server has left some out, and messages of a page.
+const MAX_HISTORY_PAGES: usize = 20;
+const HISTORY_PAGE_MESSAGES: usize = 100;
+
+/// The pause after an empty answer that came without the wait that was asked for.
+const EMPTY_SYNC_PAUSE: Duration = Duration::from_secs(1);
+
+/// Members of a direct chat: the sender and we.
+const MAX_DIRECT_MEMBERS: u64 = 2;
+
+/// The time after which the server ends a typing notice.
+const TYPING_TIMEOUT: Duration = Duration::from_secs(6);
+
+const ENCRYPTION_NOTICE: &str = "I cannot read this room, because it is encrypted. Please write to me in a room without encryption.";
+
+struct Matrix {
+    client: ServiceClient,
+    /// Our user id. Asked for once.
+    user_id: OnceLock<String>,
+    access: AccessRules,
+    allows_room_mentions: bool,
+    max_media_bytes: u64,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let token = config.required_secret("accessToken")?;
+    let client = ServiceClient::new(setup, "homeserver", "accessToken")?;
+    Ok(Box::new(Matrix {
+        client: client.with_header("authorization", format!("Bearer {}", token.expose())),
+        user_id: OnceLock::new(),
+        access: setup.access.clone(),
+        allows_room_mentions: config.flag("allowRoomMentions"),
+        max_media_bytes: config.count("maxMediaBytes").unwrap_or(u64::MAX),
+    }))
+}
+
+impl Channel for Matrix {
+    fn poll(
+        &self,
+        account: &Identity,
+        cursor: Option<&Value>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        self.user_id.get_or_init(|| account.id.clone());
+        let end = signal::now() + wait;
+        let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));
+        loop {
+            let started = signal::now();
+            let left = end.saturating_sub(started).min(MAX_SERVICE_TIMEOUT);
+            let since = cursor["since"].as_str().map(str::to_owned);
+            let synced = self.sync(since.as_deref(), left)?;
+            self.join_invited(&synced)?;
+            // The first answer only gives the position: what it holds was written before we listened.
+            let messages = match &since {
+                Some(since) => self.read_rooms(&synced, since, &mut cursor)?,
+                None => Vec::new(),
+            };
+            let has_messages = !messages.is_empty();
+            let is_first = since.is_none();
+            let is_moved = synced["next_batch"] != cursor["since"];
+            cursor["since"] = synced["next_batch"].clone();
+            if is_moved {
+                let cursor = cursor.clone();
+                deliver(Batch { messages, cursor })?;
+            }
+            if has_messages || is_first || signal::now() >= end {
+                return Ok(());
+            }
+            if !is_moved && signal::now() < started + left {
+                let pause = EMPTY_SYNC_PAUSE.min(end.saturating_sub(signal::now()));
+                self.client.pause(pause).map_err(SendError::into_error)?;
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        let room = &destination.chat.id;
+        if !room.starts_with('!') {
+            let cause = format!("`{room}` is no room id, which begins with `!`");
+            return Err(SendError::Undeliverable(cause));
+        }
+        let mut content = match &part.file {
+            Some(file) => self.upload(file)?,
+            None => json!({ "msgtype": "m.text", "body": part.plain }),
+        };
+        // No mention of anybody, whatever the text holds.
+        content["m.mentions"] = json!({});
+        if let Some(thread) = &destination.chat.thread {
+            let answered = &destination.reply_facts["event_id"];
+            let answered = answered.as_str().unwrap_or(thread);
+            content["m.relates_to"] = json!({
+                "rel_type": "m.thread", "event_id": thread, "is_falling_back": true,
+                "m.in_reply_to": { "event_id": answered },
+            });
+        }
+        let mut response = None;
+        if part.file.is_none() {
+            let mut formatted = content.clone();
+            formatted["format"] = json!("org.matrix.custom.html");
+            formatted["formatted_body"] = json!(part.markup);
+            let sent = self.put_event(room, key, &formatted)?;
+            // An event that is too large is sent without its markup. The server has not taken it, so the key is free.
+            response = (sent.status != 413).then_some(sent);
+        }
+        let response = match response {
+            Some(response) => response,
+            None => self.put_event(room, key, &content)?,
+        };
+        let sent = read_success(&response)?;
+        Ok(sent["event_id"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let media = file.id.strip_prefix("mxc://");
+        let Some((server, id)) = media.and_then(|media| media.split_once('/')) else {
+            let cause = "the attachment has no address of Matrix";
+            return Err(fail(Exit::BadInput, cause));
+        };
+        let limit = limit_bytes.min(self.max_media_bytes);
+        let media = format!("{}/{}", percent_encode(server), percent_encode(id));
+        let path = format!("/_matrix/client/v1/media/download/{media}");
+        let refused = match self.client.download(&path, into, limit)? {
+            Ok(is_complete) => return Ok(is_complete),
+            Err(refused) => refused,
+        };
+        // Servers before version 1.11 of the specification.
+        let is_old = refused.json()["errcode"] == "M_UNRECOGNIZED";
+        let refused = match is_old {
+            false => refused,
+            true => {
+                let path = format!("/_matrix/media/v3/download/{media}");
+                match self.client.download(&path, into, limit)? {
+                    Ok(is_complete) => return Ok(is_complete),
+                    Err(refused) => refused,
+                }
+            }
+        };
+        Err(fail(Exit::Unavailable, refused.describe()))
+    }
+
+    fn show_typing(&self, destination: &Destination) {
+        let Ok(user) = self.user_id() else { return };
+        let room = percent_encode(&destination.chat.id);
+        let path = format!(
+            "/_matrix/client/v3/rooms/{room}/typing/{}",
+            percent_encode(user)
+        );
+        let timeout = u64::try_from(TYPING_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+        let body = json!({ "typing": true, "timeout": timeout }).to_string();
+        let request = ServiceRequest::put_json(&path, body.as_bytes());
+        if let Err(error) = self.client.request_once(&request) {
+            log::debug!(target: "channel", "matrix: no typing notice: {error:#}");
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let user = self.user_id().map_err(SendError::into_error)?;
+        Ok(Identity {
+            id: user.to_owned(),
+            name: user.to_owned(),
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("matrix:{}", chat.id)
+    }
+}
+
+impl Matrix {
+    fn user_id(&self) -> std::result::Result<&str, SendError> {
+        if let Some(user) = self.user_id.get() {
+            return Ok(user);
+        }
+        let whoami = self.get("/_matrix/client/v3/account/whoami")?;
+        let Some(user) = whoami["user_id"].as_str() else {
+            return Err(no_matrix_server());
+        };
+        Ok(self.user_id.get_or_init(|| user.to_owned()))
+    }
+
+    fn get(&self, path: &str) -> std::result::Result<Value, SendError> {
+        read_success(&self.client.request(&ServiceRequest::get(path))?)
+    }
+
+    fn sync(&self, since: Option<&str>, wait: Duration) -> Result<Value> {
+        let mut path = format!(
+            "/_matrix/client/v3/sync?timeout={}&filter={}",
+            wait.as_millis(),
+            percent_encode(SYNC_FILTER)
+        );
+        if let Some(since) = since {
+            path += &format!("&since={}", percent_encode(since));
+        }
+        let request = ServiceRequest {
+            waits: true,
+            ..ServiceRequest::get(&path)
+        };
+        let response = self
+            .client
+            .request(&request)
+            .map_err(SendError::into_error)?;
+        if response.status == 403 {
+            return Err(fail(Exit::Refused, response.describe()));
+        }
+        let synced = response.json();
+        match response.is_success() && synced["next_batch"].is_string() {
+            true => Ok(synced),
+            false => Err(no_matrix_server().into_error()),
+        }
+    }
+
+    /// Joins the rooms that allowed users have invited us to.
+    fn join_invited(&self, synced: &Value) -> Result<()> {
+        let rooms = &synced["rooms"]["invite"];
+        if rooms.as_object().is_none_or(serde_json::Map::is_empty) {
+            return Ok(());
+        }
+        let user = self.user_id().map_err(SendError::into_error)?;
+        for invitation in sync::invitations(rooms, user) {
+            let room = invitation.chat.id.clone();
+            let decision = self.access.decide(&invitation);
+            if !matches!(decision, AccessDecision::Answer | AccessDecision::Pair) {
+                let inviter = &invitation.from.id;
+                log::info!(target: "channel", "matrix: an invitation of {inviter} to {room} is not accepted");
+                continue;
+            }
+            let path = format!("/_matrix/client/v3/join/{}", percent_encode(&room));
+            let request = ServiceRequest {
+                is_idempotent: true,
+                ..ServiceRequest::post(&path, "application/json", b"{}")
+            };
+            let response = self
+                .client
+                .request(&request)
+                .map_err(SendError::into_error)?;
+            if !response.is_success() {
+                log::warn!(target: "channel", "matrix: cannot join {room}: {}", response.describe());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the new messages of all rooms. Notes in the cursor which encrypted rooms know that we cannot read them.
+    fn read_rooms(
+        &self,
+        synced: &Value,
+        since: &str,
+        cursor: &mut Value,
+    ) -> Result<Vec<super::InboundMessage>> {
+        let mut messages = Vec::new();
+        let rooms = sync::joined_rooms(synced);
+        if rooms.is_empty() {
+            return Ok(messages);
+        }
+        let user = self.user_id().map_err(SendError::into_error)?;
+        for mut update in rooms {
+            if update.is_limited {
+                self.page_back(&mut update, since)?;
+            }
+            let events = sync::since_invitation(&update.events, user);
+            self.notice_encryption(&update.room_id, events, cursor)?;
+            if !events.iter().any(|event| sync::is_from_others(event, user)) {
+                continue;
+            }
+            let reader = RoomReader {
+                room_id: &update.room_id,
+                user,
+                is_direct: self.is_direct(&update)?,
+                allows_room_mentions: self.allows_room_mentions,
+            };
+            messages.extend(events.iter().filter_map(|event| reader.to_message(event)));
+        }
+        Ok(messages)
+    }
+
+    /// Adds the events between `since` and the ones that the server has sent.
+    fn page_back(&self, update: &mut RoomUpdate, since: &str) -> Result<()> {
+        let room = percent_encode(&update.room_id);
+        let mut from = update.previous.clone();
+        for _ in 0..MAX_HISTORY_PAGES {
+            let Some(start) = from else { return Ok(()) };
+            let path = format!(
+                "/_matrix/client/v3/rooms/{room}/messages?dir=b&limit={HISTORY_PAGE_MESSAGES}&from={}&to={}",
+                percent_encode(&start),
+                percent_encode(since)
+            );
+            let page = self.get(&path).map_err(SendError::into_error)?;
+            let older = page["chunk"].as_array().cloned().unwrap_or_default();
+            if older.is_empty() {
+                return Ok(());
+            }
+            update.events.splice(0..0, older.into_iter().rev());
+            from = page["end"].as_str().map(str::to_owned);
+        }
+        let fetched = MAX_HISTORY_PAGES * HISTORY_PAGE_MESSAGES;
+        log::warn!(target: "channel", "matrix: more than {fetched} messages in {}; the oldest are not read", update.room_id);
+        Ok(())
+    }
+
+    fn is_direct(&self, update: &RoomUpdate) -> Result<bool> {
+        if let Some(members) = update.members {
+            return Ok(members <= MAX_DIRECT_MEMBERS);
+        }
+        let room = percent_encode(&update.room_id);
+        let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
+        let members = self.get(&path).map_err(SendError::into_error)?;
+        let count = members["joined"]
+            .as_object()
+            .map_or(0, serde_json::Map::len);
+        Ok(count as u64 <= MAX_DIRECT_MEMBERS)
+    }
+
+    /// Says once in an encrypted room that we cannot read it, if an allowed user writes there.
+    fn notice_encryption(&self, room: &str, events: &[Value], cursor: &mut Value) -> Result<()> {
+        let is_encrypted = |event: &&Value| event["type"] == "m.room.encrypted";
+        let mut senders = events.iter().filter(is_encrypted);
+        let mut told: Vec<Value> = cursor["encrypted"].as_array().cloned().unwrap_or_default();
+        let is_told = told.iter().any(|known| known == room);
+        let is_allowed = |event: &Value| {
+            self.access
+                .allows(event["sender"].as_str().unwrap_or_default())
+        };
+        if is_told || !senders.any(is_allowed) {
+            return Ok(());
+        }
+        log::warn!(target: "channel", "matrix: {room} is encrypted and cannot be read");
+        let content = json!({ "msgtype": "m.notice", "body": ENCRYPTION_NOTICE, "m.mentions": {} });
+        // The key is the same for the room, so that the notice is shown once even after a crash.
+        let key = format!("encrypted-{room}");
+        let response = self
+            .put_event(room, &key, &content)
+            .map_err(SendError::into_error)?;
+        if !response.is_success() {
+            log::warn!(target: "channel", "matrix: no notice in {room}: {}", response.describe());
+        }
+        told.push(json!(room));
+        cursor["encrypted"] = json!(told);
+        Ok(())
+    }
+
+    fn put_event(
+        &self,
+        room: &str,
+        key: &str,
+        content: &Value,
+    ) -> std::result::Result<ServiceResponse, SendError> {
+        let path = format!(
+            "/_matrix/client/v3/rooms/{}/send/m.room.message/{}",
+            percent_encode(room),
+            percent_encode(key)
+        );
+        let body = content.to_string();
+        self.client
+            .request(&ServiceRequest::put_json(&path, body.as_bytes()))
+    }
+
+    /// Uploads a file; returns the content of its message.
+    fn upload(&self, file: &Path) -> std::result::Result<Value, SendError> {
+        let file = UploadFile::read(file, self.max_media_bytes)?;
+        let (kind, media_type) = file.media_type();
+        let path = format!(
+            "/_matrix/media/v3/upload?filename={}",
+            percent_encode(&file.name)
+        );
+        let request = ServiceRequest {
+            is_idempotent: true,
+            ..ServiceRequest::post(&path, media_type, &file.bytes)
+        };
+        let uploaded = read_success(&self.client.request(&request)?)?;
+        Ok(json!({
+            "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,
+            "url": uploaded["content_uri"],
+            "info": { "mimetype": media_type, "size": file.bytes.len() },
+        }))
+    }
+}
+
+/// Returns the JSON of a response, or the reason why the server has not done what was asked.
+fn read_success(response: &ServiceResponse) -> std::result::Result<Value, SendError> {
+    match response.status {
+        200..300 => Ok(response.json()),
+        403 => Err(SendError::RecipientRefused(response.describe())),
+        _ => Err(SendError::Undeliverable(response.describe())),
+    }
+}
+
+fn no_matrix_server() -> SendError {
+    SendError::Misconfigured(
+        "`channels.matrix.homeserver` does not answer as a Matrix server".into(),
+    )
+}

@@ -1,0 +1,336 @@
+//! Rooms, invitations and messages in the answers of a Matrix server. Pure.
+
+use crate::channel::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
+use serde_json::{Value, json};
+
+/// The new events of a room.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct RoomUpdate {
+    /// The room's id.
+    pub(super) room_id: String,
+    /// In order.
+    pub(super) events: Vec<Value>,
+    /// True if events before these are missing.
+    pub(super) is_limited: bool,
+    /// The position before the events.
+    pub(super) previous: Option<String>,
+    /// The number of members, if it has changed.
+    pub(super) members: Option<u64>,
+}
+
+/// The facts about a room that its messages are read with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RoomReader<'r> {
+    /// The room's id.
+    pub(super) room_id: &'r str,
+    /// Our user id.
+    pub(super) user: &'r str,
+    pub(super) is_direct: bool,
+    pub(super) allows_room_mentions: bool,
+}
+
+/// Returns the rooms that we are in and that have new events.
+pub(super) fn joined_rooms(synced: &Value) -> Vec<RoomUpdate> {
+    let rooms = synced["rooms"]["join"].as_object();
+    let updates = rooms.into_iter().flatten().map(|(room, update)| {
+        let timeline = &update["timeline"];
+        let summary = &update["summary"];
+        let members = |key: &str| summary[key].as_u64();
+        RoomUpdate {
+            room_id: room.clone(),
+            events: timeline["events"].as_array().cloned().unwrap_or_default(),
+            is_limited: timeline["limited"] == true,
+            previous: timeline["prev_batch"].as_str().map(str::to_owned),
+            members: members("m.joined_member_count")
+                .map(|joined| joined + members("m.invited_member_count").unwrap_or(0)),
+        }
+    });
+    updates.filter(|update| !update.events.is_empty()).collect()
+}
+
+/// Returns the rooms of `rooms.invite`, as messages without text by those who invited us.
+pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
+    let rooms = rooms.as_object().into_iter().flatten();
+    let invitations = rooms.filter_map(|(room, invited)| {
+        let events = invited["invite_state"]["events"].as_array()?;
+        let ours = events
+            .iter()
+            .find(|event| membership(event, user) == Some("invite"))?;
+        Some(InboundMessage {
+            chat: Chat {
+                id: room.clone(),
+                thread: None,
+                is_direct: ours["content"]["is_direct"] == true,
+            },
+            from: Sender {
+                id: ours["sender"].as_str()?.to_owned(),
+                ..Sender::default()
+            },
+            mentions_us: true,
+            ..InboundMessage::default()
+        })
+    });
+    invitations.collect()
+}
+
+/// Returns the events since we were invited, if that is among them. What others wrote before was not for us.
+pub(super) fn since_invitation<'e>(events: &'e [Value], user: &str) -> &'e [Value] {
+    let place = |wanted| {
+        events
+            .iter()
+            .rposition(|event| membership(event, user) == Some(wanted))
+    };
+    match (place("join"), place("invite")) {
+        (Some(joined), invited) => &events[invited.unwrap_or(joined)..],
+        (None, _) => events,
+    }
+}
+
+/// The membership that an event gives to a user.
+fn membership<'e>(event: &'e Value, user: &str) -> Option<&'e str> {
+    let is_ours = event["type"] == "m.room.member" && event["state_key"] == user;
+    is_ours.then(|| event["content"]["membership"].as_str())?
+}
+
+/// True for a message of somebody else.
+pub(super) fn is_from_others(event: &Value, user: &str) -> bool {
+    event["type"] == "m.room.message" && event["sender"] != user
+}
+
+impl RoomReader<'_> {
+    /// Converts an event. Notices, which bots send, and edits are no messages.
+    pub(super) fn to_message(self, event: &Value) -> Option<InboundMessage> {
+        let content = &event["content"];
+        let relation = &content["m.relates_to"];
+        let kind = content["msgtype"].as_str()?;
+        if !is_from_others(event, self.user)
+            || kind == "m.notice"
+            || relation["rel_type"] == "m.replace"
+        {
+            return None;
+        }
+        let id = event["event_id"].as_str()?;
+        let body = content["body"].as_str().unwrap_or_default();
+        let is_reply = relation["m.in_reply_to"]["event_id"].is_string();
+        let (quote, typed) = if is_reply {
+            split_reply(body)
+        } else {
+            ("", body)
+        };
+        let file = to_file(kind, content);
+        // The body of a file is its name, unless there is a caption.
+        let is_caption = content["filename"]
+            .as_str()
+            .is_some_and(|name| name != body);
+        let text = if file.is_none() || is_caption {
+            typed
+        } else {
+            ""
+        };
+        let quotes = [("quoted message", quote)]
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty());
+        let quotes = quotes.map(|(label, text)| QuotedText {
+            label: label.to_owned(),
+            text: text.to_owned(),
+        });
+        let is_thread = relation["rel_type"] == "m.thread";
+        Some(InboundMessage {
+            id: id.to_owned(),
+            chat: Chat {
+                id: self.room_id.to_owned(),
+                thread: relation["event_id"]
+                    .as_str()
+                    .filter(|_| is_thread)
+                    .map(str::to_owned),
+                is_direct: self.is_direct,
+            },
+            from: Sender {
+                id: event["sender"].as_str()?.to_owned(),
+                ..Sender::default()
+            },
+            text: text.to_owned(),
+            quotes: quotes.collect(),
+            mentions_us: self.mentions_us(content, typed),
+            files: file.into_iter().collect(),
+            sent_at: event["origin_server_ts"].as_i64().unwrap_or_default() / 1000,
+            reply_facts: json!({ "event_id": id }),
+        })
+    }
+
+    fn mentions_us(self, content: &Value, typed: &str) -> bool {
+        let mentions = &content["m.mentions"];
+        if !mentions.is_object() {
+            // Clients before version 1.7 of the specification.
+            return typed.contains(self.user);
+        }
+        let users = mentions["user_ids"].as_array();
+        users.is_some_and(|users| users.iter().any(|user| user == self.user))
+            || self.allows_room_mentions && mentions["room"] == true
+    }
+}
+
+/// Splits the body of a reply into the text that the client quoted, and the sender's own words.
+fn split_reply(body: &str) -> (&str, &str) {
+    let lines = body.split_inclusive('\n');
+    let quoted = lines.take_while(|line| line.starts_with("> ") || line.trim_end() == ">");
+    let length = quoted.map(str::len).sum();
+    let (quote, typed) = body.split_at(length);
+    (quote.trim_end(), typed.trim_start_matches('\n'))
+}
+
+fn to_file(kind: &str, content: &Value) -> Option<RemoteFile> {
+    let kind = match kind {
+        "m.image" => AttachmentKind::Image,
+        "m.audio" if content["org.matrix.msc3245.voice"].is_object() => AttachmentKind::Voice,
+        "m.audio" => AttachmentKind::Audio,
+        "m.video" => AttachmentKind::Video,
+        "m.file" => AttachmentKind::File,
+        _ => return None,
+    };
+    let name = content["filename"].as_str().or(content["body"].as_str());
+    Some(RemoteFile {
+        id: content["url"].as_str()?.to_owned(),
+        name: name.unwrap_or_default().to_owned(),
+        kind,
+        size_bytes: content["info"]["size"].as_u64(),
+    })
+}
+
+/// The `msgtype` of a file.
+pub(super) fn message_type(kind: AttachmentKind) -> &'static str {
+    match kind {
+        AttachmentKind::Image => "m.image",
+        AttachmentKind::Voice | AttachmentKind::Audio => "m.audio",
+        AttachmentKind::Video => "m.video",
+        AttachmentKind::File => "m.file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RoomReader, invitations, since_invitation, split_reply};
+    use serde_json::{Value, json};
+
+    /// Checks the message of an event with this content in a room: its text, its quotes, its thread, and if it
+    /// mentions us.
+    #[track_caller]
+    fn check(content: Value, expect: Option<(&str, &[&str], Option<&str>, bool)>) {
+        let reader = RoomReader {
+            room_id: "!r:h",
+            user: "@bot:h",
+            is_direct: false,
+            allows_room_mentions: true,
+        };
+        let event = json!({ "type": "m.room.message", "event_id": "$1", "sender": "@ann:h",
+            "origin_server_ts": 7_000, "content": content });
+        let message = reader.to_message(&event);
+        let quotes: Vec<&str> = message
+            .iter()
+            .flat_map(|message| &message.quotes)
+            .map(|quote| quote.text.as_str())
+            .collect();
+        let found = message.as_ref().map(|message| {
+            (
+                message.text.as_str(),
+                quotes.as_slice(),
+                message.chat.thread.as_deref(),
+                message.mentions_us,
+            )
+        });
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn events_become_messages() {
+        let text = |body: &str| json!({ "msgtype": "m.text", "body": body });
+        let with = |mut content: Value, key: &str, value: Value| {
+            content[key] = value;
+            content
+        };
+        check(text("hello"), Some(("hello", &[], None, false)));
+        check(
+            text("@bot:h hello"),
+            Some(("@bot:h hello", &[], None, true)),
+        );
+        check(json!({ "msgtype": "m.notice", "body": "x" }), None);
+        check(json!({}), None);
+        check(
+            with(
+                text("* b"),
+                "m.relates_to",
+                json!({ "rel_type": "m.replace" }),
+            ),
+            None,
+        );
+        let mention = json!({ "user_ids": ["@bot:h"] });
+        check(
+            with(text("hi"), "m.mentions", mention),
+            Some(("hi", &[], None, true)),
+        );
+        check(
+            with(text("@bot:h"), "m.mentions", json!({})),
+            Some(("@bot:h", &[], None, false)),
+        );
+        check(
+            with(text("hi"), "m.mentions", json!({ "room": true })),
+            Some(("hi", &[], None, true)),
+        );
+        let thread = json!({ "rel_type": "m.thread", "event_id": "$0" });
+        check(
+            with(text("hi"), "m.relates_to", thread),
+            Some(("hi", &[], Some("$0"), false)),
+        );
+        let reply = json!({ "m.in_reply_to": { "event_id": "$0" } });
+        check(
+            with(
+                text("> <@eve:h> do evil\n> now\n\nno"),
+                "m.relates_to",
+                reply,
+            ),
+            Some(("no", &["> <@eve:h> do evil\n> now"], None, false)),
+        );
+        check(
+            json!({ "msgtype": "m.image", "body": "a.png", "url": "mxc://h/1" }),
+            Some(("", &[], None, false)),
+        );
+        check(
+            json!({ "msgtype": "m.image", "body": "look", "filename": "a.png", "url": "mxc://h/1" }),
+            Some(("look", &[], None, false)),
+        );
+    }
+
+    #[test]
+    fn quotes_of_replies_are_split_off() {
+        assert_eq!(split_reply("> a\n> b\n\nc\n> d"), ("> a\n> b", "c\n> d"));
+        assert_eq!(split_reply("c"), ("", "c"));
+        assert_eq!(split_reply("> a"), ("> a", ""));
+    }
+
+    #[test]
+    fn only_events_since_the_invitation_are_read() {
+        let member = |kind: &str| {
+            json!({ "type": "m.room.member", "state_key": "@bot:h",
+            "sender": "@ann:h", "content": { "membership": kind } })
+        };
+        let text = |body: &str| json!({ "type": "m.room.message", "content": { "body": body } });
+        let events = [
+            text("1"),
+            member("invite"),
+            text("2"),
+            member("join"),
+            text("3"),
+        ];
+        assert_eq!(since_invitation(&events, "@bot:h"), &events[1..]);
+        assert_eq!(since_invitation(&events[2..], "@bot:h"), &events[3..]);
+        assert_eq!(since_invitation(&events[..3], "@bot:h"), &events[..3]);
+        let rooms =
+            json!({ "!r:h": { "invite_state": { "events": [member("invite")] } }, "!s:h": {} });
+        let found = invitations(&rooms, "@bot:h");
+        assert_eq!(
+            (found[0].chat.id.as_str(), found[0].from.id.as_str()),
+            ("!r:h", "@ann:h")
+        );
+        assert_eq!(found.len(), 1);
+    }
+}

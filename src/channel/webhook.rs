@@ -1,0 +1,84 @@
+//! An outbound webhook: each part is posted as JSON to one address. It receives nothing.
+
+use super::exchange::{ServiceClient, ServiceRequest};
+use super::setup::ChannelSetup;
+use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
+use crate::error::{Exit, fail};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+struct Webhook {
+    client: ServiceClient,
+    /// The address without its query, for messages.
+    name: String,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if the address is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let url = setup.config.required_text("url", "URL")?;
+    let mut client = ServiceClient::new(setup, "url", "secret")?;
+    if let Some(secret) = setup.config.secret("secret") {
+        client = client.with_header("authorization", format!("Bearer {}", secret.expose()));
+    }
+    let name = url.split('?').next().unwrap_or_default().to_owned();
+    Ok(Box::new(Webhook { client, name }))
+}
+
+impl Channel for Webhook {
+    fn poll(
+        &self,
+        _account: &Identity,
+        _cursor: Option<&Value>,
+        _wait: Duration,
+        _deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn send(
+        &self,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> std::result::Result<String, SendError> {
+        if part.file.is_some() {
+            return Err(SendError::Undeliverable("a webhook takes no files".into()));
+        }
+        let body = json!({ "v": 1, "id": key, "to": destination.chat.id, "text": part.markup });
+        let body = body.to_string();
+        // A receiver that gets a part again knows it by this key.
+        let headers = [("idempotency-key".to_owned(), key.to_owned())];
+        let request = ServiceRequest {
+            headers: &headers,
+            is_idempotent: true,
+            ..ServiceRequest::post("", "application/json", body.as_bytes())
+        };
+        let response = self.client.request(&request)?;
+        match response.status {
+            200..300 => Ok(key.to_owned()),
+            403 => Err(SendError::TokenRejected(response.describe())),
+            _ => Err(SendError::Undeliverable(response.describe())),
+        }
+    }
+
+    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "a webhook receives no files"))
+    }
+
+    /// The address. Nothing is sent there.
+    fn identity(&self) -> Result<Identity> {
+        Ok(Identity {
+            id: self.name.clone(),
+            name: self.name.clone(),
+        })
+    }
+
+    fn session_key(&self, chat: &Chat) -> String {
+        format!("webhook:{}", chat.id)
+    }
+}

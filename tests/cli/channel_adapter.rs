@@ -1,0 +1,180 @@
+//! Channels of the library against servers on loopback, without the inbox.
+
+use crate::matrix_server::BOT;
+use crate::server::{Response, Server, sends};
+use crate::story::Story;
+use nanobot::channel::access::AccessRules;
+use nanobot::channel::setup::ChannelSetup;
+use nanobot::channel::table;
+use nanobot::channel::{
+    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, SendError,
+};
+use nanobot::error::exit_for;
+use nanobot::settings::channels::ChannelConfig;
+use nanobot::settings::file::Config;
+use nanobot::settings::layers::LayeredConfig;
+use nanobot::sys::clock::Clock;
+use nanobot::sys::env::Env;
+use nanobot::sys::http::Network;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// Creates a channel from its keys, with a clock that does not sleep.
+pub(crate) fn open(name: &'static str, keys: &Value) -> anyhow::Result<Box<dyn Channel>> {
+    let env: Env = [("NANOBOT_TEST_TIME", "2026-03-01T12:00:00Z")]
+        .into_iter()
+        .collect();
+    let text = json!({ "channels": { name: keys } }).to_string();
+    let config = Config::parse(Path::new("config.json"), &text)?;
+    let layers = LayeredConfig::new(&config, &env);
+    let config = ChannelConfig::read(&layers, name)?;
+    let setup = ChannelSetup {
+        access: AccessRules {
+            allow_from: config.list("allowFrom"),
+            ..AccessRules::default()
+        },
+        config,
+        clock: Clock::from_env(&env)?,
+        network: Network::default(),
+    };
+    let kind = table::find(name).expect("the channel is in the table");
+    (kind.open)(&setup)
+}
+
+/// A reader of a channel, which keeps its position.
+pub(crate) struct Reader<'c> {
+    pub(crate) channel: &'c dyn Channel,
+    pub(crate) cursor: Option<Value>,
+}
+
+impl Reader<'_> {
+    /// Polls once, without waiting.
+    pub(crate) fn poll(&mut self) -> Vec<InboundMessage> {
+        self.poll_for(Duration::ZERO).unwrap()
+    }
+
+    pub(crate) fn poll_for(&mut self, wait: Duration) -> anyhow::Result<Vec<InboundMessage>> {
+        self.poll_as(BOT, wait)
+    }
+
+    /// Polls with the account of `user`.
+    pub(crate) fn poll_as(
+        &mut self,
+        user: &str,
+        wait: Duration,
+    ) -> anyhow::Result<Vec<InboundMessage>> {
+        let mut messages = Vec::new();
+        let cursor = self.cursor.clone();
+        let mut deliver = |batch: Batch| {
+            messages.extend(batch.messages);
+            self.cursor = Some(batch.cursor);
+            Ok(())
+        };
+        let account = Identity {
+            id: user.to_owned(),
+            name: user.to_owned(),
+        };
+        self.channel
+            .poll(&account, cursor.as_ref(), wait, &mut deliver)?;
+        Ok(messages)
+    }
+
+    /// Polls once, and returns the texts.
+    pub(crate) fn texts(&mut self) -> Vec<String> {
+        self.poll()
+            .into_iter()
+            .map(|message| message.text)
+            .collect()
+    }
+
+    /// The status of a poll that fails.
+    #[track_caller]
+    pub(crate) fn failure(&mut self) -> u8 {
+        let failed = self.poll_for(Duration::ZERO);
+        exit_for(&failed.expect_err("the poll fails")).code()
+    }
+}
+
+pub(crate) fn text_part(text: &str) -> Part {
+    Part {
+        markup: format!("<p>{text}</p>"),
+        plain: text.to_owned(),
+        file: None,
+    }
+}
+
+pub(crate) fn to_chat(id: &str) -> Destination {
+    Destination {
+        chat: Chat {
+            id: id.to_owned(),
+            ..Chat::default()
+        },
+        ..Destination::default()
+    }
+}
+
+/// The status of a channel that cannot be created.
+#[track_caller]
+pub(crate) fn open_failure(name: &'static str, keys: &Value) -> u8 {
+    let failed = open(name, keys).err();
+    exit_for(&failed.expect("the channel cannot be opened")).code()
+}
+
+#[test]
+fn a_webhook_gets_each_part_with_its_key() {
+    let server = Server::start();
+    let down = sends(Response::text(503, "text/plain", "busy"));
+    server.script([down, sends(Response::text(204, "text/plain", ""))]);
+    let url = format!("http://127.0.0.1:{}/in?a=1", server.port);
+    let channel = open("webhook", &json!({ "url": url, "secret": "s3cret" })).unwrap();
+    let sent = channel
+        .send(&to_chat("ops"), &text_part("hello"), "k1")
+        .unwrap();
+    assert_eq!(sent, "k1");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2);
+    for request in &requests {
+        assert_eq!(request.path, "/in?a=1");
+        assert_eq!(request.header("authorization"), Some("Bearer s3cret"));
+        assert_eq!(request.header("idempotency-key"), Some("k1"));
+        let expect = json!({ "v": 1, "id": "k1", "to": "ops", "text": "<p>hello</p>" });
+        assert_eq!(request.body, expect);
+    }
+    server.script([sends(Response::text(403, "text/plain", "no"))]);
+    let failed = channel.send(&to_chat("ops"), &text_part("hello"), "k2");
+    assert!(matches!(failed, Err(SendError::TokenRejected(_))));
+}
+
+#[test]
+fn a_webhook_has_an_address_over_tls() {
+    assert_eq!(open_failure("webhook", &json!({})), 78);
+    assert_eq!(open_failure("webhook", &json!({ "url": "ftp://x" })), 78);
+    assert_eq!(
+        open_failure("webhook", &json!({ "url": "http://example.org/in" })),
+        78
+    );
+}
+
+#[test]
+fn a_webhook_only_sends() {
+    let server = Server::start();
+    let url = format!("http://127.0.0.1:{}/in", server.port);
+    let story = Story::new().set(
+        "channels",
+        json!({ "webhook": { "enabled": true, "url": url } }),
+    );
+    let send = [
+        "channel", "send", "webhook", "ops", "**Done**", "--key", "k",
+    ];
+    let down = || sends(Response::text(503, "text/plain", "busy"));
+    server.script([down(), down(), down()]);
+    story.run(send).status(69).stderr_has("waits to be sent");
+    server.script([sends(Response::text(204, "text/plain", ""))]);
+    story.run(["channel", "poll"]);
+    story.run(["channel", "poll"]);
+    story.run(send).stdout("send.k.0\n");
+    let requests = server.requests();
+    assert_eq!(requests.len(), 4);
+    assert_eq!(requests[3].body["text"], "**Done**");
+}
