@@ -104,7 +104,7 @@ impl AccessRules {
     }
 
     /// True if an entry is this id, or `ID|NAME` as the Python program writes it.
-    fn lists_id(&self, id: &str) -> bool {
+    pub fn lists_id(&self, id: &str) -> bool {
         let id_of = |entry: &str| entry.split('|').next() == Some(id) && !id.is_empty();
         let mut entries = self.allow_from.iter().map(|entry| entry.trim());
         entries.any(|entry| match self.matches_names {

@@ -87,6 +87,15 @@ pub trait Channel: Send + Sync {
 
     /// The key of the session in which the messages of a chat are answered.
     fn session_key(&self, chat: &Chat) -> String;
+
+    /// The chat that a recipient names: an id, or the rest of a session's key after the channel's name.
+    fn parse_chat(&self, recipient: &str) -> Chat {
+        Chat {
+            id: recipient.to_owned(),
+            thread: None,
+            is_direct: true,
+        }
+    }
 }
 
 /// Our account at a service.

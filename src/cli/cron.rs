@@ -248,13 +248,14 @@ pub struct JobRunArgs {
     pub deliver: bool,
     #[arg(long, hide = true)]
     pub no_deliver: bool,
-    /// Deliver it to a `file`, a `command`, or `none`
+    /// Deliver it to a chat, a `file`, a `command` or `none`
     ///
-    /// `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none` only saves it. Other
-    /// channels are saved, but this version does not deliver to them.
+    /// `telegram`, `matrix`, `ntfy` and `webhook` send it to the chat `--to`; what cannot be sent now waits for the next
+    /// `nanobot channel poll`. `file` appends it to the file `--to`, `command` pipes it into the command `--to`, `none`
+    /// only saves it.
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
-    /// File, command or recipient of the channel
+    /// Chat, file or command
     ///
     /// A command runs like that of `--when`.
     #[arg(long, value_name = "WHERE")]

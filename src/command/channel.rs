@@ -2,7 +2,7 @@
 
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
-use crate::ops::channel::outbox::{self, OutboxMessage};
+use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::{pairing, report};
 use crate::ops::context::Context;
@@ -155,7 +155,7 @@ fn send(ctx: &Context, arguments: &ChannelSendArgs) -> Result<Exit> {
         files: attach.clone(),
         key: key.clone(),
     };
-    print_ids(ctx, &outbox::send(ctx, &message)?)
+    print_ids(ctx, outbox::send(ctx, &message)?)
 }
 
 fn read_stdin(ctx: &Context) -> Result<String> {
@@ -214,10 +214,14 @@ fn retry(ctx: &Context, id: &str) -> Result<Exit> {
             format!("`nanobot channel poll {}`", message.channel),
         ));
     }
-    print_ids(ctx, &outbox::retry(ctx, message.channel, id)?)
+    print_ids(ctx, outbox::retry(ctx, message.channel, id)?)
 }
 
-fn print_ids(ctx: &Context, ids: &[String]) -> Result<Exit> {
+fn print_ids(ctx: &Context, outcome: SendOutcome) -> Result<Exit> {
+    let ids = match outcome {
+        SendOutcome::Sent(ids) => ids,
+        SendOutcome::Waits(error) => return Err(error),
+    };
     let lines: String = ids.iter().map(|id| format!("{id}\n")).collect();
     ctx.terminal.print(&lines)?;
     Ok(Exit::Answered)

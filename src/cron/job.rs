@@ -276,7 +276,7 @@ pub enum CrashPolicy {
     Again,
 }
 
-/// The local destination of an answer.
+/// The destination of an answer, as the user chose it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerSink {
@@ -284,4 +284,6 @@ pub enum AnswerSink {
     File(PathBuf),
     /// Runs this shell command with the answer as its standard input.
     Command(String),
+    /// Sends the answer to a chat.
+    Chat { channel: String, to: String },
 }

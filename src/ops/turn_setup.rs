@@ -6,6 +6,7 @@ use crate::mcp::tool_name;
 use crate::memory::Memory;
 use crate::memory::request::CHARS_PER_TOKEN;
 use crate::message::Origin;
+use crate::ops::channel::message_outlet::OutboxOutlet;
 use crate::ops::context::Context;
 use crate::ops::interactive_approval::InteractiveApproval;
 use crate::ops::mcp_tools;
@@ -35,6 +36,7 @@ use crate::sys::{durable_file, sandbox, secret, test_hooks};
 use crate::tool::ask_user::AskUser;
 use crate::tool::cron::JobScheduler;
 use crate::tool::files::Files;
+use crate::tool::message::MessageTool;
 use crate::tool::sessions::SessionsTool;
 use crate::tool::{ApprovalHandler, Tool, Toolbox};
 use crate::trust::{self, DirectoryInstructions, TrustList};
@@ -357,6 +359,15 @@ fn build_toolbox(
     if input.user_prompt.is_some() || is_named {
         let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
         tools.push(Box::new(SessionsTool::new(Arc::new(sessions))));
+    }
+    if !input.settings.channels.is_empty() {
+        tools.push(Box::new(MessageTool::new(
+            Arc::new(OutboxOutlet::new(ctx)),
+            Arc::clone(&shared.files),
+            Arc::clone(&shared.provenance),
+            policy.change_grants(),
+            input.session_key,
+        )));
     }
     if let Some(person) = &input.user_prompt {
         tools.push(Box::new(AskUser::new(Arc::clone(person))));

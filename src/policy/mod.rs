@@ -357,6 +357,7 @@ impl Policy {
             jobs: self.grant_for(GuardedChange::Jobs),
             notes: self.grant_for(GuardedChange::Notes),
             startup: self.grant_for(GuardedChange::Startup),
+            messages: self.grant_for(GuardedChange::Messages),
         }
     }
 

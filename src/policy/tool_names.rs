@@ -17,6 +17,7 @@ pub const TOOLS: &[&str] = &[
     "todo",
     "web_search",
     "web_fetch",
+    MESSAGE,
     "spawn",
     "cron",
 ];
@@ -39,6 +40,9 @@ pub const EXEC: &str = "exec";
 /// The tool for commands in the background. Its input is text for a program that may be a shell, so it is a command as far
 /// as permissions and rules matter.
 pub const PROCESS: &str = "process";
+
+/// The tool that writes to the user's chats.
+pub const MESSAGE: &str = "message";
 
 /// The tool for other conversations. It is for the user's own turns: the repl has it, other runs if the user names it.
 pub const SESSIONS: &str = "sessions";

@@ -1,12 +1,20 @@
 //! The settings of chat channels, read only by the commands that use channels.
 
-use super::keys::KEYS;
+use super::keys::{ConfigKey, KEYS, config_key};
 use super::layers::LayeredConfig;
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::secret::Secret;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
+
+/// The channels with the keys that enable them, in the order of lists.
+pub(super) const ENABLED_KEYS: [(&str, &ConfigKey); 4] = [
+    ("telegram", config_key("channels.telegram.enabled")),
+    ("matrix", config_key("channels.matrix.enabled")),
+    ("ntfy", config_key("channels.ntfy.enabled")),
+    ("webhook", config_key("channels.webhook.enabled")),
+];
 
 /// The keys `channels.NAME.…` of one channel, each with its value or its default.
 #[derive(Clone, Debug)]

@@ -80,6 +80,8 @@ pub struct Settings {
     pub timeouts: ProviderTimeouts,
     /// The proxy and the CA certificates.
     pub network: Network,
+    /// The names of the enabled chat channels, in the order of lists.
+    pub channels: Vec<&'static str>,
     /// The file to which each turn appends its events.
     pub event_log: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
+use super::channels::ENABLED_KEYS;
 use super::key_spelling::snake_case;
 use super::keys::{ConfigKey, config_key};
 use super::layers::LayeredConfig;
@@ -100,6 +101,7 @@ impl Settings {
             memory: values.memory()?,
             timeouts: values.timeouts(env)?,
             network: values.network(env, paths)?,
+            channels: values.enabled_channels()?,
             event_log: values.event_log(env, paths)?,
         })
     }
@@ -169,6 +171,16 @@ impl TypedReader<'_> {
             stream_idle: env.duration(env::STREAM_IDLE_TIMEOUT, stream_idle, 3600)?,
             total: Duration::from_secs(1800),
         })
+    }
+
+    fn enabled_channels(&self) -> Result<Vec<&'static str>> {
+        let mut names = Vec::new();
+        for (name, key) in ENABLED_KEYS {
+            if self.boolean(key)? {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     fn network(&self, env: &Env, paths: &Paths) -> Result<Network> {

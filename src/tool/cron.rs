@@ -6,6 +6,7 @@
 //! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`]
 //! jobs.
 
+use super::message::ChatTarget;
 use super::{CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
@@ -22,20 +23,6 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_DEFAULT_NAME_CHARS: usize = 30;
 /// Maximum characters of a message.
 const MAX_MESSAGE_CHARS: usize = 10_000;
-/// Prefixes of session keys that are not channels, so answers cannot be delivered by such a key. Destinations that
-/// print or store the answer on this machine are for the user to choose.
-const NON_CHANNEL_PREFIXES: &[&str] = &[
-    "cli",
-    "command",
-    "cron",
-    "file",
-    "fork",
-    "heartbeat",
-    "pipe",
-    "system",
-    "tool",
-];
-
 /// Stores jobs.
 pub trait JobScheduler: Send + Sync {
     /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
@@ -87,13 +74,6 @@ pub enum RequestedSchedule<'a> {
     At(&'a str),
 }
 
-/// A chat that answers are sent to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChatTarget {
-    pub channel: String,
-    pub recipient: String,
-}
-
 /// A job that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedJob {
@@ -124,20 +104,6 @@ pub fn job_limit_error() -> ToolError {
          with `nanobot cron add`"
     )
     .into()
-}
-
-impl ChatTarget {
-    /// The chat of the session `key`; `None` if the session is not a channel.
-    pub fn from_session_key(key: &str) -> Option<Self> {
-        let (channel, to) = key.split_once(':')?;
-        let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
-        let is_none =
-            channel.trim().is_empty() || to.is_empty() || NON_CHANNEL_PREFIXES.iter().any(is_it);
-        (!is_none).then(|| Self {
-            channel: channel.to_owned(),
-            recipient: to.to_owned(),
-        })
-    }
 }
 
 /// The `cron` tool.

@@ -35,6 +35,7 @@ pub mod grep;
 mod hidden_files;
 pub mod list_dir;
 pub mod mcp;
+pub mod message;
 pub mod read_file;
 pub mod sandbox_spec;
 pub mod sessions;

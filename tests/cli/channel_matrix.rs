@@ -294,10 +294,7 @@ fn a_poll_answers_allowed_users() {
     story.run(["channel", "poll"]);
     let answers = server.answers("!r:h");
     assert_eq!(answers.len(), 1, "{answers:?}");
-    assert_eq!(
-        answers[0]["formatted_body"],
-        "<p><b>Hi</b> Ann</p>"
-    );
+    assert_eq!(answers[0]["formatted_body"], "<p><b>Hi</b> Ann</p>");
     assert_eq!(answers[0]["body"], "Hi Ann");
     assert_eq!(story.server().requests().len(), 1);
     story.run(["session", "list"]).stdout_has("matrix:!r:h");

@@ -503,7 +503,16 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
     );
     assert_eq!(delivery(), json!([false, "telegram", "123"]));
     assert_eq!(job_terms(&story, &id)["sink"], Value::Null);
-    let words = "nanobot: this version cannot deliver to `telegram`: answers of `far` are printed, and cron mails them\n";
+    let id = add_job(
+        &story,
+        &["-e", "1h", "-d", "--to", "123", "--channel", "telegram"],
+    );
+    assert_eq!(
+        job_terms(&story, &id)["sink"],
+        json!({ "chat": { "channel": "telegram", "to": "123" } })
+    );
+    run_cron(&story, &["show", &id]).stdout_has("sent to telegram 123");
+    let words = "nanobot: this version cannot deliver to `discord`: answers of `far` are printed, and cron mails them\n";
     run_cron(
         &story,
         &[
@@ -518,12 +527,12 @@ fn answers_go_to_files_and_commands_and_other_channels_are_unsupported() {
             "--to",
             "123",
             "--channel",
-            "telegram",
+            "discord",
         ],
     )
     .stdout_has("✓ Added job 'far'")
     .stderr(words);
-    assert_eq!(delivery(), json!([true, "telegram", "123"]));
+    assert_eq!(delivery(), json!([true, "discord", "123"]));
     run_cron(&story, &["list"]).stdout_has("far").stderr(words);
 }
 

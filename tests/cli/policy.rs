@@ -187,7 +187,9 @@ fn rules_are_stored_and_mistakes_in_them_are_reported() {
 
 #[test]
 fn every_tool_of_a_run_is_known_by_name() {
-    let story = Story::new().script([says("ok")]);
+    let story = Story::new()
+        .set("channels.webhook.enabled", json!(true))
+        .script([says("ok")]);
     story
         .run([
             "agent", "-m", "x", "--model", "gpt-5", "--allow", "sessions",

@@ -157,6 +157,18 @@ impl Channel for Telegram {
             None => format!("telegram:{}", chat.id),
         }
     }
+
+    fn parse_chat(&self, recipient: &str) -> Chat {
+        let (id, thread) = match recipient.split_once(":topic:") {
+            Some((id, thread)) => (id, Some(thread.to_owned())),
+            None => (recipient, None),
+        };
+        Chat {
+            id: id.to_owned(),
+            thread,
+            is_direct: true,
+        }
+    }
 }
 
 impl Telegram {

@@ -66,7 +66,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     for known in &known {
         let notices = [
             job_status::tampered_notice(&known.job),
-            unsupported_channel_notice(&known.job),
+            unsupported_channel_notice(ctx, &known.job),
         ];
         for words in notices.into_iter().flatten() {
             ctx.notice(&words);
@@ -285,7 +285,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus) -> Value {
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
-            "supported": unsupported_channel_notice(job).is_none(),
+            "supported": unsupported_channel_notice(ctx, job).is_none(),
         },
         "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
         "retry": retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),

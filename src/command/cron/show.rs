@@ -8,6 +8,7 @@ use crate::error::Exit;
 use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
+use crate::ops::jobs::delivery;
 use crate::ops::jobs::job_grants;
 use crate::ops::jobs::job_notices::unsupported_channel_notice;
 use crate::ops::jobs::job_status::{self, JobDetails, JobStatus};
@@ -72,7 +73,7 @@ pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
     ctx.terminal.print(&text)?;
     let notices = [
         job_status::tampered_notice(&known.job),
-        unsupported_channel_notice(&known.job),
+        unsupported_channel_notice(ctx, &known.job),
     ];
     for words in notices.into_iter().flatten() {
         ctx.notice(&words);
@@ -216,10 +217,11 @@ fn describe_state(known: &JobStatus) -> String {
 /// The destination of the job's answer.
 fn describe_delivery(ctx: &Context, job: &Job) -> String {
     let terms = job.options.as_ref();
-    match terms.and_then(|terms| terms.sink.as_ref()) {
-        Some(AnswerSink::File(path)) => format!("appended to `{}`", ctx.paths.display(path)),
+    match delivery::find_sink(ctx, job) {
+        Some(AnswerSink::Chat { channel, to }) => format!("sent to {channel} {to}"),
+        Some(AnswerSink::File(path)) => format!("appended to `{}`", ctx.paths.display(&path)),
         Some(AnswerSink::Command(command)) => {
-            format!("piped into `{}`", secret::redact_all(command))
+            format!("piped into `{}`", secret::redact_all(&command))
         }
         None if terms.is_some_and(|terms| terms.quiet) => "saved, not printed".into(),
         None => match (&job.delivery.channel, &job.delivery.to) {

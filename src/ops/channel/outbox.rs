@@ -1,8 +1,8 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, Settlement};
-use crate::channel::{Chat, Destination, Part};
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::channel::{Destination, Part};
+use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::channel::delivery;
 use crate::ops::channel::runtime::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
@@ -24,7 +24,7 @@ const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 pub(crate) struct OutboxMessage {
     /// The channel's name.
     pub(crate) channel: String,
-    /// The chat's id, with `:topic:THREAD` for a topic.
+    /// The chat, as the service's adapter reads it.
     pub(crate) to: String,
     pub(crate) markdown: String,
     pub(crate) files: Vec<PathBuf>,
@@ -32,12 +32,19 @@ pub(crate) struct OutboxMessage {
     pub(crate) key: Option<String>,
 }
 
-/// Sends a message. It is on disk before it is sent; if the service cannot take it now, the next poll sends it. Returns
-/// the service's ids of its parts.
+/// The state of a message after an attempt to send it.
+pub(crate) enum SendOutcome {
+    /// The service's ids of its parts.
+    Sent(Vec<String>),
+    /// The service cannot take it now, for this reason; the next poll sends it.
+    Waits(anyhow::Error),
+}
+
+/// Sends a message, which is on disk before it is sent.
 ///
 /// # Errors
 /// As `delivery::deliver`; status 66 if there is nothing to send or a file is missing.
-pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>> {
+pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<SendOutcome> {
     let files = ChannelFiles::load(ctx, &message.channel)?;
     if message.markdown.trim().is_empty() && message.files.is_empty() {
         return Err(fail(Exit::NoInput, "nothing to send"));
@@ -56,7 +63,7 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>
         None => new_key(),
     };
     if inbox.state().outbound(&key).is_none() {
-        let chat = parse_chat(&message.to);
+        let chat = open.service.parse_chat(&message.to);
         let mut parts = open.files.render(&message.markdown);
         parts.retain(|part| !part.plain.trim().is_empty());
         parts.extend(message.files.iter().map(|file| Part {
@@ -82,7 +89,7 @@ pub(crate) fn send(ctx: &Context, message: &OutboxMessage) -> Result<Vec<String>
 ///
 /// # Errors
 /// Status 66 for an unknown key; as [`send`].
-pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<Vec<String>> {
+pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let open = ChannelFiles::load(ctx, name)?.open(ctx)?;
     let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
     let mut inbox = open.files.open_inbox()?;
@@ -117,10 +124,14 @@ fn deliver(
     open: &OpenChannel,
     inbox: ChannelInbox,
     key: &str,
-) -> Result<Vec<String>> {
+) -> Result<SendOutcome> {
     let now = ctx.clock.timestamp().as_millisecond();
-    delivery::deliver(&*open.service, &Mutex::new(inbox), key, now)
-        .with_context(|| format!("channel {}", open.name()))
+    let sent = delivery::deliver(&*open.service, &Mutex::new(inbox), key, now);
+    match sent.with_context(|| format!("channel {}", open.name())) {
+        Ok(ids) => Ok(SendOutcome::Sent(ids)),
+        Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits(error)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Takes the lock under which messages of the outbox are sent.
@@ -141,17 +152,4 @@ pub(crate) fn is_in_outbox(key: &str) -> bool {
 
 fn new_key() -> String {
     format!("{KEY_PREFIX}{}", random_hex(8))
-}
-
-/// The chat that a recipient names.
-fn parse_chat(to: &str) -> Chat {
-    let (id, thread) = match to.split_once(":topic:") {
-        Some((id, thread)) => (id, Some(thread.to_owned())),
-        None => (to, None),
-    };
-    Chat {
-        id: id.to_owned(),
-        thread,
-        is_direct: true,
-    }
 }

@@ -10,7 +10,7 @@ use crate::ops::channel::answer;
 use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::intake::{self, QueuedItem};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
-use crate::ops::channel::runtime::{ChannelFiles, enabled_names};
+use crate::ops::channel::runtime::ChannelFiles;
 use crate::ops::channel::work_queue::WorkItem;
 use crate::ops::context::Context;
 use crate::sys::cancel::{self, CancelToken};
@@ -53,8 +53,9 @@ pub(crate) struct PollOptions {
 /// # Errors
 /// Status 2 or 78 before anything is polled: an unknown channel, an unusable config.
 pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
+    let settings = ctx.settings()?;
     let names = match options.names.as_slice() {
-        [] => enabled_names(ctx)?,
+        [] => settings.channels.clone(),
         names => names
             .iter()
             .map(|name| Ok(ChannelFiles::load(ctx, name)?.kind.name))
@@ -68,7 +69,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
         ));
     };
     let max_parallel = ChannelFiles::load(ctx, first)?.settings.max_parallel;
-    let mut run = PollRun::new(ctx, ctx.settings()?, names.len(), max_parallel);
+    let mut run = PollRun::new(ctx, settings, names.len(), max_parallel);
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
     let shield = CancelToken::shielded().context("poll")?;

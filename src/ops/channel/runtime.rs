@@ -14,6 +14,7 @@ use crate::settings::keys::nearest;
 use crate::settings::{Config, LayeredConfig};
 use crate::sys::digest::digest;
 use crate::sys::durable_file;
+use crate::sys::secret::redact_known;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -34,17 +35,6 @@ pub(crate) struct ChannelFiles {
 pub(crate) struct OpenChannel {
     pub(crate) files: ChannelFiles,
     pub(crate) service: Box<dyn Channel>,
-}
-
-/// The names of all enabled channels, in the order of the table.
-pub(crate) fn enabled_names(ctx: &Context) -> Result<Vec<&'static str>> {
-    let mut names = Vec::new();
-    for kind in CHANNELS {
-        if ChannelFiles::load(ctx, kind.name)?.is_enabled() {
-            names.push(kind.name);
-        }
-    }
-    Ok(names)
 }
 
 impl ChannelFiles {
@@ -159,7 +149,9 @@ impl ChannelFiles {
 
     /// Converts Markdown to the parts that the service takes.
     pub(crate) fn render(&self, markdown: &str) -> Vec<Part> {
-        let parts = dialect::render(markdown, self.kind.dialect).into_iter();
+        // An answer may quote a key of the config.
+        let markdown = redact_known(markdown);
+        let parts = dialect::render(&markdown, self.kind.dialect).into_iter();
         let part = |it: dialect::RenderedPart| Part {
             markup: it.markup,
             plain: it.plain,

@@ -1,6 +1,7 @@
 //! `status --check`: tests if the configured setup works. Each check is a function in a table, and all of them run,
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
+use super::channel_checks::check_channels;
 use super::check::{CheckContext, CheckResult, Severity};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
@@ -24,6 +25,7 @@ const SETUP_CHECKS: &[(&str, CheckFn)] = &[
     ("sandbox", run::check_sandbox),
     ("provider", run::check_provider),
     ("servers", run::check_servers),
+    ("channels", check_channels),
     ("completions", run::check_completions),
     ("gateway", run::check_gateway),
     ("jobs", jobs::check_job_file),

@@ -224,7 +224,12 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
 
 /// Checks that this version can deliver the jobs' answers.
 pub(crate) fn check_delivery(input: &CheckContext) -> Vec<CheckResult> {
-    let message = |job| Some((job, job_notices::unsupported_channel_notice(job)?));
+    let message = |job| {
+        Some((
+            job,
+            job_notices::unsupported_channel_notice(input.ctx, job)?,
+        ))
+    };
     let results = input.enabled_jobs().filter_map(message);
     results
         .map(|(job, message)| CheckResult::warn(message).with_jobs([job]))

@@ -3,8 +3,11 @@
 //! cron: runs can write to a job's working directory, so a program found there could be theirs.
 
 use super::workspace_jobs::job_directory as directory;
-use crate::cron::job::{AnswerSink, Job, JobOptions};
+use crate::channel::table;
+use crate::cron::job::{AnswerSink, Delivery, Job, JobOptions};
 use crate::error::{Exit, fail};
+use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
+use crate::ops::channel::recipients;
 use crate::ops::context::Context;
 use crate::settings::Settings;
 use crate::sys::process::{self, CommandSpec};
@@ -37,7 +40,7 @@ pub(crate) fn deliver(
     text: &str,
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
-    let Some(sink) = &terms.sink else {
+    let Some(sink) = find_sink(ctx, job) else {
         return match terms.quiet {
             true => DeliveryResult::default(),
             false => DeliveryResult {
@@ -46,13 +49,20 @@ pub(crate) fn deliver(
             },
         };
     };
-    let done = match sink {
-        AnswerSink::File(path) => append_to_file(path, text),
-        AnswerSink::Command(command) => pipe_to_command(ctx, settings, job, command, text),
+    let destination = describe_sink(&sink);
+    let done = match &sink {
+        AnswerSink::File(path) => append_to_file(path, text).map(|()| destination),
+        AnswerSink::Command(command) => {
+            pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
+        }
+        AnswerSink::Chat { channel, to } => send_to_chat(ctx, channel, to, text).map(|is_sent| {
+            let state = if is_sent { "" } else { " (waits)" };
+            format!("{destination}{state}")
+        }),
     };
     match done {
-        Ok(()) => DeliveryResult {
-            destination: Some(describe_sink(sink)),
+        Ok(destination) => DeliveryResult {
+            destination: Some(destination),
             error: None,
         },
         Err(error) => {
@@ -72,11 +82,59 @@ pub(crate) fn deliver(
     }
 }
 
+/// The destination of the answers of a job: what the user chose, or a chat of the job file that the user knows. Other
+/// programs also write the job file.
+pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
+    if let Some(sink) = job.options.as_ref().and_then(|terms| terms.sink.clone()) {
+        return Some(sink);
+    }
+    let Delivery {
+        deliver,
+        channel,
+        to,
+    } = &job.delivery;
+    let (channel, to) = (channel.as_ref()?, to.as_ref()?);
+    if !deliver || table::find(channel).is_none() {
+        return None;
+    }
+    match recipients::is_known(ctx, channel, to) {
+        Ok(true) => Some(AnswerSink::Chat {
+            channel: channel.clone(),
+            to: to.clone(),
+        }),
+        Ok(false) => None,
+        Err(error) => {
+            log::warn!(target: "cron", "{}: {error:#}", job.id);
+            None
+        }
+    }
+}
+
+/// Sends an answer to a chat. False if it waits for the next poll.
+fn send_to_chat(ctx: &Context, channel: &str, to: &str, text: &str) -> Result<bool> {
+    let message = OutboxMessage {
+        channel: channel.to_owned(),
+        to: to.to_owned(),
+        markdown: text.to_owned(),
+        ..OutboxMessage::default()
+    };
+    match outbox::send(ctx, &message)? {
+        SendOutcome::Sent(_) => Ok(true),
+        SendOutcome::Waits(error) => {
+            log::warn!(target: "cron", "{error:#}");
+            Ok(false)
+        }
+    }
+}
+
 /// The destination of answers, phrased to follow `Your answer`.
 pub(crate) fn describe_destination(terms: &JobOptions) -> String {
     match (&terms.sink, terms.quiet) {
         (Some(AnswerSink::File(path)), _) => format!("is appended to the file {}", path.display()),
         (Some(AnswerSink::Command(_)), _) => "is passed to a command of the user".into(),
+        (Some(AnswerSink::Chat { channel, .. }), _) => {
+            format!("is sent to the user's chat on {channel}")
+        }
         (None, true) => "is stored, but not shown".into(),
         (None, false) => "is printed, and cron may mail it to the user".into(),
     }
@@ -87,6 +145,7 @@ fn describe_sink(sink: &AnswerSink) -> String {
     match sink {
         AnswerSink::File(path) => format!("file:{}", path.display()),
         AnswerSink::Command(command) => format!("command:{}", secret::redact_all(command)),
+        AnswerSink::Chat { channel, to } => format!("{channel}:{to}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Notices about a job: consequences of its options that are not obvious.
 
+use crate::channel::table;
 use crate::cron::job::{AnswerSink, Job};
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
@@ -57,7 +58,7 @@ pub(crate) fn consequence_notices(
             "`--write` applies to `{place}`, the working directory of jobs; `-C DIR` sets another"
         ));
     }
-    if let Some(words) = unsupported_channel_notice(job) {
+    if let Some(words) = unsupported_channel_notice(ctx, job) {
         notices.push(words);
     }
     notices.extend(relative_program_notices(ctx, job));
@@ -90,21 +91,25 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
     .collect()
 }
 
-/// The notice about a job whose answers this version cannot deliver.
-pub(crate) fn unsupported_channel_notice(job: &Job) -> Option<String> {
+/// The notice about a job whose answers cannot be delivered.
+pub(crate) fn unsupported_channel_notice(ctx: &Context, job: &Job) -> Option<String> {
     let channel = job.delivery.channel.as_deref()?;
-    (job.delivery.deliver && job.options.as_ref().is_none_or(|terms| terms.sink.is_none())).then(|| {
-        match is_local(channel) {
-            true => format!(
-                "`{}` delivers nothing: its destination was set by another program; set it with \
-                 `nanobot cron edit {} --channel {channel} --to …`",
-                job.name, job.id
-            ),
-            false => format!(
-                "this version cannot deliver to `{channel}`: answers of `{}` are printed, and cron mails them",
-                job.name
-            ),
-        }
+    if !job.delivery.deliver || delivery::find_sink(ctx, job).is_some() {
+        return None;
+    }
+    let Job { id, name, .. } = job;
+    let edit = format!("`nanobot cron edit {id} --channel {channel} --to …`");
+    Some(match (is_local(channel), table::find(channel)) {
+        (true, _) => format!(
+            "`{name}` delivers nothing: its destination was set by another program; set it with {edit}"
+        ),
+        (false, Some(_)) => format!(
+            "answers of `{name}` are printed: its chat on `{channel}` was set by another program, and is not one of your \
+             chats; set it with {edit}"
+        ),
+        (false, None) => format!(
+            "this version cannot deliver to `{channel}`: answers of `{name}` are printed, and cron mails them"
+        ),
     })
 }
 

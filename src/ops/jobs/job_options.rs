@@ -1,6 +1,7 @@
 //! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
 //! the same rules, so it gets the same permissions as when the job was created.
 
+use crate::channel::table;
 use crate::cron::job::{AnswerSink, CrashPolicy, Job, JobKind, JobOptions, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::error::{Exit, fail_with_hint};
@@ -13,11 +14,14 @@ use crate::sys::paths::PathResolver;
 use anyhow::Result;
 use std::time::Duration;
 
-/// The channels that can receive answers, here or from the Python program.
-const CHANNELS: &[&str] = &[
-    "", "file", "command", "cli", "telegram", "discord", "slack", "whatsapp", "email", "feishu",
-    "dingtalk", "qq", "matrix", "mochat",
+/// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.
+const OTHER_CHANNELS: &[&str] = &[
+    "", "file", "command", "cli", "discord", "slack", "whatsapp", "email", "feishu", "dingtalk",
+    "qq", "mochat",
 ];
+/// The hint about destinations.
+const DESTINATIONS: &str =
+    "`--channel telegram --to CHAT`, `--channel file --to FILE`, or `--channel command --to CMD`";
 /// Minimum similarity of a word to a channel's name to be treated as a typing error.
 const MIN_SIMILARITY: f64 = 0.8;
 
@@ -222,7 +226,13 @@ fn apply_delivery(
     } = flags;
     // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
     // typed.
+    let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
+    let is_trusted = is_typed || terms.sink.is_some();
     match &terms.sink {
+        Some(AnswerSink::Chat { channel, to }) => {
+            job.delivery.channel = Some(channel.clone());
+            job.delivery.to = Some(to.clone());
+        }
         Some(AnswerSink::File(path)) => {
             job.delivery.channel = Some("file".into());
             job.delivery.to = Some(path.display().to_string());
@@ -233,7 +243,6 @@ fn apply_delivery(
         }
         None => {
             let was_local = job.delivery.channel.as_deref().is_some_and(is_local);
-            let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
             if was_local && !is_typed && !no_deliver {
                 return Err(fail_with_hint(
                     Exit::Usage,
@@ -253,7 +262,7 @@ fn apply_delivery(
     delivery.deliver = !no_deliver
         && delivery.channel.is_some()
         && (*deliver || delivery.deliver || local && (channel.is_some() || to.is_some()));
-    terms.sink = resolve_sink(ctx, job)?;
+    terms.sink = resolve_sink(ctx, job, is_trusted)?;
     if let Some(AnswerSink::Command(_)) = &terms.sink {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
@@ -261,11 +270,13 @@ fn apply_delivery(
     if *deliver && job.delivery.channel.is_none() {
         return Err(missing_destination_error());
     }
-    if terms.kind == JobKind::Heartbeat && terms.sink.is_none() && job.delivery.channel.is_some() {
+    if let (JobKind::Heartbeat, None, Some(channel)) =
+        (terms.kind, &terms.sink, &job.delivery.channel)
+    {
         return Err(fail_with_hint(
             Exit::Usage,
-            "the heartbeat can only deliver to a file or a command",
-            "`--channel file --to FILE`, or `--channel command --to CMD`",
+            format!("the heartbeat cannot deliver to `{channel}`"),
+            DESTINATIONS,
         ));
     }
     Ok(())
@@ -305,16 +316,16 @@ pub(crate) fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<(
         return Err(fail_with_hint(
             Exit::Usage,
             format!("`--to {to}` needs a channel"),
-            "`--channel file` or `--channel command`",
+            "`--channel telegram`, `--channel file` or `--channel command`",
         ));
     }
-    let Some(typed) = typed.filter(|typed| !CHANNELS.contains(typed)) else {
+    let chats = table::CHANNELS.iter().map(|kind| kind.name);
+    let known: Vec<&str> = chats.chain(OTHER_CHANNELS.iter().copied()).collect();
+    let Some(typed) = typed.filter(|typed| !known.contains(typed)) else {
         return Ok(());
     };
     let similarity = |channel: &str| strsim::jaro_winkler(&typed.to_lowercase(), channel);
-    let near = CHANNELS
-        .iter()
-        .map(|channel| (similarity(channel), channel));
+    let near = known.iter().map(|channel| (similarity(channel), channel));
     let near = near.max_by(|(one, _), (other, _)| one.total_cmp(other));
     match near {
         Some((similarity, channel)) if similarity > MIN_SIMILARITY => Err(fail_with_hint(
@@ -337,22 +348,22 @@ pub(crate) fn is_local(channel: &str) -> bool {
 }
 
 fn missing_destination_error() -> anyhow::Error {
-    fail_with_hint(
-        Exit::Usage,
-        "`--deliver` needs a destination",
-        "`--channel file --to FILE`, or `--channel command --to CMD`",
-    )
+    fail_with_hint(Exit::Usage, "`--deliver` needs a destination", DESTINATIONS)
 }
 
-/// The local destination of the answers of `job`, from its delivery settings.
-fn resolve_sink(ctx: &Context, job: &mut Job) -> Result<Option<AnswerSink>> {
+/// The destination of the answers of `job`, from its delivery settings; a chat only if the user chose it.
+fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option<AnswerSink>> {
     let delivery = &mut job.delivery;
     let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
         return Ok(None);
     };
     if !is_local(channel) {
-        return match delivery.to {
-            Some(_) => Ok(None),
+        let is_chat = table::find(channel).is_some();
+        return match &delivery.to {
+            Some(to) => Ok((is_chat && is_trusted).then(|| AnswerSink::Chat {
+                channel: channel.to_owned(),
+                to: to.clone(),
+            })),
             None => Err(fail_with_hint(
                 Exit::Usage,
                 format!("`--deliver` on `{channel}` needs a recipient"),

@@ -14,9 +14,10 @@ use crate::ops::jobs::workspace_jobs;
 use crate::settings::Settings;
 use crate::tool::ToolError;
 use crate::tool::cron::{
-    ChatTarget, CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
+    CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
     job_limit_error,
 };
+use crate::tool::message::ChatTarget;
 use anyhow::Result;
 use std::time::Duration;
 

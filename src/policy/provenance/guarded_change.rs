@@ -1,8 +1,10 @@
-//! Changes that take effect in later runs. After content from outside they need the user's permission.
+//! Changes that take effect in later runs or outside the machine. After content from outside they need the user's
+//! permission.
 
 use crate::policy::refusal::Refusal;
 
-/// A change that takes effect in later runs. Content from outside may cause it only with the user's permission.
+/// A change that takes effect in later runs or outside the machine. Content from outside may cause it only with the
+/// user's permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardedChange {
     /// Jobs, which the `cron` tool adds and removes.
@@ -11,6 +13,8 @@ pub enum GuardedChange {
     Notes,
     /// Instruction files and skills of a trusted directory.
     Startup,
+    /// Messages to chats other than the conversation's own.
+    Messages,
 }
 
 impl GuardedChange {
@@ -20,6 +24,7 @@ impl GuardedChange {
             Self::Jobs => "cron",
             Self::Notes => "notes",
             Self::Startup => "startup",
+            Self::Messages => "message",
         }
     }
 }
@@ -40,6 +45,7 @@ pub struct ChangeGrants {
     pub jobs: Grant,
     pub notes: Grant,
     pub startup: Grant,
+    pub messages: Grant,
 }
 
 impl ChangeGrants {
@@ -74,6 +80,7 @@ impl ChangeGrants {
             GuardedChange::Jobs => self.jobs,
             GuardedChange::Notes => self.notes,
             GuardedChange::Startup => self.startup,
+            GuardedChange::Messages => self.messages,
         }
     }
 }

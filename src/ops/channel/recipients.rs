@@ -1,0 +1,25 @@
+//! The chats that a run may write to without being told by the user: those that the config names, and those in which a
+//! conversation took place.
+
+use crate::ops::channel::runtime::ChannelFiles;
+use crate::ops::context::Context;
+use crate::session;
+use anyhow::Result;
+
+/// True if `to` is in the channel's `recipients`, is an allowed sender, or is a chat that has a session.
+///
+/// # Errors
+/// There is no such channel, or its config or `pairing.json` cannot be used.
+pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
+    let files = ChannelFiles::load(ctx, channel)?;
+    if !files.is_enabled() {
+        return Ok(false);
+    }
+    let rules = files.access_rules(ctx)?;
+    let is_named = rules.lists_id(to) || rules.approved.contains(to);
+    if is_named || files.config.list("recipients").iter().any(|it| it == to) {
+        return Ok(true);
+    }
+    let store = ctx.session_store(&ctx.settings()?)?;
+    Ok(session::open_raw(&store, &format!("{channel}:{to}")).is_ok())
+}
