@@ -37,6 +37,9 @@ pub enum ReportFormat {
     Deferred,
 }
 
+/// A further receiver of events, which cannot fail.
+pub type EventObserver = Box<dyn Fn(&Event<'_>) + Send>;
+
 /// Converts the events of one turn to output.
 pub struct Reporter {
     terminal: Terminal,
@@ -46,6 +49,7 @@ pub struct Reporter {
     progress: ProgressDisplay,
     stream: AnswerStream,
     log: Option<EventLog>,
+    observer: Option<EventObserver>,
     /// True if the answer is only printed once it is complete, even on a terminal.
     is_buffered: bool,
 }
@@ -65,6 +69,7 @@ impl Reporter {
             progress,
             stream: AnswerStream::new(terminal),
             log: None,
+            observer: None,
             is_buffered: false,
         }
     }
@@ -87,6 +92,11 @@ impl Reporter {
         self.log = Some(EventLog::new(path));
     }
 
+    /// Also passes every event to `observer`.
+    pub fn observe(&mut self, observer: EventObserver) {
+        self.observer = Some(observer);
+    }
+
     /// Handles an event.
     pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
         // Progress output starts on a new line.
@@ -97,6 +107,9 @@ impl Reporter {
             self.stream.end_current_row()?;
         }
         self.progress.handle(&event);
+        if let Some(observer) = &self.observer {
+            observer(&event);
+        }
         if log::is_logged(&event) {
             self.log(|envelope| json::event_json(&event, envelope));
         }

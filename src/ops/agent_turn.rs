@@ -10,7 +10,7 @@ use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{dry_run, model};
-use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
+use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
@@ -104,23 +104,33 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
 
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
-    run_deferred(ctx, options, TurnOrigin::Job(job))
+    let report = new_report(ctx, options, ReportFormat::Deferred);
+    run_deferred(ctx, options, TurnOrigin::Job(job), report)
 }
 
 /// Runs the turn of a chat message. Prints progress only: the channel sends the answer.
+///
+/// `observer` receives the events, if there is one.
 pub(crate) fn run_chat_turn(
     ctx: &Context,
     options: &TurnOptions,
     chat: ChatTurn<'_>,
+    observer: Option<EventObserver>,
 ) -> TurnOutcome {
-    run_deferred(ctx, options, TurnOrigin::Chat(chat))
+    let mut report = new_report(ctx, options, ReportFormat::Deferred);
+    chat.id.clone_into(&mut report.envelope.turn);
+    if let Some(observer) = observer {
+        report.observe(observer);
+    }
+    run_deferred(ctx, options, TurnOrigin::Chat(chat), report)
 }
 
-fn run_deferred(ctx: &Context, options: &TurnOptions, origin: TurnOrigin<'_>) -> TurnOutcome {
-    let mut report = new_report(ctx, options, ReportFormat::Deferred);
-    if let Some(chat) = origin.chat() {
-        chat.id.clone_into(&mut report.envelope.turn);
-    }
+fn run_deferred(
+    ctx: &Context,
+    options: &TurnOptions,
+    origin: TurnOrigin<'_>,
+    mut report: Reporter,
+) -> TurnOutcome {
     let outcome = run_caught(ctx, options, origin, &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {

@@ -213,7 +213,7 @@ impl MessageBus<'_> {
             is_typed: false,
             external_content: None,
         };
-        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat);
+        let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let exit = outcome.exit;
         let mut lines = format!("{}\n", answer_line(&outcome, &id, &session, &facts));
         if !exit.is_temporary() {

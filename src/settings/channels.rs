@@ -36,6 +36,10 @@ enum ChannelValue {
 pub struct ChannelSettings {
     /// Give a pairing code to unknown senders.
     pub pairing: bool,
+    /// Send the text that the model writes before it calls tools.
+    pub send_progress: bool,
+    /// Send the names of called tools.
+    pub send_tool_hints: bool,
     /// Maximum number of turns at once.
     pub max_parallel: usize,
     /// Age in hours above which a message is not answered any more.
@@ -63,6 +67,8 @@ impl ChannelSettings {
         };
         Ok(Self {
             pairing: get("channels.pairing")? == Value::Bool(true),
+            send_progress: get("channels.sendProgress")? == Value::Bool(true),
+            send_tool_hints: get("channels.sendToolHints")? == Value::Bool(true),
             max_parallel: size("channels.maxParallel")?,
             max_age_hours: count("channels.maxAgeHours")?,
             per_sender_per_hour: size("channels.perSenderPerHour")?,

@@ -118,8 +118,8 @@ pub const KEYS: &[ConfigKey] = &[
     key("agents.defaults.dream.intervalH", Number(0.0, 8760.0), "2", Ignored, "belongs to a daemon"),
     key("agents.defaults.dream.modelOverride", Text, "null", Ignored, "belongs to a daemon"),
 
-    key("channels.sendProgress", Bool, "true", Later, "send progress messages"),
-    key("channels.sendToolHints", Bool, "false", Later, "send the names of called tools"),
+    key("channels.sendProgress", Bool, "true", Used, "send the text that the model writes before it calls tools"),
+    key("channels.sendToolHints", Bool, "false", Used, "send the names of called tools, with their first argument"),
     key("channels.showReasoning", Bool, "true", Later, "send the model's reasoning"),
     key("channels.extractDocumentText", Bool, "true", Later, "read attached documents"),
     key("channels.sendMaxRetries", UNBOUNDED_COUNT, "3", Used, "retries of a failed delivery"),

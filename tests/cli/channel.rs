@@ -2,7 +2,7 @@
 
 use crate::cron_run;
 use crate::markdown::{delta, end_event};
-use crate::server::{Response, calls, fails, says, sends};
+use crate::server::{Response, calls, fails, replies, says, sends};
 use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
 use rustix::process::{Pid, Signal, kill_process};
@@ -807,4 +807,81 @@ fn the_check_names_a_channel_that_is_not_polled() {
     let found = check(&["--offline"]);
     assert!(!found.contains("never polled"), "{found}");
     assert_eq!(telegram.calls("getMe").len(), 2, "not asked with --offline");
+}
+
+#[test]
+fn progress_is_sent_as_the_config_says() {
+    let check = |progress: bool, hints: bool, expect: &[&str]| {
+        let (story, telegram) = telegram_story();
+        let call = r#"{"path": "notes.md"}"#;
+        let story = story
+            .set("channels.sendProgress", json!(progress))
+            .set("channels.sendToolHints", json!(hints))
+            .script([
+                replies(
+                    json!({ "role": "assistant", "content": "Let me look.", "tool_calls": [{ "id": "c1",
+                        "type": "function", "function": { "name": "read_file", "arguments": call } }] }),
+                    "tool_calls",
+                ),
+                says("Nothing there."),
+            ]);
+        telegram.message(ANN, "what is in it?");
+        story.run(["channel", "poll"]);
+        assert_eq!(telegram.sent(), expect);
+        assert!(!telegram.calls("sendChatAction").is_empty());
+    };
+    check(false, false, &["Nothing there."]);
+    check(true, false, &["Let me look.", "Nothing there."]);
+    check(
+        true,
+        true,
+        &[
+            "Let me look.",
+            "<code>read_file(&quot;notes.md&quot;)</code>",
+            "Nothing there.",
+        ],
+    );
+}
+
+#[test]
+fn an_album_is_one_message() {
+    let (story, telegram) = telegram_story();
+    let story = story.script([says("Three pictures.")]);
+    for number in 1..=3 {
+        let caption = if number == 1 { "what is this?" } else { "" };
+        telegram.add(json!({
+            "from": { "id": ANN, "is_bot": false }, "chat": { "id": ANN, "type": "private" },
+            "caption": caption, "media_group_id": "g1",
+            "document": { "file_id": format!("f{number}"), "file_name": "a.txt", "file_size": 23 },
+        }));
+    }
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent(), ["Three pictures."]);
+    let content = story.server().requests()[0].last_content();
+    assert_eq!(
+        content.matches("the content of the file").count(),
+        3,
+        "{content}"
+    );
+    assert_eq!(telegram.calls("getUpdates").len(), 2);
+}
+
+#[test]
+fn attachments_are_kept_for_thirty_days() {
+    let (story, _telegram) = telegram_story();
+    let media = story.home().join(".nanobot/media/telegram");
+    std::fs::create_dir_all(media.join("sent")).unwrap();
+    for name in ["old.txt", "new.txt", "sent/report.txt"] {
+        std::fs::write(media.join(name), "x").unwrap();
+    }
+    // The time of a story is 2026-01-02.
+    let day = |number: u64| std::time::UNIX_EPOCH + std::time::Duration::from_secs(number * 86_400);
+    for (name, age_days) in [("old.txt", 31), ("new.txt", 29), ("sent", 31)] {
+        let file = std::fs::File::open(media.join(name)).unwrap();
+        file.set_modified(day(20_455 - age_days)).unwrap();
+    }
+    story.run(["channel", "poll"]);
+    let left = std::fs::read_dir(media).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["new.txt"]);
 }

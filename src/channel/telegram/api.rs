@@ -130,6 +130,14 @@ impl Api {
         }
     }
 
+    /// Waits between two calls.
+    ///
+    /// # Errors
+    /// The run was cancelled.
+    pub(super) fn pause(&self, duration: Duration) -> Result<()> {
+        self.client.pause(duration).map_err(SendError::into_error)
+    }
+
     /// Calls a method that is not called again when its outcome is unknown.
     pub(super) fn call(&self, method: &str, body: &Value) -> Result<Value, ApiError> {
         let (path, body) = (self.path(method), body.to_string());

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Updates of one answer; the service's maximum.
 const MAX_UPDATES: usize = 100;
+/// Time in which the messages of an album arrive.
+const ALBUM_DELAY: Duration = Duration::from_secs(1);
 /// Largest file that a bot can download (Bot API, `getFile`).
 const MAX_DOWNLOAD_BYTES: u64 = 20_000_000;
 
@@ -62,7 +64,13 @@ impl Channel for Telegram {
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
-            let updates = self.api.updates(offset, wait, MAX_UPDATES)?;
+            let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
+            let is_of_album = |update: &Value| update["message"]["media_group_id"].is_string();
+            if updates.iter().any(is_of_album) {
+                // The rest of the album follows within a second. The same offset confirms nothing.
+                self.api.pause(ALBUM_DELAY)?;
+                updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
+            }
             let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
             let Some(last) = ids.max() else {
                 return Ok(());

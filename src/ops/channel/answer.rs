@@ -7,6 +7,7 @@ use crate::message::tagged_block;
 use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, origin::ChatTurn};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::chat_command::InChatCommand;
+use crate::ops::channel::chat_progress;
 use crate::ops::channel::delivery;
 use crate::ops::channel::intake::{answer_key, destination};
 use crate::ops::channel::outbox;
@@ -19,17 +20,15 @@ use crate::ops::turn_options::TurnOptions;
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::file_lock::FileLock;
 use crate::sys::secret::random_hex;
-use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 /// Time limit of a turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(600);
-/// Interval at which the typing indicator is renewed; Telegram shows it for five seconds.
-const TYPING_INTERVAL: Duration = Duration::from_secs(4);
 /// Attempts at a turn, each of which was killed or could not reach the model, before the message is given up.
 const MAX_ATTEMPTS: usize = 3;
 const HOUR_MILLIS: i64 = 3_600_000;
@@ -281,33 +280,30 @@ impl ChatTurnRun<'_> {
             external_content: has_others_text.then_some("text of others in a message"),
         };
         let done = CancelToken::new().context("start a turn")?;
+        let (text_tx, text_rx) = mpsc::channel();
+        let observer = chat_progress::observer(&self.channel.open.files.settings, text_tx);
         let outcome = std::thread::scope(|scope| {
-            scope.spawn(|| cancel::scope(Some(done.clone()), || self.show_typing()));
-            let token = Some(self.token.clone());
-            let outcome = cancel::scope(token, || agent_turn::run_chat_turn(&ctx, &options, chat));
+            let token = Some(done.clone());
+            scope.spawn(move || cancel::scope(token, || self.show_progress(&text_rx)));
+            let outcome = cancel::scope(Some(self.token.clone()), || {
+                agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
+            });
             done.cancel();
             outcome
         });
         Ok((ctx, outcome))
     }
 
-    /// Shows the typing indicator until the turn has ended, and ends the turn when its time is over.
-    fn show_typing(&self) {
-        let Some(first) = self.entries.first() else {
+    /// Shows the turn in the chat until it has ended, and ends it when its time is over.
+    fn show_progress(&self, texts: &Receiver<String>) {
+        let Some(last) = self.entries.last() else {
             return;
         };
-        let place = destination(&first.message);
-        let end = signal::now() + TURN_TIMEOUT;
-        while signal::now() < end {
-            if !self.channel.is_rejected() {
-                self.channel.open.service.show_typing(&place);
-            }
-            if signal::sleep(TYPING_INTERVAL).is_err() {
-                return;
-            }
+        let place = destination(&last.message);
+        if !chat_progress::show(self.channel, &place, self.turn, texts, TURN_TIMEOUT) {
+            self.timed_out.store(true, Ordering::SeqCst);
+            self.token.cancel();
         }
-        self.timed_out.store(true, Ordering::SeqCst);
-        self.token.cancel();
     }
 
     /// The typed text of all messages, then text of others in marked blocks.

@@ -7,11 +7,14 @@ use crate::sys::digest::digest;
 use crate::sys::durable_file;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Largest attachment that is downloaded.
 const MAX_ATTACHMENT_BYTES: u64 = 20 << 20;
 /// Maximum number of attachments of one message.
 const MAX_ATTACHMENTS: usize = 10;
+/// Age at which an attachment is removed: 30 days.
+const MAX_FILE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum length of the sender's file name in ours, in characters.
 const MAX_NAME_CHARS: usize = 60;
 
@@ -56,6 +59,28 @@ pub(crate) fn download(
             .push(format!("[{left_out} more attachments were left out]"));
     }
     Ok(all)
+}
+
+/// Removes attachments of a channel that are older than [`MAX_FILE_AGE`], and the directories of messages that were sent.
+pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    for entry in entries.flatten() {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let is_old = modified.is_ok_and(|at| {
+            let age = now.duration_since(at);
+            age.is_ok_and(|age| age > MAX_FILE_AGE)
+        });
+        if is_old {
+            let path = entry.path();
+            let removed = match path.is_dir() {
+                true => std::fs::remove_dir_all(&path),
+                false => std::fs::remove_file(&path),
+            };
+            if let Err(error) = removed {
+                log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());
+            }
+        }
+    }
 }
 
 fn fetch_to(channel: &OpenChannel, file: &RemoteFile, path: &Path) -> Result<bool> {

@@ -7,6 +7,7 @@ use crate::channel::inbox::InboundEntry;
 use crate::channel::{Batch, Identity};
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::answer;
+use crate::ops::channel::attachments;
 use crate::ops::channel::chat_command::InChatCommand;
 use crate::ops::channel::intake::{self, QueuedItem};
 use crate::ops::channel::poll_run::{PollRun, PolledChannel};
@@ -227,7 +228,7 @@ impl<'scope> Listener<'scope, '_> {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;
                     if std::mem::take(&mut is_first) {
-                        files.write_last_poll(self.run.ctx.clock.timestamp().as_millisecond())?;
+                        self.note_poll(files)?;
                     }
                     // Only when nothing is in progress, so that no work is done twice.
                     if self.run.follows && self.run.queue.is_idle() {
@@ -251,6 +252,19 @@ impl<'scope> Listener<'scope, '_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Stores the time of a successful look. The first one of a day removes old attachments.
+    fn note_poll(&self, files: &ChannelFiles) -> Result<()> {
+        const DAY_MILLIS: i64 = 24 * 3_600_000;
+        let ctx = self.run.ctx;
+        let now = ctx.clock.timestamp();
+        let day_of = |millis: i64| millis.div_euclid(DAY_MILLIS);
+        let last = files.last_poll()?.unwrap_or_default();
+        if day_of(last) != day_of(now.as_millisecond()) {
+            attachments::remove_old(&ctx.paths.media().join(self.name), now.into());
+        }
+        files.write_last_poll(now.as_millisecond())
     }
 
     /// The time left for listening; `None` for no limit.
@@ -278,17 +292,15 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     fn enqueue(&self, work: Vec<QueuedItem>) {
-        for (session, item) in work {
-            if self.run.queue.push(self.index, &session, item) {
-                let run = self.run;
-                // Without a descriptor the end of the worker is not awaited before a signal; the scope still joins it.
-                let is_done = self.is_done.try_clone().ok();
-                let shield = Arc::clone(&self.shield);
-                self.scope.spawn(move || {
-                    cancel::scope(Some(shield), || answer::answer_all(run));
-                    drop(is_done);
-                });
-            }
+        for _ in 0..self.run.queue.push_all(self.index, work) {
+            let run = self.run;
+            // Without a descriptor the end of the worker is not awaited before a signal; the scope still joins it.
+            let is_done = self.is_done.try_clone().ok();
+            let shield = Arc::clone(&self.shield);
+            self.scope.spawn(move || {
+                cancel::scope(Some(shield), || answer::answer_all(run));
+                drop(is_done);
+            });
         }
     }
 }

@@ -62,23 +62,24 @@ impl WorkQueue {
         }
     }
 
-    /// Adds work. Returns true if the caller must start a worker, which calls [`Self::take`] until that returns `None`.
+    /// Adds work of sessions, all of it before any is taken. Returns the number of workers that the caller must start;
+    /// each calls [`Self::take`] until that returns `None`.
     #[must_use]
-    pub(crate) fn push(&self, channel: usize, session: &str, item: WorkItem) -> bool {
+    pub(crate) fn push_all(&self, channel: usize, work: Vec<(String, WorkItem)>) -> usize {
         let mut state = self.lock();
-        let key = (channel, session.to_owned());
-        let is_idle = !state.pending.contains_key(&key) && !state.running.contains_key(&key);
-        state
-            .pending
-            .entry(key.clone())
-            .or_default()
-            .push_back(item);
-        if is_idle {
-            state.ready.push_back(key);
+        let mut new_sessions = 0;
+        for (session, item) in work {
+            let key = (channel, session);
+            let is_idle = !state.pending.contains_key(&key) && !state.running.contains_key(&key);
+            if is_idle {
+                state.ready.push_back(key.clone());
+                new_sessions += 1;
+            }
+            state.pending.entry(key).or_default().push_back(item);
         }
-        let starts = state.workers < self.max_workers && !state.ready.is_empty();
-        state.workers += usize::from(starts);
-        starts
+        let count = new_sessions.min(self.max_workers - state.workers);
+        state.workers += count;
+        count
     }
 
     /// Takes the next work for a worker, whose last one is `finished`. `None` ends the worker.
@@ -199,6 +200,11 @@ mod tests {
         }
     }
 
+    /// Adds one item. True if a worker must be started.
+    fn push(queue: &WorkQueue, session: &str, item: WorkItem) -> bool {
+        queue.push_all(0, vec![(session.to_owned(), item)]) == 1
+    }
+
     fn ids(items: &[WorkItem]) -> String {
         let id = |item: &WorkItem| match item {
             WorkItem::Message { id, .. } => id.clone(),
@@ -210,7 +216,7 @@ mod tests {
     #[test]
     fn one_at_a_time_in_a_session_and_neighbours_are_joined() {
         let queue = WorkQueue::new(2);
-        assert!(queue.push(0, "a", message("1", "ann", true)));
+        assert!(push(&queue, "a", message("1", "ann", true)));
         let first = queue.take(None).unwrap();
         assert_eq!(ids(&first.items), "1");
         for item in [
@@ -219,15 +225,12 @@ mod tests {
             message("4", "bob", true),
             message("5", "bob", false),
         ] {
-            assert!(!queue.push(0, "a", item), "the session is busy");
+            assert!(!push(&queue, "a", item), "the session is busy");
         }
-        assert!(queue.push(0, "b", WorkItem::Deliver("x".into())));
+        assert!(push(&queue, "b", WorkItem::Deliver("x".into())));
         let other = queue.take(None).unwrap();
         assert_eq!(ids(&other.items), "deliver x");
-        assert!(
-            !queue.push(0, "c", message("6", "eve", true)),
-            "two workers"
-        );
+        assert!(!push(&queue, "c", message("6", "eve", true)), "two workers");
         let next = queue.take(Some(&first)).unwrap();
         assert_eq!(ids(&next.items), "6");
         let next = queue.take(Some(&next)).unwrap();
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(ids(&next.items), "5");
         assert!(queue.take(Some(&next)).is_none());
         assert!(
-            queue.push(0, "a", message("7", "ann", true)),
+            push(&queue, "a", message("7", "ann", true)),
             "workers ended"
         );
     }
@@ -249,7 +252,7 @@ mod tests {
     fn at_most_ten_messages_are_joined_and_a_closed_queue_starts_nothing() {
         let queue = WorkQueue::new(1);
         for number in 0..12 {
-            let starts = queue.push(0, "a", message(&number.to_string(), "ann", true));
+            let starts = push(&queue, "a", message(&number.to_string(), "ann", true));
             assert_eq!(starts, number == 0);
         }
         let first = queue.take(None).unwrap();

@@ -1,0 +1,91 @@
+//! The signs of a turn in progress, in its chat: the typing indicator, the texts before tool calls, and their names.
+//!
+//! These messages are not in the journal: one that cannot be sent is dropped, and none is repeated.
+
+use crate::channel::Destination;
+use crate::event::Event;
+use crate::message::{Reply, ToolCall};
+use crate::ops::channel::poll_run::PolledChannel;
+use crate::report::EventObserver;
+use crate::settings::channels::ChannelSettings;
+use serde_json::Value;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+/// Interval at which the typing indicator is renewed; Telegram shows it for five seconds.
+const TYPING_INTERVAL: Duration = Duration::from_secs(4);
+/// Maximum characters of an argument in a hint.
+const MAX_ARGUMENT_CHARS: usize = 40;
+
+/// Creates the observer of a turn that passes on what its chat is to see. `None` if that is nothing.
+pub(super) fn observer(settings: &ChannelSettings, texts: Sender<String>) -> EventObserver {
+    let (has_text, has_hints) = (settings.send_progress, settings.send_tool_hints);
+    Box::new(move |event| {
+        let Event::Assistant {
+            reply,
+            is_final: false,
+        } = event
+        else {
+            return;
+        };
+        for text in progress_texts(reply, has_text, has_hints) {
+            // The turn goes on without a receiver.
+            drop(texts.send(text));
+        }
+    })
+}
+
+fn progress_texts(reply: &Reply, has_text: bool, has_hints: bool) -> Vec<String> {
+    let text = reply.text.trim();
+    let hints: Vec<String> = reply.tool_calls.iter().map(tool_hint).collect();
+    let text = (has_text && !text.is_empty()).then(|| text.to_owned());
+    let hints = (has_hints && !hints.is_empty()).then(|| format!("`{}`", hints.join(", ")));
+    text.into_iter().chain(hints).collect()
+}
+
+/// A call with its first argument, if that is a text, as the Python program shows it.
+fn tool_hint(call: &ToolCall) -> String {
+    let arguments = call.arguments.as_object();
+    let first = arguments.and_then(|members| members.values().next());
+    let Some(first) = first.and_then(Value::as_str) else {
+        return call.name.clone();
+    };
+    let shown: String = first.chars().take(MAX_ARGUMENT_CHARS).collect();
+    let end = if shown.len() < first.len() { "…" } else { "" };
+    format!("{}(\"{shown}{end}\")", call.name)
+}
+
+/// Shows in the chat that turn `turn` is in progress, until all senders of `texts` are gone or `limit` is over. Returns
+/// false if it was over.
+pub(super) fn show(
+    channel: &PolledChannel,
+    place: &Destination,
+    turn: &str,
+    texts: &Receiver<String>,
+    limit: Duration,
+) -> bool {
+    let end = crate::sys::signal::now() + limit;
+    let mut count = 0;
+    loop {
+        if !channel.is_rejected() {
+            channel.open.service.show_typing(place);
+        }
+        let left = end.saturating_sub(crate::sys::signal::now());
+        if left.is_zero() {
+            return false;
+        }
+        match texts.recv_timeout(TYPING_INTERVAL.min(left)) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Ok(text) => {
+                for part in channel.open.files.render(&text) {
+                    let key = format!("{turn}.progress{count}");
+                    count += 1;
+                    if let Err(error) = channel.open.service.send(place, &part, &key) {
+                        log::warn!(target: "channel", "{}: progress was not sent: {error}", channel.open.name());
+                    }
+                }
+            }
+        }
+    }
+}
