@@ -1,6 +1,7 @@
 //! Checks a whole config: errors, unknown keys, and keys that have no effect. Unlike `resolve`, it also covers parts
 //! that the run does not use.
 
+use super::channels::ChannelConfig;
 use super::expand::has_reference;
 use super::file::{Config, KeyPath};
 use super::key_type::{KeyType, type_name};
@@ -61,17 +62,52 @@ pub fn check_config(config: &Config, env: &Env, paths: &Paths) -> Vec<ConfigFind
     let mut found = checker.findings;
     // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
     // variable.
-    if let Err(error) = Settings::resolve(config, env, &FlagOverrides::default(), paths) {
-        let text = format!("{error:#}");
-        if !found.iter().any(|finding| finding.text == text) {
-            found.push(ConfigFinding {
-                severity: ConfigSeverity::Error,
-                text,
-                offset: usize::MAX,
-            });
+    match Settings::resolve(config, env, &FlagOverrides::default(), paths) {
+        Ok(settings) => found.extend(check_channels(&layers, &settings)),
+        Err(error) => {
+            let text = format!("{error:#}");
+            if !found.iter().any(|finding| finding.text == text) {
+                found.push(ConfigFinding {
+                    severity: ConfigSeverity::Error,
+                    text,
+                    offset: usize::MAX,
+                });
+            }
         }
     }
     found.sort_by_key(|finding| finding.offset);
+    found
+}
+
+/// Names what an enabled channel does otherwise than in the Python program, with the value that changes it.
+fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<ConfigFinding> {
+    let finding = |severity, text| ConfigFinding {
+        severity,
+        text,
+        offset: usize::MAX,
+    };
+    let mut found = Vec::new();
+    for name in &settings.channels {
+        let config = ChannelConfig::read(layers, name);
+        let is_empty = |config: &ChannelConfig| config.list("allowFrom").is_empty();
+        if *name != "webhook" && config.as_ref().is_ok_and(is_empty) {
+            found.push(finding(
+                ConfigSeverity::Warning,
+                format!(
+                    "`channels.{name}.allowFrom` is empty: only senders with an approved pairing code are answered; \
+                     nanobot 0.1.4 answers everybody, as `[\"*\"]` does"
+                ),
+            ));
+        }
+        if config.is_ok_and(|config| config.flag("e2EeEnabled")) {
+            found.push(finding(
+                ConfigSeverity::Note,
+                "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except through a proxy that decrypts them, \
+                 as `homeserver`"
+                    .to_owned(),
+            ));
+        }
+    }
     found
 }
 

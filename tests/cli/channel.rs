@@ -885,3 +885,35 @@ fn attachments_are_kept_for_thirty_days() {
     let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["new.txt"]);
 }
+
+/// A config as the newest release of the Python program writes it, with all keys of two channels.
+#[test]
+fn a_config_of_the_python_program_is_read_and_its_differences_named() {
+    let telegram = json!({
+        "enabled": true, "token": "1:abc", "allowFrom": [], "proxy": null, "replyToMessage": false,
+        "mode": "polling", "reactEmoji": "👀", "groupPolicy": "mention", "connectionPoolSize": 32,
+        "poolTimeout": 5.0, "streaming": true, "inlineKeyboards": false, "richMessages": false,
+        "streamEditInterval": 0.6, "webhookUrl": "", "webhookListenHost": "127.0.0.1",
+        "webhookListenPort": 8081, "webhookPath": "/telegram", "webhookSecretToken": "",
+        "webhookMaxConnections": 4,
+    });
+    let matrix = json!({
+        "enabled": true, "homeserver": "https://matrix.org", "accessToken": "t", "userId": "",
+        "deviceId": "", "e2EeEnabled": true, "syncStopGraceSeconds": 2, "maxMediaBytes": 20_971_520,
+        "allowFrom": ["@a:b"], "groupPolicy": "open", "groupAllowFrom": [], "allowRoomMentions": false,
+        "password": "", "sasVerification": false, "maxConcurrentMediaDownloads": 2, "streaming": false,
+        "proxy": null,
+    });
+    let story = Story::new().set(
+        "channels",
+        json!({ "telegram": telegram, "matrix": matrix }),
+    );
+    let check = story.run(["config", "check"]);
+    let text = check.text();
+    assert!(!text.contains("unknown key"), "{text}");
+    assert!(
+        text.contains("`channels.telegram.allowFrom` is empty"),
+        "{text}"
+    );
+    assert!(text.contains("encrypted rooms cannot be read"), "{text}");
+}
