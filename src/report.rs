@@ -9,6 +9,7 @@ use crate::sys::terminal::Terminal;
 use anyhow::Result;
 use log::EventLog;
 use serde_json::Value;
+use short_text::count_noun;
 use std::path::Path;
 use std::time::Duration;
 use stream::AnswerStream;
@@ -18,6 +19,7 @@ pub mod columns;
 pub mod json;
 mod log;
 mod markdown;
+pub mod meter;
 mod progress;
 pub mod short_text;
 mod stream;
@@ -158,10 +160,29 @@ impl Reporter {
             }
             ReportFormat::Deferred => {}
         }
-        if let Some(summary) = self.progress.summary() {
-            self.terminal.eprint_truncated(&summary);
+        if let Some(line) = self.progress.status_line() {
+            self.terminal.eprint_truncated(&line);
         }
         Ok(())
+    }
+
+    /// Sets the model's context window in tokens, of which the status line shows how much is used.
+    pub fn set_context_window(&mut self, tokens: u32) {
+        self.progress.set_context_window(tokens);
+    }
+
+    /// Shows the status line at the end of the turn.
+    pub fn show_status_line(&mut self) {
+        self.progress.show_status_line();
+    }
+
+    /// Shows which conversation the turn continues, on a terminal only.
+    pub fn show_continued(&self, session: &str, messages: usize) {
+        if self.progress.is_live() {
+            let count = count_noun(messages, "message");
+            self.terminal
+                .eprint_dim(&format!("continues {session}, {count}; --new starts over"));
+        }
     }
 
     /// Shows that `what` happens after `wait`, as a countdown on a terminal.

@@ -234,6 +234,12 @@ impl TrustList {
         self.find(directory).is_some()
     }
 
+    /// True if the directory, or one above it in its repository, is trusted.
+    pub fn covers(&self, directory: &Path) -> bool {
+        let mut chain = directory_chain(directory).into_iter();
+        chain.any(|place| self.is_trusted(&place))
+    }
+
     fn find(&self, directory: &Path) -> Option<&TrustedDirectory> {
         let known = self.directories.iter();
         { known }.find(|known| known.path == directory && known.is_unchanged())

@@ -10,6 +10,7 @@ use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::turn_options::TurnOptions;
 use crate::ops::{dry_run, model};
+use crate::provider::registry::SelectedProvider;
 use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
 use crate::sys::secret::random_hex;
@@ -151,6 +152,7 @@ pub(crate) fn run_repl_turn(
     repl: &ReplContext,
 ) -> ReplOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Text);
+    report.show_status_line();
     let TurnOutcome {
         ending,
         exit,
@@ -171,12 +173,12 @@ pub(crate) fn run_repl_turn(
     }
 }
 
-/// The name of the provider that a turn with these options uses.
-pub(crate) fn provider_name(ctx: &Context, options: &TurnOptions) -> Result<String> {
+/// Selects the model and the provider that a turn with these options uses.
+pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
     let settings = ctx.settings_with(request::overrides(options))?;
     let asked = &settings.models[0];
     let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
-    Ok(endpoint.choice.provider)
+    Ok(endpoint.choice)
 }
 
 impl TurnOutcome {
@@ -321,9 +323,7 @@ fn run_turn(
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
-    if !request.parts.is_empty() && session.is_unanswered() {
-        report.notice("the last message has no answer; it is sent marked as interrupted");
-    }
+    conversation::announce(options, &origin, &request, &session, report);
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
@@ -342,6 +342,7 @@ fn run_turn(
     let model = choose_model(ctx, options, &prepared, &account, report)?;
     summary.provider.clone_from(&model.provider_name);
     summary.model.clone_from(&model.model);
+    report.set_context_window(model.context_tokens);
     let memory = MemorySnapshot::take(ctx, &prepared.settings)?;
 
     let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, report);

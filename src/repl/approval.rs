@@ -101,6 +101,12 @@ impl TerminalPrompter {
         }
     }
 
+    /// Asks a question; only a yes is one.
+    pub(super) fn confirm(&self, question: &str) -> bool {
+        let answer = self.read_answer(question).unwrap_or_default();
+        matches!(answer.to_lowercase().as_str(), "y" | "yes")
+    }
+
     /// Asks the user for the value of a field, which is `Some(None)` if they leave it out; `None` if they stop.
     fn ask_field(&self, field: &form::FormField) -> Option<Option<Value>> {
         for row in wrap(&sanitize(&field.question), self.width()) {

@@ -5,7 +5,7 @@
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::sys::editor::InputLine;
+use crate::sys::editor::{InputLine, Prompt};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use commands::EXITS;
@@ -17,6 +17,7 @@ mod approval;
 pub mod commands;
 mod completion;
 mod form;
+mod greeting;
 mod hints;
 mod mention;
 pub(crate) mod program_commands;
@@ -26,8 +27,6 @@ mod slash;
 
 /// Two Ctrl-C within this time end the REPL.
 const DOUBLE_INTERRUPT_WINDOW: Duration = Duration::from_millis(1500);
-/// The prompt of a line.
-const PROMPT: &str = "> ";
 
 /// Runs the REPL until the user ends it. Each turn is run with `options`.
 pub(crate) fn run(
@@ -61,7 +60,12 @@ enum ReplInput {
 fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
     loop {
-        let line = conversation.editor().read(PROMPT, "")?;
+        let prompt = conversation.prompt();
+        let prompt = Prompt {
+            text: &prompt,
+            is_warning: conversation.is_unrestricted,
+        };
+        let line = conversation.editor().read(prompt, "")?;
         let text = match line {
             InputLine::Text(text) => text,
             InputLine::End => return Ok(Exit::Answered),

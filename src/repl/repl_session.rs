@@ -7,8 +7,9 @@ use crate::error::Exit;
 use crate::ops::agent_turn::{self, origin::ReplContext};
 use crate::ops::context::Context;
 use crate::ops::default_session::default_session_key;
+use crate::ops::permissions;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::columns::hanging_indent;
+use crate::policy::profile::DEFAULT_NAME;
 use crate::session;
 use crate::settings::{FlagOverrides, Settings};
 use crate::sys::editor::Editor;
@@ -37,6 +38,8 @@ pub(super) struct ReplSession<'w> {
     pub(super) last_answer: Option<String>,
     /// True if the last turn did not finish.
     pub(super) is_interrupted: bool,
+    /// True under a profile without any limits.
+    pub(super) is_unrestricted: bool,
 }
 
 impl<'w> ReplSession<'w> {
@@ -56,11 +59,12 @@ impl<'w> ReplSession<'w> {
                 Some(_) => format!("fork:{}", random_hex(4)),
                 None => {
                     let directory = options.grants.directory.as_deref();
-                    let of = |settings| default_session_key(ctx, &settings, directory);
-                    loaded.map_or(DEFAULT_SESSION.into(), of)
+                    let of = |settings| default_session_key(ctx, settings, directory);
+                    loaded.as_ref().map_or(DEFAULT_SESSION.into(), of)
                 }
             });
         }
+        let profile = loaded.and_then(|it| permissions::resolve_profile(ctx, &options.grants, &it));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
         let conversation = Self {
             ctx,
@@ -72,11 +76,12 @@ impl<'w> ReplSession<'w> {
             last_message: None,
             last_answer: None,
             is_interrupted: false,
+            is_unrestricted: profile.is_ok_and(|profile| profile.is_unrestricted),
         };
         if let (Some(source), Some(new)) = (source, &conversation.options.session) {
             session::fork(&conversation.session_store()?, &source, new, None)?;
         }
-        conversation.greet()?;
+        conversation.greet();
         Ok(conversation)
     }
 
@@ -131,6 +136,24 @@ impl<'w> ReplSession<'w> {
         outcome.exit
     }
 
+    /// The name of the profile in force.
+    pub(super) fn profile(&self) -> String {
+        let given = self.options.grants.profile.clone();
+        given.unwrap_or_else(|| {
+            let default = || DEFAULT_NAME.to_owned();
+            self.settings()
+                .map_or_else(|_| default(), |settings| settings.profile)
+        })
+    }
+
+    /// The text before a line of input: the profile, unless it is the default one.
+    pub(super) fn prompt(&self) -> String {
+        match self.profile().as_str() {
+            DEFAULT_NAME => "> ".into(),
+            profile => format!("{profile}> "),
+        }
+    }
+
     /// Locks the line editor.
     pub(super) fn editor(&self) -> MutexGuard<'_, Editor> {
         self.editor.lock().ignore_poison()
@@ -139,27 +162,6 @@ impl<'w> ReplSession<'w> {
     /// Prints a line on standard error.
     pub(super) fn print_line(&self, line: &str) {
         self.ctx.terminal.eprint(line);
-    }
-
-    fn greet(&self) -> Result<()> {
-        let key = self.options.session.as_deref().unwrap_or("(not saved)");
-        let line = format!(
-            "nanobot {}, session {key}; /help lists the commands, Ctrl-D ends\n",
-            env!("CARGO_PKG_VERSION")
-        );
-        let line = hanging_indent("", &line, self.ctx.terminal.stdout_width());
-        self.ctx.terminal.print(&line)?;
-        let notice = self.editor().take_notice();
-        notice
-            .iter()
-            .for_each(|text| self.print_line(&format!("nanobot: {text}")));
-        // Report a provider that cannot be used now, not after the first message.
-        if self.options.replay.is_none()
-            && let Err(error) = agent_turn::provider_name(self.ctx, &self.options)
-        {
-            hints::report_error(&error, self.ctx.terminal);
-        }
-        Ok(())
     }
 
     /// The settings of the next turn.

@@ -8,6 +8,7 @@ use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::ops::{agent_turn, permissions};
 use crate::report::ReportFormat;
 use crate::report::columns::hanging_indent;
+use crate::report::short_text::count_noun;
 use crate::session;
 use crate::sys::durable_file;
 use crate::sys::editor::{Candidate, edit_text};
@@ -86,8 +87,7 @@ impl ReplSession<'_> {
     fn switch_session(&mut self, key: &str) -> Result<()> {
         let size = match self.message_count(key)? {
             None => "new".to_owned(),
-            Some(1) => "1 message".to_owned(),
-            Some(count) => format!("{count} messages"),
+            Some(count) => count_noun(count, "message"),
         };
         self.options.session = Some(key.to_owned());
         self.reset();
@@ -104,17 +104,17 @@ impl ReplSession<'_> {
     fn change_model(&mut self, model: &str) -> Result<()> {
         let mut options = self.options.clone();
         options.model = Some(model.to_owned());
-        let provider = agent_turn::provider_name(self.ctx, &options)?;
+        let choice = agent_turn::select_provider(self.ctx, &options)?;
         self.options = options;
-        self.print_line(&format!("switched to model `{model}` of {provider}"));
+        self.print_line(&format!(
+            "switched to model `{model}` of {}",
+            choice.provider
+        ));
         Ok(())
     }
 
     fn list_profiles(&self) -> Result<()> {
-        let current = match self.options.grants.profile.clone() {
-            Some(name) => name,
-            None => self.settings()?.profile,
-        };
+        let current = self.profile();
         let all = all_profiles(self.ctx);
         let line = |it: &Candidate| {
             let mark = if it.text == current { '*' } else { ' ' };
@@ -240,6 +240,14 @@ impl ReplSession<'_> {
         options.grants.profile = Some(name.to_owned());
         let settings = settings(self.ctx, &options)?;
         let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)?;
+        if profile.is_unrestricted && !self.is_unrestricted {
+            let question = format!("`{name}`: {}. Switch? [y/N] ", profile.description);
+            if !self.prompter.confirm(&question) {
+                self.print_line("the profile is unchanged");
+                return Ok(());
+            }
+        }
+        self.is_unrestricted = profile.is_unrestricted;
         self.prompter.change_profile(Some(name));
         self.options = options;
         self.print_line(&format!(

@@ -25,6 +25,8 @@ pub struct ProgressDisplay {
     is_detailed: bool,
     /// True if the answer is streamed to the same terminal.
     streams_answer: bool,
+    /// True if the turn ends with the status line.
+    has_status_line: bool,
 }
 
 /// The amount of progress output.
@@ -49,12 +51,30 @@ impl ProgressDisplay {
             is_displayed: false,
             is_detailed: level == ProgressLevel::Lines,
             streams_answer: false,
+            has_status_line: level == ProgressLevel::Lines,
         }
     }
 
     /// Sets if the answer is streamed to the same terminal.
     pub(super) fn set_streams_answer(&mut self, speaks: bool) {
         self.streams_answer = speaks;
+    }
+
+    /// Shows the status line at the end of the turn.
+    pub(super) fn show_status_line(&mut self) {
+        self.has_status_line = true;
+    }
+
+    /// Sets the model's context window in tokens.
+    pub(super) fn set_context_window(&self, tokens: u32) {
+        if let Some(mut scene) = self.lock_live_view() {
+            scene.set_context_window(tokens);
+        }
+    }
+
+    /// True if progress is shown live.
+    pub(super) fn is_live(&self) -> bool {
+        self.live_view.is_some()
     }
 
     pub(super) fn handle(&mut self, event: &Event<'_>) {
@@ -196,10 +216,11 @@ impl ProgressDisplay {
         }
     }
 
-    /// Returns a summary of the turn, if details are shown.
-    pub(super) fn summary(&self) -> Option<StyledLine> {
+    /// Returns the status line of a turn that has made requests, if it is to be shown.
+    pub(super) fn status_line(&self) -> Option<StyledLine> {
         let scene = self.lock_live_view().filter(|scene| scene.has_requests())?;
-        self.is_detailed.then(|| scene.summary(Instant::now()))
+        self.has_status_line
+            .then(|| scene.status_line(Instant::now(), stderr_width(), self.is_detailed))
     }
 }
 

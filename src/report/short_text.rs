@@ -3,6 +3,7 @@
 use crate::message::{MessagePart, plain_text};
 use crate::patch::{self, FilePatch};
 use crate::sys::durable_file::format_size;
+use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -138,6 +139,24 @@ pub(super) fn group_thousands(count: u64) -> String {
     text
 }
 
+/// Formats a count with its noun, such as `1 message`.
+pub fn count_noun(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// Formats the age of `time` as a single number with its unit.
+pub fn format_age(time: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(time).as_secs();
+    match (seconds / 60, seconds / 3600, seconds / 86_400) {
+        (..=0, _, _) => "now".into(),
+        (minutes, ..=0, _) => format!("{minutes}m"),
+        (_, hours, ..=0) => format!("{hours}h"),
+        (_, _, days @ ..730) => format!("{days}d"),
+        (_, _, days) => format!("{}y", days / 365),
+    }
+}
+
 /// Rounds a count for a line that changes constantly.
 pub(super) fn abbreviate_count(count: u64) -> String {
     match count {
@@ -150,8 +169,8 @@ pub(super) fn abbreviate_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        IDENTIFYING_ARGUMENTS, abbreviate_count, call_hint, describe_size, format_elapsed,
-        format_running_time, group_thousands, identifying_arguments,
+        IDENTIFYING_ARGUMENTS, abbreviate_count, call_hint, count_noun, describe_size, format_age,
+        format_elapsed, format_running_time, group_thousands, identifying_arguments,
     };
     use crate::message::MessagePart;
     use serde_json::{Value, json};
@@ -227,8 +246,25 @@ mod tests {
         assert_eq!(format_running_time(Duration::from_secs(3660)), "1 h 1 min");
         assert_eq!(group_thousands(1_234_567), "1,234,567");
         assert_eq!(group_thousands(123), "123");
+        assert_eq!(count_noun(1, "message"), "1 message");
+        assert_eq!(count_noun(0, "message"), "0 messages");
         assert_eq!(abbreviate_count(999), "999");
         assert_eq!(abbreviate_count(12_345), "12.3k");
         assert_eq!(abbreviate_count(2_500_000), "2.5M");
+    }
+
+    #[test]
+    fn ages_are_one_number() {
+        let check = |used: &str, expect: &str| {
+            let now = "2026-03-01T12:00:00Z".parse().unwrap();
+            assert_eq!(format_age(used.parse().unwrap(), now), expect, "{used}");
+        };
+        check("2026-03-01T12:00:10Z", "now");
+        check("2026-03-01T11:59:01Z", "now");
+        check("2026-03-01T11:59:00Z", "1m");
+        check("2026-03-01T10:00:01Z", "1h");
+        check("2026-02-28T12:00:00Z", "1d");
+        check("2024-03-02T12:00:00Z", "729d");
+        check("2024-03-01T12:00:00Z", "2y");
     }
 }

@@ -120,6 +120,16 @@ impl Terminal {
         self.write_stderr_line(self.wrap_to_width(&redact_and_sanitize(line)));
     }
 
+    /// Like [`Self::eprint`], dimmed: for what the user need not read.
+    pub fn eprint_dim(self, line: &str) {
+        let text = self.wrap_to_width(&redact_and_sanitize(line));
+        let rows = text.split('\n').map(|row| {
+            let row = console::style(row).for_stderr().dim();
+            row.to_string()
+        });
+        self.write_stderr_line(rows.collect::<Vec<_>>().join("\n"));
+    }
+
     fn wrap_to_width(self, text: &str) -> String {
         let hang = if text.starts_with(HINT_PREFIX) {
             HINT_PREFIX.trim_start().len()

@@ -186,7 +186,7 @@ fn words_are_completed_and_hinted() {
     let mut screen = start_repl(&story);
     screen.type_("/ses").press(Key::Tab);
     screen.until("list all sessions\n> /session [KEY]");
-    screen.until_snapshot("candidates", Screen::text);
+    screen.until_snapshot("candidates", Screen::conversation);
     screen.press(Key::Ctrl('u')).type_("/mod");
     until("the rest is dim", || {
         screen.styled().contains("/mod«dim:el [NAME]»")

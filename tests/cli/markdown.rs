@@ -60,7 +60,7 @@ fn begins_and_stalls(text: &str) -> Responder {
 }
 
 fn ask_on_screen<'a>(story: &'a Story, size: (u16, u16), flags: &[&str]) -> Screen<'a> {
-    let arguments = ["agent", "-m", "x"].iter().chain(flags);
+    let arguments = ["agent", "--new", "-m", "x"].iter().chain(flags);
     story.screen(size.0, size.1).args(arguments)
 }
 
@@ -109,7 +109,7 @@ fn without_colour_the_layout_stays() {
     let mut screen = story
         .screen(50, 60)
         .env("NO_COLOR", "1")
-        .args(["agent", "-m", "x"]);
+        .args(["agent", "--new", "-m", "x"]);
     screen.exit();
     assert_eq!(screen.styled(), colored);
 }
@@ -128,7 +128,7 @@ fn plain_is_what_the_model_wrote() {
     let mut screen = story
         .screen(20, 60)
         .env("TERM", "dumb")
-        .args(["agent", "-m", "x"]);
+        .args(["agent", "--new", "-m", "x"]);
     screen.exit();
     assert_eq!(screen.styled(), text.trim_end());
     // In a pipe nothing is rendered.

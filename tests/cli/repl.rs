@@ -1,9 +1,9 @@
 //! The REPL on a terminal: input, approval prompts, interrupts and exit. The terminal is restored however it ends.
 
-use crate::screen::{Key, Screen, mask_times};
+use crate::screen::{Key, Screen};
 use crate::server::{Ending, Response, calls, fails, says, sends};
 use crate::signals::is_alive;
-use crate::story::Story;
+use crate::story::{Story, write};
 use crate::wait::until_exists;
 use rustix::process::Signal;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn start_repl(story: &Story) -> Screen<'_> {
 }
 
 fn wait_until_started(mut screen: Screen<'_>) -> Screen<'_> {
-    screen.until("/help lists the commands").until_prompt("> ");
+    screen.until("lists").until_prompt("> ");
     screen
 }
 
@@ -56,12 +56,77 @@ fn a_first_conversation() {
         .until_prompt("> ");
     send_line(&mut screen, "what did I say?").until("You said hi.");
     exit_and_check(&mut screen);
-    screen.snapshot("repl_first", &mask_times(&screen.text()));
+    screen.snapshot("repl_first", &screen.conversation());
     // The second turn has the messages of the first.
     assert_eq!(user_messages(&story).len(), 2);
     assert!(user_messages(&story)[0].contains("hi, I am Ada"));
     let lines = story.session("cli_direct.jsonl");
     assert!(lines.iter().any(|line| line["content"] == "You said hi."));
+}
+
+#[test]
+fn the_first_lines_say_where_the_user_is() {
+    let story = Story::new().script([says("Hello.")]);
+    let project = story.home().join("project");
+    write(&project.join("AGENTS.md"), b"Be brief.");
+    let arguments = ["repl", "-C", project.to_str().unwrap()];
+    let mut screen = wait_until_started(story.screen(24, 80).args(arguments));
+    screen.until_snapshot("greeting", Screen::styled);
+    send_line(&mut screen, "hi")
+        .until("Hello.")
+        .until_prompt("> ");
+    exit_and_check(&mut screen);
+    story
+        .run(["trust", project.to_str().unwrap()])
+        .stdout_has("trusted");
+    let narrow = story
+        .screen(24, 40)
+        .args(["repl", "-C", "../home/project", "--net"]);
+    let mut screen = wait_until_started(narrow);
+    screen.until_snapshot("greeting-40", Screen::text);
+    exit_and_check(&mut screen);
+    let unsaved = story.screen(24, 80).args(["repl", "--replay", "demo"]);
+    let mut screen = wait_until_started(unsaved);
+    screen.until("a new conversation, which is not saved");
+    exit_and_check(&mut screen);
+}
+
+#[test]
+fn a_run_on_a_terminal_says_what_it_continues() {
+    let story = Story::new().script([says("One."), says("Two."), says("Three."), says("Four.")]);
+    story.run(["agent", "-m", "1"]).stdout("One.\n");
+    story.run(["agent", "-m", "2"]).stdout("Two.\n");
+    let mut screen = story.screen(24, 80).args(["agent", "-m", "3"]);
+    assert_eq!(screen.code(), 0);
+    assert_eq!(
+        screen.styled(),
+        "«dim:continues cli:direct, 4 messages; --new starts over»\nThree."
+    );
+    let mut screen = story.screen(24, 80).args(["agent", "--new", "-m", "4"]);
+    assert_eq!(screen.code(), 0);
+    assert_eq!(screen.text(), "Four.");
+}
+
+#[test]
+fn the_prompt_names_the_profile_and_full_is_asked_for_once() {
+    let story = Story::new();
+    let mut screen = start_repl(&story);
+    send_line(&mut screen, "/profile plan").until_prompt("plan> ");
+    send_line(&mut screen, "/profile full").until("Switch? [y/N]");
+    send_line(&mut screen, "")
+        .until("the profile is unchanged")
+        .until_prompt("plan> ");
+    send_line(&mut screen, "/profile full").until_text("no second question", |text| {
+        text.matches("Switch? [y/N]").count() == 2
+    });
+    send_line(&mut screen, "y").until_prompt("full> ");
+    assert!(
+        screen.styled().ends_with("«bold red:full> »"),
+        "{}",
+        screen.styled()
+    );
+    send_line(&mut screen, "/profile default").until_prompt("> ");
+    exit_and_check(&mut screen);
 }
 
 #[test]
@@ -109,7 +174,7 @@ fn a_change_is_shown_and_made_only_after_approval() {
     ]);
     let mut screen = wait_until_started(story.screen(24, 120).args(["repl"]));
     send_line(&mut screen, "add bread").until_prompt("  allow?");
-    screen.until_snapshot("repl_question", Screen::text);
+    screen.until_snapshot("repl_question", Screen::conversation);
     send_line(&mut screen, "no, use the list in list.md")
         .until("Not written.")
         .until_prompt("> ");
@@ -218,7 +283,7 @@ fn the_model_can_ask_only_an_interactive_user() {
     let story = Story::new().script([ask(), says("Coffee it is.")]);
     let mut screen = start_repl(&story);
     send_line(&mut screen, "make me something").until_prompt("  answer:");
-    screen.until_snapshot("repl_ask_user", Screen::text);
+    screen.until_snapshot("repl_ask_user", Screen::conversation);
     send_line(&mut screen, "2").until("Coffee it is.");
     assert_eq!(story.requests()[1].last_content(), "coffee");
     exit_and_check(&mut screen);
@@ -343,8 +408,10 @@ fn the_window_can_be_resized() {
         .until("word word")
         .until_prompt("> ");
     screen.resize(24, 30);
-    send_line(&mut screen, "b").until("narrow");
-    screen.until_snapshot("repl_resized", Screen::text);
+    send_line(&mut screen, "b")
+        .until("narrow")
+        .until_prompt("> ");
+    screen.until_snapshot("repl_resized", Screen::conversation);
     exit_and_check(&mut screen);
 }
 
@@ -515,7 +582,7 @@ fn repl_commands() {
         .until("/exit")
         .until("Ctrl-C stops a turn;")
         .until_prompt("> ");
-    screen.until_snapshot("repl_help", Screen::text);
+    screen.until_snapshot("repl_help", Screen::conversation);
     send_line(&mut screen, "/hlep").until("try: `/help`, or");
     send_line(&mut screen, "first")
         .until("two")
@@ -700,7 +767,7 @@ fn a_table_streams_in_the_repl() {
     send_line(&mut screen, "prices?")
         .until("That is all.")
         .until_prompt("> ");
-    screen.until_snapshot("repl_table", Screen::text);
+    screen.until_snapshot("repl_table", Screen::conversation);
     send_line(&mut screen, "more")
         .until("Half of it")
         .press(Key::Ctrl('c'));

@@ -398,6 +398,17 @@ impl<'a> Screen<'a> {
         self.normalize(&rows)
     }
 
+    /// The visible part of a conversation from its first prompt on, without what depends on the length of temporary
+    /// paths: the lines before it, and the numbers of tokens that are sent.
+    pub(crate) fn conversation(&self) -> String {
+        let text = self.text();
+        let start = text.find("\n> ").map_or(0, |at| at + 1);
+        let counts = Regex::new(r"\d+% · [\d.]+k in").expect("it is a pattern");
+        counts
+            .replace_all(&text[start..], "9% · 9k in")
+            .into_owned()
+    }
+
     /// Like [`Self::text`], with the scrollback before it.
     pub(crate) fn text_with_scrollback(&self) -> String {
         let mut state = self.state();

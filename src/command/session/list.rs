@@ -7,6 +7,7 @@ use crate::error::{Exit, exit_for};
 use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::short_text::format_age;
 use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
 use anyhow::Result;
 use console::measure_text_width;
@@ -176,36 +177,4 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
         }
     };
     lines(room).iter().map(|line| format!("{line}\n")).collect()
-}
-
-/// An age as a single number with its unit.
-fn format_age(used: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(used).as_secs();
-    match (seconds / 60, seconds / 3600, seconds / 86_400) {
-        (..=0, _, _) => "now".into(),
-        (minutes, ..=0, _) => format!("{minutes}m"),
-        (_, hours, ..=0) => format!("{hours}h"),
-        (_, _, days @ ..730) => format!("{days}d"),
-        (_, _, days) => format!("{}y", days / 365),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::format_age;
-
-    #[test]
-    fn ages_are_one_number() {
-        let check = |used: &str, expect: &str| {
-            let now = "2026-03-01T12:00:00Z".parse().unwrap();
-            assert_eq!(format_age(used.parse().unwrap(), now), expect, "{used}");
-        };
-        check("2026-03-01T12:00:10Z", "now");
-        check("2026-03-01T11:59:01Z", "now");
-        check("2026-03-01T11:59:00Z", "1m");
-        check("2026-03-01T10:00:01Z", "1h");
-        check("2026-02-28T12:00:00Z", "1d");
-        check("2024-03-02T12:00:00Z", "729d");
-        check("2024-03-01T12:00:00Z", "2y");
-    }
 }

@@ -65,7 +65,7 @@ fn memory_object(memory: &MemoryState) -> Value {
 
 fn scope_object(scope: &RunScope) -> Value {
     json!({
-        "directory": scope.policy.file_scope.directory, "may_write": can_write(&scope.policy), "profile": scope.profile,
+        "directory": scope.policy.file_scope.directory, "may_write": can_write(&scope.policy), "profile": scope.profile.name,
         "sandbox": match scope.policy.sandbox {
             Sandbox::Off => "off",
             _ if sandbox::check_available().is_ok() => "on",

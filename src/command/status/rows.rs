@@ -144,7 +144,7 @@ fn scope_rows(ctx: &Context, scope: &RunScope) -> [StatusRow; 2] {
         (_, Ok(())) => "commands run in the sandbox".into(),
         (_, Err(lack)) => format!("commands are denied: {lack}"),
     };
-    let profile = format!("{}; {commands}", scope.profile);
+    let profile = format!("{}; {commands}", scope.profile.name);
     [("directory", directory), ("profile", profile)]
 }
 

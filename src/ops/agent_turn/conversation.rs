@@ -1,5 +1,6 @@
 //! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
+use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
 use crate::attach::{self, AttachOptions};
 use crate::error::{Exit, fail_with_hint};
@@ -50,6 +51,23 @@ pub(crate) fn open(
         report.notice(&format!("copied session `{source}` to `{key}`"));
     }
     Ok(session)
+}
+
+/// Says which conversation the turn continues, and that its last message has no answer.
+pub(crate) fn announce(
+    options: &TurnOptions,
+    origin: &TurnOrigin<'_>,
+    request: &TurnRequest,
+    session: &Session,
+    report: &mut Reporter,
+) {
+    let is_shown = matches!(origin, TurnOrigin::CommandLine) && options.dry_run.is_none();
+    if is_shown && !session.messages().is_empty() {
+        report.show_continued(session.key(), session.history_window().count);
+    }
+    if !request.parts.is_empty() && session.is_unanswered() {
+        report.notice("the last message has no answer; it is sent marked as interrupted");
+    }
 }
 
 /// Attaches the images of earlier turns again whose files are unchanged, the newest first.

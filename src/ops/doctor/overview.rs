@@ -11,28 +11,40 @@ use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions::{self, Grants};
 use crate::policy::Policy;
+use crate::policy::file_scope::FileScope;
+use crate::policy::profile::Profile;
 use crate::session;
 use crate::settings::Settings;
 use crate::sys::paths::PathResolver;
+use crate::trust::TrustList;
 use anyhow::Result;
 
 /// The permissions of a run started from the current directory.
 pub(crate) struct RunScope {
-    /// The profile's name.
-    pub(crate) profile: String,
+    pub(crate) profile: Profile,
     pub(crate) policy: Policy,
 }
 
 impl RunScope {
-    fn new(ctx: &Context, settings: &Settings) -> Result<Self> {
-        let grants = Grants::default();
-        let profile = permissions::resolve_profile(ctx, &grants, settings)?;
+    /// Resolves the permissions of a run with these grants.
+    pub(crate) fn new(ctx: &Context, grants: &Grants, settings: &Settings) -> Result<Self> {
+        let profile = permissions::resolve_profile(ctx, grants, settings)?;
         let home = PathResolver::default().resolve(&permissions::absolute(&settings.workspace));
-        let policy = permissions::build_policy(ctx, &grants, settings, &profile, &home)?;
-        Ok(Self {
-            profile: profile.name,
-            policy,
-        })
+        let policy = permissions::build_policy(ctx, grants, settings, &profile, &home)?;
+        Ok(Self { profile, policy })
+    }
+
+    /// True if instructions of the directory are read, as in the workspace; `None` in the workspace itself.
+    pub(crate) fn is_directory_trusted(&self, ctx: &Context) -> Result<Option<bool>> {
+        let FileScope {
+            directory,
+            workspace,
+            ..
+        } = &self.policy.file_scope;
+        match directory == workspace {
+            true => Ok(None),
+            false => Ok(Some(TrustList::load(&ctx.paths.trust())?.covers(directory))),
+        }
     }
 }
 
@@ -99,7 +111,7 @@ impl Overview {
             .len();
         let memory = MemoryState::read(ctx, &settings)?;
         let jobs = JobsSummary::new(ctx, &settings);
-        let scope = RunScope::new(ctx, &settings);
+        let scope = RunScope::new(ctx, &Grants::default(), &settings);
         let tools = UnusedTools::new(ctx, &settings)?;
         let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
         let costs = ledger.period_costs()?;

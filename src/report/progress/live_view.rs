@@ -5,8 +5,9 @@ use super::lines::{self, LineFolder};
 use crate::event::{Event, ToolOutcome};
 use crate::format::format_dollars;
 use crate::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
+use crate::report::meter::{draw_meter, format_percent};
 use crate::report::short_text::{
-    abbreviate_count, describe_size, first_line, format_elapsed, format_running_time,
+    abbreviate_count, count_noun, describe_size, first_line, format_elapsed, format_running_time,
     group_thousands, identifying_arguments,
 };
 use crate::sys::terminal::StyledLine;
@@ -21,6 +22,9 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 const ANSWER_PAUSE: Duration = Duration::from_millis(1500);
 /// Lines that `-v` shows of a result, or of a command's output while it runs.
 const MAX_OUTPUT_LINES: usize = 10;
+/// Columns of the meter in the status line, and of the narrowest window that shows it.
+const METER_COLUMNS: usize = 10;
+const MIN_METER_WINDOW_COLUMNS: usize = 60;
 /// Lines that `-v` shows of a call's arguments.
 const MAX_ARGUMENT_LINES: usize = 40;
 
@@ -45,6 +49,9 @@ pub(super) struct LiveView {
     usage: Usage,
     /// US dollars; `None` once the cost of a request is unknown.
     cost: Option<f64>,
+    /// Tokens in the context after the last reply, and the context window, if known.
+    context: u64,
+    context_window: Option<u32>,
     requests: u32,
     tools: u32,
     fold: LineFolder,
@@ -84,6 +91,8 @@ impl LiveView {
             calls: Vec::new(),
             usage: Usage::default(),
             cost: Some(0.0),
+            context: 0,
+            context_window: None,
             requests: 0,
             tools: 0,
             fold: LineFolder::default(),
@@ -106,7 +115,10 @@ impl LiveView {
                 self.activity = Activity::Answering { last: view.now }
             }
             Event::Text { .. } => self.activity = Activity::Requesting,
-            Event::Assistant { reply, .. } => self.activity = self.after_reply(reply),
+            Event::Assistant { reply, .. } => {
+                self.context = reply.usage.input + reply.usage.output;
+                self.activity = self.after_reply(reply);
+            }
             Event::ToolCall(call) => self.begin_call(call, view.now),
             Event::ToolOutput {
                 call_id: call,
@@ -136,11 +148,20 @@ impl LiveView {
             Event::CompactStart { tokens, .. } => {
                 self.activity = Activity::Compacting { tokens: *tokens };
             }
-            Event::CompactEnd { .. } => self.activity = Activity::Requesting,
+            Event::CompactEnd { after, error, .. } => {
+                if error.is_none() {
+                    self.context = *after;
+                }
+                self.activity = Activity::Requesting;
+            }
             Event::Usage { usage, cost, .. } => self.add_usage(*usage, *cost),
             Event::Fallback { .. } | Event::Notice(_) => {}
         }
         rows
+    }
+
+    pub(super) fn set_context_window(&mut self, tokens: u32) {
+        self.context_window = Some(tokens);
     }
 
     /// Starts a wait during which nothing else happens.
@@ -386,38 +407,44 @@ impl LiveView {
         rows
     }
 
-    /// Returns a one-line summary.
-    pub(super) fn summary(&self, now: Instant) -> StyledLine {
+    /// Returns the line at the end of the turn: context, tokens, cost and time.
+    pub(super) fn status_line(&self, now: Instant, width: usize, is_detailed: bool) -> StyledLine {
         let Usage {
             input,
             cached,
             output,
             ..
         } = self.usage;
-        let mut parts = vec![format_elapsed(now.saturating_duration_since(self.began))];
-        parts.push(count_noun(self.requests, "request"));
+        let mut parts = Vec::new();
+        let window = self.context_window.map(u64::from);
+        if let Some(window) = window.filter(|_| self.context > 0) {
+            let percent = format_percent(self.context, window);
+            let share = self.context as f64 / window as f64;
+            parts.push(match width >= MIN_METER_WINDOW_COLUMNS {
+                true => format!("{} {percent}", draw_meter(share, METER_COLUMNS)),
+                false => percent,
+            });
+        }
         let cached = match cached {
             0 => String::new(),
-            cached => format!(" ({} cached)", group_thousands(cached)),
+            cached => format!(" ({} cached)", abbreviate_count(cached)),
         };
-        let (input, output) = (group_thousands(input), group_thousands(output));
-        parts.push(format!("{input} tokens in{cached}, {output} out"));
-        parts.extend(self.cost.map(|cost| format!("${}", format_dollars(cost))));
-        if self.tools > 0 {
-            parts.push(count_noun(self.tools, "tool call"));
+        let (input, output) = (abbreviate_count(input), abbreviate_count(output));
+        parts.push(format!("{input} in{cached}, {output} out"));
+        let cost = self.cost.filter(|cost| *cost > 0.0);
+        parts.extend(cost.map(|cost| format!("${}", format_dollars(cost))));
+        parts.push(format_elapsed(now.saturating_duration_since(self.began)));
+        if is_detailed {
+            parts.push(count_noun(self.requests as usize, "request"));
+            parts.push(count_noun(self.tools as usize, "tool call"));
         }
         StyledLine::default().dim(parts.join(" · "))
     }
 
-    /// True if there was any request to summarize.
+    /// True if there was any request.
     pub(super) fn has_requests(&self) -> bool {
         self.requests > 0
     }
-}
-
-fn count_noun(count: u32, what: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{s}")
 }
 
 /// The mark of a call, with its colour.
@@ -472,7 +499,7 @@ fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine
 mod tests {
     use super::{LiveView, ViewSettings};
     use crate::event::{Event, ToolOutcome};
-    use crate::message::{MessagePart, ToolCall, ToolResult, Usage, UserMessage};
+    use crate::message::{MessagePart, Reply, ToolCall, ToolResult, Usage, UserMessage};
     use crate::sys::terminal::StyledLine;
     use serde_json::{Value, json};
     use std::time::{Duration, Instant};
@@ -685,10 +712,26 @@ mod tests {
                 threshold: None,
             })
             .assert_status(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
-        let summary = fixture.live_view.summary(fixture.view.now).text();
+        let reply = Reply {
+            usage,
+            ..Reply::default()
+        };
+        fixture.live_view.set_context_window(50_000);
+        fixture.emit(Event::Assistant {
+            reply: &reply,
+            is_final: true,
+        });
+        let LiveViewFixture {
+            live_view, view, ..
+        } = fixture;
+        let line = |width, is_detailed| live_view.status_line(view.now, width, is_detailed).text();
         assert_eq!(
-            summary,
-            "1.2 s · 1 request · 12,345 tokens in (2,000 cached), 240 out · $0.0123"
+            line(80, false),
+            "━━╸─────── 26% · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s"
+        );
+        assert_eq!(
+            line(40, true),
+            "26% · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s · 1 request · 0 tool calls"
         );
     }
 

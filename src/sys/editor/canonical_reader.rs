@@ -2,6 +2,7 @@
 
 use super::line::InputLine;
 use super::multiline::continue_entry;
+use super::prompt::Prompt;
 use super::termios::TerminalModes;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::terminal::sanitize;
@@ -21,13 +22,13 @@ impl CanonicalReader {
     pub(super) fn read(
         &mut self,
         modes: &TerminalModes,
-        prompt: &str,
+        prompt: Prompt<'_>,
         initial: &str,
         is_multiline: bool,
     ) -> Result<InputLine> {
         let what = || "read a line";
         let interrupt = modes.set_canonical().with_context(what)?;
-        let shown = sanitize(&format!("{prompt}{initial}"));
+        let shown = sanitize(&format!("{}{initial}", prompt.text));
         let line = modes
             .write(shown.as_bytes())
             .with_context(what)

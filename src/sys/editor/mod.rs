@@ -11,6 +11,7 @@ mod helper;
 mod history;
 mod line;
 mod multiline;
+mod prompt;
 mod rustyline_reader;
 mod termios;
 mod type_ahead;
@@ -19,6 +20,7 @@ mod typing_guard;
 pub use completion::{Candidate, CompletionSource};
 pub use external_editor::edit_text;
 pub use line::InputLine;
+pub use prompt::Prompt;
 pub use typing_guard::TypingGuard;
 
 use crate::error::{Exit, Stop, fail};
@@ -132,7 +134,7 @@ impl Editor {
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
-    pub fn read(&mut self, prompt: &str, initial: &str) -> Result<InputLine> {
+    pub fn read(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<InputLine> {
         let mut keys = self.lock_keys();
         let line = initial
             .is_empty()
@@ -165,10 +167,12 @@ impl Editor {
         let answer = interrupt_to_line(match &mut self.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
             LineReader::Rustyline(_) => RustylineReader::new(None, &self.history_entries, 0)
-                .and_then(|mut reader| reader.read(&self.modes, &self.resume_rx, question, "")),
+                .and_then(|mut reader| {
+                    reader.read(&self.modes, &self.resume_rx, question.into(), "")
+                }),
             LineReader::Canonical(plain) => {
                 *plain = CanonicalReader::default();
-                plain.read(&self.modes, question, "", false)
+                plain.read(&self.modes, question.into(), "", false)
             }
         });
         if was_quiet {
@@ -187,14 +191,13 @@ impl Editor {
     }
 
     /// Shows a line that was typed ahead as if it were typed now.
-    fn echo_line(&self, prompt: &str, line: &InputLine) -> Result<()> {
+    fn echo_line(&self, prompt: Prompt<'_>, line: &InputLine) -> Result<()> {
         let text = match line {
             InputLine::Text(text) => text,
             InputLine::Interrupted | InputLine::End => "",
         };
-        let prompt = console::style(sanitize(prompt)).bold();
         let text = sanitize(&secret::redact_known(text));
-        let shown = format!("{prompt}{text}\n");
+        let shown = format!("{}{text}\n", prompt.styled());
         self.modes
             .write(shown.as_bytes())
             .context("write to the terminal")

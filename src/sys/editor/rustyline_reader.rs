@@ -8,11 +8,11 @@
 use super::completion::CompletionSource;
 use super::helper::{EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
 use super::line::InputLine;
+use super::prompt::Prompt;
 use super::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
 use crate::error::Stop;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::sanitize;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
@@ -115,13 +115,11 @@ impl RustylineReader {
         &mut self,
         modes: &TerminalModes,
         resume_rx: &UnixStream,
-        prompt: &str,
+        prompt: Prompt<'_>,
         initial: &str,
     ) -> Result<InputLine> {
         let what = || "read a line";
-        let plain = sanitize(prompt);
-        let styled = console::style(&plain).bold().to_string();
-        let prompt = (plain, styled);
+        let prompt = (prompt.plain(), prompt.styled());
         let (over, reading) = io::pipe().with_context(what)?;
         let watch = SignalWatcher {
             modes: modes.try_clone().with_context(what)?,

@@ -1,0 +1,99 @@
+//! The first lines of a conversation: which model answers, where it works and may do what, and what it remembers.
+
+use super::hints;
+use super::repl_session::ReplSession;
+use crate::ops::agent_turn;
+use crate::ops::doctor::overview::RunScope;
+use crate::ops::permissions::Grants;
+use crate::report::short_text::{count_noun, format_age};
+use crate::session::{self, Session};
+use anyhow::Result;
+
+impl ReplSession<'_> {
+    /// Prints three dim lines, and what cannot be used in this conversation.
+    pub(super) fn greet(&self) {
+        let provider = agent_turn::select_provider(self.ctx, &self.options);
+        let model = match (&provider, &self.options.replay) {
+            (_, Some(recording)) => format!("replay of {} · ", recording.display()),
+            (Ok(choice), None) => format!("{} of {} · ", choice.model, choice.provider),
+            (Err(_), None) => String::new(),
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        let terminal = self.ctx.terminal;
+        terminal.eprint_dim(&format!(
+            "nanobot {version} · {model}/help lists the commands"
+        ));
+        // A turn reports these errors, with what to do.
+        if let Ok(line) = self.describe_scope() {
+            terminal.eprint_dim(&line);
+        }
+        if let Ok(line) = self.describe_conversation() {
+            terminal.eprint_dim(&line);
+        }
+        let notice = self.editor().take_notice();
+        notice
+            .iter()
+            .for_each(|text| self.print_line(&format!("nanobot: {text}")));
+        // Report a provider that cannot be used now, not after the first message.
+        if let (Err(error), None) = (&provider, &self.options.replay) {
+            hints::report_error(error, terminal);
+        }
+    }
+
+    /// The directory, and what a turn may do there.
+    fn describe_scope(&self) -> Result<String> {
+        let settings = self.settings()?;
+        let scope = RunScope::new(self.ctx, &self.options.grants, &settings)?;
+        let trust = match scope.is_directory_trusted(self.ctx)? {
+            None => "",
+            Some(true) => " (trusted)",
+            Some(false) => " (not trusted)",
+        };
+        let RunScope { profile, policy } = scope;
+        let granted = granted_flags(&self.options.grants);
+        Ok(format!(
+            "{}{trust} · {}: {}{granted}",
+            self.ctx.paths.display(&policy.file_scope.directory),
+            profile.name,
+            profile.description
+        ))
+    }
+
+    /// The session, and how much of a conversation it has.
+    fn describe_conversation(&self) -> Result<String> {
+        let Some(key) = self.options.session.as_deref() else {
+            return Ok("a new conversation, which is not saved".into());
+        };
+        let store = self.session_store()?;
+        let sent = Session::read(&store, key, &mut |_| {})?;
+        if sent.messages().is_empty() || self.options.new {
+            return Ok(format!("{key} · a new conversation"));
+        }
+        let count = count_noun(sent.history_window().count, "message");
+        let used = session::summarize(&store, key)?.last_used;
+        let age = match format_age(used, self.ctx.clock.now().timestamp()).as_str() {
+            "now" => "just now".to_owned(),
+            age => format!("{age} ago"),
+        };
+        Ok(format!("{key} · {count}, last used {age}"))
+    }
+}
+
+/// The flags that add to the profile, for the end of a line.
+fn granted_flags(grants: &Grants) -> String {
+    let flags = [
+        ("--write", !grants.write.is_empty()),
+        ("--read", !grants.read.is_empty()),
+        ("--net", grants.net.is_some()),
+        ("--allow", !grants.allow.is_empty()),
+    ];
+    let given: Vec<&str> = flags
+        .iter()
+        .filter(|(_, is_given)| *is_given)
+        .map(|(flag, _)| *flag)
+        .collect();
+    match given.is_empty() {
+        true => String::new(),
+        false => format!("; with {}", given.join(" ")),
+    }
+}
