@@ -8,6 +8,7 @@ pub mod channel;
 pub mod completions;
 pub mod config;
 pub mod cron;
+pub mod grammar;
 pub mod grants;
 pub mod heartbeat;
 pub mod mcp;

@@ -207,7 +207,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let env = Env::from_process();
     let no_color = env.get("NO_COLOR").is_some();
     let dumb = env.get("TERM") == Some("dumb");
-    let arguments = parse::rewrite_help_command(arguments.into_iter().collect());
+    let arguments = parse::expand_shortcut(arguments.into_iter().collect());
     let cli = match parse::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -263,7 +263,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     let servers = ctx.servers.clone();
     let done = match cli.command {
-        cli::CliCommand::Agent(arguments) if command::agent::is_conversation(&ctx, &arguments) => {
+        cli::CliCommand::Agent(arguments) if command::agent::is_conversation(&arguments) => {
             command::repl::run_as_agent(&ctx, &arguments)
         }
         cli::CliCommand::Agent(arguments) => Ok(command::agent::run(&ctx, &arguments)),

@@ -11,6 +11,7 @@ pub enum CronCommand {
     // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
     Add(Box<CronAddArgs>),
     Apply(CronApplyArgs),
+    #[command(visible_alias = "ls")]
     List(CronListArgs),
     /// Print the details of a job
     Show {

@@ -11,6 +11,7 @@ pub enum McpCommand {
     /// List MCP servers: transport, tools and problems
     ///
     /// Uses the config and the cached tool catalog of each server; starts no server.
+    #[command(visible_alias = "ls")]
     List {
         /// One JSON object per line
         #[arg(long)]
@@ -43,6 +44,7 @@ pub enum McpCommand {
     // The arguments stand apart, since they are many.
     Add(Box<McpAddArgs>),
     /// Remove a server from the config, with its cached data
+    #[command(visible_alias = "rm")]
     Remove {
         /// Server name
         server: String,

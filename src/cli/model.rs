@@ -7,6 +7,7 @@ pub enum ModelCommand {
     /// List known models with their limits and prices
     ///
     /// Prices are in US dollars per million tokens.
+    #[command(visible_alias = "ls")]
     List {
         /// Only models of this provider
         #[arg(long, value_name = "NAME")]

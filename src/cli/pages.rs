@@ -285,9 +285,9 @@ pub const PAGES: &[HelpPage] = &[
     HelpPage { command: "session title", statuses: SESSION_STATUSES, variables: &[], files: SESSION_FILES, examples: &[
         ("nanobot session title cli:direct 'Tax return'", "Shown by `nanobot session list`"),
     ] },
-    HelpPage { command: "session rm", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
-        ("nanobot session rm invoices review:a", "Move to the trash"),
-        ("nanobot session rm --for-good invoices", "Delete permanently"),
+    HelpPage { command: "session remove", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
+        ("nanobot session remove invoices review:a", "Move to the trash"),
+        ("nanobot session remove --for-good invoices", "Delete permanently"),
     ] },
     HelpPage { command: "session restore", statuses: SESSION_STATUSES, variables: &[], files: &["sessions/KEY.jsonl", ".trash"], examples: &[
         ("nanobot session restore", "List the trash"),

@@ -48,6 +48,7 @@ pub struct ExplainArgs {
 #[derive(Clone, Debug, Subcommand)]
 pub enum ToolCommand {
     /// List the tools of a run with these flags
+    #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
         grants: Box<GrantArgs>,

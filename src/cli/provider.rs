@@ -5,6 +5,7 @@ use clap::Subcommand;
 #[derive(Clone, Debug, Subcommand)]
 pub enum ProviderCommand {
     /// List providers, and the source of each API key
+    #[command(visible_alias = "ls")]
     List {
         /// One JSON object per line
         #[arg(long)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, Subcommand)]
 pub enum SessionCommand {
     /// List sessions, newest first
+    #[command(visible_alias = "ls")]
     List(SessionListArgs),
     /// Print a session with its usage
     Show(SessionShowArgs),
@@ -65,7 +66,8 @@ pub enum SessionCommand {
         title: Option<String>,
     },
     /// Move sessions to the trash
-    Rm {
+    #[command(visible_alias = "rm")]
+    Remove {
         /// Session keys, from `session list`
         #[arg(required = true)]
         keys: Vec<String>,

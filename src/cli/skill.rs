@@ -9,6 +9,7 @@ pub enum SkillCommand {
     ///
     /// Skills of the workspace hide those of a trusted directory, and these hide built-in ones. Hidden skills are
     /// listed too.
+    #[command(visible_alias = "ls")]
     List {
         /// One JSON object per line
         #[arg(long)]

@@ -7,6 +7,7 @@ use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
 use crate::ops::worktree::Worktree;
 use crate::report::ReportFormat;
+use crate::sys::terminal::Terminal;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
@@ -31,7 +32,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Exit {
 }
 
 /// True if there is no input and the terminal is interactive: then `agent` is the REPL.
-pub fn is_conversation(ctx: &Context, arguments: &Arguments) -> bool {
+pub fn is_conversation(arguments: &Arguments) -> bool {
     let is_plain = !arguments.json
         && arguments.output_format == OutputFormat::Text
         && arguments.schema.is_none()
@@ -44,5 +45,5 @@ pub fn is_conversation(ctx: &Context, arguments: &Arguments) -> bool {
     let says_nothing = arguments.message.is_none()
         && arguments.prompt_file.is_none()
         && arguments.attach.is_empty();
-    is_plain && says_nothing && !arguments.stdin && ctx.terminal.is_interactive()
+    is_plain && says_nothing && !arguments.stdin && Terminal::is_interactive()
 }

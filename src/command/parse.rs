@@ -3,9 +3,11 @@
 use super::tree;
 use crate::cli::agent::{AgentArgs, DEFAULT_MAX_PARALLEL, DEFAULT_WAIT_SECS};
 use crate::cli::cron::{CronCommand, CronRunArgs};
+use crate::cli::grammar::SHORTCUTS;
 use crate::cli::grants::SandboxArg;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::cron::job_store;
+use crate::sys::terminal::Terminal;
 use clap::{FromArgMatches, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,12 +17,33 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     parse_everyday(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
-/// `help COMMAND` as `COMMAND --help`.
-pub(crate) fn rewrite_help_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    if arguments.get(1).is_some_and(|word| word == "help") {
-        arguments.remove(1);
-        arguments.push("--help".into());
-    }
+/// Expands the short ways in: `help COMMAND`, the shortcuts of the grammar, a message without `agent`, `-v` alone, and
+/// nothing at all on a terminal.
+pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let is_alone = arguments.len() == 2;
+    let Some(first) = arguments.get(1).map(|word| word.to_string_lossy()) else {
+        if Terminal::is_interactive() {
+            arguments.push("repl".into());
+        }
+        return arguments;
+    };
+    let (whole, replaced): (&[&str], usize) = match &*first {
+        "help" => {
+            arguments.remove(1);
+            arguments.push("--help".into());
+            return arguments;
+        }
+        "-v" if is_alone => (&["--version"], 1),
+        word if word.starts_with("-m") || word.starts_with("--message") => (&["agent"], 0),
+        word if is_alone && word.contains(' ') && !word.starts_with('-') => {
+            (&["agent", "--message"], 0)
+        }
+        word => match SHORTCUTS.iter().find(|(short, _)| *short == word) {
+            Some((_, whole)) => (whole, 1),
+            None => return arguments,
+        },
+    };
+    arguments.splice(1..1 + replaced, whole.iter().map(OsString::from));
     arguments
 }
 
@@ -167,7 +190,7 @@ pub(crate) fn describe_command_line(arguments: &[OsString]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{describe_command_line, parse_everyday, parse_with_clap};
+    use super::{describe_command_line, expand_shortcut, parse_everyday, parse_with_clap};
     use std::ffi::OsString;
 
     #[test]
@@ -229,6 +252,35 @@ mod tests {
         check("nanobot cron run --scheduled 0a1b2c3d", false);
         check("nanobot cron run", false);
         check("nanobot", false);
+    }
+
+    #[test]
+    fn short_ways_in_are_expanded() {
+        let check = |words: &[&str], expect: &[&str]| {
+            let given = std::iter::once("nanobot").chain(words.iter().copied());
+            let expanded = expand_shortcut(given.map(OsString::from).collect());
+            assert_eq!(
+                expanded[1..],
+                expect.iter().map(OsString::from).collect::<Vec<_>>()
+            );
+        };
+        check(&["help", "cron", "add"], &["cron", "add", "--help"]);
+        check(
+            &["doctor", "--offline"],
+            &["status", "--check", "--offline"],
+        );
+        check(&["ls", "a*"], &["session", "list", "a*"]);
+        check(&["login", "x"], &["provider", "login", "x"]);
+        check(&["chat"], &["repl"]);
+        check(&["-m", "hello"], &["agent", "-m", "hello"]);
+        check(&["-mhello"], &["agent", "-mhello"]);
+        check(&["--message=hello"], &["agent", "--message=hello"]);
+        check(&["hello there"], &["agent", "--message", "hello there"]);
+        check(&["hello there", "-q"], &["hello there", "-q"]);
+        check(&["--color always"], &["--color always"]);
+        check(&["-v"], &["--version"]);
+        check(&["-v", "agent"], &["-v", "agent"]);
+        check(&["session", "ls"], &["session", "ls"]);
     }
 
     #[test]

@@ -74,7 +74,6 @@ const REPLACEMENTS: &[(&str, &str)] = &[
         "--show-completion",
         "nanobot completions bash, or zsh, or fish",
     ),
-    ("-v", "nanobot --version"),
     ("channels", "`nanobot channel list`"),
     (
         "serve",

@@ -7,6 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
 use crate::sys::editor::{InputLine, Prompt};
 use crate::sys::signal;
+use crate::sys::terminal::Terminal;
 use anyhow::{Context as _, Result};
 use commands::EXITS;
 use program_commands::ProgramCommands;
@@ -34,7 +35,7 @@ pub(crate) fn run(
     options: TurnOptions,
     program: &dyn ProgramCommands,
 ) -> Result<Exit> {
-    if !ctx.terminal.is_interactive() {
+    if !Terminal::is_interactive() {
         return Err(fail_with_hint(
             Exit::Usage,
             "the REPL needs a terminal",

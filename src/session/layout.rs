@@ -275,7 +275,11 @@ pub(super) fn key_from_name(path: &Path) -> String {
 /// Creates the error for a key that is already in use.
 pub(super) fn already_exists_error(key: &str) -> anyhow::Error {
     let cause = format!("session `{key}` already exists");
-    fail_with_hint(Exit::Usage, cause, "another key, or `nanobot session rm`")
+    fail_with_hint(
+        Exit::Usage,
+        cause,
+        "another key, or `nanobot session remove`",
+    )
 }
 
 /// The directory beside the config file in which newer releases store this workspace's sessions. Its `.workspace` file

@@ -1,8 +1,11 @@
 //! Help texts: they fit a screen, their examples are valid command lines, and typos get suggestions.
 
+use crate::screen::Key;
+use crate::server::says;
 use crate::story::Story;
 use clap::Command;
 use clap::error::ErrorKind;
+use nanobot::cli::grammar::{ALIASES, VERBS};
 use nanobot::cli::pages::{HelpLength, PAGES, page};
 use serde_json::json;
 
@@ -260,7 +263,6 @@ fn commands_of_the_python_program_get_a_suggestion() {
     };
     check(&["--install-completion"], "nanobot completions bash");
     check(&["--show-completion"], "nanobot completions bash");
-    check(&["-v"], "nanobot --version");
     check(&["channels", "status"], "`nanobot channel list`");
     check(
         &["gateway", "--port", "1"],
@@ -268,6 +270,58 @@ fn commands_of_the_python_program_get_a_suggestion() {
     );
     check(&["serve"], "a pipe or a crontab line");
     check(&["sessions", "restore-workspace"], "nanobot session");
+}
+
+#[test]
+fn every_command_follows_the_grammar() {
+    let verbs: Vec<&str> = VERBS
+        .iter()
+        .flat_map(|(verbs, _)| *verbs)
+        .copied()
+        .collect();
+    for (path, command) in commands(HelpLength::Long) {
+        let aliases: Vec<&str> = command.get_visible_aliases().collect();
+        for (verb, alias) in ALIASES {
+            assert_ne!(command.get_name(), *alias, "{path}: its name is `{verb}`");
+            if command.get_name() == *verb {
+                assert!(aliases.contains(alias), "{path} has no alias `{alias}`");
+            }
+        }
+        if path.contains(' ') {
+            let verb = command.get_name();
+            assert!(
+                verbs.contains(&verb),
+                "{path}: VERBS does not have `{verb}`"
+            );
+        }
+    }
+}
+
+#[test]
+fn short_ways_in_work() {
+    let story = Story::new().script([says("One."), says("Two.")]);
+    story.run(["-m", "hello"]).stdout("One.\n");
+    story.run(["how are you?"]).stdout("Two.\n");
+    let version = story.run(["--version"]).text();
+    story.run(["-v"]).stdout(&version);
+    let sessions = story.run(["session", "list"]).text();
+    story.run(["ls"]).stdout(&sessions);
+    story.run(["session", "ls"]).stdout(&sessions);
+    story
+        .run(["login", "nosuch"])
+        .status(2)
+        .stderr_has("nosuch");
+    story.run(["chat"]).status(2).stderr_has("needs a terminal");
+    story.run([] as [&str; 0]).status(2).stderr_has("Usage");
+}
+
+#[test]
+fn nanobot_alone_is_the_repl_on_a_terminal() {
+    let story = Story::new();
+    let mut screen = story.screen(24, 80).args([] as [&str; 0]);
+    screen.until("lists the commands").until_prompt("> ");
+    screen.press(Key::Ctrl('d'));
+    assert_eq!(screen.code(), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! file formats, and one for all files.
 
 use clap::{Arg, Command};
+use nanobot::cli::grammar::{RULES, SHORTCUTS, VERBS};
 use nanobot::cli::pages::{HelpLength, HelpPage, is_global, page};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
 use nanobot::error::Exit;
@@ -225,9 +226,30 @@ fn command_page(command: &Command, words: &[String]) -> String {
             roff.verbatim(&break_command_line(line));
         }
     }
+    if words.is_empty() {
+        grammar(&mut roff);
+    }
     roff.section("SEE ALSO");
     roff.line(&see_also(command, words));
     roff.0
+}
+
+/// The rules that all commands follow.
+fn grammar(roff: &mut Roff) {
+    roff.section("GRAMMAR");
+    roff.paragraphs(RULES);
+    for (verbs, meaning) in VERBS {
+        let verbs: Vec<String> = verbs.iter().map(|verb| bold(verb)).collect();
+        roff.tagged(&verbs.join(", "), &format!("{}.", uppercase_first(meaning)));
+    }
+    roff.paragraphs("Some commands have a short name:");
+    for (short, whole) in SHORTCUTS {
+        roff.tagged(&bold(short), &format!("`nanobot {}`", whole.join(" ")));
+    }
+    roff.paragraphs(
+        "`nanobot -m TEXT`, and one argument with a blank in it, are `nanobot agent -m TEXT`. On a terminal, `nanobot` alone is \
+         `nanobot repl`, and `nanobot -v` is `nanobot --version`.",
+    );
 }
 
 /// Converts the first letter to lower case, as the index of man pages requires.

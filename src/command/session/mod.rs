@@ -80,7 +80,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             key,
             title: Some(title),
         } => session::set_title(&place, key, title.trim())?,
-        Arguments::Rm { keys, for_good } => remove::remove_sessions(ctx, &place, keys, *for_good)?,
+        Arguments::Remove { keys, for_good } => {
+            remove::remove_sessions(ctx, &place, keys, *for_good)?;
+        }
         Arguments::Restore { key } => remove::restore(ctx, &place, key.as_deref())?,
         Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
         Arguments::Repair {

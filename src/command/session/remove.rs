@@ -1,4 +1,4 @@
-//! `session rm`, `restore` and `prune`: move sessions to the trash, and back.
+//! `session remove`, `restore` and `prune`: move sessions to the trash, and back.
 
 use super::key_pattern::{SessionPattern, single_line};
 use super::list::{report_failures, table};

@@ -50,7 +50,9 @@ impl Terminal {
     }
 
     /// True if all three standard streams are terminals, so that a user can type and read.
-    pub fn is_interactive(self) -> bool {
-        self.stdout_is_tty && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    pub fn is_interactive() -> bool {
+        std::io::stdout().is_terminal()
+            && std::io::stdin().is_terminal()
+            && std::io::stderr().is_terminal()
     }
 }

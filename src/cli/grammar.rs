@@ -1,0 +1,59 @@
+//! The grammar that all commands share: what a verb means, and what each command does with its output. The man page
+//! prints it, and a test holds the command tree to it.
+
+/// The verbs of commands, with their meanings, in the order of the man page.
+pub const VERBS: &[(&[&str], &str)] = &[
+    (
+        &["list", "show", "search"],
+        "print many things, one thing, or what matches; change nothing",
+    ),
+    (
+        &[
+            "get", "path", "schema", "context", "explain", "diff", "log", "logs",
+        ],
+        "print what the name says; change nothing",
+    ),
+    (
+        &["check", "test"],
+        "look for problems; the exit status says if there are any",
+    ),
+    (
+        &["add", "new", "install", "fork", "apply"],
+        "create something; what exists is kept, unless a flag says otherwise",
+    ),
+    (
+        &[
+            "set", "unset", "edit", "rename", "title", "enable", "disable", "accept",
+        ],
+        "change something that exists",
+    ),
+    (&["remove", "prune"], "remove something"),
+    (&["restore", "undo", "repair"], "bring back what was"),
+    (
+        &["run", "call", "sync", "compact", "consolidate"],
+        "do the work now",
+    ),
+    (&["export"], "write a document"),
+    (&["login", "logout"], "begin and end the use of an account"),
+];
+
+/// The second name of a verb, wherever it occurs.
+pub const ALIASES: &[(&str, &str)] = &[("list", "ls"), ("remove", "rm")];
+
+/// Whole commands for short ones, as the first argument.
+pub const SHORTCUTS: &[(&str, &[&str])] = &[
+    ("doctor", &["status", "--check"]),
+    ("chat", &["repl"]),
+    ("login", &["provider", "login"]),
+    ("ls", &["session", "list"]),
+];
+
+/// The rules, as paragraphs.
+pub const RULES: &str = "A command is a noun and a verb: `nanobot session list`. A noun is in the singular, and a verb \
+means the same with each noun. `ls` stands for `list` and `rm` for `remove`.\n\n\
+Results go to standard output; everything else goes to standard error. A command that changes something says what it did in \
+one line, which `-q` suppresses.\n\n\
+Only commands with `--yes` ask for confirmation; without a terminal they need it. With `--dry-run` a command prints what it \
+would do.\n\n\
+The exit status is 0 if the command did what was asked, 1 if it found nothing or found problems, 2 if the command line is \
+wrong, 66 if what it names does not exist, 75 if it is in use, and as for a turn otherwise.";
