@@ -10,6 +10,7 @@ pub enum ChannelCommand {
     /// List channels: enabled, last poll, messages that wait
     ///
     /// Asks no service.
+    #[command(visible_alias = "ls")]
     List {
         /// One JSON object
         #[arg(long)]
@@ -59,6 +60,7 @@ pub enum ChannelCommand {
 #[derive(Clone, Debug, Subcommand)]
 pub enum PairCommand {
     /// List the valid codes
+    #[command(visible_alias = "ls")]
     List,
     /// Allow the sender of a code from now on
     Approve {

@@ -9,7 +9,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "get", "path", "schema", "context", "explain", "diff", "log", "logs",
+            "get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox",
         ],
         "print what the name says; change nothing",
     ),
@@ -23,14 +23,23 @@ pub const VERBS: &[(&[&str], &str)] = &[
     ),
     (
         &[
-            "set", "unset", "edit", "rename", "title", "enable", "disable", "accept",
+            "set", "unset", "edit", "rename", "title", "enable", "disable", "accept", "approve",
         ],
         "change something that exists",
     ),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
     (
-        &["run", "call", "sync", "compact", "consolidate"],
+        &[
+            "run",
+            "call",
+            "sync",
+            "compact",
+            "consolidate",
+            "poll",
+            "send",
+            "retry",
+        ],
         "do the work now",
     ),
     (&["export"], "write a document"),
