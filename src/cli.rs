@@ -25,6 +25,7 @@ pub mod session;
 pub mod skill;
 pub mod state_files;
 pub mod status;
+pub mod topics;
 pub mod undo;
 pub mod usage;
 pub mod value;
@@ -169,6 +170,12 @@ pub enum CliCommand {
     Metrics,
     /// Print a shell completion script
     Completions(completions::CompletionsArgs),
+    /// Print a topic
+    #[command(hide = true)]
+    Topic {
+        #[arg(value_parser = topics::find_topic)]
+        topic: &'static topics::HelpTopic,
+    },
     /// (a server in the Python program; replaced by cron and pipes)
     #[command(hide = true)]
     Gateway {

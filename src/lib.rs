@@ -288,6 +288,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Metrics => command::metrics::run(&ctx),
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
         cli::CliCommand::Completions(it) => command::completions::run(ctx.env, ctx.terminal, &it),
+        cli::CliCommand::Topic { topic } => command::topic::run(ctx.terminal, topic),
         cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),
     };
     // Every command ends the servers that it started, except when it fails.

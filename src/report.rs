@@ -26,6 +26,7 @@ mod stream;
 
 pub use bar::Bar;
 pub use progress::{ProgressDisplay, ProgressLevel};
+pub use stream::print_markdown;
 
 /// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

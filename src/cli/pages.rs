@@ -2,6 +2,7 @@
 //!
 //! There is a row for each command. [`add_pages`] adds them to the help; the man pages are made from the same rows.
 
+use super::topics::{HelpTopic, TOPICS};
 use clap::{Arg, Command};
 use std::fmt::Write;
 
@@ -83,9 +84,9 @@ fn to_short_help(command: Command, path: &str) -> Command {
     match path {
         // Without empty lines and rare commands: a screen has 24 lines.
         "" => command
-            .mut_subcommands(|sub| {
-                let is_rare = RARE_COMMANDS.contains(&sub.get_name());
-                sub.hide(is_rare)
+            .mut_subcommands(|sub| match RARE_COMMANDS.contains(&sub.get_name()) {
+                true => sub.hide(true),
+                false => sub,
             })
             .help_template(
                 "{about}\n{usage-heading} {usage}\n{subcommands}\n\
@@ -102,6 +103,13 @@ fn to_long_help(command: Command, page: Option<&HelpPage>, statuses: &str) -> Co
         return command;
     };
     let mut text = String::new();
+    if page.command.is_empty() {
+        text.push_str("Topics (nanobot help TOPIC):\n");
+        for HelpTopic { name, about, .. } in TOPICS {
+            writeln!(text, "  {name:<11}  {about}").expect("writing to a string cannot fail");
+        }
+        text.push('\n');
+    }
     if !page.examples.is_empty() {
         text.push_str("Examples:\n");
         for (line, does) in page.examples {

@@ -22,6 +22,7 @@ pub mod session;
 pub mod skill;
 pub mod status;
 pub mod tool;
+pub mod topic;
 pub mod tree;
 pub mod trust;
 pub mod undo;

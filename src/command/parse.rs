@@ -5,6 +5,7 @@ use crate::cli::agent::{AgentArgs, DEFAULT_MAX_PARALLEL, DEFAULT_WAIT_SECS};
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
 use crate::cli::grants::SandboxArg;
+use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::cron::job_store;
 use crate::sys::terminal::Terminal;
@@ -17,7 +18,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
     parse_everyday(arguments).map_or_else(|| parse_with_clap(arguments), Ok)
 }
 
-/// Expands the short ways in: `help COMMAND`, the shortcuts of the grammar, a message without `agent`, `-v` alone, and
+/// Expands the short ways in: `help COMMAND`, `help TOPIC`, the shortcuts of the grammar, a message without `agent`, `-v` alone, and
 /// nothing at all on a terminal.
 pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let is_alone = arguments.len() == 2;
@@ -28,6 +29,7 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         return arguments;
     };
     let (whole, replaced): (&[&str], usize) = match &*first {
+        "help" if is_topic(arguments.get(2)) => (&["topic"], 1),
         "help" => {
             arguments.remove(1);
             arguments.push("--help".into());
@@ -45,6 +47,11 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     };
     arguments.splice(1..1 + replaced, whole.iter().map(OsString::from));
     arguments
+}
+
+fn is_topic(word: Option<&OsString>) -> bool {
+    word.and_then(|word| word.to_str())
+        .is_some_and(|word| find_topic(word).is_ok())
 }
 
 fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {

@@ -112,6 +112,16 @@ impl AnswerStream {
     }
 }
 
+/// Prints a Markdown text: rendered on a terminal, else as it is.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_markdown(terminal: Terminal, text: &str) -> Result<()> {
+    let mut stream = AnswerStream::new(terminal);
+    stream.print(text)?;
+    stream.end_line()
+}
+
 /// Columns, if the width is unknown.
 const DEFAULT_COLUMNS: usize = 80;
 

@@ -1,4 +1,4 @@
-//! Documentation that is generated from the code: help, man pages, and the tables of the README. `UPDATE_EXPECT=1 cargo
+//! Documentation that is generated from the code: help, man pages, and the examples of the topics. `UPDATE_EXPECT=1 cargo
 //! test` updates it.
 
 use crate::requirements::require;
@@ -7,8 +7,7 @@ use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use expect_test::expect_file;
 use nanobot::cli::pages::HelpLength;
-use nanobot::error::Exit;
-use nanobot::sys::env::VARIABLES;
+use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
 use nanobot::sys::input::STDIN_KINDS;
 use nanobot::sys::paths::DOCUMENTED_PATHS;
 use serde_json::json;
@@ -45,60 +44,50 @@ fn man_pages_pass_mandoc_lint() {
 }
 
 #[test]
-fn readme_tables_match_the_code() {
-    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    let statuses: String = Exit::ALL
-        .iter()
-        .map(|exit| format!("| {} | {} |\n", exit.code(), exit.meaning()))
-        .collect();
-    let statuses = format!("| status | cause |\n|---|---|\n{statuses}");
-    let variables: String = VARIABLES
-        .iter()
-        .map(|variable| format!("| `{}` | {} |\n", variable.name, variable.meaning))
-        .collect();
-    let variables = format!("| variable | meaning |\n|---|---|\n{variables}");
-    let mut expect = text;
-    let inputs: String = STDIN_KINDS
-        .iter()
-        .map(|kind| {
-            let by_itself = kind.default.description();
-            format!(
-                "| {} | {by_itself} | {} |\n",
-                kind.name, kind.with_stdin_flag
-            )
-        })
-        .collect();
-    let inputs =
-        format!("| standard input | by itself | with `--stdin` |\n|---|---|---|\n{inputs}");
-    let files: String = DOCUMENTED_PATHS
-        .iter()
-        .map(|place| format!("| `{}` | {} |\n", place.path, place.meaning))
-        .collect();
-    let files = format!("| file | what it is |\n|---|---|\n{files}");
-    for (mark, table) in [
-        ("statuses", statuses),
-        ("variables", variables),
-        ("inputs", inputs),
-        ("files", files),
-    ] {
-        let (start, end) = (
-            format!("<!-- {mark} -->\n"),
-            format!("<!-- end of {mark} -->\n"),
-        );
-        let (before, rest) = expect
-            .split_once(&start)
-            .unwrap_or_else(|| panic!("README.md has no {mark}"));
-        let (_, after) = rest
-            .split_once(&end)
-            .unwrap_or_else(|| panic!("README.md has no end of {mark}"));
-        expect = format!("{before}{start}{table}{end}{after}");
+fn topics_are_printed_and_complete() {
+    let story = Story::bare();
+    let help = story.run(["--help"]).text();
+    for HelpTopic { name, about, text } in TOPICS {
+        assert!(help.contains(about), "{name}");
+        let expect = format!("# {about}\n\n{text}");
+        story.run(["help", *name]).stdout(&expect);
     }
-    expect_file![path].assert_eq(&expect);
+    let scripting = find_topic("scripting").unwrap().text;
+    for kind in STDIN_KINDS {
+        let line = format!(
+            "- **{}**: {}; with `--stdin` {}\n",
+            kind.name,
+            kind.default.description(),
+            kind.with_stdin_flag
+        );
+        let line = line.replace("; with `--stdin` read to its end", "");
+        let unwrapped = scripting.replace("\n  ", " ");
+        assert!(unwrapped.contains(&line), "{line}");
+    }
+    story
+        .run(["help", "cron", "add"])
+        .stdout_has("Usage: nanobot cron add");
 }
 
 #[test]
-fn files_are_at_the_paths_in_the_readme() {
+fn the_readme_is_short_and_its_links_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("README.md")).unwrap();
+    assert!(text.lines().count() <= 200, "{}", text.lines().count());
+    let links = text
+        .split("](")
+        .skip(1)
+        .map(|rest| rest.split(')').next().unwrap());
+    let local: Vec<&str> = links.filter(|link| !link.contains("://")).collect();
+    assert!(local.len() > 12, "{local:?}");
+    for link in local {
+        // A link to a man page ends in a section number, such as `(5)`.
+        assert!(root.join(link).exists(), "{link}");
+    }
+}
+
+#[test]
+fn files_are_at_the_documented_paths() {
     let story = crate::login::log_in_to_copilot(Story::bare());
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
     let ran = story.run(["onboard"].into_iter().chain(flags));
@@ -226,11 +215,8 @@ fn files_are_at_the_paths_in_the_readme() {
 }
 
 #[test]
-fn readme_examples_of_models_and_costs_match_the_program() {
-    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let (_, section) = text.split_once("## Models, providers and money\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+fn examples_of_models_and_costs_match_the_program() {
+    let section = find_topic("models").unwrap().text;
     let examples: Vec<&str> = section
         .lines()
         .filter_map(|line| line.strip_prefix("    nanobot "))
@@ -258,11 +244,8 @@ fn readme_examples_of_models_and_costs_match_the_program() {
 }
 
 #[test]
-fn readme_examples_of_jobs_match_the_program() {
-    let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(path).unwrap();
-    let (_, section) = text.split_once("## Jobs\n").unwrap();
-    let (section, _) = section.split_once("\n## ").unwrap();
+fn examples_of_jobs_match_the_program() {
+    let section = find_topic("jobs").unwrap().text;
     let shown = section.lines().filter_map(|line| line.strip_prefix("    "));
     let shown: Vec<&str> = shown.collect();
     // The text below a command is its actual output, except for ids.

@@ -7,6 +7,7 @@ use clap::Command;
 use clap::error::ErrorKind;
 use nanobot::cli::grammar::{ALIASES, VERBS};
 use nanobot::cli::pages::{HelpLength, PAGES, page};
+use nanobot::cli::topics::TOPICS;
 use serde_json::json;
 
 /// Every visible command, with its words after `nanobot`.
@@ -75,7 +76,10 @@ fn every_example_is_a_command_line() {
     let own = lines.len();
     let path = format!("{}/README.md", env!("CARGO_MANIFEST_DIR"));
     let readme = std::fs::read_to_string(path).unwrap();
-    let shown = readme.lines().filter_map(|line| line.strip_prefix("    "));
+    let texts = TOPICS.iter().map(|topic| topic.text);
+    let texts: Vec<&str> = texts.chain([readme.as_str()]).collect();
+    let shown = texts.iter().flat_map(|text| text.lines());
+    let shown = shown.filter_map(|line| line.strip_prefix("    "));
     lines.extend(shown.map(|line| line.trim_start_matches("$ ").to_owned()));
     assert!(lines.len() > own + 20, "{}", lines.len());
     let mut count = 0;

@@ -1,15 +1,17 @@
 //! The man pages, generated from the command tree and its tables: one for the program, one for each command, two for the
-//! file formats, and one for all files.
+//! file formats, one for all files, and one for each topic.
 
 use clap::{Arg, Command};
 use nanobot::cli::grammar::{RULES, SHORTCUTS, VERBS};
 use nanobot::cli::pages::{HelpLength, HelpPage, is_global, page};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
+use nanobot::cli::topics::{HelpTopic, TOPICS};
 use nanobot::error::Exit;
 use nanobot::settings::key_type::KeyType;
 use nanobot::settings::keys::{ConfigKey, KEYS, KeySupport};
 use nanobot::sys::env::VARIABLES;
 use nanobot::sys::paths::DOCUMENTED_PATHS;
+use regex::Regex;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -27,7 +29,43 @@ pub(crate) fn pages() -> Vec<(String, String)> {
     pages.push(("nanobot-config.5".into(), config_page()));
     pages.push(("nanobot-events.5".into(), events_page()));
     pages.push(("nanobot-files.5".into(), files_page()));
+    pages.extend(TOPICS.iter().map(topic_page));
     pages
+}
+
+/// The page of a topic, from its Markdown.
+fn topic_page(topic: &HelpTopic) -> (String, String) {
+    let name = format!("nanobot-{}", topic.name);
+    let mut roff = Roff::begin(&name, 7, &lowercase_first(topic.about));
+    roff.section("DESCRIPTION");
+    for block in topic.text.split("\n\n") {
+        let mut lines = block.lines();
+        if let Some(title) = block.strip_prefix("## ") {
+            roff.section(&title.trim().to_uppercase());
+        } else if block.starts_with("    ") {
+            let shown: Vec<String> = lines.map(|line| line[4..].to_owned()).collect();
+            roff.verbatim(&shown);
+        } else if block.starts_with("- ") {
+            for item in format!("\n{block}").split("\n- ").skip(1) {
+                roff.0.push_str(".IP \\(bu 2\n");
+                roff.text(&without_marks(item));
+            }
+        } else {
+            roff.start_paragraph();
+            roff.text(&without_marks(
+                &lines.by_ref().collect::<Vec<_>>().join(" "),
+            ));
+        }
+    }
+    (format!("{name}.7"), roff.0)
+}
+
+/// A Markdown paragraph on one line, without bold marks; a link is its text.
+fn without_marks(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = text.replace("**", "");
+    let link = Regex::new(r"\[([^\]]*)\]\(([^)]*)\)").unwrap();
+    link.replace_all(&text, "$1").into_owned()
 }
 
 fn add_command_pages(
@@ -378,7 +416,13 @@ fn sentences(help: &str) -> String {
 fn environment(roff: &mut Roff, page: &HelpPage) {
     roff.section("ENVIRONMENT");
     let mut found = Vec::new();
-    for wanted in page.variables.iter().chain(&COMMON_VARIABLES) {
+    // The page of the program has all of them.
+    let all: Vec<&str> = VARIABLES
+        .iter()
+        .flat_map(|variable| variable.name.split(", "))
+        .filter(|name| page.command.is_empty() && *name != "…")
+        .collect();
+    for wanted in page.variables.iter().chain(&COMMON_VARIABLES).chain(&all) {
         let is = |name: &str| name.split(", ").any(|one| one == *wanted);
         let variable = VARIABLES.iter().find(|variable| is(variable.name));
         let variable = variable.unwrap_or_else(|| panic!("there is no variable `{wanted}`"));
@@ -419,6 +463,10 @@ fn see_also(command: &Command, words: &[String]) -> String {
     if ["", "agent"].contains(&words.join(" ").as_str()) {
         pages.push(("nanobot-events".into(), 5));
         pages.push(("nanobot-files".into(), 5));
+    }
+    if words.is_empty() {
+        let topics = TOPICS.iter();
+        pages.extend(topics.map(|topic| (format!("nanobot-{}", topic.name), 7)));
     }
     if words
         .first()
